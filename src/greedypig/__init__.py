@@ -1,0 +1,68 @@
+"""greedypig: which few features does a trained model really use?
+
+An explanation is a subset-selection problem: maximise G(S) over small sets S of features. This
+package picks them greedily by path-integrated gradients, for any model and any set function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import models
+from .core.algorithms import (
+    best_subset,
+    greedy,
+    greedy_pig,
+    integrated_gradients,
+    iterate_rounds,
+    one_shot,
+    sequential_gradient,
+)
+from .core.attribution import Attribution, Round, StopReason
+from .core.errors import (
+    GreedyPigError,
+    InvalidFile,
+    InvalidInput,
+    InvalidType,
+    MissingPackage,
+    NonFinite,
+    NotDifferentiable,
+)
+from .core.features import Elements, Features, Groups, Windows
+from .core.objective import Objective, objective
+from .core.quadrature import Rule, rule
+from .core.rounds import Rounds
+from .core.scorers import (
+    Gradient,
+    GuidedIG,
+    IntegratedGradients,
+    MarginalGains,
+    RandomOrder,
+    Scorer,
+    Smooth,
+)
+from .domains.image import BlurIG, grid, windows
+from .explain import explain, explain_many
+from .methods import Greedy
+from .storage import load
+from .targets import margin
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attribution", "BlurIG", "Elements", "Features", "Gradient", "Greedy", "GreedyPigError",
+    "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
+    "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
+    "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Windows",
+    "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig", "grid",
+    "integrated_gradients", "iterate_rounds", "load", "margin", "models", "objective", "one_shot",
+    "rule", "sequential_gradient", "windows",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "from_captum":  # Captum is optional and heavy: imported when asked for.
+        from .adapters.captum import from_captum
+
+        return from_captum
+    raise AttributeError(f"module 'greedypig' has no attribute {name!r}")

@@ -1,0 +1,272 @@
+"""Captum both ways: Greedy PIG as a Captum class, and Captum's classes as scorers.
+
+`GreedyPIG` stands where `IntegratedGradients` stood. `from_captum(captum.attr.DeepLift)` gives a
+scorer for `gp.explain(method=…)`, and `gp.Greedy` around it makes it adaptive.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..core.algorithms import make_problem
+from ..core.errors import InvalidInput, MissingPackage
+from ..core.features import Elements, Features, Groups
+from ..core.layout import Layout
+from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
+from ..core.rounds import Problem, run
+from ..core.scorers import IntegratedGradients
+from ..domains.tensor import ModelObjective
+from ..frozen import freeze
+
+try:
+    from captum._utils.common import (
+        _format_additional_forward_args,
+        _format_output,
+        _format_tensor_into_tuples,
+        _run_forward,
+    )
+    from captum.attr import GradientAttribution
+    from captum.attr._utils.common import _format_input_baseline
+    from captum.log import log_usage
+except ImportError as error:
+    raise MissingPackage(
+        "Expected the package captum for greedypig.adapters.captum (it is not installed). "
+        'Try pip install "greedypig[captum]".'
+    ) from error
+
+_RULES = {
+    "gausslegendre": "gauss_legendre",
+    "riemann_middle": "midpoint",
+    "riemann_left": "left",
+    "riemann_right": "right",
+    "riemann_trapezoid": "trapezoid",
+}
+
+
+class GreedyPIG(GradientAttribution):  # type: ignore[misc]
+    """Greedy PIG with the interface of captum.attr.IntegratedGradients.
+
+    The objective is the forward function's own output at the target, as Captum does; wrap the
+    model in a softmax to explain a probability. A module is never changed: a frozen copy in
+    eval mode is used.
+    """
+
+    def __init__(self, forward_func: Callable[..., Tensor]) -> None:
+        super().__init__(forward_func)
+
+    @log_usage()  # type: ignore[untyped-decorator]  # NoiseTunnel calls its __wrapped__.
+    def attribute(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        n_steps: int = 5,
+        method: str = "gausslegendre",
+        internal_batch_size: int | None = None,
+        return_convergence_delta: bool = False,
+        feature_mask: Any = None,
+        n_rounds: int = 10,
+    ) -> Any:
+        """Attributions shaped like `inputs`, batch axis included.
+
+        With n_rounds=1 they are integrated gradients. With more they are `importance`: 1 for the
+        first pick falling to 0 for the last, since raw scores of different rounds do not
+        compare. Every row of the batch is a problem of its own.
+
+        feature_mask: ids of features that are selected together, as elsewhere in Captum.
+        delta: per row, the largest completeness error of its rounds,
+        Σ scores − (F(inputs) − F(point where the round started)).
+        """
+        is_tuple = isinstance(inputs, tuple)
+        rows, starts = _format_input_baseline(inputs, baselines)
+        if method not in _RULES:
+            raise InvalidInput(
+                f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
+            )
+        if type(n_rounds) is not int or n_rounds < 1:
+            raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
+        batch = _Batch(
+            freeze(self.forward_func), rows, starts, target, additional_forward_args,
+            internal_batch_size, feature_mask,
+        )  # fmt: skip
+        scorer = IntegratedGradients(n_steps, _RULES[method])
+        results = [p.attribution() for p in run(batch.problems(scorer, n_rounds))]
+        trees = [a.scores if n_rounds == 1 else a.importance() for a in results]
+        columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
+        attributions = tuple(
+            torch.stack(column).to(row) for column, row in zip(columns, rows, strict=True)
+        )
+        output = _format_output(is_tuple, attributions)
+        if not return_convergence_delta:
+            return output
+        errors = [
+            max((t - (a.full_value - v) for t, v in zip(a.totals, a.values.tolist(), strict=False)),
+                key=abs)
+            for a in results
+        ]  # fmt: skip
+        return output, torch.tensor(errors, dtype=rows[0].dtype, device=rows[0].device)
+
+    def has_convergence_delta(self) -> bool:
+        """Yes: see `attribute`."""
+        return True
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        """Scores are global attributions, gradient times movement."""
+        return True
+
+
+class _Batch:
+    """The rows of one call of `attribute`, each a problem over the shared forward function."""
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        rows: tuple[Tensor, ...],
+        starts: tuple[Any, ...],
+        target: Any,
+        extra: Any,
+        batch_size: int | None,
+        feature_mask: Any,
+    ) -> None:
+        self.forward, self.target = forward, target
+        self.extra = _format_additional_forward_args(extra)
+        self.rows = tuple(r.detach() for r in rows)
+        self.count = self.rows[0].shape[0]
+        self.layout = Layout("tuple", tuple(str(i) for i in range(len(rows))),
+                             tuple(tuple(r.shape[1:]) for r in rows))  # fmt: skip
+        self.starts = [
+            torch.broadcast_to(s.detach() if isinstance(s, Tensor) else torch.tensor(s), r.shape)
+            for s, r in zip(starts, self.rows, strict=True)
+        ]
+        self.masks = None if feature_mask is None else _format_tensor_into_tuples(feature_mask)
+        self.oracle = Oracle(self._values, self.layout.n, batch_size=batch_size or "auto")
+
+    def problems(self, scorer: IntegratedGradients, rounds: int) -> Iterator[Problem]:
+        """One run of Algorithm 1 per row."""
+        for i in range(self.count):
+            end = torch.cat([r[i].reshape(-1) for r in self.rows])
+            start = torch.cat([s[i].reshape(-1).to(end) for s in self.starts])
+            objective = PointObjective(self.oracle, start, end, owner=i, layout=self.layout)
+            features = self._features(i)
+            yield make_problem(
+                objective, scorer, features=features, rounds=min(rounds, features.units),
+                schedule="geometric" if rounds > 1 else None, label=f"row {i}",
+            )  # fmt: skip
+
+    def _features(self, row: int) -> Features:
+        if self.masks is None:
+            return Elements(self.layout.n)
+        ids = [
+            torch.broadcast_to(m, r.shape)[row].reshape(-1)
+            for m, r in zip(self.masks, self.rows, strict=True)
+        ]
+        # Captum's ids may have gaps; ours count the features there are.
+        return Groups(torch.unique(torch.cat(ids), return_inverse=True)[1])
+
+    def _values(self, points: Tensor, runs: Runs) -> Tensor:
+        index = torch.tensor([i for i, _ in runs]).repeat_interleave(
+            torch.tensor([count for _, count in runs])
+        )
+        inputs = tuple(
+            p.to(r.dtype) for p, r in zip(self.layout.split(points), self.rows, strict=True)
+        )
+        extra = None if self.extra is None else tuple(self._rows_of(e, index) for e in self.extra)
+        output: Tensor = _run_forward(self.forward, inputs, self._target_of(index), extra)
+        if output.dim() == 2 and output.shape[1] == 1:
+            return output.squeeze(1)
+        return output
+
+    def _rows_of(self, extra: Any, index: Tensor) -> Any:
+        if isinstance(extra, Tensor) and extra.dim() and extra.shape[0] == self.count:
+            return extra[index.to(extra.device)]
+        return extra
+
+    def _target_of(self, index: Tensor) -> Any:
+        target = self.target
+        if isinstance(target, Tensor) and target.numel() > 1:
+            return target[index.to(target.device)]
+        return [target[i] for i in index.tolist()] if isinstance(target, list) else target
+
+
+class CaptumScorer:
+    """A Captum attribution method as a scorer: its inputs are x, its baselines are place(1_S).
+
+    Methods without baselines see a single point: the one at 1_S, as Sequential Gradient does,
+    or with at="input" the full input, which no pick can change.
+    """
+
+    def __init__(
+        self, method: Callable[[nn.Module], Any], *, at: str = "mask", seed: int = 0, **options: Any
+    ) -> None:
+        if at not in ("mask", "input"):
+            raise InvalidInput(f"Expected at to be 'mask' or 'input' (got {at!r}).")
+        self.method, self.at, self.seed, self.options = method, at, seed, options
+        self.name = f"captum.{getattr(method, '__name__', type(method).__name__)}"
+
+    def __call__(self, objective: PointObjective | MeanObjective, mask: Tensor, /) -> Tensor:
+        found = [self._part(part, mask) for part in objective.parts]
+        return torch.stack(found).mean(0)
+
+    def _part(self, objective: PointObjective, mask: Tensor) -> Tensor:
+        captum = self.method(_Objective(objective))
+        begin = objective.layout.split(objective.place(mask).unsqueeze(0))
+        end = objective.layout.split(objective.end.unsqueeze(0))
+        parameters = inspect.signature(captum.attribute).parameters
+        takes_baselines = "baselines" in parameters or "kwargs" in parameters
+        inputs = end if takes_baselines or self.at == "input" else begin
+        extra = {"baselines": tuple(begin)} if takes_baselines else {}
+        with _seeded(self.seed), torch.enable_grad():
+            leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
+            found = captum.attribute(leaves, **extra, **self.options)
+        return torch.cat([t.detach().reshape(-1) for t in found])
+
+
+def from_captum(
+    method: Callable[[nn.Module], Any], *, at: str = "mask", seed: int = 0, **options: Any
+) -> CaptumScorer:
+    """A Captum class (or any function from a module to a Captum method) as a scorer.
+
+    options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).
+    """
+    return CaptumScorer(method, at=at, seed=seed, **options)
+
+
+class _Objective(nn.Module):
+    """inputs (m, …) → values (m,), with the network's layers inside for methods that hook them."""
+
+    def __init__(self, objective: PointObjective) -> None:
+        super().__init__()
+        if isinstance(objective, ModelObjective):
+            self.network = objective.network()
+        self._objective = [objective]  # In a list, so that it is not taken for a submodule.
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The objective's values; rows that will be differentiated are counted."""
+        objective = self._objective[0]
+        points = torch.cat([t.reshape(t.shape[0], -1) for t in inputs], 1)
+        if torch.is_grad_enabled():
+            objective.paid(points.shape[0])
+        values: Tensor = objective.oracle.function(points, [(objective.owner, points.shape[0])])
+        return values
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Captum draws from torch's and numpy's global generators: seed both, then put them back."""
+    state = np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            yield
+    finally:
+        np.random.set_state(state)

@@ -1,0 +1,1 @@
+"""The engine: it knows a set function g with a gradient, and nothing of where g comes from."""

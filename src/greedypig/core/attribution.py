@@ -1,0 +1,135 @@
+"""What a run returns: frozen rounds, and one frozen result that every figure is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import InvalidInput
+from .features import Features
+from .layout import Layout, Tree
+
+
+class StopReason(Enum):
+    """Why a run ended; the value is a sentence for people."""
+
+    ROUNDS = "all rounds were done"
+    K = "k features were selected"
+    ALL = "every feature was selected"
+    BUDGET = "the gradient budget was spent"
+    SECONDS = "the time limit was reached"
+    REACHED = "the objective reached its target"
+    NO_GAIN = "no feature left had a positive score"
+    RUNNING = "still running when this was taken"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round of Algorithm 1."""
+
+    index: int
+    """0 for the first round."""
+    chosen: Tensor
+    """(z,) long: the units taken, best first."""
+    scores: Tensor
+    """(z,) the score each had in this round."""
+    value: float
+    """G(S) after the round."""
+    total: float
+    """Sum of all scores of the round. By completeness ≈ G(1) − G(S before the round)."""
+    gradients_used: int
+    """Gradient evaluations paid up to and including this round."""
+    seconds: float
+    """Time since the run began."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Attribution:
+    """Which features, in which order, with what effect. Frozen; see `save` and `load`."""
+
+    order: Tensor
+    """(units,) long, a full permutation: in order of selection, then the rest by last score."""
+    selected: int
+    """How many of `order` were selected before the run stopped."""
+    unit_scores: Tensor
+    """(units,) the score a unit had in the round that took it; 0 if never taken."""
+    values: Tensor
+    """(rounds + 1,) float64: G(∅), then G(S) after each round; NaN where not measured."""
+    full_value: float
+    """G of everything: the value to compare `values` with."""
+    picks: tuple[int, ...]
+    """How many units each round took."""
+    totals: tuple[float, ...]
+    """Sum of all scores in each round; completeness says ≈ G(1) − G(S before the round)."""
+    gradients_used: int
+    """Gradient evaluations paid, one per point."""
+    seconds: float
+    """Time spent, over all sittings of a resumed run."""
+    stop: StopReason
+    """Why it stopped."""
+    last_scores: Tensor
+    """(units,) every unit's score in the last round; orders the rest, and a resumed run."""
+    features: Features
+    """What a unit is."""
+    layout: Layout
+    """How elements fold back into the caller's tensors."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The method and all its knobs."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Versions, fingerprints of model and input, and what else tells where this came from."""
+
+    @property
+    def scores(self) -> Tree:
+        """Algorithm 1's vector a, shaped like x: each element shows its unit's score.
+
+        Of overlapping units an element shows the first that was taken. For single elements
+        this is a itself; the sum over units is `unit_scores.sum()`.
+        """
+        return self.layout.unflatten(self.unit_scores[self._first_unit()])
+
+    def importance(self) -> Tree:
+        """Shaped like x: 1 for the first pick, falling evenly to 0; agrees with `order`."""
+        ranks = self.features.first_rank(self.order).double()
+        return self.layout.unflatten((1 - ranks / max(self.features.units - 1, 1)).float())
+
+    def mask(self, k: int) -> Tree:
+        """Boolean, shaped like x: the elements of the top k units."""
+        if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= self.features.units:
+            raise InvalidInput(
+                f"Expected k from 0 to {self.features.units}, the number of units (got {k!r})."
+            )
+        return self.layout.unflatten(self.features.first_rank(self.order) < k)
+
+    def ranking(self) -> Tensor:
+        """(n,) long: a full permutation of the elements, unit by unit, for curves."""
+        return torch.sort(self.features.first_rank(self.order), stable=True).indices
+
+    def top(self, k: int) -> list[str]:
+        """The names (else the indices, as text) of the first k units."""
+        return [self.features.name(u) for u in self.order[:k].tolist()]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""
+        from greedypig.storage import save
+
+        save(self, path)
+
+    def _first_unit(self) -> Tensor:
+        return self.order[self.features.first_rank(self.order)]
+
+    def __repr__(self) -> str:
+        return (
+            f"Attribution({self.selected} of {self.features.units} units selected in "
+            f"{len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
+            f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
+            f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
+        )

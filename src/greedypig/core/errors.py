@@ -1,0 +1,47 @@
+"""The few things that can go wrong, each also the builtin a caller would expect to catch.
+
+Messages read "Expected … (got …). Try …" and name shapes, never tensor contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .attribution import Round
+
+
+class GreedyPigError(Exception):
+    """Root of every error raised on purpose by this package."""
+
+
+class InvalidInput(GreedyPigError, ValueError):
+    """An argument has the wrong value, shape or range."""
+
+
+class InvalidType(GreedyPigError, TypeError):
+    """An argument has the wrong type or dtype."""
+
+
+class NotDifferentiable(GreedyPigError, ValueError):
+    """The objective has no gradient with respect to its features."""
+
+
+class NonFinite(GreedyPigError, ArithmeticError):
+    """A value or gradient is NaN or infinite.
+
+    `rounds` holds the rounds that were finished before it happened, so nothing is lost.
+    """
+
+    def __init__(self, message: str, rounds: Sequence[Round] = ()) -> None:
+        super().__init__(message)
+        self.rounds: tuple[Round, ...] = tuple(rounds)
+
+
+class InvalidFile(GreedyPigError, ValueError):
+    """A result file is corrupt, truncated, foreign, or written by a newer version."""
+
+
+class MissingPackage(GreedyPigError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""

@@ -1,0 +1,251 @@
+"""What is selected as one unit: single elements, disjoint groups, or overlapping windows.
+
+The mask always has one entry per element; a unit is a set of elements that are switched on
+together and whose score is the sum of its elements' scores. Elements that are already on count
+for nothing, so a window that overlaps a chosen one competes with its new elements only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import torch
+from torch import Tensor
+
+from .errors import InvalidInput, InvalidType
+from .select import top_z
+
+
+class Features:
+    """n elements bound into `units` units, with optional names, one per unit."""
+
+    kind: str
+
+    def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
+        if n < 1:
+            raise InvalidInput(f"Expected at least one element (got {n}).")
+        if names is not None and len(names) != units:
+            raise InvalidInput(
+                f"Expected one name per unit (got {len(names)} names for {units} units)."
+            )
+        self.n = n
+        self.units = units
+        self.names = None if names is None else tuple(str(name) for name in names)
+
+    def name(self, unit: int) -> str:
+        """The unit's name, or its index where it has none."""
+        return str(unit) if self.names is None else self.names[unit]
+
+    def sum(self, elements: Tensor) -> Tensor:
+        """(n,) scores of elements → (units,) scores of units: Σ over each unit's elements."""
+        raise NotImplementedError
+
+    def members(self, units: Tensor) -> Tensor:
+        """(n,) bool: the elements of these units."""
+        raise NotImplementedError
+
+    def first_rank(self, order: Tensor) -> Tensor:
+        """(n,) long: the position in `order` of the first unit that holds the element."""
+        raise NotImplementedError
+
+    def available(self, mask: Tensor, taken: Tensor) -> Tensor:
+        """(units,) bool: units not taken that would still switch something on."""
+        return ~taken
+
+    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """The z best units by summed score, and those scores; see `top_z` for ties."""
+        scores = self.sum(elements)
+        chosen = top_z(scores, self.available(mask, taken), z)
+        return chosen, scores[chosen]
+
+    def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
+        """Plain settings and tensors from which `restore` builds the same object."""
+        return {"kind": self.kind, "n": self.n, "names": self.names}, {}
+
+
+class Elements(Features):
+    """Every element is a unit of its own."""
+
+    kind = "elements"
+
+    def __init__(self, n: int, names: Sequence[str] | None = None) -> None:
+        super().__init__(n, n, names)
+
+    def sum(self, elements: Tensor) -> Tensor:
+        return elements
+
+    def members(self, units: Tensor) -> Tensor:
+        out = torch.zeros(self.n, dtype=torch.bool, device=units.device)
+        out[units] = True
+        return out
+
+    def first_rank(self, order: Tensor) -> Tensor:
+        return _inverse(order)
+
+
+class Groups(Features):
+    """Disjoint units: ids (n,) gives the unit, 0 … units−1, of every element."""
+
+    kind = "groups"
+
+    def __init__(self, ids: Tensor, names: Sequence[str] | None = None) -> None:
+        if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise InvalidType(f"Expected integer group ids (got {ids.dtype}).")
+        ids = ids.detach().reshape(-1).to(torch.long)
+        if ids.numel() == 0:
+            raise InvalidInput("Expected at least one group id (got an empty tensor).")
+        units = int(ids.max()) + 1
+        counts = torch.bincount(ids.clamp(min=0), minlength=units)
+        if int(ids.min()) < 0 or not bool((counts > 0).all()):
+            missing = torch.nonzero(counts == 0).squeeze(1).tolist()
+            what = f"no element has id {missing[0]}" if missing else f"min id {int(ids.min())}"
+            raise InvalidInput(
+                f"Expected group ids 0 … {units - 1} without gaps (got {what}). "
+                "Try torch.unique(ids, return_inverse=True)[1]."
+            )
+        super().__init__(ids.numel(), units, names)
+        self.ids = ids
+
+    def sum(self, elements: Tensor) -> Tensor:
+        return elements.new_zeros(self.units).index_add_(0, self._ids(elements), elements)
+
+    def members(self, units: Tensor) -> Tensor:
+        flags = torch.zeros(self.units, dtype=torch.bool, device=units.device)
+        flags[units] = True
+        return flags[self._ids(units)]
+
+    def first_rank(self, order: Tensor) -> Tensor:
+        return _inverse(order)[self._ids(order)]
+
+    def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
+        settings, _ = super().state()
+        return settings, {"ids": self.ids}
+
+    def _ids(self, like: Tensor) -> Tensor:
+        if self.ids.device != like.device:
+            self.ids = self.ids.to(like.device)
+        return self.ids
+
+
+class Windows(Features):
+    """Overlapping boxes of `size` elements along `axes` of `shape`, and all of the other axes.
+
+    Windows start at every `stride`-th position; the last one is moved back to end at the edge.
+    Units are numbered row-major by start.
+    """
+
+    kind = "windows"
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        size: int,
+        *,
+        axes: Sequence[int] | None = None,
+        stride: int = 1,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.shape = tuple(shape)
+        rank = len(self.shape)
+        wanted = tuple(range(max(rank - 2, 0), rank)) if axes is None else tuple(axes)
+        self.axes = tuple(sorted(a % rank for a in wanted))
+        self.size, self.stride = size, stride
+        for name, number in (("window size", size), ("stride", stride)):
+            if not isinstance(number, int) or number < 1:
+                raise InvalidInput(f"Expected {name} ≥ 1 (got {number!r}).")
+        for axis in self.axes:
+            if size > self.shape[axis]:
+                raise InvalidInput(
+                    f"Expected windows no larger than axis {axis} of {self.shape} (got {size})."
+                )
+        starts = []
+        for axis in self.axes:
+            last = self.shape[axis] - size
+            starts.append(sorted({*range(0, last + 1, stride), last}))
+        self.starts = starts
+        super().__init__(prod(self.shape), prod(len(s) for s in starts), names)
+
+    @cached_property
+    def corners(self) -> list[tuple[int, ...]]:
+        """The start of every window along `axes`."""
+        return list(product(*self.starts))
+
+    def sum(self, elements: Tensor) -> Tensor:
+        box = elements.reshape(self.shape)
+        others = [a for a in range(len(self.shape)) if a not in self.axes]
+        # Summing the fixed axes first leaves the sliding sums little to do.
+        box = box.sum(others) if others else box
+        for dim, starts in enumerate(self.starts):
+            box = box.unfold(dim, self.size, 1).sum(-1)
+            if len(starts) != box.shape[dim]:
+                box = box.index_select(dim, torch.tensor(starts, device=box.device))
+        return box.reshape(-1)
+
+    def members(self, units: Tensor) -> Tensor:
+        out = torch.zeros(self.shape, dtype=torch.bool, device=units.device)
+        for unit in units.tolist():
+            out[self._region(unit)] = True
+        return out.reshape(-1)
+
+    def first_rank(self, order: Tensor) -> Tensor:
+        far = self.units
+        sizes = [self.shape[a] for a in self.axes]
+        ranks = torch.full(sizes, far, dtype=torch.long, device=order.device)
+        grid = torch.meshgrid(
+            *(torch.tensor(s, device=order.device) for s in self.starts), indexing="ij"
+        )
+        ranks[tuple(g.reshape(-1) for g in grid)] = _inverse(order)
+        for dim, length in enumerate(sizes):
+            pad = list(sizes)
+            pad[dim] = self.size - 1
+            before = torch.full(pad, far, dtype=torch.long, device=order.device)
+            ranks = torch.cat([before, ranks], dim).unfold(dim, self.size, 1).amin(-1)
+            ranks = ranks.narrow(dim, 0, length)
+        view = [self.shape[a] if a in self.axes else 1 for a in range(len(self.shape))]
+        return ranks.reshape(view).expand(self.shape).reshape(-1)
+
+    def available(self, mask: Tensor, taken: Tensor) -> Tensor:
+        return ~taken & (self.sum((mask == 0).to(torch.float64)) > 0.5)
+
+    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """One window at a time: what a pick covers is worth nothing to the next."""
+        elements, mask, taken = elements.clone().reshape(self.shape), mask.clone(), taken.clone()
+        elements[(mask != 0).reshape(self.shape)] = 0
+        box_mask = mask.view(self.shape)
+        chosen, scores = [], []
+        for _ in range(z):
+            sums = self.sum(elements)
+            best = top_z(sums, self.available(mask, taken), 1)
+            if best.numel() == 0:
+                break
+            region = self._region(int(best))
+            elements[region] = 0
+            box_mask[region] = 1
+            taken[best] = True
+            chosen.append(best)
+            scores.append(sums[best])
+        if not chosen:
+            return torch.empty(0, dtype=torch.long, device=mask.device), elements.new_empty(0)
+        return torch.cat(chosen), torch.cat(scores)
+
+    def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
+        settings, _ = super().state()
+        settings.update(
+            shape=list(self.shape), size=self.size, axes=list(self.axes), stride=self.stride
+        )
+        return settings, {}
+
+    def _region(self, unit: int) -> tuple[slice, ...]:
+        region = [slice(None)] * len(self.shape)
+        for axis, start in zip(self.axes, self.corners[unit], strict=True):
+            region[axis] = slice(start, start + self.size)
+        return tuple(region)
+
+
+def _inverse(order: Tensor) -> Tensor:
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(order.numel(), device=order.device)
+    return ranks

@@ -1,0 +1,96 @@
+"""How a flat vector of n elements folds back into the caller's tensor, tuple or dict of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from .errors import InvalidInput, InvalidType
+
+Tree: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
+"""One tensor, or several by position or by name."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of the tensors whose elements are laid end to end.
+
+    kind is "tensor", "tuple" or "dict"; names are the dict's keys, else the positions.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @staticmethod
+    def vector(n: int) -> Layout:
+        """The layout of a plain vector of n elements."""
+        return Layout("tensor", ("x",), ((n,),))
+
+    @staticmethod
+    def of(tree: Any) -> Layout:
+        """The layout of a tensor, a tuple or list of tensors, or a dict of tensors."""
+        if isinstance(tree, Tensor):
+            return Layout("tensor", ("x",), (tuple(tree.shape),))
+        if isinstance(tree, Mapping):
+            kind, names, tensors = "dict", tuple(str(k) for k in tree), list(tree.values())
+        elif isinstance(tree, Sequence) and not isinstance(tree, str):
+            kind, names, tensors = "tuple", tuple(str(i) for i in range(len(tree))), list(tree)
+        else:
+            raise InvalidType(
+                f"Expected a tensor, or a tuple or dict of tensors (got {type(tree).__name__})."
+            )
+        if not tensors:
+            raise InvalidInput("Expected at least one input tensor (got none).")
+        for name, tensor in zip(names, tensors, strict=True):
+            if not isinstance(tensor, Tensor):
+                raise InvalidType(
+                    f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
+                    "Try fixed= for arguments that are passed along and not explained."
+                )
+        return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Elements in each tensor."""
+        return tuple(prod(shape) for shape in self.shapes)
+
+    @property
+    def n(self) -> int:
+        """Elements in all."""
+        return sum(self.sizes)
+
+    def tensors(self, tree: Any) -> list[Tensor]:
+        """The tensors of a tree of this layout, in order."""
+        if isinstance(tree, Tensor):
+            return [tree]
+        return list(tree.values()) if isinstance(tree, Mapping) else list(tree)
+
+    def flatten(self, tree: Any) -> Tensor:
+        """(n,): all elements end to end, in row-major order whatever the memory format."""
+        parts = [t.reshape(-1) for t in self.tensors(tree)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def unflatten(self, flat: Tensor) -> Tree:
+        """The tree whose `flatten` is `flat`."""
+        return self.pack([p[0] for p in self.split(flat.unsqueeze(0))])
+
+    def split(self, rows: Tensor) -> list[Tensor]:
+        """(m, n) → one tensor (m, *shape) per input."""
+        if len(self.shapes) == 1:
+            return [rows.view(rows.shape[0], *self.shapes[0])]
+        parts = torch.split(rows, list(self.sizes), dim=1)
+        return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def pack(self, tensors: Sequence[Tensor]) -> Tree:
+        """The caller's own container around these tensors."""
+        if self.kind == "tensor":
+            return tensors[0]
+        if self.kind == "tuple":
+            return tuple(tensors)
+        return dict(zip(self.names, tensors, strict=True))

@@ -1,0 +1,302 @@
+"""Many problems, one device: their requests for gradients share batches.
+
+A method is a generator that yields `Request`s and is sent `Answer`s; it is written for one
+problem and never sees the others. `drive` keeps a queue of requested rows, takes a full batch
+from its front whoever asked, and resumes every generator whose request is complete. A problem's
+answers do not depend on its neighbours, so each result is what it would have been alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from .errors import NonFinite
+from .objective import PointObjective
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """`count` points of one problem, made on demand so that they never all exist at once.
+
+    With weights (count,) the answer holds Σ_k weights_k · ∇(points_k); without, values only.
+    """
+
+    objective: PointObjective
+    count: int
+    points: Callable[[int, int], Tensor]
+    weights: Tensor | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """What a request asked for: values (count,), and the weighted gradient (n,) if any."""
+
+    values: Tensor
+    total: Tensor | None
+
+    @property
+    def gradient(self) -> Tensor:
+        """The weighted sum of gradients; only where the request had weights."""
+        assert self.total is not None
+        return self.total
+
+
+Plan: TypeAlias = Generator[list[Request], list[Answer], T]
+"""A computation that asks for several requests at a time and is sent their answers."""
+
+
+def ask(request: Request) -> Plan[Answer]:
+    """One request on its own."""
+    (answer,) = yield [request]
+    return answer
+
+
+def together(plans: Iterable[Plan[T]], limit: int) -> Plan[list[T]]:
+    """Run plans side by side, `limit` at a time, so that their requests share batches."""
+    source = iter(plans)
+    results: list[T] = []
+    while group := list(islice(source, limit)):
+        done: dict[int, T] = {}
+        wanted: dict[int, list[Request]] = {}
+        for i, plan in enumerate(group):
+            _resume(plan, None, i, wanted, done)
+        while wanted:
+            answers = iter((yield [r for requests in wanted.values() for r in requests]))
+            waiting, wanted = wanted, {}
+            for i, requests in waiting.items():
+                _resume(group[i], [next(answers) for _ in requests], i, wanted, done)
+        results += [done[i] for i in range(len(group))]
+    return results
+
+
+def _resume(
+    plan: Plan[T],
+    answers: list[Answer] | None,
+    i: int,
+    wanted: dict[int, list[Request]],
+    done: dict[int, T],
+) -> None:
+    try:
+        wanted[i] = next(plan) if answers is None else plan.send(answers)
+    except StopIteration as stop:
+        done[i] = stop.value
+
+
+def complete(plan: Plan[T]) -> T:
+    """Run one plan to its end, alone."""
+
+    def work() -> Generator[list[Request], list[Answer], None]:
+        results.append((yield from plan))
+
+    results: list[T] = []
+    for _ in drive(iter([Task(work())])):
+        pass
+    return results[0]
+
+
+@dataclass(slots=True, eq=False)
+class Task(Generic[T]):
+    """A running generator that yields lists of requests, and events of type T in between."""
+
+    steps: Generator[Any, Any, None]
+    failed: Callable[[str], Exception] | None = None
+    """Turns the description of a non-finite step into the error to raise."""
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A request in the queue: how far it is, and what has come back."""
+
+    call: _Call
+    request: Request
+    done: int = 0
+    values: list[Tensor] = field(default_factory=list)
+    total: Tensor | None = None
+
+    def take(self, room: int) -> tuple[int, int]:
+        lo, self.done = self.done, min(self.request.count, self.done + room)
+        return lo, self.done
+
+    def receive(self, lo: int, hi: int, values: Tensor, gradients: Tensor | None) -> None:
+        self.values.append(values)
+        if gradients is None:
+            return
+        assert self.request.weights is not None
+        part = self.request.weights[lo:hi] @ gradients
+        self.total = part if self.total is None else self.total.add_(part)
+
+    def answer(self) -> Answer:
+        values = self.values[0] if len(self.values) == 1 else torch.cat(self.values)
+        return Answer(values, self.total)
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """The requests a task waits for."""
+
+    task: Task[Any]
+    slots: list[_Slot] = field(default_factory=list)
+    missing: int = 0
+
+
+class _Queues:
+    """Requested rows by what may share a batch: oracle, input shapes, gradients or not."""
+
+    def __init__(self) -> None:
+        self.slots: dict[tuple[int, object, bool], deque[_Slot]] = {}
+
+    def push(self, slot: _Slot) -> None:
+        request = slot.request
+        key = (id(request.objective.oracle), request.objective.key, request.weights is None)
+        self.slots.setdefault(key, deque()).append(slot)
+
+    def fullest(self) -> tuple[deque[_Slot] | None, bool]:
+        """The queue with most rows, relative to its batch, and whether it fills a batch."""
+        best, best_share = None, 0.0
+        for queue in self.slots.values():
+            if queue:
+                rows = sum(s.request.count - s.done for s in queue)
+                share = rows / queue[0].request.objective.oracle.batch_size
+                if share > best_share:
+                    best, best_share = queue, share
+        return best, best_share >= 1.0
+
+
+def drive(tasks: Iterator[Task[T] | None]) -> Iterator[tuple[Task[T], T | None]]:
+    """Run tasks in lockstep; yields (task, event) as they come, (task, None) at a task's end.
+
+    New tasks are started only while the batch is not full, so what is in flight is bounded by
+    the batch size however many tasks there are. A None among the tasks means "not now".
+    """
+    queues = _Queues()
+    events: deque[tuple[Task[T], T | None]] = deque()
+    source: Iterator[Task[T] | None] | None = tasks
+    while True:
+        queue, full = queues.fullest()
+        task = None
+        if source is not None and not full:
+            try:
+                task = next(source)
+            except StopIteration:
+                source = None
+        if task is not None:
+            with Undisturbed():
+                _advance(task, None, queues, events)
+        elif queue is not None:
+            with Undisturbed():
+                for call in _evaluate(queue):
+                    _advance(call.task, [s.answer() for s in call.slots], queues, events)
+        elif source is None and not events:
+            return
+        while events:
+            yield events.popleft()
+
+
+class Undisturbed:
+    """Work with autograd on, whatever mode the caller is in, and leave the global RNG as it was.
+
+    Held only while the engine works, never while the caller's own code runs between two steps.
+    """
+
+    def __enter__(self) -> None:
+        self.state = torch.get_rng_state()
+        self.mode = torch.inference_mode(False)
+        self.mode.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.mode.__exit__(*error)
+        torch.set_rng_state(self.state)
+
+
+def _advance(
+    task: Task[T],
+    answers: list[Answer] | None,
+    queues: _Queues,
+    events: deque[tuple[Task[T], T | None]],
+) -> None:
+    """Resume a task until it asks for something or ends; its events go to `events`."""
+    try:
+        item = next(task.steps) if answers is None else task.steps.send(answers)
+        while not isinstance(item, list):
+            events.append((task, item))
+            item = next(task.steps)
+    except StopIteration:
+        events.append((task, None))
+        return
+    call = _Call(task, missing=len(item))
+    for request in item:
+        slot = _Slot(call, request)
+        call.slots.append(slot)
+        queues.push(slot)
+
+
+def _evaluate(queue: deque[_Slot]) -> list[_Call]:
+    """One device batch from the front of the queue; the calls that it completed."""
+    oracle = queue[0].request.objective.oracle
+    gradient = queue[0].request.weights is not None
+    room, taken = oracle.batch_size, []
+    while room and queue:
+        slot = queue[0]
+        lo, hi = slot.take(room)
+        taken.append((slot, lo, hi))
+        room -= hi - lo
+        if slot.done == slot.request.count:
+            queue.popleft()
+    chunks = [slot.request.points(lo, hi) for slot, lo, hi in taken]
+    points = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
+    runs = [(slot.request.objective.owner, hi - lo) for slot, lo, hi in taken]
+    values, gradients = oracle.evaluate(points, runs, gradient=gradient)
+    _check_finite(taken, values, gradients)
+    finished, at = [], 0
+    for slot, lo, hi in taken:
+        rows = slice(at, at + hi - lo)
+        at += hi - lo
+        if gradient:
+            slot.request.objective.paid(hi - lo)
+        slot.receive(lo, hi, values[rows], None if gradients is None else gradients[rows])
+        if hi == slot.request.count:
+            slot.call.missing -= 1
+            if not slot.call.missing:
+                finished.append(slot.call)
+    return finished
+
+
+def _check_finite(
+    taken: Sequence[tuple[_Slot, int, int]], values: Tensor, gradients: Tensor | None
+) -> None:
+    """Stop at the first NaN or infinity, saying where; two sums in the ordinary case."""
+    probe = values.sum() if gradients is None else values.sum() + gradients.sum()
+    if bool(torch.isfinite(probe)):
+        return
+    row = 0
+    for slot, lo, hi in taken:
+        for step in range(lo, hi):
+            what = _non_finite(
+                slot.request.objective, values[row], None if gradients is None else gradients[row]
+            )
+            if what:
+                place = f"{what} at step {step + 1} of {slot.request.count}"
+                failed = slot.call.task.failed
+                raise failed(place) if failed else NonFinite(f"{place} is not finite.")
+            row += 1
+
+
+def _non_finite(objective: PointObjective, value: Tensor, gradient: Tensor | None) -> str:
+    if not bool(torch.isfinite(value)):
+        return "The objective's value"
+    if gradient is None or bool(torch.isfinite(gradient).all()):
+        return ""  # Finite rows whose sum overflowed.
+    layout = objective.layout
+    for name, part in zip(layout.names, layout.split(gradient.unsqueeze(0)), strict=True):
+        if not bool(torch.isfinite(part).all()):
+            return f"The gradient of input {name!r}"
+    raise AssertionError("unreachable: some part holds the non-finite entry")

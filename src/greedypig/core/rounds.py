@@ -1,0 +1,365 @@
+"""Greedy path-integrated gradients: Algorithm 1 of "Greedy PIG: Adaptive Integrated Gradients".
+
+Score everything that is not selected, take the best few, fix them, go on. The scorer is any
+one-shot method; one round that takes everything *is* that method.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attribution import Attribution, Round, StopReason
+from .errors import InvalidInput, InvalidType, NonFinite
+from .features import Features
+from .lockstep import Answer, Plan, Request, Task, drive, together
+from .objective import MeanObjective, PointObjective
+from .scorers import PlannedScorer, Scored, Scorer, Situation
+from .select import top_z
+
+UNKNOWN = float("nan")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to stop before the schedule ends. Several may be set; the first one met counts."""
+
+    budget: int | None = None
+    """Gradient evaluations in all; a round that would exceed it is not begun."""
+    seconds: float | None = None
+    """No round is begun after this many seconds."""
+    reach: float | None = None
+    """Stop once G(S) ≥ reach · G(full)."""
+    gain: bool = False
+    """Take only units with a positive score, and stop when there is none."""
+
+    def __post_init__(self) -> None:
+        budget = self.budget
+        if budget is not None and (type(budget) is not int or budget < 0):
+            raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InvalidInput(f"Expected seconds > 0 (got {self.seconds!r}).")
+        if self.reach is not None and not self.reach > 0:
+            raise InvalidInput(f"Expected reach > 0, a share of G(full) (got {self.reach!r}).")
+
+
+class Problem:
+    """One run of Algorithm 1: its inputs, and S, a and the values as they grow."""
+
+    def __init__(
+        self,
+        objective: PointObjective | MeanObjective,
+        scorer: PlannedScorer | Scorer,
+        features: Features,
+        schedule: tuple[int, ...],
+        *,
+        limits: Stop,
+        seed: int = 0,
+        track_values: bool = True,
+        label: str = "",
+        settings: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        if features.n != objective.n:
+            raise InvalidInput(f"Expected features over {objective.n} elements (got {features.n}).")
+        self.objective, self.scorer, self.features = objective, scorer, features
+        self.schedule, self.limits, self.seed = schedule, limits, seed
+        self.track_values = track_values or limits.reach is not None
+        self.label = label
+        self.settings, self.provenance = dict(settings or {}), dict(provenance or {})
+        like = objective.start
+        self.mask = torch.zeros_like(like)
+        self.taken = torch.zeros(features.units, dtype=torch.bool, device=like.device)
+        self.unit_scores = torch.zeros(features.units, dtype=like.dtype, device=like.device)
+        self.last: Tensor | None = None
+        self.rounds: list[Round] = []
+        self.open: Round | None = None
+        self.first_value = self.full_value = UNKNOWN
+        self.stopped = StopReason.RUNNING
+        self.began = time.monotonic()
+        self.paid_before = -objective.gradients_used
+        if limits.budget is not None and limits.budget < self._cost():
+            raise InvalidInput(
+                f"Expected a budget of at least one round's {self._cost()} gradients "
+                f"(got {limits.budget}). Try fewer steps."
+            )
+
+    @property
+    def gradients_used(self) -> int:
+        """Gradient evaluations paid by this run, earlier sittings included."""
+        return self.objective.gradients_used + self.paid_before
+
+    @property
+    def index(self) -> int:
+        """Rounds whose picks are made."""
+        return len(self.rounds) + (self.open is not None)
+
+    def steps(self) -> Generator[list[Request] | Round, list[Answer], None]:
+        """Algorithm 1, as a generator of requests with a frozen Round after every round.
+
+        G(S) costs a forward pass; a scorer that visits 1_S brings it along one round later for
+        nothing, so the round stays open until then.
+        """
+        if not self.rounds and self.open is None:
+            ends = torch.stack([self.mask, torch.ones_like(self.mask)])
+            self.first_value, self.full_value = (yield from self._values(ends)).tolist()
+        value = UNKNOWN if self.open else (self.rounds[-1].value if self.rounds
+                                           else self.first_value)  # fmt: skip
+        while (stop := self._stop(value)) is None:
+            scored = yield from self._score()
+            if self.open is not None:
+                value = UNKNOWN if scored.value is None else scored.value.item()
+                yield self._close(value)
+                if stop := self._reached(value):
+                    break
+            chosen, scores, total = self._pick(scored)
+            if chosen.numel() == 0:
+                stop = StopReason.NO_GAIN
+                break
+            self._take(chosen, scores, total)
+            value = UNKNOWN
+            if scored.value is None or self._out_of_units() or self.index == len(self.schedule):
+                value = yield from self._value()
+                yield self._close(value)
+        if self.open is not None:
+            yield self._close((yield from self._value()))
+        self.stopped = stop
+
+    def attribution(self) -> Attribution:
+        """The result so far: a full order, whatever stopped the run, or if nothing did yet."""
+        empty = self.taken.new_empty(0, dtype=torch.long)
+        picked = torch.cat([empty, *(r.chosen for r in self.rounds)])
+        last = torch.zeros_like(self.unit_scores) if self.last is None else self.last
+        rest = torch.ones_like(self.taken)
+        rest[picked] = False
+        left = torch.nonzero(rest).squeeze(1)
+        tail = left[torch.sort(last[left], descending=True, stable=True).indices]
+        unit_scores = torch.zeros_like(self.unit_scores)
+        unit_scores[picked] = self.unit_scores[picked]
+        running = self.stopped is StopReason.RUNNING
+        used = self.rounds[-1].gradients_used if running and self.rounds else self.gradients_used
+        return Attribution(
+            order=torch.cat([picked, tail]).cpu(),
+            selected=picked.numel(),
+            unit_scores=unit_scores.cpu(),
+            values=torch.tensor(
+                [self.first_value, *(r.value for r in self.rounds)], dtype=torch.float64
+            ),
+            full_value=self.full_value,
+            picks=tuple(r.chosen.numel() for r in self.rounds),
+            totals=tuple(r.total for r in self.rounds),
+            gradients_used=used,
+            seconds=time.monotonic() - self.began,
+            stop=self.stopped,
+            last_scores=last.cpu().clone(),
+            features=self.features,
+            layout=self.objective.layout,
+            settings=self.settings,
+            provenance=self.provenance,
+        )
+
+    def resume(self, saved: Attribution) -> None:
+        """Take up a saved run where it stopped; the rest is as if it had never been broken."""
+        if saved.features.state()[0] != self.features.state()[0]:
+            raise InvalidInput("Expected the features of the saved run (got others).")
+        if saved.picks != self.schedule[: len(saved.picks)]:
+            raise InvalidInput(
+                "Expected the schedule of the saved run (got other picks per round). "
+                "Try the rounds, k and schedule in its settings."
+            )
+        begin = 0
+        for index, count in enumerate(saved.picks):
+            chosen = saved.order[begin : begin + count].to(self.mask.device)
+            begin += count
+            self._take(chosen, saved.unit_scores[saved.order[begin - count : begin]],
+                       saved.totals[index])  # fmt: skip
+            self._close(float(saved.values[index + 1]))
+        if self.rounds:
+            self.last = saved.last_scores.to(self.unit_scores)
+            # The last value may have been bought; the next scoring brings the one of an
+            # unbroken run, so the round is opened again.
+            self.open = self.rounds.pop()
+        self.first_value, self.full_value = float(saved.values[0]), saved.full_value
+        self.began -= saved.seconds
+        self.paid_before += saved.gradients_used
+
+    def task(self) -> Task[Round]:
+        """This run, ready for the driver."""
+        return Task(self.steps(), failed=self.failed)
+
+    def failed(self, what: str) -> NonFinite:
+        """The error for a non-finite number in the round under way, with the rounds so far."""
+        of = f" of {self.label}" if self.label else ""
+        return NonFinite(
+            f"{what} in round {self.index + 1}{of} is not finite. The {len(self.rounds)} rounds "
+            "done so far are in this error's .rounds.",
+            self.rounds,
+        )
+
+    # The parts of a round.
+
+    def _score(self) -> Plan[Scored]:
+        """∫ ∇g(1_S + t · 1_S̄) dt by the scorer, averaged over the objective's parts."""
+        parts = self.objective.parts
+        if len(parts) == 1:
+            return (yield from self._score_part(parts[0]))
+        return _mean((yield from together(map(self._score_part, parts), len(parts))))
+
+    def _score_part(self, part: PointObjective) -> Plan[Scored]:
+        if isinstance(self.scorer, PlannedScorer):
+            at = Situation(
+                part, self.mask, self.features, self.taken, self.schedule[self.index],
+                self.index, self.seed, self.last, len(self.objective.parts) == 1,
+            )  # fmt: skip
+            return (yield from self.scorer.plan(at))
+        scores = self.scorer(part, self.mask.clone())
+        if not isinstance(scores, Tensor) or scores.numel() != self.features.n:
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise InvalidType(
+                f"Expected the scorer to return {self.features.n} scores (got {got})."
+            )
+        scores = scores.detach().reshape(-1).to(self.mask)
+        if not bool(torch.isfinite(scores).all()):
+            raise self.failed("A score of the scorer")
+        return Scored(elements=scores)
+
+    def _pick(self, scored: Scored) -> tuple[Tensor, Tensor, float]:
+        """top-z by signed score among what is not selected; and the sum of all scores."""
+        z = self.schedule[self.index]
+        if scored.elements is not None:
+            elements = torch.where(self.mask == 0, scored.elements, 0)
+            chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
+            total, self.last = elements.sum().item(), self.features.sum(elements)
+        else:
+            assert scored.units is not None
+            self.last = scored.units.to(self.unit_scores)
+            available = self.features.available(self.mask, self.taken)
+            chosen = top_z(self.last, available, z)
+            scores, total = self.last[chosen], self.last[available].sum().item()
+        if self.limits.gain:
+            positive = scores > 0
+            chosen, scores = chosen[positive], scores[positive]
+        return chosen, scores, total
+
+    def _take(self, chosen: Tensor, scores: Tensor, total: float) -> None:
+        """S ← S ∪ Ŝ and a ← a + â_Ŝ; the round is open until its value is known."""
+        index = self.index
+        self.mask = torch.where(self.features.members(chosen), 1, self.mask)
+        self.taken = self.taken.clone()
+        self.taken[chosen] = True
+        self.unit_scores[chosen] = scores.to(self.unit_scores)
+        seconds = time.monotonic() - self.began
+        self.open = Round(index, chosen, scores, UNKNOWN, total, self.gradients_used, seconds)
+
+    def _close(self, value: float) -> Round:
+        assert self.open is not None
+        done, self.open = replace(self.open, value=value), None
+        self.rounds.append(done)
+        return done
+
+    def _value(self) -> Plan[float]:
+        """G(S), where it is wanted."""
+        if self._out_of_units():
+            return self.full_value
+        if not self.track_values and self.index < len(self.schedule):
+            return UNKNOWN
+        return (yield from self._values(self.mask.unsqueeze(0))).item()
+
+    def _values(self, masks: Tensor) -> Plan[Tensor]:
+        def request(part: PointObjective) -> Request:
+            return Request(part, len(masks), lambda lo, hi: part.place(masks[lo:hi]))
+
+        answers = yield [request(part) for part in self.objective.parts]
+        return torch.stack([a.values.double() for a in answers]).mean(0)
+
+    # When to stop.
+
+    def _stop(self, value: float) -> StopReason | None:
+        if self._out_of_units():
+            return StopReason.ALL
+        if self.index == len(self.schedule):
+            return StopReason.K if self.settings.get("k") else StopReason.ROUNDS
+        budget, seconds = self.limits.budget, self.limits.seconds
+        if budget is not None and self.gradients_used + max(self._cost(), 1) > budget:
+            return StopReason.BUDGET
+        if seconds is not None and time.monotonic() - self.began >= seconds:
+            return StopReason.SECONDS
+        return self._reached(value)
+
+    def _reached(self, value: float) -> StopReason | None:
+        if self.limits.reach is not None and value >= self.limits.reach * self.full_value:
+            return StopReason.REACHED
+        return None
+
+    def _out_of_units(self) -> bool:
+        return bool((self.mask != 0).all())
+
+    def _cost(self) -> int:
+        """Gradients of one round, as far as the scorer can tell beforehand."""
+        if not isinstance(self.scorer, PlannedScorer):
+            return 0
+        return self.scorer.cost() * len(self.objective.parts)
+
+
+class Rounds(Iterator[Round]):
+    """Frozen rounds as they are finished; `attribution()` is the result so far, at any time."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._events = drive(iter([problem.task()]))
+
+    def __next__(self) -> Round:
+        for _, event in self._events:
+            if event is not None:
+                return event
+        raise StopIteration
+
+    def attribution(self) -> Attribution:
+        """A complete result from the rounds done so far: order, scores, values."""
+        return self.problem.attribution()
+
+
+def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
+    """Problems run in lockstep, each handed back when it has ended, in the order they came.
+
+    At most `hold` are begun and not yet handed back, so memory does not grow with their number.
+    """
+    begun: deque[tuple[Task[Round], Problem]] = deque()
+    ended: set[int] = set()
+
+    def tasks() -> Iterator[Task[Round] | None]:
+        source = iter(problems)
+        while True:
+            while len(begun) >= hold:
+                yield None
+            problem = next(source, None)
+            if problem is None:
+                return
+            begun.append((problem.task(), problem))
+            yield begun[-1][0]
+
+    for task, event in drive(tasks()):
+        if event is None:
+            ended.add(id(task))
+        while begun and id(begun[0][0]) in ended:
+            task, problem = begun.popleft()
+            ended.remove(id(task))
+            yield problem
+
+
+def _mean(found: list[Scored]) -> Scored:
+    def mean(tensors: list[Tensor | None]) -> Tensor | None:
+        known = [t for t in tensors if t is not None]
+        return torch.stack(known).mean(0) if len(known) == len(tensors) else None
+
+    return Scored(
+        mean([s.elements for s in found]),
+        mean([s.units for s in found]),
+        mean([s.value for s in found]),
+    )

@@ -1,0 +1,113 @@
+"""How many units each round picks: equal shares, geometrically growing shares, or a given list.
+
+Early picks decide the curve and deserve small rounds; a geometric schedule spends the same
+number of rounds but starts fine and ends coarse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from .errors import InvalidInput
+
+GEOMETRIC_RATIO = 50.0
+"""Size of the last geometric round over the first, where the caller names no ratio."""
+
+
+def equal(k: int, rounds: int) -> tuple[int, ...]:
+    """k split into `rounds` parts that differ by at most one, in a fixed, even pattern."""
+    edges = [k * r // rounds for r in range(rounds + 1)]
+    return tuple(b - a for a, b in pairwise(edges))
+
+
+def geometric(k: int, rounds: int, ratio: float = GEOMETRIC_RATIO) -> tuple[int, ...]:
+    """k split into `rounds` parts that grow geometrically, the last ≈ ratio × the first.
+
+    Every part is at least 1; the rest of k is shared by the cumulative geometric weights, so
+    the parts always sum to k.
+    """
+    if not 0 < ratio < float("inf"):
+        raise InvalidInput(f"Expected ratio to be a positive number (got {ratio!r}).")
+    if rounds == 1:
+        return (k,)
+    growth = ratio ** (1 / (rounds - 1))
+    weights = [growth**r for r in range(rounds)]
+    total = sum(weights)
+    spare, running, edges = k - rounds, 0.0, [0]
+    for weight in weights:
+        running += weight
+        edges.append(round(spare * running / total))
+    edges[-1] = spare
+    return tuple(1 + b - a for a, b in pairwise(edges))
+
+
+def plan_picks(
+    units: int,
+    *,
+    rounds: int | None = None,
+    per_round: int | None = None,
+    k: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    ratio: float | None = None,
+    default_rounds: int = 10,
+) -> tuple[int, ...]:
+    """The number of picks of every round, from whichever of the knobs the caller gave.
+
+    per_round alone picks that many until k (default: every unit) are selected; rounds alone
+    splits k over them by the schedule; both are Algorithm 1's R and z.
+    """
+    for name, number in (("rounds", rounds), ("per_round", per_round), ("k", k)):
+        if number is not None:
+            check_count(name, number, units)
+    if schedule is not None and not isinstance(schedule, str):
+        if rounds is not None or per_round is not None or k is not None:
+            raise InvalidInput(
+                "Expected either an explicit schedule or rounds, per_round and k (got both)."
+            )
+        return _explicit(schedule, units)
+    if ratio is not None and schedule != "geometric":
+        raise InvalidInput("Expected ratio only with schedule='geometric'.")
+    if per_round is not None:
+        if schedule not in (None, "equal"):
+            raise InvalidInput(
+                f"Expected schedule='equal' with per_round (got {schedule!r}). "
+                "Try rounds instead of per_round."
+            )
+        wanted = units if k is None else k
+        if rounds is not None:
+            wanted = min(wanted, rounds * per_round)
+        full, rest = divmod(wanted, per_round)
+        return (per_round,) * full + ((rest,) if rest else ())
+    wanted = units if k is None else k
+    count = min(wanted, default_rounds) if rounds is None else rounds
+    if count > wanted:
+        raise InvalidInput(f"Expected rounds ≤ the {wanted} units to select (got rounds={count}).")
+    if schedule in (None, "equal"):
+        return equal(wanted, count)
+    if schedule == "geometric":
+        return geometric(wanted, count, GEOMETRIC_RATIO if ratio is None else ratio)
+    raise InvalidInput(
+        f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
+    )
+
+
+def check_count(name: str, number: int, units: int | None = None) -> None:
+    """A whole number, at least 1 and at most the number of units."""
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    if not whole or number < 1 or (units is not None and number > units):
+        bound = "≥ 1" if units is None else f"from 1 to {units}, the number of units"
+        raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
+
+
+def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
+    picks = tuple(schedule)
+    if not picks:
+        raise InvalidInput("Expected a schedule with at least one round (got an empty list).")
+    for r, count in enumerate(picks):
+        check_count(f"schedule[{r}]", count, units)
+    if sum(picks) > units:
+        raise InvalidInput(
+            f"Expected a schedule that picks at most {units} units (got {sum(picks)} in all)."
+        )
+    return picks

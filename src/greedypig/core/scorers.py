@@ -1,0 +1,350 @@
+"""One-shot scores at a mask: how much each element adds on the way from 1_S to 1.
+
+Every scorer follows a path of points from place(1_S) to place(1) and sums gradient · movement
+along it, so elements of S, which do not move, score 0. Any of them is made adaptive by the loop
+in `rounds`, which calls it again after every pick. Sources: integrated gradients, Sundararajan
+et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG, Kapishnikov et al. 2021, Algorithm 1;
+greedy by marginal gains, Nemhauser et al. 1978, lazily by Minoux 1978.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .errors import InvalidInput
+from .features import Elements, Features
+from .lockstep import Plan, Request, ask, complete, together
+from .objective import MeanObjective, PointObjective
+from .quadrature import Rule, rule
+from .schedule import check_count
+from .select import top_z
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Situation:
+    """Where a round stands: the problem, the mask 1_S, and what the round is for."""
+
+    objective: PointObjective
+    mask: Tensor
+    features: Features
+    taken: Tensor
+    z: int
+    round: int = 0
+    seed: int = 0
+    last: Tensor | None = None
+    """The unit scores of the round before, where there was one."""
+    alone: bool = True
+    """False where the objective is one of several whose scores are averaged."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Scores of the elements, or of whole units; and g(1_S) where it came for free."""
+
+    elements: Tensor | None = None
+    units: Tensor | None = None
+    value: Tensor | None = None
+
+
+class Scorer(Protocol):
+    """Any callable (objective, mask (n,)) → scores (n,). Selected elements are ignored."""
+
+    def __call__(self, objective: PointObjective, mask: Tensor, /) -> Tensor:
+        """scores_i: how much element i would add to S, where mask = 1_S."""
+        ...
+
+
+class PlannedScorer:
+    """A scorer whose requests are visible, so that many problems can share device batches."""
+
+    name = ""
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        """The scores at 1_S, as a generator of requests."""
+        raise NotImplementedError
+
+    def cost(self) -> int:
+        """Gradient evaluations of one call."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        """The name and every knob, for provenance."""
+        knobs = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {"scorer": self.name} | {
+            k: v.settings() if isinstance(v, PlannedScorer) else v for k, v in knobs.items()
+        }
+
+    def __call__(self, objective: PointObjective | MeanObjective, mask: Tensor, /) -> Tensor:
+        features = Elements(objective.n)
+        mask = mask.to(objective.start)
+        nobody = torch.zeros(objective.n, dtype=torch.bool, device=mask.device)
+        scores = [
+            complete(self.plan(Situation(part, mask, features, nobody, features.units)))
+            for part in objective.parts
+        ]
+        found = [s.units if s.elements is None else s.elements for s in scores]
+        return torch.stack([f for f in found if f is not None]).mean(0)
+
+
+@dataclass(frozen=True)
+class IntegratedGradients(PlannedScorer):
+    """Algorithm 1's integral: scores_i = Σ_k weights_k · ∂_i g(mask + nodes_k · (1 − mask))."""
+
+    steps: int = 20
+    rule: str | Rule = "midpoint"
+    name = "integrated-gradients"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rule, str):
+            rule(self.rule, self.steps)
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        begin, end = at.objective.place(at.mask), at.objective.end
+        nodes, weights = _tensors(self._rule(), begin)
+
+        def points(lo: int, hi: int) -> Tensor:
+            return torch.lerp(begin, end, nodes[lo:hi])
+
+        answer = yield from ask(Request(at.objective, len(nodes), points, weights))
+        free = answer.values[0] if self._rule().nodes[0] == 0.0 else None
+        return Scored(elements=answer.gradient * (end - begin), value=free)
+
+    def cost(self) -> int:
+        return len(self._rule())
+
+    def settings(self) -> dict[str, Any]:
+        rule = self.rule if isinstance(self.rule, str) else vars(self.rule)
+        return {"scorer": self.name, "steps": len(self._rule()), "rule": rule}
+
+    def _rule(self) -> Rule:
+        return rule(self.rule, self.steps) if isinstance(self.rule, str) else self.rule
+
+
+@dataclass(frozen=True)
+class Gradient(PlannedScorer):
+    """scores_i = ∂_i g(mask + at · (1 − mask)): one gradient, at 1_S unless told otherwise.
+
+    Greedy rounds around it are the paper's Sequential Gradient; at=1 is gradient × input.
+    """
+
+    at: float = 0.0
+    name = "gradient"
+
+    def __post_init__(self) -> None:
+        self._inner()
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        return (yield from self._inner().plan(at))
+
+    def cost(self) -> int:
+        return 1
+
+    def _inner(self) -> IntegratedGradients:
+        return IntegratedGradients(rule=Rule((float(self.at),), (1.0,)))
+
+
+@dataclass(frozen=True)
+class Smooth(PlannedScorer):
+    """The mean of a scorer's scores over noisy inputs: x + noise · span · N(0, 1) off S.
+
+    noise is a share of the input's range (max − min). The mean is of signed scores;
+    square=True gives the mean of squares, which some libraries do silently.
+    """
+
+    scorer: PlannedScorer = IntegratedGradients(steps=50)
+    samples: int = 25
+    noise: float = 0.15
+    square: bool = False
+    name = "smooth"
+
+    def __post_init__(self) -> None:
+        check_count("samples", self.samples)
+        if not (math.isfinite(self.noise) and self.noise >= 0):
+            raise InvalidInput(f"Expected noise ≥ 0, a share of the range (got {self.noise!r}).")
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        limit = at.objective.oracle.batch_size
+        total = torch.zeros_like(at.mask)
+        for lo in range(0, self.samples, limit):
+            found = yield from together(self._plans(at, lo, min(lo + limit, self.samples)), limit)
+            for scored in found:
+                assert scored.elements is not None
+                total += scored.elements**2 if self.square else scored.elements
+        return Scored(elements=total / self.samples)
+
+    def cost(self) -> int:
+        return self.samples * self.scorer.cost()
+
+    def _plans(self, at: Situation, lo: int, hi: int) -> Iterator[Plan[Scored]]:
+        problem = at.objective
+        off = (at.mask == 0).to(problem.end)
+        for sample in range(lo, hi):
+            noise = seeded_normal(problem.end, at.seed, at.round, sample)
+            noisy = problem.toward(problem.end + noise * off * (self.noise * problem.span))
+            yield self.scorer.plan(replace(at, objective=noisy))
+
+
+@dataclass(frozen=True)
+class GuidedIG(PlannedScorer):
+    """Integrated gradients along a path that moves the least sensitive elements first.
+
+    Each of `steps` steps moves the `fraction` of elements with the smallest |∂g/∂x| towards the
+    input, none further than max_dist (a share of its way) from the straight line. The defaults
+    are those of the authors' implementation.
+    """
+
+    steps: int = 200
+    fraction: float = 0.25
+    max_dist: float = 0.02
+    name = "guided-ig"
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        for name, share in (("fraction", self.fraction), ("max_dist", self.max_dist)):
+            if not 0 <= share <= 1:
+                raise InvalidInput(f"Expected {name} from 0 to 1 (got {share!r}).")
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        problem = at.objective
+        # The path is kept in float64: thousands of small moves must add up to the whole way.
+        begin = problem.place(at.mask).double()
+        end = problem.end.double()
+        x, scores = begin.clone(), torch.zeros_like(begin)
+        first = None
+        for step in range(self.steps if bool((end != begin).any()) else 0):
+            answer = yield from ask(point_request(problem, x.to(problem.end.dtype)))
+            first = answer.values[0] if first is None else first
+            gradient = answer.gradient.double()
+            moved = self._move(x, begin, end, gradient, (step + 1) / self.steps)
+            scores += (moved - x) * gradient
+            x = moved
+        return Scored(elements=scores.to(problem.end.dtype), value=first)
+
+    def cost(self) -> int:
+        return self.steps
+
+    def _move(
+        self, x: Tensor, begin: Tensor, end: Tensor, gradient: Tensor, alpha: float
+    ) -> Tensor:
+        """Where the path is after the step that ends at `alpha` of its L1 length."""
+        way = end - begin
+        floor = begin + way * max(alpha - self.max_dist, 0.0)
+        ceiling = begin + way * min(alpha + self.max_dist, 1.0)
+        behind = (x - begin).abs() < (floor - begin).abs()
+        x = torch.where(behind, floor, x)
+        goal = float(way.abs().sum()) * (1 - alpha)
+        size = torch.where(x == ceiling, torch.inf, gradient.abs())
+        rank = int(self.fraction * (x.numel() - 1)) + 1
+        while True:
+            left = float((x - end).abs().sum())
+            if left <= goal or math.isclose(left, goal, rel_tol=1e-9, abs_tol=1e-9):
+                return x
+            cut = torch.kthvalue(size, rank).values
+            pick = (size <= cut) & torch.isfinite(size)
+            gain = float(((x - ceiling).abs() * pick).sum())
+            if gain == 0.0:
+                return x
+            share = min((left - goal) / gain, 1.0)
+            x = torch.where(pick, ceiling if share == 1.0 else x + (ceiling - x) * share, x)
+            if (left - goal) <= gain:
+                return x
+            size = torch.where(pick, torch.inf, size)
+
+
+@dataclass(frozen=True)
+class RandomOrder(PlannedScorer):
+    """Uniform random scores by seed: the floor any method must beat."""
+
+    name = "random"
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        generator = _generator(at.seed, at.round, 0)
+        scores = torch.rand(at.features.units, generator=generator, dtype=torch.float64)
+        yield from ()  # Asks for nothing, but is a generator like its siblings.
+        return Scored(units=scores.to(at.mask.device))
+
+    def cost(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class MarginalGains(PlannedScorer):
+    """scores_u = G(S ∪ u) − G(S) for every unit u, by values alone.
+
+    lazy=True re-evaluates a unit only while its gain in an earlier round, an upper bound if G is
+    submodular, could still win. Valid for submodular G only.
+    """
+
+    lazy: bool = False
+    name = "marginal-gains"
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        left = at.features.available(at.mask, at.taken)
+        if self.lazy and at.alone and at.last is not None:
+            return (yield from self._lazily(at, left, at.last))
+        units = torch.nonzero(left).squeeze(1)
+        gains, value = yield from self._gains(at, units)
+        scores = torch.full(
+            (at.features.units,), -torch.inf, dtype=gains.dtype, device=gains.device
+        )
+        scores[units] = gains
+        return Scored(units=scores, value=value)
+
+    def cost(self) -> int:
+        return 0
+
+    def _gains(self, at: Situation, units: Tensor) -> Plan[tuple[Tensor, Tensor]]:
+        problem, base = at.objective, at.mask.unsqueeze(0)
+
+        def points(lo: int, hi: int) -> Tensor:
+            masks = base.repeat(hi - lo, 1)
+            for row in range(max(lo, 1), hi):
+                masks[row - lo, at.features.members(units[row - 1 : row])] = 1
+            return problem.place(masks)
+
+        answer = yield from ask(Request(problem, 1 + units.numel(), points))
+        return answer.values[1:] - answer.values[0], answer.values[0]
+
+    def _lazily(self, at: Situation, left: Tensor, bounds: Tensor) -> Plan[Scored]:
+        scores = bounds.masked_fill(~left, -torch.inf)
+        fresh = torch.zeros_like(left)
+        value = None
+        while True:
+            best = top_z(scores, left, at.z)
+            stale = best[~fresh[best]]
+            if stale.numel() == 0:
+                return Scored(units=scores, value=value)
+            gains, value = yield from self._gains(at, stale)
+            scores[stale] = gains.to(scores)
+            fresh[stale] = True
+
+
+def point_request(objective: PointObjective, point: Tensor) -> Request:
+    """The gradient at a single point (n,)."""
+    weight = torch.ones(1, dtype=point.dtype, device=point.device)
+    return Request(objective, 1, lambda lo, hi: point.unsqueeze(0), weight)
+
+
+def seeded_normal(like: Tensor, *seed: int) -> Tensor:
+    """N(0, 1) shaped like `like`, the same on every device, from these seeds alone."""
+    generator = _generator(*seed)
+    return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like)
+
+
+def _generator(*seed: int) -> torch.Generator:
+    # A digest keeps neighbouring seeds, rounds and samples apart, on every platform alike.
+    digest = blake2b(repr(seed).encode(), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+
+
+def _tensors(quadrature: Rule, like: Tensor) -> tuple[Tensor, Tensor]:
+    nodes = torch.tensor(quadrature.nodes, dtype=like.dtype, device=like.device)
+    weights = torch.tensor(quadrature.weights, dtype=like.dtype, device=like.device)
+    return nodes.unsqueeze(1), weights

@@ -1,0 +1,1 @@
+"""Where g comes from: (model, input, baseline, target) → (objective, features)."""

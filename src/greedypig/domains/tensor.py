@@ -1,0 +1,198 @@
+"""Any model on any tensor: g(mask) = target(model(baseline + mask · (x − baseline))).
+
+A `ModelFamily` is one model with one target; its examples share device batches. Works for a
+picture, a row, a sequence of embeddings, and for several inputs at once by position or name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..baselines import resolve
+from ..core.errors import InvalidInput, InvalidType
+from ..core.layout import Layout
+from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
+from ..frozen import Frozen, fingerprint, freeze, optimised
+from ..targets import Reference, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One input with what its rows need: shapes, dtypes, fixed inputs, class and reference."""
+
+    x: Tensor
+    """(n,) all elements, flat."""
+    layout: Layout
+    dtypes: tuple[torch.dtype, ...]
+    fixed: Any
+    reference: Reference
+
+
+class ModelObjective(PointObjective):
+    """A problem that comes from a model, which scorers that look at layers can ask for."""
+
+    family: ModelFamily
+
+    def network(self) -> nn.Module | None:
+        """The frozen network, for methods that look at its layers; None for plain callables."""
+        return self.family.network.module
+
+
+class ModelFamily:
+    """One model, one target: makes examples and the objectives over them."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        target: Target,
+        *,
+        batch_size: int | Literal["auto"] = "auto",
+        optimize: bool = True,
+    ) -> None:
+        if not callable(model):
+            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
+        self.model, self.target = model, target
+        self.batch_size, self.optimize = batch_size, optimize
+        self.fingerprint = fingerprint(model)
+        self.plain = freeze(model)
+        self.network = self.plain
+        self._prepared = False
+        self._oracles: dict[object, Oracle] = {}
+
+    def example(self, x: Any, *, target: int | None = None, fixed: Any = None) -> Example:
+        """Check one input and read the model's answer to it."""
+        layout = Layout.of(x)
+        tensors = [t.detach() for t in layout.tensors(x)]
+        for name, tensor in zip(layout.names, tensors, strict=True):
+            _check_input(name, tensor)
+        wide = _widest(t.dtype for t in tensors)
+        flat = torch.cat([t.reshape(-1).to(wide) for t in tensors])
+        dtypes = tuple(t.dtype for t in tensors)
+        probe = Example(flat, layout, dtypes, fixed, Reference(0, 0, flat, None))
+        with torch.no_grad():
+            try:
+                output = self._run(self.plain, flat.unsqueeze(0), [(probe, 1)])
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                if hint := _batch_hint(layout):
+                    raise InvalidInput(f"{hint.strip()} (The model said: {error})") from error
+                raise
+            logits = self.target.logits(output, 1, _batch_hint(layout))[0]
+        if not bool(torch.isfinite(logits).all()):
+            raise InvalidInput("Expected a finite output at the full input (got NaN or infinity).")
+        return Example(flat, layout, dtypes, fixed, self.target.reference(logits, target))
+
+    def objective(self, example: Example, x: Any, baseline: Any) -> PointObjective | MeanObjective:
+        """g for one example: one part per baseline."""
+        parts = [self._part(example, b) for b in resolve(baseline, x, example.layout, self.model)]
+        return parts[0] if len(parts) == 1 else MeanObjective(parts)
+
+    def _part(self, example: Example, baseline: Tensor) -> PointObjective:
+        x, layout = example.x, example.layout
+        baseline = baseline.to(x)
+        if not self._prepared:
+            self._prepare(example, baseline)
+        key = (layout, _fixed_key(example.fixed))
+        if key not in self._oracles:
+            self._oracles[key] = Oracle(self._values, layout.n, batch_size=self.batch_size)
+        start, end = (x, baseline) if self.target.towards_baseline else (baseline, x)
+        objective = ModelObjective(
+            self._oracles[key], start, end, owner=example, layout=layout,
+            span=float(x.max() - x.min()),
+        )  # fmt: skip
+        objective.family = self
+        return objective
+
+    def _prepare(self, example: Example, baseline: Tensor) -> None:
+        """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
+        self._prepared = True
+        if not self.optimize:
+            return
+        rows = torch.stack([baseline, (baseline + example.x) / 2, example.x])
+
+        def probe(network: Frozen) -> Tensor:
+            with torch.no_grad():
+                return self.target.logits(self._run(network, rows, [(example, 3)]), 3)
+
+        self.network = optimised(self.model, self.plain, self.fingerprint, probe)
+
+    def _values(self, points: Tensor, runs: Runs) -> Tensor:
+        output = self._run(self.network, points, runs)
+        return self.target.values(self.target.logits(output, points.shape[0]), runs)
+
+    def _run(self, network: Frozen, points: Tensor, runs: Runs) -> Any:
+        example: Example = runs[0][0]
+        layout = example.layout
+        inputs = layout.split(points)
+        for i, dtype in enumerate(example.dtypes):
+            if inputs[i].dtype != dtype:
+                inputs[i] = inputs[i].to(dtype)
+            if network.channels_last and inputs[i].dim() == 4:
+                inputs[i] = inputs[i].contiguous(memory_format=torch.channels_last)
+        args = () if layout.kind == "dict" else tuple(inputs)
+        kwargs = dict(zip(layout.names, inputs, strict=True)) if layout.kind == "dict" else {}
+        extra_args, extra_kwargs = _expand_fixed([(owner.fixed, count) for owner, count in runs])
+        return network(*args, *extra_args, **kwargs, **extra_kwargs)
+
+
+def _check_input(name: str, tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        raise InvalidType(
+            f"Expected a floating-point input {name!r} (got {tensor.dtype}): integers have no "
+            "gradient. Try explaining the embeddings of ids, or fixed= for what is not explained."
+        )
+    if tensor.numel() == 0:
+        raise InvalidInput(f"Expected a non-empty input {name!r} (got {tuple(tensor.shape)}).")
+    if not bool(torch.isfinite(tensor).all()):
+        raise InvalidInput(f"Expected a finite input {name!r} (got NaN or infinity).")
+
+
+def _batch_hint(layout: Layout) -> str:
+    if all(shape[:1] == (1,) for shape in layout.shapes):
+        return (
+            f" Expected one example without a batch axis (got shape {layout.shapes[0]}, which "
+            "begins with 1). Try x[0]."
+        )
+    return ""
+
+
+def _widest(dtypes: Any) -> torch.dtype:
+    wide = torch.float32
+    for dtype in dtypes:
+        wide = torch.promote_types(wide, dtype)
+    return wide
+
+
+def _fixed_key(fixed: Any) -> object:
+    """Fixed inputs may share a batch if their tensors have one shape and the rest is equal."""
+    if fixed is None:
+        return None
+    items = fixed.items() if isinstance(fixed, Mapping) else enumerate(_as_tuple(fixed))
+    return tuple(
+        (k, tuple(v.shape), v.dtype) if isinstance(v, Tensor) else (k, repr(v)) for k, v in items
+    )
+
+
+def _as_tuple(fixed: Any) -> tuple[Any, ...]:
+    return fixed if isinstance(fixed, tuple) else (fixed,)
+
+
+def _expand_fixed(runs: Sequence[tuple[Any, int]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The fixed inputs of every row: tensors get the batch axis in front, the rest passes as is."""
+    first = runs[0][0]
+    if first is None:
+        return (), {}
+    if isinstance(first, Mapping):
+        return (), {k: _expand([(f[k], c) for f, c in runs]) for k in first}
+    rows = [(_as_tuple(f), c) for f, c in runs]
+    return tuple(_expand([(f[i], c) for f, c in rows]) for i in range(len(rows[0][0]))), {}
+
+
+def _expand(runs: Sequence[tuple[Any, int]]) -> Any:
+    if not isinstance(runs[0][0], Tensor):
+        return runs[0][0]
+    return torch.cat([t.unsqueeze(0).expand(count, *t.shape) for t, count in runs])

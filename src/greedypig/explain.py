@@ -1,0 +1,353 @@
+"""One call from a model and an example to an `Attribution`."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from . import methods, storage
+from .core.algorithms import make_problem
+from .core.attribution import Attribution, Round
+from .core.errors import InvalidInput
+from .core.features import Elements, Features, Groups, Windows
+from .core.layout import Layout
+from .core.quadrature import Rule
+from .core.rounds import Problem, Rounds, Stop, run
+from .domains.image import pixels, tokens
+from .domains.tensor import ModelFamily
+from .frozen import tensor_bytes
+from .methods import Greedy
+from .targets import Target
+
+NAMED_FEATURES = {"elements": lambda layout: Elements(layout.n), "pixels": pixels(),
+                  "tokens": tokens()}  # fmt: skip
+
+
+def explain(
+    model: Callable[..., Any],
+    x: Any,
+    *,
+    target: int | None = None,
+    baseline: Any = None,
+    objective: Any = "softmax",
+    outputs: str = "logits",
+    features: Any = "elements",
+    names: Sequence[str] | None = None,
+    fixed: Any = None,
+    method: Any = "greedy-pig",
+    rounds: int | None = None,
+    steps: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    per_round: int | None = None,
+    k: int | None = None,
+    ratio: float | None = None,
+    rule: str | Rule | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    reach: float | None = None,
+    gain: bool = False,
+    batch_size: int | Literal["auto"] = "auto",
+    seed: int = 0,
+    optimize: bool = True,
+    track_values: bool = True,
+    resume: Attribution | str | PathLike[str] | None = None,
+    progress: bool = False,
+) -> Attribution:
+    """Which features of the example x does the model use for its answer?
+
+    model: an nn.Module or any callable from a batch to logits; never changed.
+    x: one example without a batch axis: a tensor, or a tuple or dict of tensors.
+    fixed: inputs passed along and not explained, a tuple (after x) or a dict (by name).
+    target: the class to explain; None takes the predicted one.
+    baseline: what an absent feature looks like: number, tensor, callable, name ("zero", "gray",
+        "black", "white", "mean", "blur"), or a list of these, averaged.
+    objective: "softmax", "log-likelihood", "log-probability", "logit", "margin",
+        "counterfactual", gp.margin(against=…), or a callable from logits to one number per row.
+    outputs: "logits", or "probabilities" if the model ends in a softmax.
+    features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), a Features object, or an
+        integer tensor of group ids shaped like x. names: one per unit.
+    method: a name (see `greedypig.methods.NAMES`), a scorer, or gp.Greedy(scorer).
+    rounds, per_round, k, schedule, ratio, steps, rule: of the greedy rounds and the integral.
+    budget, seconds, reach, gain: reasons to stop early; see `core.rounds.Stop`.
+    optimize: use a private copy with BatchNorm folded, channels last, where it answers alike.
+    resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
+    progress: a line on the terminal, if there is one.
+    """
+    job = _Job(
+        model, baseline=baseline, objective=objective, outputs=outputs, features=features,
+        names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
+        per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
+        batch_size=batch_size, seed=seed, optimize=optimize, track_values=track_values,
+    )  # fmt: skip
+    problem = job.problem(x, target, fixed)
+    if resume is not None:
+        _resume(problem, resume)
+    events = Rounds(problem)
+    for done in events:
+        if progress:
+            _show(done, len(problem.schedule))
+    if progress:
+        _show(None, 0)
+    return events.attribution()
+
+
+def explain_many(
+    model: Callable[..., Any],
+    xs: Iterable[Any],
+    *,
+    target: int | Sequence[int | None] | None = None,
+    baseline: Any = None,
+    objective: Any = "softmax",
+    outputs: str = "logits",
+    features: Any = "elements",
+    names: Sequence[str] | None = None,
+    fixed: Any = None,
+    method: Any = "greedy-pig",
+    rounds: int | None = None,
+    steps: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    per_round: int | None = None,
+    k: int | None = None,
+    ratio: float | None = None,
+    rule: str | Rule | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    reach: float | None = None,
+    gain: bool = False,
+    batch_size: int | Literal["auto"] = "auto",
+    seed: int = 0,
+    optimize: bool = True,
+    track_values: bool = True,
+) -> Iterator[Attribution]:
+    """`explain` for every example of an iterable, in lockstep: their gradients share batches.
+
+    Answers are streamed in the order of xs, each as soon as it and those before it are done,
+    and each equals the answer alone. xs is read only as far as batches need. A list of targets
+    or of fixed inputs gives one per example. budget and seconds are per example.
+    """
+    job = _Job(
+        model, baseline=baseline, objective=objective, outputs=outputs, features=features,
+        names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
+        per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
+        batch_size=batch_size, seed=seed, optimize=optimize, track_values=track_values,
+    )  # fmt: skip
+    # A list is one per example; what else a caller may pass is the same for all.
+    targets = target if isinstance(target, list | tuple | Tensor) else None
+    each_fixed = fixed if isinstance(fixed, list) else None
+    return _stream(job, xs, target, targets, fixed, each_fixed)
+
+
+def _stream(
+    job: _Job, xs: Iterable[Any], target: Any, targets: Any, fixed: Any, each_fixed: Any
+) -> Iterator[Attribution]:
+    broken: list[Exception] = []
+
+    def problems() -> Iterator[Problem]:
+        for i, x in enumerate(xs):
+            one = target if targets is None else int(targets[i])
+            held = fixed if each_fixed is None else each_fixed[i]
+            try:
+                problem = job.problem(x, one, held, label=f"input {i}")
+            except Exception as error:
+                # Those under way are finished and handed out before the error is raised.
+                error.add_note(f"This was input {i} of explain_many, counted from 0.")
+                broken.append(error)
+                return
+            yield problem
+
+    for problem in run(problems()):
+        yield problem.attribution()
+    if broken:
+        raise broken[0]
+
+
+@dataclass
+class _Job:
+    """The arguments of `explain` that do not depend on the example, checked once."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        *,
+        baseline: Any,
+        objective: Any,
+        outputs: str,
+        features: Any,
+        names: Sequence[str] | None,
+        method: Any,
+        rounds: int | None,
+        steps: int | None,
+        schedule: str | Sequence[int] | None,
+        per_round: int | None,
+        k: int | None,
+        ratio: float | None,
+        rule: str | Rule | None,
+        stop: Stop,
+        batch_size: int | Literal["auto"],
+        seed: int,
+        optimize: bool,
+        track_values: bool,
+    ) -> None:
+        target = Target(objective, outputs)
+        self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
+        self.baseline, self.features, self.names = baseline, features, names
+        self.stop, self.seed, self.track_values = stop, seed, track_values
+        self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
+        self.rounds = {"rounds": rounds, "per_round": per_round, "k": k,
+                       "schedule": schedule, "ratio": ratio}  # fmt: skip
+        if self.greedy is None and any(v is not None for v in self.rounds.values()):
+            given = [name for name, value in self.rounds.items() if value is not None]
+            raise InvalidInput(
+                f"Expected {', '.join(given)} only for greedy methods (got a one-shot method). "
+                "Try gp.Greedy(scorer)."
+            )
+        self.settings = {
+            "method": method if isinstance(method, str) else type(method).__name__,
+            "objective": target.name,
+            "outputs": outputs,
+            "baseline": _describe_baseline(baseline),
+            "batch_size": batch_size,
+            "optimize": optimize,
+        }
+        self.versions = _versions()
+
+    def problem(self, x: Any, target: int | None, fixed: Any, label: str = "") -> Problem:
+        """The run for one example."""
+        example = self.family.example(x, target=target, fixed=fixed)
+        objective = self.family.objective(example, x, self.baseline)
+        features = _features(self.features, self.names, example.layout, x)
+        return make_problem(
+            objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
+            track_values=self.track_values, label=label, **self._picks(features.units),
+            settings=self.settings | {"target": example.reference.target},
+            provenance=self.versions
+            | {"model": self.family.fingerprint, "input": _input_fingerprint(example.x, objective)},
+        )  # fmt: skip
+
+    def _picks(self, units: int) -> dict[str, Any]:
+        """The schedule's knobs: what was asked, else the method's, else the defaults."""
+        if self.greedy is None:
+            return {"rounds": 1}
+        asked = {n: v for n, v in self.rounds.items() if v is not None}
+        own = {n: getattr(self.greedy, n) for n in ("rounds", "per_round", "schedule", "ratio")}
+        picks = {n: v for n, v in own.items() if v is not None} | asked
+        explicit = not isinstance(picks.get("schedule", ""), str)
+        if not explicit and "per_round" not in picks:
+            picks.setdefault("schedule", methods.SCHEDULE)
+            picks.setdefault("rounds", min(methods.ROUNDS, picks.get("k", units)))
+        return picks
+
+
+def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
+    if isinstance(spec, str):
+        if spec not in NAMED_FEATURES:
+            raise InvalidInput(
+                f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
+                f"gp.windows(b) or a tensor of group ids (got {spec!r})."
+            )
+        spec = NAMED_FEATURES[spec]
+    if isinstance(spec, Features):
+        made = spec
+    elif callable(spec):
+        made = spec(layout)
+    else:
+        made = Groups(_group_ids(spec, layout, x))
+    if made.n != layout.n:
+        raise InvalidInput(f"Expected features over {layout.n} elements (got {made.n}).")
+    return made if names is None else _renamed(made, names)
+
+
+def _group_ids(spec: Any, layout: Layout, x: Any) -> Tensor:
+    ids = spec if isinstance(spec, Tensor | dict) else tuple(spec)
+    parts = []
+    shapes = Layout.of(ids).shapes
+    if len(shapes) != len(layout.shapes):
+        raise InvalidInput(
+            f"Expected group ids for {len(layout.shapes)} inputs (got {len(shapes)})."
+        )
+    named = ids if isinstance(ids, dict) else None
+    tensors = [named[n] for n in layout.names] if named else layout.tensors(ids)
+    for tensor, shape, name in zip(tensors, layout.shapes, layout.names, strict=True):
+        try:
+            parts.append(torch.broadcast_to(tensor, shape).reshape(-1))
+        except RuntimeError:
+            raise InvalidInput(
+                f"Expected group ids shaped like input {name!r}, {shape} "
+                f"(got {tuple(tensor.shape)})."
+            ) from None
+    return torch.cat(parts)
+
+
+def _renamed(features: Features, names: Sequence[str]) -> Features:
+    if isinstance(features, Groups):
+        return Groups(features.ids, names)
+    if isinstance(features, Windows):
+        return Windows(features.shape, features.size, axes=features.axes,
+                       stride=features.stride, names=names)  # fmt: skip
+    return Elements(features.n, names)
+
+
+def _resume(problem: Problem, resume: Attribution | str | PathLike[str]) -> None:
+    saved = resume if isinstance(resume, Attribution) else storage.load(resume)
+    for what in ("model", "input"):
+        if saved.provenance.get(what) != problem.provenance.get(what):
+            raise InvalidInput(
+                f"Expected the {what} of the saved run (got another: fingerprints differ)."
+            )
+    for name, value in problem.settings.items():
+        kept = saved.settings.get(name)
+        if kept != value:
+            raise InvalidInput(
+                f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
+            )
+    problem.resume(saved)
+
+
+def _show(done: Round | None, rounds: int) -> None:
+    if not sys.stderr.isatty():
+        return
+    if done is None:
+        sys.stderr.write("\r\x1b[K")
+    else:
+        sys.stderr.write(
+            f"\r\x1b[Kround {done.index + 1}/{rounds}  G = {done.value:.4g}  "
+            f"{done.gradients_used} gradients  {done.seconds:.1f} s"
+        )
+    sys.stderr.flush()
+
+
+def _describe_baseline(baseline: Any) -> Any:
+    if baseline is None or isinstance(baseline, str | int | float):
+        return baseline
+    if isinstance(baseline, list):
+        return [_describe_baseline(b) for b in baseline]
+    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
+
+
+def _input_fingerprint(x: Tensor, objective: Any) -> str:
+    """A digest of the input and of every baseline."""
+    digest = blake2b(digest_size=16)
+    for part in objective.parts:
+        digest.update(tensor_bytes(part.start))
+        digest.update(tensor_bytes(part.end))
+    return digest.hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    try:
+        own = version("greedypig")
+    except PackageNotFoundError:
+        own = "unknown"
+    return {"greedypig": own, "torch": str(torch.__version__), "python": platform.python_version()}
+
+
+__all__ = ["Greedy", "explain", "explain_many"]

@@ -1,0 +1,110 @@
+"""The methods a user names: a one-shot scorer, and whether greedy rounds go around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from .core.errors import InvalidInput, InvalidType
+from .core.quadrature import Rule
+from .core.scorers import (
+    Gradient,
+    GuidedIG,
+    IntegratedGradients,
+    PlannedScorer,
+    RandomOrder,
+    Scorer,
+    Smooth,
+)
+from .domains.image import BlurIG
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Greedy rounds around any one-shot scorer: `Greedy(GuidedIG())`, `Greedy(from_captum(…))`.
+
+    The knobs are those of `explain`; what is given there goes first.
+    """
+
+    scorer: PlannedScorer | Scorer
+    rounds: int | None = None
+    per_round: int | None = None
+    schedule: str | Sequence[int] | None = None
+    ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.scorer):
+            raise InvalidType(
+                "Expected a scorer, a callable (objective, mask) → scores "
+                f"(got {type(self.scorer).__name__})."
+            )
+
+
+ROUNDS = 10
+STEPS = 5
+SCHEDULE = "geometric"
+"""Defaults of "greedy-pig": 50 gradients; early rounds are small because early picks decide."""
+
+Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]
+
+
+def _fixed_rule(name: str, make: Callable[[int | None], PlannedScorer]) -> Maker:
+    def maker(steps: int | None, rule: str | Rule | None) -> PlannedScorer:
+        if rule is not None:
+            raise InvalidInput(f"Expected no rule for method={name!r}, which has its own.")
+        return make(steps)
+
+    return maker
+
+
+def _no_steps(name: str, scorer: PlannedScorer) -> Maker:
+    def make(steps: int | None) -> PlannedScorer:
+        if steps is not None:
+            raise InvalidInput(f"Expected no steps for method={name!r} (got {steps}).")
+        return scorer
+
+    return _fixed_rule(name, make)
+
+
+_MAKERS: dict[str, tuple[bool, Maker]] = {
+    "greedy-pig": (True, lambda t, r: IntegratedGradients(t or STEPS, r or "midpoint")),
+    "sequential-gradient": (True, _no_steps("sequential-gradient", Gradient())),
+    "ig": (False, lambda t, r: IntegratedGradients(t or 50, r or "midpoint")),
+    "gradient": (False, _no_steps("gradient", Gradient())),
+    "smooth-ig": (False, lambda t, r: Smooth(IntegratedGradients(t or 50, r or "midpoint"))),
+    "blur-ig": (False, _fixed_rule("blur-ig", lambda t: BlurIG(t or 100))),
+    "guided-ig": (False, _fixed_rule("guided-ig", lambda t: GuidedIG(t or 200))),
+    "random": (False, _no_steps("random", RandomOrder())),
+}
+
+NAMES = tuple(_MAKERS)
+
+
+def resolve(
+    method: Any, *, steps: int | None = None, rule: str | Rule | None = None
+) -> tuple[PlannedScorer | Scorer, Greedy | None]:
+    """The scorer of a method, and its greedy rounds or None for a one-shot method."""
+    if isinstance(method, str):
+        if method not in _MAKERS:
+            near = get_close_matches(method, NAMES, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise InvalidInput(
+                f"Expected method to be one of {', '.join(NAMES)} (got {method!r}).{hint}"
+            )
+        if steps is not None and (type(steps) is not int or steps < 1):
+            raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+        adaptive, make = _MAKERS[method]
+        scorer = make(steps, rule)
+        return scorer, Greedy(scorer) if adaptive else None
+    if steps is not None or rule is not None:
+        raise InvalidInput("Expected steps and rule inside the scorer of a method object.")
+    if isinstance(method, Greedy):
+        return method.scorer, method
+    if callable(method):
+        return method, None
+    raise InvalidType(
+        f"Expected method to be a name, gp.Greedy(scorer) or a scorer "
+        f"(got {type(method).__name__})."
+    )

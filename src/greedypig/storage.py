@@ -1,0 +1,175 @@
+"""One file per result: tensors as safetensors, everything else as JSON in its header.
+
+Reading never runs code: safetensors holds numbers only, and the JSON is data. The file says
+which schema it was written with; a newer one is refused rather than misread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from math import isnan
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .core.attribution import Attribution, StopReason
+from .core.errors import GreedyPigError, InvalidFile
+from .core.features import Elements, Features, Groups, Windows
+from .core.layout import Layout
+
+SCHEMA = 1
+KEY = "greedypig"
+
+
+def save(attribution: Attribution, path: str | PathLike[str]) -> None:
+    """Write `attribution` to `path`, whole or not at all."""
+    settings, feature_tensors = attribution.features.state()
+    record = {
+        "schema": SCHEMA,
+        "selected": attribution.selected,
+        "full_value": _number(attribution.full_value),
+        "picks": list(attribution.picks),
+        "totals": [_number(t) for t in attribution.totals],
+        "gradients_used": attribution.gradients_used,
+        "seconds": attribution.seconds,
+        "stop": attribution.stop.name,
+        "features": settings,
+        "layout": {"kind": attribution.layout.kind, "names": attribution.layout.names,
+                   "shapes": attribution.layout.shapes},
+        "settings": dict(attribution.settings),
+        "provenance": dict(attribution.provenance),
+    }  # fmt: skip
+    tensors = {
+        "order": attribution.order,
+        "unit_scores": attribution.unit_scores,
+        "values": attribution.values,
+        "last_scores": attribution.last_scores,
+    } | {f"features.{name}": t for name, t in feature_tensors.items()}
+    try:
+        text = json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidFile(f"Expected settings that JSON can hold (got: {error}).") from error
+    target = Path(fspath(path))
+    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        # mkstemp is private to the user; the result gets the mode a plain open() would give.
+        umask = os.umask(0)
+        os.umask(umask)
+        whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+        save_file(whole, temporary, metadata={KEY: text})
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def load(path: str | PathLike[str]) -> Attribution:
+    """Read a result written by `Attribution.save`; anything else is refused with a reason."""
+    name = fspath(path)
+    if not os.path.exists(name):
+        raise FileNotFoundError(f"Expected a result file at {name!r} (there is none).")
+    try:
+        with safe_open(name, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InvalidFile(
+            f"Expected a greedypig result in {name!r} (got a file that is corrupt, truncated or "
+            f"of another kind: {error})."
+        ) from error
+    if KEY not in metadata:
+        raise InvalidFile(
+            f"Expected a greedypig result in {name!r} (got a safetensors file of something else)."
+        )
+    try:
+        record = json.loads(metadata[KEY])
+        schema = record["schema"]
+        if type(schema) is not int or schema < 1:
+            raise InvalidFile(f"unknown schema {schema!r}")
+        if schema > SCHEMA:
+            raise InvalidFile(
+                f"Expected schema {SCHEMA} or older in {name!r} (got {schema}). "
+                "Try a newer greedypig."
+            )
+        return _build(record, tensors)
+    except InvalidFile:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, GreedyPigError) as error:
+        raise InvalidFile(
+            f"Expected a whole greedypig result in {name!r} (got {error})."
+        ) from error
+
+
+def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
+    layout = Layout(
+        record["layout"]["kind"],
+        tuple(record["layout"]["names"]),
+        tuple(tuple(int(d) for d in s) for s in record["layout"]["shapes"]),
+    )
+    features = _restore_features(record["features"], tensors)
+    picks = tuple(int(p) for p in record["picks"])
+    attribution = Attribution(
+        order=tensors["order"],
+        selected=int(record["selected"]),
+        unit_scores=tensors["unit_scores"],
+        values=tensors["values"],
+        full_value=_back(record["full_value"]),
+        picks=picks,
+        totals=tuple(_back(t) for t in record["totals"]),
+        gradients_used=int(record["gradients_used"]),
+        seconds=float(record["seconds"]),
+        stop=StopReason[record["stop"]],
+        last_scores=tensors["last_scores"],
+        features=features,
+        layout=layout,
+        settings=record["settings"],
+        provenance=record["provenance"],
+    )
+    _check(attribution)
+    return attribution
+
+
+def _check(a: Attribution) -> None:
+    """The parts fit together: a file edited by hand must not surprise later code."""
+    units = a.features.units
+    if a.layout.n != a.features.n:
+        raise InvalidFile(f"a layout of {a.layout.n} elements with features over {a.features.n}")
+    for name in ("order", "unit_scores", "last_scores"):
+        if getattr(a, name).shape != (units,):
+            raise InvalidFile(f"{name} of shape {tuple(getattr(a, name).shape)} for {units} units")
+    if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
+        raise InvalidFile("an order that is not a permutation of the units")
+    if a.values.shape != (len(a.picks) + 1,) or len(a.totals) != len(a.picks):
+        raise InvalidFile(f"{a.values.numel()} values for {len(a.picks)} rounds")
+    if sum(a.picks) != a.selected or any(p < 1 for p in a.picks) or a.selected > units:
+        raise InvalidFile(f"picks that do not add up to the {a.selected} selected units")
+
+
+def _restore_features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Features:
+    names = settings["names"]
+    if settings["kind"] == "elements":
+        return Elements(int(settings["n"]), names)
+    if settings["kind"] == "groups":
+        return Groups(tensors["features.ids"], names)
+    if settings["kind"] == "windows":
+        return Windows(settings["shape"], settings["size"], axes=settings["axes"],
+                       stride=settings["stride"], names=names)  # fmt: skip
+    raise InvalidFile(f"unknown features {settings['kind']!r}")
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN; None stands for it."""
+    return None if isnan(value) else value
+
+
+def _back(value: float | None) -> float:
+    return float("nan") if value is None else float(value)

@@ -1,0 +1,215 @@
+"""What is being maximised: one number per row, from the model's outputs.
+
+Names of the paper: softmax is G^AttributionSoftmax (its Eq. 4), log-likelihood is
+G^AttributionKL (its Eq. 5). Every objective reads the outputs of rows that may belong to
+different examples, each with its own class and its own reference, the output at the full input.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .core.errors import InvalidInput, InvalidType
+
+SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
+NAMES = (
+    "softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The class's logit minus that of a rival: the runner-up at the full input, or `against`."""
+
+    against: int | None = None
+
+
+def margin(against: int | None = None) -> Margin:
+    """objective=margin(against=207): the logit's lead over a named class."""
+    return Margin(against)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """One example's class, rival and output at the full input."""
+
+    target: int
+    rival: int
+    output: Tensor
+    """(classes,) logits, or () for a single output."""
+    log_probabilities: Tensor | None
+
+
+class HasReference(Protocol):
+    """Whatever a batch's rows belong to."""
+
+    reference: Reference
+
+
+class Target:
+    """objective= and outputs= of `explain`, read once: logits (m, classes) → values (m,)."""
+
+    def __init__(self, objective: Any = "softmax", outputs: str = "logits") -> None:
+        if outputs not in ("logits", "probabilities"):
+            raise InvalidInput(
+                f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r})."
+            )
+        self.outputs = outputs
+        self.against = None
+        self.function: Callable[[Tensor], Tensor] | None = None
+        if isinstance(objective, Margin):
+            self.name, self.against = "margin", objective.against
+        elif isinstance(objective, str):
+            if objective not in NAMES:
+                raise InvalidInput(
+                    f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
+                    f"logits to one number per row (got {objective!r})."
+                )
+            self.name = objective
+        elif callable(objective):
+            self.name, self.function = "callable", objective
+        else:
+            raise InvalidType(
+                f"Expected objective to be a name or a callable (got {type(objective).__name__})."
+            )
+
+    @property
+    def towards_baseline(self) -> bool:
+        """A counterfactual switches features to the baseline instead of to the input."""
+        return self.name == "counterfactual"
+
+    def logits(self, output: Any, rows: int, hint: str = "") -> Tensor:
+        """The model's own output as (m, classes), or (m,) for a single output."""
+        tensor = _find_tensor(output)
+        if tensor.dim() == 2 and tensor.shape[1] == 1 and self.function is None:
+            tensor = tensor.squeeze(1)
+        fits = tensor.dim() in (1, 2) or self.function is not None
+        if tensor.dim() == 0 or tensor.shape[0] != rows or not fits:
+            raise InvalidInput(
+                f"Expected the model to return ({rows}, classes) or ({rows},) for {rows} rows "
+                f"(got {tuple(tensor.shape)}).{hint or ' Try wrapping it to return one row each.'}"
+            )
+        if self.outputs == "probabilities" and tensor.dim() == 2:
+            return tensor.clamp_min(torch.finfo(tensor.dtype).tiny).log()
+        return tensor
+
+    def reference(self, logits: Tensor, target: int | None) -> Reference:
+        """The class, rival and reference of an example, from its logits (classes,) or ()."""
+        if logits.dim() == 0 or self.function is not None:
+            self._check_single(logits, target)
+            return Reference(0, 0, logits, None)
+        classes = logits.shape[0]
+        self._warn_probabilities(logits)
+        if target is None:
+            target = int(logits.argmax())
+        elif type(target) is not int or not 0 <= target < classes:
+            raise InvalidInput(
+                f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
+            )
+        rival = self.against
+        if rival is not None and (not 0 <= rival < classes or rival == target):
+            raise InvalidInput(
+                f"Expected the margin's rival to be another class from 0 to {classes - 1} "
+                f"(got {rival})."
+            )
+        if rival is None:
+            rest = logits.clone()
+            rest[target] = -torch.inf
+            rival = int(rest.argmax())
+        return Reference(target, rival, logits, torch.log_softmax(logits, 0))
+
+    def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+        """(m,): the objective of every row."""
+        if self.function is not None:
+            return self.function(logits)
+        if logits.dim() == 1:
+            if self.name == "counterfactual":
+                return (logits - _stack([o.reference.output for o, _ in runs], runs)).abs()
+            return logits
+        if self.name == "softmax":
+            return _take(torch.softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+        if self.name == "log-probability":
+            return _take(torch.log_softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+        if self.name == "logit":
+            return _take(logits, [o.reference.target for o, _ in runs], runs)
+        if self.name == "margin":
+            own = _take(logits, [o.reference.target for o, _ in runs], runs)
+            return own - _take(logits, [o.reference.rival for o, _ in runs], runs)
+        expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
+        found = torch.log_softmax(logits, 1)
+        if self.name == "log-likelihood":
+            return (expected.exp() * found).sum(1)
+        # Counterfactual: KL(f(x) ‖ f(x with S at the baseline)), 0 for the empty set.
+        return (expected.exp() * (expected - found)).sum(1)
+
+    def _check_single(self, logits: Tensor, target: int | None) -> None:
+        if self.function is None and self.name not in SINGLE_OUTPUT:
+            raise InvalidInput(
+                f"Expected class scores for objective={self.name!r} (got a single output per "
+                "row). Try objective='logit', or two logits [0, z] for a binary model."
+            )
+        if self.function is None and target not in (None, 0):
+            raise InvalidInput(
+                f"Expected target None or 0 for a model with a single output (got {target!r})."
+            )
+
+    def _warn_probabilities(self, logits: Tensor) -> None:
+        sums_to_one = abs(float(logits.double().sum()) - 1) < 1e-4
+        if self.outputs == "logits" and sums_to_one and bool((logits >= 0).all()):
+            warnings.warn(
+                "The model's output looks like probabilities but is read as logits. "
+                "Try outputs='probabilities'.",
+                stacklevel=4,
+            )
+
+
+def _find_tensor(output: Any) -> Tensor:
+    """The scores inside what a model returned: a tensor, .logits, ['logits'] or the first item."""
+    if isinstance(output, Tensor):
+        return output
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    if isinstance(output, Mapping):
+        if isinstance(output.get("logits"), Tensor):
+            return output["logits"]  # type: ignore[no-any-return]
+        tensors = [v for v in output.values() if isinstance(v, Tensor)]
+        if len(tensors) == 1:
+            return tensors[0]
+        raise InvalidType(
+            f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+        )
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise InvalidType(
+        "Expected the model to return a tensor, a tuple that begins with one, a dict or object "
+        f"with 'logits' (got {type(output).__name__})."
+    )
+
+
+def _take(table: Tensor, columns: list[int], runs: Sequence[tuple[Any, int]]) -> Tensor:
+    if len(runs) == 1:
+        return table[:, columns[0]]
+    index = torch.tensor(columns, device=table.device).repeat_interleave(_counts(table, runs))
+    return table.gather(1, index.unsqueeze(1)).squeeze(1)
+
+
+def _stack(items: list[Tensor], runs: Sequence[tuple[Any, int]]) -> Tensor:
+    if len(runs) == 1:
+        return items[0].unsqueeze(0)
+    return torch.stack(items).repeat_interleave(_counts(items[0], runs), 0)
+
+
+def _counts(like: Tensor, runs: Sequence[tuple[Any, int]]) -> Tensor:
+    return torch.tensor([count for _, count in runs], device=like.device)
+
+
+def _log_probabilities(owner: HasReference) -> Tensor:
+    assert owner.reference.log_probabilities is not None
+    return owner.reference.log_probabilities
