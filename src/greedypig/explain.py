@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -21,7 +21,7 @@ from .core.errors import InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .core.quadrature import Rule
-from .core.rounds import Problem, Rounds, Stop, run
+from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily
 from .frozen import tensor_bytes
@@ -58,7 +58,7 @@ def explain(
     batch_size: int | Literal["auto"] = "auto",
     seed: int = 0,
     optimize: bool = True,
-    track_values: bool = True,
+    values: ValuesWanted = "end",
     resume: Attribution | str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> Attribution:
@@ -78,6 +78,8 @@ def explain(
     method: a name (see `greedypig.methods.NAMES`), a scorer, or gp.Greedy(scorer).
     rounds, per_round, k, schedule, ratio, steps, rule: of the greedy rounds and the integral.
     budget, seconds, reach, gain: reasons to stop early; see `core.rounds.Stop`.
+    values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
+        is "free" (NaN elsewhere).
     optimize: use a private copy with BatchNorm folded, channels last, where it answers alike.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     progress: a line on the terminal, if there is one.
@@ -86,7 +88,7 @@ def explain(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
         names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
         per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
-        batch_size=batch_size, seed=seed, optimize=optimize, track_values=track_values,
+        batch_size=batch_size, seed=seed, optimize=optimize, values=values,
     )  # fmt: skip
     problem = job.problem(x, target, fixed)
     if resume is not None:
@@ -126,7 +128,7 @@ def explain_many(
     batch_size: int | Literal["auto"] = "auto",
     seed: int = 0,
     optimize: bool = True,
-    track_values: bool = True,
+    values: ValuesWanted = "end",
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable, in lockstep: their gradients share batches.
 
@@ -138,7 +140,7 @@ def explain_many(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
         names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
         per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
-        batch_size=batch_size, seed=seed, optimize=optimize, track_values=track_values,
+        batch_size=batch_size, seed=seed, optimize=optimize, values=values,
     )  # fmt: skip
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else None
@@ -170,7 +172,6 @@ def _stream(
         raise broken[0]
 
 
-@dataclass
 class _Job:
     """The arguments of `explain` that do not depend on the example, checked once."""
 
@@ -195,12 +196,12 @@ class _Job:
         batch_size: int | Literal["auto"],
         seed: int,
         optimize: bool,
-        track_values: bool,
+        values: ValuesWanted,
     ) -> None:
         target = Target(objective, outputs)
         self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
         self.baseline, self.features, self.names = baseline, features, names
-        self.stop, self.seed, self.track_values = stop, seed, track_values
+        self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
         self.rounds = {"rounds": rounds, "per_round": per_round, "k": k,
                        "schedule": schedule, "ratio": ratio}  # fmt: skip
@@ -227,7 +228,7 @@ class _Job:
         features = _features(self.features, self.names, example.layout, x)
         return make_problem(
             objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
-            track_values=self.track_values, label=label, **self._picks(features.units),
+            values=self.values, label=label, **self._picks(features.units),
             settings=self.settings | {"target": example.reference.target},
             provenance=self.versions
             | {"model": self.family.fingerprint, "input": _input_fingerprint(example.x, objective)},
@@ -319,8 +320,8 @@ def _show(done: Round | None, rounds: int) -> None:
         sys.stderr.write("\r\x1b[K")
     else:
         sys.stderr.write(
-            f"\r\x1b[Kround {done.index + 1}/{rounds}  G = {done.value:.4g}  "
-            f"{done.gradients_used} gradients  {done.seconds:.1f} s"
+            f"\r\x1b[Kround {done.index + 1}/{rounds}, {done.gradients_used} gradients, "
+            f"{done.seconds:.1f} s"
         )
     sys.stderr.flush()
 
@@ -342,6 +343,7 @@ def _input_fingerprint(x: Tensor, objective: Any) -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     try:
         own = version("greedypig")

@@ -213,6 +213,7 @@ class CaptumScorer:
         self.name = f"captum.{getattr(method, '__name__', type(method).__name__)}"
 
     def __call__(self, objective: PointObjective | MeanObjective, mask: Tensor, /) -> Tensor:
+        """Captum's attributions of the elements, with what is selected moved into the baseline."""
         found = [self._part(part, mask) for part in objective.parts]
         return torch.stack(found).mean(0)
 

@@ -14,7 +14,7 @@ from .errors import InvalidInput, InvalidType
 from .features import Elements, Features
 from .objective import MeanObjective, Objective, PointObjective, as_objective
 from .quadrature import Rule
-from .rounds import Problem, Rounds, Stop
+from .rounds import Problem, Rounds, Stop, ValuesWanted
 from .schedule import check_count, plan_picks
 from .scorers import Gradient, IntegratedGradients, MarginalGains, PlannedScorer, Scorer
 
@@ -40,7 +40,7 @@ def iterate_rounds(
     reach: float | None = None,
     gain: bool = False,
     seed: int = 0,
-    track_values: bool = True,
+    values: ValuesWanted = "each",
     resume: Attribution | None = None,
 ) -> Rounds:
     """Greedy PIG one frozen `Round` at a time; `.attribution()` is the result so far.
@@ -50,13 +50,13 @@ def iterate_rounds(
     scorer: any one-shot scorer; default integrated gradients with `steps` nodes of `rule`.
     rounds, per_round, k, schedule, ratio: how many units each round takes (`plan_picks`).
     budget, seconds, reach, gain: reasons to stop early (`Stop`).
-    track_values=False measures G(S) only where it is free, and at the ends.
+    values: when G(S) is measured: "each" round, all at the "end", or only where it is "free".
     resume: a saved result of the same run, gone on with as if it had never stopped.
     """
     problem = make_problem(
         as_objective(objective), scorer, features=features, rounds=rounds, per_round=per_round,
         k=k, schedule=schedule, ratio=ratio, steps=steps, rule=rule,
-        stop=Stop(budget, seconds, reach, gain), seed=seed, track_values=track_values,
+        stop=Stop(budget, seconds, reach, gain), seed=seed, values=values,
     )  # fmt: skip
     if resume is not None:
         problem.resume(resume)
@@ -79,7 +79,7 @@ def greedy_pig(
     reach: float | None = None,
     gain: bool = False,
     seed: int = 0,
-    track_values: bool = True,
+    values: ValuesWanted = "end",
     resume: Attribution | None = None,
 ) -> Attribution:
     """Algorithm 1: R = rounds, z = per_round, the integral by `steps` nodes of `rule`."""
@@ -99,7 +99,7 @@ def greedy_pig(
             reach=reach,
             gain=gain,
             seed=seed,
-            track_values=track_values,
+            values=values,
             resume=resume,
         )
     )
@@ -135,6 +135,7 @@ def sequential_gradient(
             seconds=seconds,
             reach=reach,
             gain=gain,
+            values="end",
             resume=resume,
         )
     )
@@ -159,7 +160,9 @@ def one_shot(
     seed: int = 0,
 ) -> Attribution:
     """Any scorer once, over everything: one round that ranks all units by signed score."""
-    return _finish(iterate_rounds(objective, scorer, features=features, rounds=1, seed=seed))
+    return _finish(
+        iterate_rounds(objective, scorer, features=features, rounds=1, seed=seed, values="end")
+    )
 
 
 def greedy(
@@ -241,7 +244,7 @@ def make_problem(
     rule: str | Rule | None = None,
     stop: Stop | None = None,
     seed: int = 0,
-    track_values: bool = True,
+    values: ValuesWanted = "end",
     label: str = "",
     settings: dict[str, Any] | None = None,
     provenance: dict[str, Any] | None = None,
@@ -277,7 +280,7 @@ def make_problem(
         "seed": seed,
     }
     return Problem(
-        objective, scorer, features, picks, limits=stop or Stop(), seed=seed, track_values=track_values,
+        objective, scorer, features, picks, limits=stop or Stop(), seed=seed, values=values,
         label=label, settings=recorded, provenance=provenance,
     )  # fmt: skip
 

@@ -47,18 +47,26 @@ class Features:
         """(n,) bool: the elements of these units."""
         raise NotImplementedError
 
+    def switch_on(self, mask: Tensor, units: Tensor) -> None:
+        """Set the mask of these units' elements to 1, in place."""
+        mask[self.members(units)] = 1
+
+    def all_on(self, mask: Tensor, taken: int) -> bool:
+        """Is everything on, `taken` units having been taken?"""
+        return taken == self.units
+
     def first_rank(self, order: Tensor) -> Tensor:
         """(n,) long: the position in `order` of the first unit that holds the element."""
         raise NotImplementedError
 
-    def available(self, mask: Tensor, taken: Tensor) -> Tensor:
-        """(units,) bool: units not taken that would still switch something on."""
-        return ~taken
+    def blocked(self, mask: Tensor, taken: Tensor) -> Tensor:
+        """(units,) bool: units taken, or that would switch nothing on."""
+        return taken
 
     def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """The z best units by summed score, and those scores; see `top_z` for ties."""
+        """The z best units by summed score (fewer if fewer are left), and those scores."""
         scores = self.sum(elements)
-        chosen = top_z(scores, self.available(mask, taken), z)
+        chosen = top_z(scores, taken, z)
         return chosen, scores[chosen]
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
@@ -81,6 +89,9 @@ class Elements(Features):
         out = torch.zeros(self.n, dtype=torch.bool, device=units.device)
         out[units] = True
         return out
+
+    def switch_on(self, mask: Tensor, units: Tensor) -> None:
+        mask[units] = 1
 
     def first_rank(self, order: Tensor) -> Tensor:
         return _inverse(order)
@@ -190,6 +201,9 @@ class Windows(Features):
             out[self._region(unit)] = True
         return out.reshape(-1)
 
+    def all_on(self, mask: Tensor, taken: int) -> bool:
+        return bool((mask != 0).all())
+
     def first_rank(self, order: Tensor) -> Tensor:
         far = self.units
         sizes = [self.shape[a] for a in self.axes]
@@ -207,8 +221,8 @@ class Windows(Features):
         view = [self.shape[a] if a in self.axes else 1 for a in range(len(self.shape))]
         return ranks.reshape(view).expand(self.shape).reshape(-1)
 
-    def available(self, mask: Tensor, taken: Tensor) -> Tensor:
-        return ~taken & (self.sum((mask == 0).to(torch.float64)) > 0.5)
+    def blocked(self, mask: Tensor, taken: Tensor) -> Tensor:
+        return taken | (self.sum((mask == 0).to(torch.float64)) < 0.5)
 
     def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """One window at a time: what a pick covers is worth nothing to the next."""
@@ -217,10 +231,10 @@ class Windows(Features):
         box_mask = mask.view(self.shape)
         chosen, scores = [], []
         for _ in range(z):
-            sums = self.sum(elements)
-            best = top_z(sums, self.available(mask, taken), 1)
-            if best.numel() == 0:
+            sums, blocked = self.sum(elements), self.blocked(mask, taken)
+            if bool(blocked.all()):
                 break
+            best = top_z(sums, blocked, 1)
             region = self._region(int(best))
             elements[region] = 0
             box_mask[region] = 1

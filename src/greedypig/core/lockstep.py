@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import isfinite
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
@@ -98,9 +99,35 @@ def complete(plan: Plan[T]) -> T:
         results.append((yield from plan))
 
     results: list[T] = []
-    for _ in drive(iter([Task(work())])):
+    for _ in alone(Task(work())):
         pass
     return results[0]
+
+
+def alone(task: Task[T]) -> Iterator[T]:
+    """Run one task; yields its events. What `drive` does, without queues to keep."""
+    while True:
+        with Undisturbed():
+            try:
+                item = next(task.steps)
+                while isinstance(item, list):
+                    item = task.steps.send(_answers_alone(task, item))
+            except StopIteration:
+                return
+        yield item
+
+
+def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
+    call = _Call(task, [_Slot(r) for r in requests], len(requests))
+    if len(requests) == 1 and requests[0].count <= requests[0].objective.oracle.batch_size:
+        _evaluate_batch([(call, call.slots[0], 0, requests[0].count)])
+    else:
+        queues = _Queues()
+        for slot in call.slots:
+            queues.push(call, slot)
+        while queue := queues.fullest()[0]:
+            _evaluate(queue)
+    return [slot.answer() for slot in call.slots]
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +143,6 @@ class Task(Generic[T]):
 class _Slot:
     """A request in the queue: how far it is, and what has come back."""
 
-    call: _Call
     request: Request
     done: int = 0
     values: list[Tensor] = field(default_factory=list)
@@ -131,7 +157,8 @@ class _Slot:
         if gradients is None:
             return
         assert self.request.weights is not None
-        part = self.request.weights[lo:hi] @ gradients
+        weights = self.request.weights
+        part = (weights if hi - lo == len(weights) else weights[lo:hi]) @ gradients
         self.total = part if self.total is None else self.total.add_(part)
 
     def answer(self) -> Answer:
@@ -141,31 +168,39 @@ class _Slot:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """The requests a task waits for."""
+    """The requests a task waits for.
+
+    Slots do not point back at their call: such a cycle would keep every round's tensors alive
+    until the garbage collector comes by.
+    """
 
     task: Task[Any]
     slots: list[_Slot] = field(default_factory=list)
     missing: int = 0
 
 
+_Rows: TypeAlias = "tuple[_Call, _Slot, int, int]"
+"""Rows lo … hi of a slot, in a device batch."""
+
+
 class _Queues:
     """Requested rows by what may share a batch: oracle, input shapes, gradients or not."""
 
     def __init__(self) -> None:
-        self.slots: dict[tuple[int, object, bool], deque[_Slot]] = {}
+        self.slots: dict[tuple[int, object, bool], deque[tuple[_Call, _Slot]]] = {}
 
-    def push(self, slot: _Slot) -> None:
+    def push(self, call: _Call, slot: _Slot) -> None:
         request = slot.request
         key = (id(request.objective.oracle), request.objective.key, request.weights is None)
-        self.slots.setdefault(key, deque()).append(slot)
+        self.slots.setdefault(key, deque()).append((call, slot))
 
-    def fullest(self) -> tuple[deque[_Slot] | None, bool]:
+    def fullest(self) -> tuple[deque[tuple[_Call, _Slot]] | None, bool]:
         """The queue with most rows, relative to its batch, and whether it fills a batch."""
         best, best_share = None, 0.0
         for queue in self.slots.values():
             if queue:
-                rows = sum(s.request.count - s.done for s in queue)
-                share = rows / queue[0].request.objective.oracle.batch_size
+                rows = sum(s.request.count - s.done for _, s in queue)
+                share = rows / queue[0][1].request.objective.oracle.batch_size
                 if share > best_share:
                     best, best_share = queue, share
         return best, best_share >= 1.0
@@ -209,11 +244,13 @@ class Undisturbed:
 
     def __enter__(self) -> None:
         self.state = torch.get_rng_state()
-        self.mode = torch.inference_mode(False)
-        self.mode.__enter__()
+        self.mode = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
+        if self.mode is not None:
+            self.mode.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self.mode.__exit__(*error)
+        if self.mode is not None:
+            self.mode.__exit__(*error)
         torch.set_rng_state(self.state)
 
 
@@ -234,58 +271,63 @@ def _advance(
         return
     call = _Call(task, missing=len(item))
     for request in item:
-        slot = _Slot(call, request)
+        slot = _Slot(request)
         call.slots.append(slot)
-        queues.push(slot)
+        queues.push(call, slot)
 
 
-def _evaluate(queue: deque[_Slot]) -> list[_Call]:
+def _evaluate(queue: deque[tuple[_Call, _Slot]]) -> list[_Call]:
     """One device batch from the front of the queue; the calls that it completed."""
-    oracle = queue[0].request.objective.oracle
-    gradient = queue[0].request.weights is not None
-    room, taken = oracle.batch_size, []
+    room, taken = queue[0][1].request.objective.oracle.batch_size, []
     while room and queue:
-        slot = queue[0]
+        call, slot = queue[0]
         lo, hi = slot.take(room)
-        taken.append((slot, lo, hi))
+        taken.append((call, slot, lo, hi))
         room -= hi - lo
         if slot.done == slot.request.count:
             queue.popleft()
-    chunks = [slot.request.points(lo, hi) for slot, lo, hi in taken]
+    return _evaluate_batch(taken)
+
+
+def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
+    """Evaluate these rows together and hand them back; the calls that are complete now."""
+    chunks = [slot.request.points(lo, hi) for _, slot, lo, hi in taken]
     points = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
-    runs = [(slot.request.objective.owner, hi - lo) for slot, lo, hi in taken]
-    values, gradients = oracle.evaluate(points, runs, gradient=gradient)
+    runs = [(slot.request.objective.owner, hi - lo) for _, slot, lo, hi in taken]
+    first = taken[0][1].request
+    gradient = first.weights is not None
+    values, gradients = first.objective.oracle.evaluate(points, runs, gradient=gradient)
     _check_finite(taken, values, gradients)
     finished, at = [], 0
-    for slot, lo, hi in taken:
-        rows = slice(at, at + hi - lo)
-        at += hi - lo
+    for call, slot, lo, hi in taken:
         if gradient:
             slot.request.objective.paid(hi - lo)
-        slot.receive(lo, hi, values[rows], None if gradients is None else gradients[rows])
+        if len(taken) == 1:
+            slot.receive(lo, hi, values, gradients)
+        else:
+            rows = slice(at, at + hi - lo)
+            slot.receive(lo, hi, values[rows], None if gradients is None else gradients[rows])
+        at += hi - lo
         if hi == slot.request.count:
-            slot.call.missing -= 1
-            if not slot.call.missing:
-                finished.append(slot.call)
+            call.missing -= 1
+            if not call.missing:
+                finished.append(call)
     return finished
 
 
-def _check_finite(
-    taken: Sequence[tuple[_Slot, int, int]], values: Tensor, gradients: Tensor | None
-) -> None:
+def _check_finite(taken: Sequence[_Rows], values: Tensor, gradients: Tensor | None) -> None:
     """Stop at the first NaN or infinity, saying where; two sums in the ordinary case."""
-    probe = values.sum() if gradients is None else values.sum() + gradients.sum()
-    if bool(torch.isfinite(probe)):
+    if isfinite(values.sum()) and (gradients is None or isfinite(gradients.sum())):
         return
     row = 0
-    for slot, lo, hi in taken:
+    for call, slot, lo, hi in taken:
         for step in range(lo, hi):
             what = _non_finite(
                 slot.request.objective, values[row], None if gradients is None else gradients[row]
             )
             if what:
                 place = f"{what} at step {step + 1} of {slot.request.count}"
-                failed = slot.call.task.failed
+                failed = call.task.failed
                 raise failed(place) if failed else NonFinite(f"{place} is not finite.")
             row += 1
 

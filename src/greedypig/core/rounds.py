@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from math import isnan
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,12 +19,16 @@ from torch import Tensor
 from .attribution import Attribution, Round, StopReason
 from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Features
-from .lockstep import Answer, Plan, Request, Task, drive, together
+from .lockstep import Answer, Plan, Request, Task, alone, drive, together
 from .objective import MeanObjective, PointObjective
 from .scorers import PlannedScorer, Scored, Scorer, Situation
 from .select import top_z
 
 UNKNOWN = float("nan")
+
+ValuesWanted = Literal["each", "end", "free"]
+"""When G(S) is measured: after each round, for all rounds in one go at the end, or only where
+it costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Problem:
         *,
         limits: Stop,
         seed: int = 0,
-        track_values: bool = True,
+        values: ValuesWanted = "each",
         label: str = "",
         settings: Mapping[str, Any] | None = None,
         provenance: Mapping[str, Any] | None = None,
@@ -70,13 +75,13 @@ class Problem:
             raise InvalidInput(f"Expected features over {objective.n} elements (got {features.n}).")
         self.objective, self.scorer, self.features = objective, scorer, features
         self.schedule, self.limits, self.seed = schedule, limits, seed
-        self.track_values = track_values or limits.reach is not None
+        self.values_wanted = values if limits.reach is None else "each"
         self.label = label
         self.settings, self.provenance = dict(settings or {}), dict(provenance or {})
         like = objective.start
         self.mask = torch.zeros_like(like)
         self.taken = torch.zeros(features.units, dtype=torch.bool, device=like.device)
-        self.unit_scores = torch.zeros(features.units, dtype=like.dtype, device=like.device)
+        self.count, self.complete = 0, False
         self.last: Tensor | None = None
         self.rounds: list[Round] = []
         self.open: Round | None = None
@@ -109,12 +114,11 @@ class Problem:
         if not self.rounds and self.open is None:
             ends = torch.stack([self.mask, torch.ones_like(self.mask)])
             self.first_value, self.full_value = (yield from self._values(ends)).tolist()
-        value = UNKNOWN if self.open else (self.rounds[-1].value if self.rounds
-                                           else self.first_value)  # fmt: skip
+        value = self.first_value if self.open is None else self.open.value
         while (stop := self._stop(value)) is None:
             scored = yield from self._score()
             if self.open is not None:
-                value = UNKNOWN if scored.value is None else scored.value.item()
+                value = self._value_of_open(scored)
                 yield self._close(value)
                 if stop := self._reached(value):
                     break
@@ -124,28 +128,28 @@ class Problem:
                 break
             self._take(chosen, scores, total)
             value = UNKNOWN
-            if scored.value is None or self._out_of_units() or self.index == len(self.schedule):
-                value = yield from self._value()
+            last = self.complete or self.index == len(self.schedule)
+            if last or scored.value is None:
+                value = yield from self._value(last=last)
                 yield self._close(value)
         if self.open is not None:
-            yield self._close((yield from self._value()))
+            known = not isnan(self.open.value)
+            value = self.open.value if known else (yield from self._value(last=True))
+            yield self._close(value)
+        if self.values_wanted == "end":
+            yield from self._measure_rounds()
         self.stopped = stop
 
     def attribution(self) -> Attribution:
         """The result so far: a full order, whatever stopped the run, or if nothing did yet."""
         empty = self.taken.new_empty(0, dtype=torch.long)
         picked = torch.cat([empty, *(r.chosen for r in self.rounds)])
-        last = torch.zeros_like(self.unit_scores) if self.last is None else self.last
-        rest = torch.ones_like(self.taken)
-        rest[picked] = False
-        left = torch.nonzero(rest).squeeze(1)
-        tail = left[torch.sort(last[left], descending=True, stable=True).indices]
-        unit_scores = torch.zeros_like(self.unit_scores)
-        unit_scores[picked] = self.unit_scores[picked]
+        unit_scores = self._no_scores()
+        unit_scores[picked] = torch.cat([unit_scores[:0], *(r.scores for r in self.rounds)])
         running = self.stopped is StopReason.RUNNING
         used = self.rounds[-1].gradients_used if running and self.rounds else self.gradients_used
         return Attribution(
-            order=torch.cat([picked, tail]).cpu(),
+            order=self._full_order(picked).cpu(),
             selected=picked.numel(),
             unit_scores=unit_scores.cpu(),
             values=torch.tensor(
@@ -157,12 +161,26 @@ class Problem:
             gradients_used=used,
             seconds=time.monotonic() - self.began,
             stop=self.stopped,
-            last_scores=last.cpu().clone(),
+            last_scores=self._last().cpu().clone(),
             features=self.features,
             layout=self.objective.layout,
             settings=self.settings,
             provenance=self.provenance,
         )
+
+    def _full_order(self, picked: Tensor) -> Tensor:
+        """What was picked, then the rest by the last score they had."""
+        rest = torch.ones_like(self.taken)
+        rest[picked] = False
+        left = torch.nonzero(rest).squeeze(1)
+        tail = torch.sort(self._last()[left], descending=True, stable=True).indices
+        return torch.cat([picked, left[tail]])
+
+    def _last(self) -> Tensor:
+        return self._no_scores() if self.last is None else self.last
+
+    def _no_scores(self) -> Tensor:
+        return self.mask.new_zeros(self.features.units)
 
     def resume(self, saved: Attribution) -> None:
         """Take up a saved run where it stopped; the rest is as if it had never been broken."""
@@ -177,11 +195,11 @@ class Problem:
         for index, count in enumerate(saved.picks):
             chosen = saved.order[begin : begin + count].to(self.mask.device)
             begin += count
-            self._take(chosen, saved.unit_scores[saved.order[begin - count : begin]],
-                       saved.totals[index])  # fmt: skip
+            scores = saved.unit_scores[saved.order[begin - count : begin]].to(self.mask)
+            self._take(chosen, scores, saved.totals[index])
             self._close(float(saved.values[index + 1]))
         if self.rounds:
-            self.last = saved.last_scores.to(self.unit_scores)
+            self.last = saved.last_scores.to(self.mask)
             # The last value may have been bought; the next scoring brings the one of an
             # unbroken run, so the round is opened again.
             self.open = self.rounds.pop()
@@ -224,24 +242,24 @@ class Problem:
             raise InvalidType(
                 f"Expected the scorer to return {self.features.n} scores (got {got})."
             )
-        scores = scores.detach().reshape(-1).to(self.mask)
+        scores = torch.where(self.mask == 0, scores.detach().reshape(-1).to(self.mask), 0)
         if not bool(torch.isfinite(scores).all()):
             raise self.failed("A score of the scorer")
         return Scored(elements=scores)
 
     def _pick(self, scored: Scored) -> tuple[Tensor, Tensor, float]:
         """top-z by signed score among what is not selected; and the sum of all scores."""
-        z = self.schedule[self.index]
+        z = min(self.schedule[self.index], self.features.units - self.count)
         if scored.elements is not None:
-            elements = torch.where(self.mask == 0, scored.elements, 0)
+            elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
             total, self.last = elements.sum().item(), self.features.sum(elements)
         else:
             assert scored.units is not None
-            self.last = scored.units.to(self.unit_scores)
-            available = self.features.available(self.mask, self.taken)
-            chosen = top_z(self.last, available, z)
-            scores, total = self.last[chosen], self.last[available].sum().item()
+            self.last = scored.units.to(self.mask)
+            blocked = self.features.blocked(self.mask, self.taken)
+            chosen = top_z(self.last, blocked, min(z, int((~blocked).sum())))
+            scores, total = self.last[chosen], self.last[~blocked].sum().item()
         if self.limits.gain:
             positive = scores > 0
             chosen, scores = chosen[positive], scores[positive]
@@ -250,10 +268,10 @@ class Problem:
     def _take(self, chosen: Tensor, scores: Tensor, total: float) -> None:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ; the round is open until its value is known."""
         index = self.index
-        self.mask = torch.where(self.features.members(chosen), 1, self.mask)
-        self.taken = self.taken.clone()
+        self.features.switch_on(self.mask, chosen)
         self.taken[chosen] = True
-        self.unit_scores[chosen] = scores.to(self.unit_scores)
+        self.count += chosen.numel()
+        self.complete = self.features.all_on(self.mask, self.count)
         seconds = time.monotonic() - self.began
         self.open = Round(index, chosen, scores, UNKNOWN, total, self.gradients_used, seconds)
 
@@ -263,25 +281,59 @@ class Problem:
         self.rounds.append(done)
         return done
 
-    def _value(self) -> Plan[float]:
-        """G(S), where it is wanted."""
-        if self._out_of_units():
+    def _value(self, *, last: bool) -> Plan[float]:
+        """G(S), where it is wanted now."""
+        if self.complete:
             return self.full_value
-        if not self.track_values and self.index < len(self.schedule):
+        if self.values_wanted == "end" or (self.values_wanted == "free" and not last):
             return UNKNOWN
         return (yield from self._values(self.mask.unsqueeze(0))).item()
+
+    def _value_of_open(self, scored: Scored) -> float:
+        """G(S) of the round before: brought along by the scorer, or of a resumed run's file."""
+        assert self.open is not None
+        if scored.value is not None:
+            return scored.value.item()
+        if self.values_wanted == "end":
+            # Measured again with the rest: the same batches give an unbroken run's very bits.
+            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
+            return UNKNOWN
+        return self.open.value
+
+    def _measure_rounds(self) -> Plan[None]:
+        """The values that no scorer brought along, in as few batches as it takes."""
+        missing = [r.index for r in self.rounds if isnan(r.value)]
+        if not missing:
+            return
+        picked = torch.cat([r.chosen for r in self.rounds])
+        ranks = self.features.first_rank(self._full_order(picked))
+        counts = torch.tensor([r.chosen.numel() for r in self.rounds], device=ranks.device)
+        edges = counts.cumsum(0)[missing].unsqueeze(1)
+
+        def request(part: PointObjective) -> Request:
+            def points(lo: int, hi: int) -> Tensor:
+                return part.place((ranks < edges[lo:hi]).to(part.start))
+
+            return Request(part, len(missing), points)
+
+        values = yield from self._ask_values(request)
+        for index, value in zip(missing, values.tolist(), strict=True):
+            self.rounds[index] = replace(self.rounds[index], value=value)
 
     def _values(self, masks: Tensor) -> Plan[Tensor]:
         def request(part: PointObjective) -> Request:
             return Request(part, len(masks), lambda lo, hi: part.place(masks[lo:hi]))
 
+        return (yield from self._ask_values(request))
+
+    def _ask_values(self, request: Callable[[PointObjective], Request]) -> Plan[Tensor]:
         answers = yield [request(part) for part in self.objective.parts]
         return torch.stack([a.values.double() for a in answers]).mean(0)
 
     # When to stop.
 
     def _stop(self, value: float) -> StopReason | None:
-        if self._out_of_units():
+        if self.complete:
             return StopReason.ALL
         if self.index == len(self.schedule):
             return StopReason.K if self.settings.get("k") else StopReason.ROUNDS
@@ -297,9 +349,6 @@ class Problem:
             return StopReason.REACHED
         return None
 
-    def _out_of_units(self) -> bool:
-        return bool((self.mask != 0).all())
-
     def _cost(self) -> int:
         """Gradients of one round, as far as the scorer can tell beforehand."""
         if not isinstance(self.scorer, PlannedScorer):
@@ -312,13 +361,10 @@ class Rounds(Iterator[Round]):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._events = drive(iter([problem.task()]))
+        self._events = alone(problem.task())
 
     def __next__(self) -> Round:
-        for _, event in self._events:
-            if event is not None:
-                return event
-        raise StopIteration
+        return next(self._events)
 
     def attribution(self) -> Attribution:
         """A complete result from the rounds done so far: order, scores, values."""

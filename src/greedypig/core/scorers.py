@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -107,7 +108,7 @@ class IntegratedGradients(PlannedScorer):
 
     def plan(self, at: Situation) -> Plan[Scored]:
         begin, end = at.objective.place(at.mask), at.objective.end
-        nodes, weights = _tensors(self._rule(), begin)
+        nodes, weights = _tensors(self._rule(), begin.dtype, begin.device)
 
         def points(lo: int, hi: int) -> Tensor:
             return torch.lerp(begin, end, nodes[lo:hi])
@@ -286,7 +287,7 @@ class MarginalGains(PlannedScorer):
     name = "marginal-gains"
 
     def plan(self, at: Situation) -> Plan[Scored]:
-        left = at.features.available(at.mask, at.taken)
+        left = ~at.features.blocked(at.mask, at.taken)
         if self.lazy and at.alone and at.last is not None:
             return (yield from self._lazily(at, left, at.last))
         units = torch.nonzero(left).squeeze(1)
@@ -317,7 +318,7 @@ class MarginalGains(PlannedScorer):
         fresh = torch.zeros_like(left)
         value = None
         while True:
-            best = top_z(scores, left, at.z)
+            best = top_z(scores, ~left, min(at.z, int(left.sum())))
             stale = best[~fresh[best]]
             if stale.numel() == 0:
                 return Scored(units=scores, value=value)
@@ -344,7 +345,8 @@ def _generator(*seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
-def _tensors(quadrature: Rule, like: Tensor) -> tuple[Tensor, Tensor]:
-    nodes = torch.tensor(quadrature.nodes, dtype=like.dtype, device=like.device)
-    weights = torch.tensor(quadrature.weights, dtype=like.dtype, device=like.device)
+@lru_cache(maxsize=64)
+def _tensors(quadrature: Rule, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    nodes = torch.tensor(quadrature.nodes, dtype=dtype, device=device)
+    weights = torch.tensor(quadrature.weights, dtype=dtype, device=device)
     return nodes.unsqueeze(1), weights
