@@ -6,7 +6,6 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily
-from .frozen import tensor_bytes
+from .frozen import digest
 from .methods import Greedy
 from .targets import Target
 
@@ -231,7 +230,7 @@ class _Job:
             values=self.values, label=label, **self._picks(features.units),
             settings=self.settings | {"target": example.reference.target},
             provenance=self.versions
-            | {"model": self.family.fingerprint, "input": _input_fingerprint(example.x, objective)},
+            | {"model": self.family.fingerprint, "input": _input_fingerprint(objective)},
         )  # fmt: skip
 
     def _picks(self, units: int) -> dict[str, Any]:
@@ -334,13 +333,12 @@ def _describe_baseline(baseline: Any) -> Any:
     return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
 
 
-def _input_fingerprint(x: Tensor, objective: Any) -> str:
+def _input_fingerprint(objective: Any) -> str:
     """A digest of the input and of every baseline."""
-    digest = blake2b(digest_size=16)
-    for part in objective.parts:
-        digest.update(tensor_bytes(part.start))
-        digest.update(tensor_bytes(part.end))
-    return digest.hexdigest()
+    ends: dict[str, Tensor] = {}
+    for i, part in enumerate(objective.parts):
+        ends |= {f"start {i}": part.start, f"end {i}": part.end}
+    return digest(ends)
 
 
 @lru_cache(maxsize=1)

@@ -67,7 +67,7 @@ class Features:
         """The z best units by summed score (fewer if fewer are left), and those scores."""
         scores = self.sum(elements)
         chosen = top_z(scores, taken, z)
-        return chosen, scores[chosen]
+        return chosen, scores.index_select(0, chosen)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """Plain settings and tensors from which `restore` builds the same object."""
@@ -91,7 +91,7 @@ class Elements(Features):
         return out
 
     def switch_on(self, mask: Tensor, units: Tensor) -> None:
-        mask[units] = 1
+        mask.index_fill_(0, units, 1)
 
     def first_rank(self, order: Tensor) -> Tensor:
         return _inverse(order)

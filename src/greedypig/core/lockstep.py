@@ -152,14 +152,16 @@ class _Slot:
         lo, self.done = self.done, min(self.request.count, self.done + room)
         return lo, self.done
 
-    def receive(self, lo: int, hi: int, values: Tensor, gradients: Tensor | None) -> None:
+    def receive(self, lo: int, hi: int, values: Tensor, gradients: Tensor | None) -> bool:
+        """Keep these rows' share of the answer; False if it is not finite."""
         self.values.append(values)
         if gradients is None:
-            return
-        assert self.request.weights is not None
+            return isfinite(values.sum())
         weights = self.request.weights
+        assert weights is not None
         part = (weights if hi - lo == len(weights) else weights[lo:hi]) @ gradients
         self.total = part if self.total is None else self.total.add_(part)
+        return isfinite(values.sum() + part.sum())
 
     def answer(self) -> Answer:
         values = self.values[0] if len(self.values) == 1 else torch.cat(self.values)
@@ -297,16 +299,19 @@ def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
     first = taken[0][1].request
     gradient = first.weights is not None
     values, gradients = first.objective.oracle.evaluate(points, runs, gradient=gradient)
-    _check_finite(taken, values, gradients)
     finished, at = [], 0
     for call, slot, lo, hi in taken:
         if gradient:
             slot.request.objective.paid(hi - lo)
         if len(taken) == 1:
-            slot.receive(lo, hi, values, gradients)
+            fine = slot.receive(lo, hi, values, gradients)
         else:
             rows = slice(at, at + hi - lo)
-            slot.receive(lo, hi, values[rows], None if gradients is None else gradients[rows])
+            fine = slot.receive(
+                lo, hi, values[rows], None if gradients is None else gradients[rows]
+            )
+        if not fine:
+            _name_non_finite(taken, values, gradients)
         at += hi - lo
         if hi == slot.request.count:
             call.missing -= 1
@@ -315,10 +320,8 @@ def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
     return finished
 
 
-def _check_finite(taken: Sequence[_Rows], values: Tensor, gradients: Tensor | None) -> None:
-    """Stop at the first NaN or infinity, saying where; two sums in the ordinary case."""
-    if isfinite(values.sum()) and (gradients is None or isfinite(gradients.sum())):
-        return
+def _name_non_finite(taken: Sequence[_Rows], values: Tensor, gradients: Tensor | None) -> None:
+    """Raise for the first NaN or infinity, saying where; returns if only a sum overflowed."""
     row = 0
     for call, slot, lo, hi in taken:
         for step in range(lo, hi):

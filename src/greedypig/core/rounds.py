@@ -269,7 +269,7 @@ class Problem:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ; the round is open until its value is known."""
         index = self.index
         self.features.switch_on(self.mask, chosen)
-        self.taken[chosen] = True
+        self.taken.index_fill_(0, chosen, True)
         self.count += chosen.numel()
         self.complete = self.features.all_on(self.mask, self.count)
         seconds = time.monotonic() - self.began

@@ -1,0 +1,275 @@
+"""Speed and memory as ratios against a peer or a bound measured in the same run.
+
+    python benchmarks/run.py            every table (about ten minutes on two cores)
+    python benchmarks/run.py --only overhead captum memory
+    python benchmarks/run.py --write    also put the tables into benchmarks/RESULTS.md
+
+Weights are random: time does not depend on them. Every ratio is the median over pairs timed in
+turn; the brackets hold the quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import Ratio, compare
+from torch import Tensor, nn
+
+import greedypig as gp
+
+HERE = Path(__file__).parent
+
+
+def mlp(*sizes: int) -> nn.Module:
+    layers: list[nn.Module] = []
+    for a, b in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1]).eval().requires_grad_(False)
+
+
+def small_cnn() -> nn.Module:
+    return (
+        nn.Sequential(
+            nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10),
+        )
+        .eval()
+        .requires_grad_(False)
+    )  # fmt: skip
+
+
+class Sequence(nn.Module):
+    """A transformer layer over 32 embeddings of size 64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+        self.head = nn.Linear(64, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x).mean(1))
+
+
+def mobilenet() -> nn.Module:
+    return gp.models.load("mobilenet-v2", weights="random")
+
+
+def bare_loop(net: nn.Module, x: Tensor, rounds: int, steps: int) -> Callable[[], None]:
+    """The forward and input-gradient calls of a run and nothing else, points made beforehand."""
+    target = int(net(x.unsqueeze(0)).argmax())
+    points = torch.rand(steps, 1).view(-1, *[1] * x.dim()) * x
+
+    def run() -> None:
+        for _ in range(rounds):
+            leaf = points.detach().requires_grad_(True)
+            value = torch.softmax(net(leaf), 1)[:, target]
+            torch.autograd.grad(value.sum(), leaf)
+
+    return run
+
+
+def overhead() -> list[list[str]]:
+    """Greedy PIG against a bare loop of its own gradient calls, the same network in both."""
+    cases: list[tuple[str, nn.Module, Tensor, int, int, int, int]] = [
+        ("MobileNetV2, 3×224×224", mobilenet(), torch.rand(3, 224, 224), 5, 20, 7, 1),
+        ("MLP 1000-256-256-10", mlp(1000, 256, 256, 10), torch.randn(1000), 50, 20, 21, 2),
+        ("MLP 1000-64-10", mlp(1000, 64, 10), torch.randn(1000), 50, 20, 21, 2),
+    ]
+    rows = []
+    for name, net, x, rounds, steps, pairs, inner in cases:
+
+        def ours(net: nn.Module = net, x: Tensor = x, r: int = rounds, t: int = steps) -> None:
+            gp.explain(net, x, rounds=r, steps=t, schedule="equal", batch_size=t, optimize=False)
+
+        result = compare(ours, bare_loop(net, x, rounds, steps), pairs=pairs, inner=inner)
+        rows.append([name, f"{rounds} × {steps}", f"{steps}", *cells(result)])
+    return rows
+
+
+def captum() -> list[list[str]]:
+    """Integrated gradients by `explain` and by the adapter, against Captum's, 50 gradients."""
+    from captum.attr import IntegratedGradients
+
+    from greedypig.adapters.captum import GreedyPIG
+
+    cases: list[tuple[str, nn.Module, Tensor, int, int]] = [
+        ("MobileNetV2, 3×224×224", mobilenet(), torch.rand(3, 224, 224), 5, 1),
+        ("CNN, 3×32×32", small_cnn(), torch.rand(3, 32, 32), 15, 3),
+        ("transformer layer, 32×64", Sequence().eval(), torch.randn(32, 64), 15, 3),
+        ("MLP 1000-256-256-10", mlp(1000, 256, 256, 10), torch.randn(1000), 21, 5),
+        ("MLP 1000-64-10", mlp(1000, 64, 10), torch.randn(1000), 21, 5),
+        ("MLP 10-32-3", mlp(10, 32, 3), torch.randn(10), 21, 5),
+    ]
+    rows = []
+    for name, net, x, pairs, inner in cases:
+        target = int(net(x.unsqueeze(0)).argmax())
+        peer = IntegratedGradients(net)
+
+        def theirs(peer: Any = peer, x: Tensor = x, target: int = target) -> Any:
+            return peer.attribute(x.unsqueeze(0), target=target, n_steps=50)
+
+        def ours(net: nn.Module = net, x: Tensor = x, target: int = target) -> Any:
+            return gp.explain(
+                net, x, target=target, objective="logit", method="ig", steps=50,
+                rule="gauss-legendre",
+            )  # fmt: skip
+
+        def adapter(net: nn.Module = net, x: Tensor = x, target: int = target) -> Any:
+            return GreedyPIG(net).attribute(x.unsqueeze(0), target=target, n_steps=50, n_rounds=1)
+
+        expected = theirs()[0]
+        difference = float((ours().scores - expected).abs().max() / expected.abs().max())
+        for label, function in (("explain", ours), ("adapter", adapter)):
+            result = compare(function, theirs, pairs=pairs, inner=inner)
+            rows.append([name, label, *speed_up(result), f"{difference:.0e}"])
+            difference = float((adapter()[0] - expected).abs().max() / expected.abs().max())
+    return rows
+
+
+def lockstep() -> list[list[str]]:
+    """`explain_many` on many small problems against `explain` one at a time."""
+    rows = []
+    for name, net, xs in (
+        ("MLP 1000-64-10, 64 rows", mlp(1000, 64, 10), torch.randn(64, 1000)),
+        ("CNN 3×32×32, 32 pictures", small_cnn(), torch.rand(32, 3, 32, 32)),
+    ):
+
+        def together(net: nn.Module = net, xs: Tensor = xs) -> None:
+            for _ in gp.explain_many(net, xs, rounds=10, steps=5):
+                pass
+
+        def one_by_one(net: nn.Module = net, xs: Tensor = xs) -> None:
+            for x in xs:
+                gp.explain(net, x, rounds=10, steps=5)
+
+        rows.append([name, *speed_up(compare(together, one_by_one, pairs=5))])
+    return rows
+
+
+MEMORY = """
+import resource, sys, torch
+import greedypig as gp
+kind, batch = sys.argv[1], int(sys.argv[2])
+torch.manual_seed(0)
+net = gp.models.load("mobilenet-v2", weights="random")
+x = torch.rand(3, 224, 224)
+begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if kind == "captum":
+    from captum.attr import IntegratedGradients
+    IntegratedGradients(net).attribute(x[None], target=0, n_steps=batch)
+elif kind == "examples":
+    for _ in gp.explain_many(net, (x for _ in range(6)), rounds=2, steps=4, batch_size=batch):
+        pass
+else:
+    rounds, steps = {"base": (2, 4), "steps": (2, 24), "rounds": (12, 4)}[kind]
+    gp.explain(net, x, rounds=rounds, steps=steps, batch_size=batch)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin) / 1024)
+"""
+
+
+def memory() -> list[list[str]]:
+    """Peak memory above the loaded network, each in a process of its own, MobileNetV2."""
+
+    def peak(kind: str, batch: int) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", MEMORY, kind, str(batch)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return float(done.stdout)
+
+    base = peak("base", 4)
+    rows = [["1 example, 2 rounds × 4 steps", "4", f"{base:.0f} MiB", "1"]]
+    for label, kind, batch in (
+        ("1 example, 2 rounds × 24 steps", "steps", 4),
+        ("1 example, 12 rounds × 4 steps", "rounds", 4),
+        ("6 examples, 2 rounds × 4 steps", "examples", 4),
+        ("1 example, 2 rounds × 24 steps", "steps", 8),
+        ("Captum IG, 24 steps", "captum", 24),
+    ):
+        found = peak(kind, batch)
+        rows.append([label, str(batch), f"{found:.0f} MiB", f"{found / base:.2f}"])
+    return rows
+
+
+def importing() -> list[list[str]]:
+    """`import greedypig` against `import torch`, fresh processes in turn."""
+
+    def run(package: str) -> Callable[[], None]:
+        return lambda: (
+            subprocess.run([sys.executable, "-c", f"import {package}"], check=True) and None
+        )
+
+    result = compare(run("greedypig"), run("torch"), pairs=9)
+    return [["import greedypig", f"{result.ours:.2f} s", f"{result.theirs:.2f} s",
+             f"{result.ours - result.theirs:+.2f} s"]]  # fmt: skip
+
+
+def cells(result: Ratio) -> list[str]:
+    return [
+        f"{1000 * result.theirs:.1f} ms", f"{1000 * result.ours:.1f} ms",
+        f"**{result.ratio:.2f} ×** ({result.low:.2f}–{result.high:.2f})",
+    ]  # fmt: skip
+
+
+def speed_up(result: Ratio) -> list[str]:
+    return [
+        f"{1000 * result.theirs:.1f} ms", f"{1000 * result.ours:.1f} ms",
+        f"**{1 / result.ratio:.2f} ×** ({1 / result.high:.2f}–{1 / result.low:.2f})",
+    ]  # fmt: skip
+
+
+TABLES: dict[str, tuple[str, list[str], Callable[[], list[list[str]]]]] = {
+    "overhead": (
+        "Greedy PIG against a bare loop of the same gradient calls (optimize=False in both)",
+        ["network", "rounds × steps", "batch", "bare", "greedypig", "cost"], overhead,
+    ),
+    "captum": (
+        "Integrated gradients, 50 gradients, against Captum's IntegratedGradients",
+        ["network", "by", "Captum", "greedypig", "speed-up", "largest relative difference"],
+        captum,
+    ),
+    "lockstep": (
+        "explain_many against explain one at a time, 50 gradients an example",
+        ["problem", "one by one", "in lockstep", "speed-up"], lockstep,
+    ),
+    "memory": (
+        "Peak memory above the loaded MobileNetV2",
+        ["run", "batch_size", "peak", "of the first"], memory,
+    ),
+    "import": ("Import time", ["", "greedypig", "torch", "difference"], importing),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--write", action="store_true", help="update benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    text = (
+        "# Benchmarks\n\nMade by `benchmarks/run.py --write` "
+        f"(torch {torch.__version__}, {torch.get_num_threads()} threads). Ratios are medians of "
+        "pairs timed in turn, quartiles in brackets.\n"
+    )
+    for name in options.only:
+        title, header, table = TABLES[name]
+        lines = [f"\n## {title}\n", "| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in table()]
+        print("\n".join(lines), flush=True)
+        text += "\n".join(lines) + "\n"
+    if options.write:
+        (HERE / "RESULTS.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Algorithm 1 against fifteen plain lines of it, and the methods that are its special cases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import greedypig as gp
+from greedypig.core.quadrature import rule
+from problems import (
+    Net,
+    coverage,
+    floats,
+    indicator,
+    modular,
+    net,
+    normal,
+    quadratic,
+    quick,
+    random_coverage,
+)
+
+
+def algorithm_1(g: Net, schedule: Sequence[int], made: gp.Rule):
+    """Lines 3–10 of Algorithm 1, with the gradient written down and plain Python sorting."""
+    n, s = g.n, torch.zeros(g.n, dtype=torch.float64)
+    a, order, values, totals = torch.zeros_like(s), [], [float(g.g(s[None]))], []
+    for z in schedule:
+        a_hat = torch.zeros_like(s)
+        for t, weight in zip(made.nodes, made.weights, strict=True):
+            a_hat += weight * g.gradient(s + t * (1 - s)) * (1 - s)
+        left = [i for i in range(n) if s[i] == 0]
+        chosen = sorted(left, key=lambda i: (-float(a_hat[i]), i))[:z]
+        a[chosen] += a_hat[chosen]
+        s[chosen] = 1
+        order += chosen
+        values.append(float(g.g(s[None])))
+        totals.append(float(a_hat.sum()))
+    rest = sorted((i for i in range(n) if s[i] == 0), key=lambda i: (-float(a_hat[i]), i))
+    return order + rest, a, values, totals
+
+
+@st.composite
+def runs(draw):
+    n = draw(st.integers(1, 9))
+    g = net(draw(st.integers(0, 10**6)), n)
+    name = draw(st.sampled_from(["midpoint", "left", "right", "trapezoid", "gauss_legendre"]))
+    steps = draw(st.integers(2, 9))
+    schedule = [draw(st.integers(1, n))]
+    while sum(schedule) < n and draw(st.booleans()):
+        schedule.append(draw(st.integers(1, n - sum(schedule))))
+    return g, name, steps, schedule
+
+
+@quick
+@given(runs(), st.sampled_from(["each", "end"]), st.integers(1, 12))
+def test_the_loop_is_algorithm_1(run, values, batch_size):
+    g, name, steps, schedule = run
+    order, a, expected_values, totals = algorithm_1(g, schedule, rule(name, steps))
+    got = gp.greedy_pig(
+        g.objective(batch_size=batch_size), schedule=schedule, steps=steps, rule=name, values=values
+    )
+    assert got.order.tolist() == order
+    assert got.selected == sum(schedule)
+    assert got.picks == tuple(schedule)
+    assert got.gradients_used == steps * len(schedule)
+    torch.testing.assert_close(got.scores, a, rtol=0, atol=1e-12)
+    torch.testing.assert_close(got.values, floats(expected_values), rtol=0, atol=1e-12)
+    assert got.totals == pytest.approx(totals, abs=1e-12)
+    assert got.full_value == pytest.approx(float(g.g(torch.ones(1, g.n).double())), abs=1e-12)
+
+
+@quick
+@given(runs())
+def test_rounds_tell_the_same_story_as_the_result(run):
+    g, name, steps, schedule = run
+    rounds = gp.iterate_rounds(g.objective(), schedule=schedule, steps=steps, rule=name)
+    seen = list(rounds)
+    a = rounds.attribution()
+    assert [r.index for r in seen] == list(range(len(schedule)))
+    assert torch.cat([r.chosen for r in seen]).tolist() == a.order[: a.selected].tolist()
+    assert torch.equal(torch.cat([r.scores for r in seen]), a.unit_scores[a.order[: a.selected]])
+    assert [r.value for r in seen] == a.values[1:].tolist()
+    assert [r.total for r in seen] == list(a.totals)
+    assert [r.gradients_used for r in seen] == [steps * (r + 1) for r in range(len(schedule))]
+    assert all(x.seconds <= y.seconds for x, y in zip(seen, seen[1:], strict=False))
+
+
+@quick
+@given(runs())
+def test_one_round_equals_integrated_gradients(run):
+    g, name, steps, _ = run
+    made = rule(name, steps)
+    # scores_i = Σ_k weights_k · ∂_i g(nodes_k · 1).
+    expected = sum(
+        w * g.gradient(torch.full((g.n,), t, dtype=torch.float64))
+        for t, w in zip(made.nodes, made.weights, strict=True)
+    )
+    one = gp.greedy_pig(g.objective(), rounds=1, steps=steps, rule=name)
+    shot = gp.integrated_gradients(g.objective(), steps=steps, rule=name)
+    for a in (one, shot):
+        torch.testing.assert_close(a.scores, expected, rtol=0, atol=1e-12)
+        assert a.order.tolist() == torch.sort(expected, descending=True).indices.tolist()
+        assert (a.selected, a.picks, a.gradients_used) == (g.n, (g.n,), steps)
+    called = gp.IntegratedGradients(steps, name)(g.objective(), torch.zeros(g.n))
+    assert torch.equal(called, shot.scores)
+
+
+@quick
+@given(runs())
+def test_one_left_step_equals_sequential_gradient(run):
+    g, _, _, schedule = run
+    one = gp.greedy_pig(g.objective(), schedule=schedule, steps=1, rule="left")
+    sequential = gp.sequential_gradient(g.objective(), schedule=schedule)
+    order, a, values, _ = algorithm_1(g, schedule, gp.Rule((0.0,), (1.0,)))
+    for got in (one, sequential):
+        assert got.order.tolist() == order
+        torch.testing.assert_close(got.scores, a, rtol=0, atol=1e-12)
+        torch.testing.assert_close(got.values, floats(values), rtol=0, atol=1e-12)
+        assert got.gradients_used == len(schedule)
+
+
+@quick
+@given(
+    st.lists(st.integers(-20, 20), min_size=1, max_size=10),
+    st.sampled_from(["left", "right", "midpoint", "trapezoid", "gauss_legendre"]),
+    st.data(),
+)
+def test_modular_functions_are_ranked_exactly_by_any_number_of_rounds(weights, name, data):
+    # ∇g = weights everywhere, so every rule is exact and a = weights; ties go to the lowest index.
+    n = len(weights)
+    expected = sorted(range(n), key=lambda i: (-weights[i], i))
+    knobs = data.draw(
+        st.one_of(
+            st.fixed_dictionaries({"rounds": st.integers(1, n)}),
+            st.fixed_dictionaries({"per_round": st.integers(1, n)}),
+            st.fixed_dictionaries({"rounds": st.integers(1, n), "schedule": st.just("geometric")}),
+        )
+    )
+    # Weights are small whole numbers and steps a power of two (or one cell): no rounding at all.
+    steps = 1 if name == "gauss_legendre" else 2
+    a = gp.greedy_pig(modular(weights).objective(), steps=steps, rule=name, **knobs)
+    assert a.order.tolist() == expected
+    assert a.scores.tolist() == [float(w) for w in weights]
+    sums = [sum(weights[i] for i in expected[:k]) for k in range(n + 1)]
+    assert a.values.tolist() == [sums[k] for k in torch.tensor([0, *a.picks]).cumsum(0)]
+
+
+@quick
+@given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 4), st.data())
+def test_every_round_is_complete_for_polynomials_by_gauss_legendre(seed, n, steps, data):
+    # g of degree d along any line needs ∇g of degree d − 1 ≤ 2·steps − 1: exact to rounding.
+    degree = data.draw(st.integers(1, 2 * steps))
+    direction = normal(seed, n)
+    c = normal(seed + 1, degree + 1)
+
+    def g(w: Tensor) -> Tensor:
+        u = w @ direction / n
+        return sum(c[d] * u**d for d in range(degree + 1))
+
+    rounds = gp.iterate_rounds(
+        gp.objective(g, n, dtype=torch.float64), per_round=1, steps=steps, rule="gauss_legendre"
+    )
+    before, seen = None, list(rounds)
+    full = rounds.attribution().full_value
+    before = [float(rounds.attribution().values[0]), *(r.value for r in seen)]
+    for r in seen:
+        assert r.total == pytest.approx(full - before[r.index], abs=1e-11)
+
+
+@pytest.mark.parametrize("name", ["midpoint", "trapezoid", "gauss_legendre", "left", "right"])
+def test_every_round_is_complete_in_the_limit(name):
+    # |Σ scores − (G(1) − G(S))| ≤ order-1 rules: sup|h'|/(2T); here generous T and smooth g.
+    # For h(t) = d/dt g(1_S + t·1_S̄): left and right err by at most sup|h'| / (2T).
+    g, steps = net(5, 6), 400
+    rounds = gp.iterate_rounds(g.objective(), per_round=1, steps=steps, rule=name)
+    seen = list(rounds)
+    values = rounds.attribution().values.tolist()
+    full = rounds.attribution().full_value
+    for r in seen:
+        mask = (
+            indicator(6, torch.cat([q.chosen for q in seen[: r.index]]).tolist())
+            if (r.index)
+            else torch.zeros(6).double()
+        )
+        t = torch.linspace(0, 1, 2001, dtype=torch.float64)[:, None]
+        line = torch.stack([g.gradient(p) @ (1 - mask) for p in mask + t * (1 - mask)])
+        steepest = float((line[1:] - line[:-1]).abs().max() * 2000)
+        bound = steepest / (2 * (steps - 1)) + 1e-12
+        assert abs(r.total - (full - values[r.index])) <= bound
+
+
+def shapley(value, n: int) -> list[float]:
+    """The mean marginal gain over all n! orders of arrival."""
+    total = [0.0] * n
+    for order in permutations(range(n)):
+        for at, i in enumerate(order):
+            total[i] += value(order[: at + 1]) - value(order[:at])
+    return [t / math.factorial(n) for t in total]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_integrated_gradients_of_a_multilinear_extension_are_shapley_values(seed):
+    # Owen 1972: φ_i = ∫ ∂_i g(t·1) dt for the multilinear g; degree n − 1 along the diagonal.
+    g = random_coverage(seed, n=6, items=8, size=3)
+    a = gp.integrated_gradients(g.objective(), steps=3, rule="gauss_legendre")
+    assert a.scores.tolist() == pytest.approx(shapley(g.value, 6), abs=1e-12)
+
+
+def test_each_round_of_a_multilinear_extension_is_the_shapley_value_of_what_is_left():
+    # G'(T) = G(S ∪ T): "it will recurse on the residual set function".
+    g = coverage([{0, 1}, {1, 2}, {2, 3}, {0, 3, 4}, {4}], [1, 2, 4, 8, 3])
+    rounds = gp.iterate_rounds(g.objective(), per_round=1, steps=3, rule="gauss_legendre")
+    taken: list[int] = []
+    for r in rounds:
+        left = [i for i in range(5) if i not in taken]
+        worth = shapley(lambda t, left=left: g.value([*taken, *(left[i] for i in t)]), len(left))
+        best = max(range(len(left)), key=lambda i: (worth[i], -i))
+        assert r.chosen.tolist() == [left[best]]
+        assert r.scores.item() == pytest.approx(worth[best], abs=1e-12)
+        taken.append(left[best])
+    assert len(taken) == 5
+
+
+def test_top_z_goes_by_signed_score_not_by_size():
+    a = gp.greedy_pig(modular([-5, 1, 3]).objective(), per_round=1)
+    assert a.order.tolist() == [2, 1, 0]
+
+
+def test_scores_of_different_rounds_need_not_fall_but_importance_does():
+    # g = 2·w₀ + w₁ + 4·w₁·w₂ − …: picking 1 unlocks 2. At ∅ IG scores 2, 1 + 2, 2; then after 1:
+    # ∂₂ = 4, so round 2's score 4 exceeds round 1's 3.
+    hessian = torch.zeros(3, 3, dtype=torch.float64)
+    hessian[1, 2] = hessian[2, 1] = 4
+    a = gp.greedy_pig(quadratic(floats([2, 1, 0]), hessian).objective(), per_round=1)
+    assert a.order.tolist() == [1, 2, 0]
+    assert a.scores.tolist() == pytest.approx([2, 3, 4], abs=1e-12)
+    assert a.importance().tolist() == [0, 1, 0.5]
+
+
+def test_what_is_never_taken_scores_0():
+    a = gp.greedy_pig(modular([4, 1, 3, 2]).objective(), k=2, per_round=1)
+    assert a.scores.tolist() == pytest.approx([4, 0, 3, 0], abs=1e-12)
+    assert a.order.tolist() == [0, 2, 3, 1]
+    assert a.mask(2).tolist() == [True, False, True, False]
+
+
+def test_gradient_scorer_at_1_is_the_gradient_at_the_full_input():
+    g = net(8, 5)
+    a = gp.one_shot(g.objective(), gp.Gradient(at=1.0))
+    torch.testing.assert_close(a.scores, g.gradient(torch.ones(5).double()), rtol=0, atol=1e-12)
+
+
+def test_a_rule_of_one_s_own_is_followed():
+    g = net(9, 4)
+    made = gp.Rule((0.1, 0.7), (0.25, 0.75))
+    expected = 0.25 * g.gradient(torch.full((4,), 0.1).double()) + 0.75 * g.gradient(
+        torch.full((4,), 0.7, dtype=torch.float64)
+    )
+    a = gp.integrated_gradients(g.objective(), rule=made)
+    torch.testing.assert_close(a.scores, expected, rtol=0, atol=1e-7)
+    assert a.gradients_used == 2

@@ -1,0 +1,282 @@
+"""Units against plain loops over sets of elements."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import greedypig as gp
+from problems import generator, modular, normal, quick
+
+# Every unit as a set of elements, written down without the package.
+
+
+def sets_of_groups(ids: list[int]) -> list[set[int]]:
+    return [{e for e, i in enumerate(ids) if i == unit} for unit in range(max(ids) + 1)]
+
+
+def sets_of_windows(shape: tuple[int, ...], size: int, axes: tuple[int, ...], stride: int):
+    """Boxes from each start 0, stride, 2·stride, … that fits, and one that ends at the edge."""
+    starts = []
+    for axis in axes:
+        last = shape[axis] - size
+        starts.append([s for s in range(last + 1) if s % stride == 0 or s == last])
+    places = list(product(*(range(d) for d in shape)))
+    return [
+        {
+            e
+            for e, place in enumerate(places)
+            if all(a <= place[axis] < a + size for axis, a in zip(axes, corner, strict=True))
+        }
+        for corner in product(*starts)
+    ]
+
+
+def pick_by_hand(
+    units: list[set[int]], scores: list[float], on: set[int], taken: set[int], z: int
+) -> tuple[list[int], list[float]]:
+    """z times: the unit whose elements that are still off add up to most; ties to the lowest."""
+    on, taken, chosen, found = set(on), set(taken), [], []
+    for _ in range(z):
+        worth = {
+            u: sum(scores[e] for e in sorted(members - on))
+            for u, members in enumerate(units)
+            if u not in taken and members - on
+        }
+        if not worth:
+            break
+        best = min(worth, key=lambda u: (-worth[u], u))
+        chosen.append(best)
+        found.append(worth[best])
+        taken.add(best)
+        on |= units[best]
+    return chosen, found
+
+
+@st.composite
+def group_cases(draw):
+    units = draw(st.integers(1, 5))
+    extra = draw(st.lists(st.integers(0, units - 1), max_size=8))
+    ids = draw(st.permutations([*range(units), *extra]))
+    return gp.Groups(torch.tensor(ids)), sets_of_groups(ids)
+
+
+@st.composite
+def window_cases(draw):
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    axes = tuple(sorted(draw(st.sets(st.sampled_from(range(len(shape))), min_size=1, max_size=3))))
+    size = draw(st.integers(1, min(shape[a] for a in axes)))
+    stride = draw(st.integers(1, size))
+    made = gp.Windows(shape, size, axes=axes, stride=stride)
+    return made, sets_of_windows(shape, size, axes, stride)
+
+
+@st.composite
+def element_cases(draw):
+    n = draw(st.integers(1, 8))
+    return gp.Elements(n), [{e} for e in range(n)]
+
+
+feature_cases = st.one_of(element_cases(), group_cases(), window_cases())
+
+
+def whole_scores(seed: int, n: int) -> Tensor:
+    """Small whole numbers: sums are exact in any order, and ties are frequent."""
+    return torch.randint(-3, 4, (n,), generator=generator(seed)).double()
+
+
+@quick
+@given(feature_cases, st.integers(0, 10**6))
+def test_sum_is_the_sum_over_each_unit_s_elements(case, seed):
+    features, units = case
+    scores = whole_scores(seed, features.n)
+    assert features.units == len(units)
+    assert features.n == max(max(u) for u in units) + 1
+    assert features.sum(scores).tolist() == [sum(scores[list(u)].tolist()) for u in units]
+
+
+@quick
+@given(feature_cases, st.data())
+def test_members_are_the_elements_of_the_units(case, data):
+    features, units = case
+    chosen = data.draw(st.lists(st.integers(0, len(units) - 1), unique=True))
+    expected = set().union(*(units[u] for u in chosen))
+    found = features.members(torch.tensor(chosen, dtype=torch.long))
+    assert set(torch.nonzero(found).squeeze(1).tolist()) == expected
+    mask = torch.zeros(features.n)
+    features.switch_on(mask, torch.tensor(chosen, dtype=torch.long))
+    assert torch.equal(mask, found.float())
+
+
+@quick
+@given(feature_cases, st.integers(0, 10**6))
+def test_first_rank_is_the_position_of_the_first_unit_that_holds_the_element(case, seed):
+    features, units = case
+    order = torch.randperm(len(units), generator=generator(seed))
+    expected = [
+        min(rank for rank, u in enumerate(order.tolist()) if e in units[u])
+        for e in range(features.n)
+    ]
+    assert features.first_rank(order).tolist() == expected
+
+
+@quick
+@given(feature_cases, st.integers(0, 10**6), st.data())
+def test_pick_takes_the_best_units_among_what_is_still_off(case, seed, data):
+    features, units = case
+    scores = whole_scores(seed, features.n)
+    taken = data.draw(st.sets(st.integers(0, len(units) - 1)))
+    on = set().union(*(units[u] for u in taken))
+    free = sum(1 for u, members in enumerate(units) if u not in taken and members - on)
+    z = data.draw(st.integers(0, free))
+    mask, flags = torch.zeros(features.n, dtype=torch.float64), torch.zeros(len(units)).bool()
+    mask[sorted(on)], flags[sorted(taken)] = 1, True
+    # A scorer gives 0 to what is on; a window must not be fooled by one that does not.
+    scores_off = torch.where(mask == 0, scores, 0)
+    chosen, found = features.pick(scores_off, mask, flags, z)
+    expected = pick_by_hand(units, scores_off.tolist(), on, taken, z)
+    assert (chosen.tolist(), found.tolist()) == expected
+    assert mask.sum() == len(on)
+    assert flags.sum() == len(taken)
+
+
+def test_windows_of_a_picture_cover_all_channels():
+    windows = gp.Windows((3, 4, 5), 2)
+    assert windows.units == 3 * 4
+    inside = windows.members(torch.tensor([0])).view(3, 4, 5)
+    assert inside.sum() == 3 * 2 * 2
+    assert bool(inside[:, :2, :2].all())
+
+
+def test_ragged_ends_are_covered_by_a_window_moved_back():
+    # Length 7, size 3, stride 2: starts 0, 2, 4. Stride 3: starts 0, 3 and, at the edge, 4.
+    assert gp.Windows((7,), 3, stride=2).starts == [[0, 2, 4]]
+    assert gp.Windows((7,), 3, stride=3).starts == [[0, 3, 4]]
+
+
+def test_other_axes_are_counted_from_either_end():
+    assert gp.Windows((4, 5, 6), 2, axes=(-3,)).members(torch.tensor([1])).view(4, 5, 6)[1:3].all()
+    assert gp.Windows((4, 5, 6), 2, axes=(0,)).units == 3
+
+
+def test_a_chosen_window_s_elements_score_0_afterwards():
+    # g = 5·w₀ + 1·w₁ + 9·w₂ + 1·w₃ + 4·w₄, windows {0,1}, {1,2}, {2,3}, {3,4} score 6, 10, 10, 5.
+    # {1,2} is taken (tie to the lowest); then {0,1} → 5, {2,3} → 1, {3,4} → 5: {0,1} by index;
+    # then {2,3} → 1, {3,4} → 5; now everything is on and {2,3} would switch nothing on.
+    rounds = list(
+        gp.iterate_rounds(
+            modular([5, 1, 9, 1, 4]).objective(), features=gp.Windows((5,), 2), per_round=1
+        )
+    )
+    assert [r.chosen.tolist() for r in rounds] == [[1], [0], [3]]
+    assert [r.scores.item() for r in rounds] == pytest.approx([10, 5, 5], abs=1e-12)
+    assert [r.value for r in rounds] == pytest.approx([10, 15, 20], abs=1e-12)
+
+
+def test_several_windows_in_one_round_share_no_credit():
+    # As above in one round: the second window is worth what it adds to the first.
+    made = gp.Windows((5,), 2)
+    scores = torch.tensor([5.0, 1, 9, 1, 4])
+    chosen, found = made.pick(scores, torch.zeros(5), torch.zeros(4).bool(), 3)
+    assert chosen.tolist() == [1, 0, 3]
+    assert found.tolist() == [10, 5, 5]
+
+
+def test_windows_stop_when_everything_is_on():
+    a = gp.greedy_pig(modular(normal(3, 6)).objective(), features=gp.Windows((6,), 3), per_round=1)
+    assert a.stop is gp.StopReason.ALL
+    assert a.selected < 4
+    assert sorted(a.order.tolist()) == [0, 1, 2, 3]
+    assert float(a.values[-1]) == a.full_value
+    assert bool(a.mask(a.selected).all())
+
+
+def test_windows_that_leave_gaps_are_refused():
+    # With stride > size some elements belong to no unit: they could never be selected.
+    with pytest.raises(gp.InvalidInput, match="stride"):
+        gp.Windows((10,), 2, stride=5)
+
+
+@pytest.mark.parametrize(
+    ("ids", "error"),
+    [
+        (torch.tensor([0, 2, 2]), gp.InvalidInput),
+        (torch.tensor([1, 2]), gp.InvalidInput),
+        (torch.tensor([-1, 0, 1]), gp.InvalidInput),
+        (torch.tensor([-2, -1]), gp.InvalidInput),
+        (torch.tensor([], dtype=torch.long), gp.InvalidInput),
+        (torch.tensor([0.0, 1.0]), gp.InvalidType),
+        (torch.tensor([False, True]), gp.InvalidType),
+        (torch.tensor([0j, 1]), gp.InvalidType),
+    ],
+)
+def test_group_ids_must_count_from_0_without_gaps(ids, error):
+    with pytest.raises(error):
+        gp.Groups(ids)
+
+
+def test_the_error_for_a_gap_names_it():
+    with pytest.raises(gp.InvalidInput, match=r"0 … 3 .* id 2"):
+        gp.Groups(torch.tensor([0, 1, 3]))
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"size": 0},
+        {"size": -1},
+        {"size": 5},
+        {"size": 2.0},
+        {"size": 2, "stride": 0},
+        {"size": 2, "axes": (2,)},
+        {"size": 2, "axes": (-3,)},
+        {"size": 2, "axes": (0, 0)},
+        {"size": 2, "axes": ()},
+    ],
+)
+def test_windows_that_do_not_fit_are_refused(knobs):
+    with pytest.raises(gp.InvalidInput):
+        gp.Windows((4, 6), **knobs)
+
+
+def test_names_follow_the_order():
+    features = gp.Elements(3, names=["age", "height", "shoe size"])
+    a = gp.integrated_gradients(modular([1, 3, 2]).objective(), features=features)
+    assert a.top(2) == ["height", "shoe size"]
+    assert gp.integrated_gradients(modular([1, 3, 2]).objective()).top(3) == ["1", "2", "0"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda names: gp.Elements(3, names),
+        lambda names: gp.Groups(torch.tensor([0, 1, 2, 2]), names),
+        lambda names: gp.Windows((4,), 2, names=names),
+    ],
+)
+def test_there_must_be_one_name_per_unit(make):
+    assert make(["a", "b", "c"]).name(1) == "b"
+    with pytest.raises(gp.InvalidInput, match="2 names for 3 units"):
+        make(["a", "b"])
+
+
+def test_features_must_be_over_the_objective_s_elements():
+    with pytest.raises(gp.InvalidInput, match="3 elements"):
+        gp.greedy_pig(modular([1, 2, 3]).objective(), features=gp.Elements(4))
+
+
+@pytest.mark.parametrize("scorer", [gp.RandomOrder(), gp.MarginalGains()])
+def test_scorers_of_whole_units_take_no_window_that_switches_nothing_on(scorer):
+    # Windows {0,1}, {1,2}, {2,3} of 4 elements: after the outer two, the middle one is on.
+    g = modular([3.0, 1.0, 1.0, 3.0])
+    rounds = gp.iterate_rounds(g.objective(), scorer, features=gp.Windows((4,), 2), rounds=1)
+    on = torch.zeros(4).bool()
+    for chosen in next(rounds).chosen:
+        members = rounds.problem.features.members(chosen.reshape(1))
+        assert bool((members & ~on).any())
+        on |= members

@@ -1,0 +1,154 @@
+"""Rules on [0, 1]: exact where theory says so, and of the order theory says elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import greedypig as gp
+from greedypig.core.quadrature import RULES, rule
+
+STEPS = [1, 2, 3, 4, 7, 20, 50, 333]
+
+
+def integral(f, quadrature: gp.Rule) -> float:
+    return math.fsum(w * f(t) for t, w in zip(quadrature.nodes, quadrature.weights, strict=True))
+
+
+def usable(name: str, steps: int) -> bool:
+    return steps >= 2 or name != "trapezoid"
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("steps", STEPS)
+def test_weights_sum_to_one_and_nodes_lie_in_the_unit_interval(name, steps):
+    if not usable(name, steps):
+        pytest.skip("the trapezoid needs both ends")
+    made = rule(name, steps)
+    assert len(made) == len(made.nodes) == len(made.weights) == steps
+    assert math.fsum(made.weights) == pytest.approx(1, abs=1e-14)
+    assert all(w > 0 for w in made.weights)
+    assert all(0 <= t <= 1 for t in made.nodes)
+    assert list(made.nodes) == sorted(set(made.nodes))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_constants_are_integrated_exactly(name):
+    # A trapezoid whose weights sum to 1 − 1/n would give 7 · (1 − 1/5) here.
+    assert integral(lambda t: 7.0, rule(name, 5)) == pytest.approx(7, abs=1e-13)
+
+
+def test_nodes_are_where_their_names_say():
+    assert rule("left", 4).nodes == (0, 0.25, 0.5, 0.75)
+    assert rule("right", 4).nodes == (0.25, 0.5, 0.75, 1)
+    assert rule("midpoint", 4).nodes == (0.125, 0.375, 0.625, 0.875)
+    assert rule("trapezoid", 5).nodes == (0, 0.25, 0.5, 0.75, 1)
+    assert rule("trapezoid", 5).weights == (0.125, 0.25, 0.25, 0.25, 0.125)
+
+
+def test_one_left_step_is_the_start_alone():
+    assert rule("left", 1) == gp.Rule((0.0,), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "limit"),
+    [
+        # h = 1/T. Euler–Maclaurin, ∫ = rule + limit · h^order + o(h^order), for f = exp:
+        # left  ∓ ½·h·(f(1) − f(0)); midpoint + 1/24·h²·(f'(1) − f'(0)); trapezoid − 1/12·h²·(…).
+        ("left", 1, 1 / 2),
+        ("right", 1, -1 / 2),
+        ("midpoint", 2, 1 / 24),
+        ("trapezoid", 2, -1 / 12),
+    ],
+)
+def test_error_shrinks_at_the_rule_s_order_with_its_known_constant(name, order, limit):
+    exact = math.e - 1
+
+    def scaled_error(cells: int) -> float:
+        steps = cells + 1 if name == "trapezoid" else cells
+        return (exact - integral(math.exp, rule(name, steps))) * cells**order
+
+    expected = limit * (math.e - 1)
+    coarse, fine = scaled_error(50), scaled_error(100)
+    # The next term of the expansion is one order (left, right) or two orders (others) smaller.
+    assert fine == pytest.approx(expected, rel=0.02)
+    assert abs(fine - expected) < 0.6 * abs(coarse - expected)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13])
+def test_gauss_legendre_is_exact_to_degree_2t_minus_1_and_not_beyond(steps):
+    made = rule("gauss_legendre", steps)
+    for degree in range(2 * steps):
+        assert integral(lambda t, d=degree: t**d, made) == pytest.approx(
+            1 / (degree + 1), abs=1e-14
+        )
+    if steps > 5:
+        return  # The first error is below float64's resolution.
+    # The error for t^{2T} on [0,1] is (T!)⁴ / ((2T+1)·((2T)!)²): the leading error constant.
+    degree, f = 2 * steps, math.factorial
+    expected = f(steps) ** 4 / ((2 * steps + 1) * f(2 * steps) ** 2)
+    error = 1 / (degree + 1) - integral(lambda t: t**degree, made)
+    assert error == pytest.approx(expected, rel=1e-8)
+
+
+def test_gauss_legendre_two_nodes_by_hand():
+    # Roots of the shifted Legendre polynomial P₂: ½ ± 1/(2√3), weights ½.
+    made = rule("gauss-legendre", 2)
+    half = 1 / (2 * math.sqrt(3))
+    assert made.nodes == pytest.approx((0.5 - half, 0.5 + half), abs=1e-15)
+    assert made.weights == pytest.approx((0.5, 0.5), abs=1e-15)
+
+
+def test_either_spelling_of_gauss_legendre_is_the_same_rule():
+    assert rule("gauss-legendre", 7) == rule("gauss_legendre", 7)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, "4", None])
+def test_steps_that_are_no_count_are_refused(steps):
+    with pytest.raises(gp.InvalidInput, match="steps"):
+        rule("midpoint", steps)
+
+
+@pytest.mark.parametrize("steps", [True, 1.0, 20.0])
+def test_a_number_that_only_equals_a_count_is_refused_whatever_was_asked_before(steps):
+    rule("midpoint", int(steps))
+    with pytest.raises(gp.InvalidInput, match="steps"):
+        rule("midpoint", steps)
+
+
+def test_unknown_rules_are_refused_with_the_names_there_are():
+    with pytest.raises(gp.InvalidInput, match=r"midpoint.*simpson"):
+        rule("simpson", 4)
+
+
+def test_trapezoid_needs_two_nodes():
+    with pytest.raises(gp.InvalidInput, match="trapezoid"):
+        rule("trapezoid", 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights"),
+    [
+        ((), ()),
+        ((0.5,), (0.5, 0.5)),
+        ((0.5, 1.5), (0.5, 0.5)),
+        ((-0.1,), (1.0,)),
+        ((0.2, 0.8), (0.5, 0.4)),
+        ((math.nan,), (1.0,)),
+        ((0.5,), (math.nan,)),
+        ((0.2, 0.8), (math.inf, -math.inf)),
+    ],
+)
+def test_a_rule_of_one_s_own_must_be_a_rule(nodes, weights):
+    with pytest.raises(gp.InvalidInput):
+        gp.Rule(nodes, weights)
+
+
+def test_scorers_refuse_bad_rules_when_they_are_made():
+    with pytest.raises(gp.InvalidInput):
+        gp.IntegratedGradients(0)
+    with pytest.raises(gp.InvalidInput):
+        gp.IntegratedGradients(5, "simpson")
+    with pytest.raises(gp.InvalidInput):
+        gp.Gradient(at=1.5)

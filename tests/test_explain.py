@@ -1,0 +1,360 @@
+"""explain on every kind of input and output: the answer is Algorithm 1 on the model's own g."""
+
+import io
+import sys
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from nets import Returns, TwoInputs, algorithm_1, close, cnn, linear, midpoints, mlp, picture, row
+
+PICKS = (1, 2, 3)
+
+
+def masked(model, x, baseline, read):
+    """masks (m, n) → values, by hand in float64."""
+
+    def g(masks: Tensor) -> Tensor:
+        m = masks.reshape(-1, *x.shape)
+        return read(model(baseline + m * (x - baseline)))
+
+    return g
+
+
+def softmax_of(target):
+    return lambda logits: torch.softmax(logits, 1)[:, target]
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        pytest.param(cnn(), picture(), id="picture"),
+        pytest.param(mlp(), row(), id="row"),
+        pytest.param(
+            nn.Sequential(nn.Flatten(), mlp(12)).eval(), row(1, 12).view(4, 3), id="sequence"
+        ),
+    ],
+)
+def test_order_and_scores_are_algorithm_1(model, x):
+    a = gp.explain(model, x, schedule=PICKS, steps=3, optimize=False)
+    model64, x64 = deepcopy(model).double(), x.double()
+    target = int(model64(x64[None]).argmax())
+    g = masked(model64, x64, torch.zeros_like(x64), softmax_of(target))
+    order, scores = algorithm_1(g, x.numel(), PICKS, midpoints(3))
+    assert a.order[: sum(PICKS)].tolist() == order
+    assert close(a.unit_scores, scores)
+    assert a.selected == sum(PICKS)
+    assert a.picks == PICKS
+    assert a.gradients_used == len(PICKS) * 3
+    assert a.scores.shape == x.shape
+
+
+@pytest.mark.parametrize("container", ["tuple", "list", "dict"])
+def test_several_inputs_are_one_set_of_features(container):
+    model, image, other = TwoInputs(), picture(0, (3, 4)), row(1, 5)
+    x = {
+        "tuple": (image, other),
+        "list": [image, other],
+        "dict": {"row": other, "image": image},  # By name, so in any order.
+    }[container]
+    a = gp.explain(model, x, schedule=PICKS, steps=4)
+    both = deepcopy(model).double()
+    target = int(both(image.double()[None], other.double()[None]).argmax())
+
+    def g(masks: Tensor) -> Tensor:
+        parts = (masks[:, :12], masks[:, 12:]) if container != "dict" else None
+        m_image, m_row = parts or (masks[:, 5:], masks[:, :5])
+        logits = both(m_image.reshape(-1, 3, 4) * image, m_row * other)
+        return torch.softmax(logits, 1)[:, target]
+
+    order, scores = algorithm_1(g, 17, PICKS, midpoints(4))
+    assert a.order[: sum(PICKS)].tolist() == order
+    assert close(a.unit_scores, scores)
+    for found in (a.scores, a.importance(), a.mask(3)):
+        if container == "dict":
+            assert list(found) == ["row", "image"]
+            assert found["row"].shape == (5,)
+            assert found["image"].shape == (3, 4)
+        else:
+            assert isinstance(found, tuple)
+            assert [tuple(t.shape) for t in found] == [(3, 4), (5,)]
+
+
+def test_a_dict_is_passed_by_name_not_by_position():
+    def model(*, b, a):
+        return torch.stack([a.sum(1), 2 * b.sum(1)], 1)
+
+    x = {"a": torch.ones(2), "b": torch.ones(3)}
+    scores = gp.explain(model, x, method="ig", objective="logit", target=1).scores
+    assert torch.allclose(scores["a"], torch.zeros(2))
+    assert torch.allclose(scores["b"], torch.full((3,), 2.0))
+
+
+class Conditioned(nn.Module):
+    """Row-wise: logits of x, scaled and shifted by what is held fixed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x: Tensor, scale: Tensor, shift: Tensor | None = None, power: int = 1):
+        assert scale.shape[0] == x.shape[0]  # Fixed tensors get the batch axis, too.
+        logits = self.net(x) * scale.unsqueeze(1) ** power
+        return logits if shift is None else logits + shift
+
+
+@pytest.mark.parametrize(
+    ("fixed", "by_hand"),
+    [
+        (torch.tensor(2.0), {"scale": 2.0}),
+        ((torch.tensor(2.0),), {"scale": 2.0}),
+        ((torch.tensor(2.0), row(5, 4)), {"scale": 2.0, "shift": row(5, 4)}),
+        ({"scale": torch.tensor(3.0)}, {"scale": 3.0}),
+        ({"shift": row(5, 4), "scale": torch.tensor(3.0), "power": 2}, {"scale": 9.0, "shift": row(5, 4)}),
+    ],
+)  # fmt: skip
+def test_fixed_inputs_are_passed_along(fixed, by_hand):
+    model, x = Conditioned().eval(), row()
+    a = gp.explain(model, x, fixed=fixed, method="ig", steps=4)
+    shift = by_hand.get("shift", torch.zeros(4))
+
+    def alone(rows: Tensor) -> Tensor:
+        return model.net(rows) * by_hand["scale"] + shift
+
+    assert close(a.scores, gp.explain(alone, x, method="ig", steps=4).scores, 1e-5)
+    assert a.scores.shape == x.shape
+
+
+@dataclass
+class Output:
+    logits: Tensor
+    hidden: Tensor
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(lambda t: (t, t * 9), id="tuple"),
+        pytest.param(lambda t: [t], id="list"),
+        pytest.param(lambda t: {"hidden": t * 9, "logits": t}, id="dict"),
+        pytest.param(lambda t: {"scores": t, "name": "only one tensor"}, id="dict of one tensor"),
+        pytest.param(lambda t: Output(t, t * 9), id="object"),
+    ],
+)
+def test_logits_are_found_in_what_the_model_returns(wrap):
+    x = row()
+    plain = gp.explain(mlp(), x, rounds=3, steps=2)
+    found = gp.explain(Returns(mlp(), wrap), x, rounds=3, steps=2)
+    assert torch.equal(found.order, plain.order)
+    assert torch.equal(found.scores, plain.scores)
+
+
+@pytest.mark.parametrize("squeeze", [True, False])
+@pytest.mark.parametrize("objective", ["softmax", "logit"])
+def test_a_single_output_is_explained_itself(squeeze, objective):
+    net = linear(classes=1)
+
+    def model(x: Tensor) -> Tensor:
+        out = net(x)
+        return out.squeeze(1) if squeeze else out
+
+    x = row()
+    a = gp.explain(model, x, method="ig", objective=objective)
+    assert close(a.scores, net.weight[0].detach() * x, 1e-5)
+    assert a.full_value == pytest.approx(net(x).item(), abs=1e-6)
+
+
+def test_probabilities_are_read_as_probabilities():
+    net, x = mlp(), row()
+    ends_in_softmax = nn.Sequential(net, nn.Softmax(1)).eval()
+    for objective in ("softmax", "log-likelihood", "log-probability"):
+        logits = gp.explain(net, x, objective=objective, rounds=4, steps=3)
+        found = gp.explain(
+            ends_in_softmax, x, objective=objective, outputs="probabilities", rounds=4, steps=3
+        )
+        assert torch.equal(found.order, logits.order)
+        assert close(found.scores, logits.scores, 1e-4)
+        assert close(found.values, logits.values, 1e-5)
+
+
+def test_probabilities_read_as_logits_get_a_warning_at_the_caller_s_line():
+    model = nn.Sequential(mlp(), nn.Softmax(1)).eval()
+    with pytest.warns(UserWarning, match="outputs='probabilities'") as caught:
+        gp.explain(model, row(), rounds=1, steps=1)
+    assert caught[0].filename == __file__
+
+
+def test_logits_that_are_no_probabilities_get_no_warning(recwarn):
+    gp.explain(mlp(), row(), rounds=1, steps=1)
+    gp.explain(nn.Sequential(mlp(), nn.Softmax(1)).eval(), row(), outputs="probabilities", rounds=1)
+    assert not recwarn.list
+
+
+def test_target_is_the_class_that_is_explained():
+    model, x = linear(), row()
+    for target in range(3):
+        a = gp.explain(model, x, target=target, objective="logit", method="ig")
+        assert close(a.scores, model.weight[target].detach() * x, 1e-5)
+        assert a.settings["target"] == target
+
+
+def test_no_target_is_the_predicted_class():
+    model, x = linear(), row()
+    predicted = int(model(x[None]).argmax())
+    a = gp.explain(model, x, objective="logit", method="ig")
+    assert a.settings["target"] == predicted
+    assert close(a.scores, model.weight[predicted].detach() * x, 1e-5)
+
+
+@pytest.mark.parametrize("target", [torch.tensor(1), np.int64(1)])
+def test_a_target_may_come_straight_from_an_argmax(target):
+    a = gp.explain(mlp(), row(), target=target, rounds=1, steps=1)
+    assert a.settings["target"] == 1
+
+
+@pytest.mark.parametrize("target", [-1, 4, 1000])
+def test_a_target_out_of_range_says_the_range(target):
+    with pytest.raises(gp.InvalidInput, match=rf"0 to 3 \(got {target}\)"):
+        gp.explain(mlp(), row(), target=target)
+
+
+def test_memory_format_does_not_matter():
+    model = cnn()
+    wide = picture(0, (3, 6, 10))
+    strided = wide[:, :, ::2]
+    channels_last = strided.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+    assert not strided.is_contiguous()
+    assert not channels_last.is_contiguous()
+    expected = gp.explain(model, strided.contiguous(), rounds=4, steps=3)
+    for x in (strided, channels_last, wide.expand(2, 3, 6, 10)[1, :, :, ::2]):
+        found = gp.explain(model, x, rounds=4, steps=3)
+        assert torch.equal(found.order, expected.order)
+        assert torch.equal(found.scores, expected.scores)
+
+
+def test_float64_keeps_its_precision():
+    model, x = mlp().double(), row().double()
+    a = gp.explain(model, x, schedule=PICKS, steps=3)
+    target = int(model(x[None]).argmax())
+    g = masked(model, x, torch.zeros_like(x), softmax_of(target))
+    order, scores = algorithm_1(g, 6, PICKS, midpoints(3))
+    assert a.scores.dtype == torch.float64
+    assert a.order.tolist() == order
+    assert close(a.unit_scores, scores, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models_get_inputs_of_their_own_dtype(dtype):
+    seen = set()
+
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = mlp().to(dtype)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.add(x.dtype)
+            return self.net(x)
+
+    x = row().to(dtype)
+    a = gp.explain(Half(), x, method="ig", steps=8)
+    assert seen == {dtype}
+    assert a.scores.shape == x.shape
+    expected = gp.explain(mlp(), row(), method="ig", steps=8, target=a.settings["target"])
+    assert close(a.scores, expected.scores, 0.05)
+
+
+def test_inputs_of_different_precision_reach_the_model_as_they_are():
+    seen = []
+
+    def model(a: Tensor, b: Tensor) -> Tensor:
+        seen.append((a.dtype, b.dtype))
+        return torch.stack([a.double().sum(1), b.sum(1)], 1)
+
+    gp.explain(model, (torch.rand(2), torch.rand(2).double()), rounds=2, steps=1)
+    assert set(seen) == {(torch.float32, torch.float64)}
+
+
+def test_inputs_that_require_gradients_come_back_without_one():
+    model, plain = mlp(), row()
+    x = plain.clone().requires_grad_(True)
+    derived = x * 1.0  # Not a leaf.
+    expected = gp.explain(model, plain, rounds=3, steps=2)
+    for candidate in (x, derived):
+        a = gp.explain(model, candidate, rounds=3, steps=2)
+        assert torch.equal(a.scores, expected.scores)
+        assert not a.scores.requires_grad
+    assert x.grad is None
+    assert x.requires_grad
+    assert derived.grad_fn is not None
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("objective", ["softmax", "log-likelihood", "counterfactual"])
+def test_the_caller_s_autograd_mode_does_not_matter(mode, optimize, objective):
+    run = partial(gp.explain, objective=objective, rounds=3, steps=2, optimize=optimize)
+    conv, dense = cnn(), mlp()
+    expected_cnn, expected_mlp = run(cnn(), picture()), run(mlp(), row())
+    with mode():
+        # Inputs made inside are inference tensors under inference_mode.
+        found_cnn, found_mlp = run(conv, picture()), run(dense, row())
+    for found, expected in ((found_cnn, expected_cnn), (found_mlp, expected_mlp)):
+        assert torch.equal(found.order, expected.order)
+        assert close(found.scores, expected.scores, 1e-6)
+
+
+def test_a_model_first_explained_under_inference_mode_works_outside_it():
+    model, x = cnn(), picture()
+    expected = gp.explain(cnn(), x, rounds=3, steps=2)
+    with torch.inference_mode():
+        gp.explain(model, x, rounds=3, steps=2)
+    assert torch.equal(gp.explain(model, x, rounds=3, steps=2).order, expected.order)
+
+
+def test_inputs_made_under_inference_mode_can_be_explained_outside_it():
+    with torch.inference_mode():
+        x, baseline, scale = row(), row(3), torch.tensor(2.0)
+    model = Conditioned().eval()
+    found = gp.explain(model, x, baseline=baseline, fixed=scale, rounds=3, steps=2)
+    expected = gp.explain(model, row(), baseline=row(3), fixed=torch.tensor(2.0), rounds=3, steps=2)
+    assert torch.equal(found.scores, expected.scores)
+
+
+def test_the_same_seed_gives_the_same_answer_and_another_seed_another():
+    model, x = mlp(), row()
+    for method in ("random", gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), samples=3), rounds=3)):
+        first, again, other = (gp.explain(model, x, method=method, seed=s) for s in (7, 7, 8))
+        assert torch.equal(first.scores, again.scores)
+        assert torch.equal(first.order, again.order)
+        assert not torch.equal(first.scores, other.scores)
+
+
+def test_global_seeds_do_not_matter():
+    model, x = mlp(), row()
+    torch.manual_seed(1)
+    first = gp.explain(model, x, method="smooth-ig", steps=2)
+    torch.manual_seed(2)
+    assert torch.equal(gp.explain(model, x, method="smooth-ig", steps=2).scores, first.scores)
+
+
+def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    gp.explain(mlp(), row(), rounds=3, steps=2, progress=True)
+    assert "round 3/3, 6 gradients" in terminal.getvalue()
+    assert "\n" not in terminal.getvalue()
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    gp.explain(mlp(), row(), rounds=3, steps=2, progress=True)
+    assert pipe.getvalue() == ""

@@ -1,0 +1,162 @@
+"""Every objective, recomputed by hand from the model at ∅, after every round, and in full."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import greedypig as gp
+from nets import algorithm_1, close, linear, midpoints, mlp, row
+
+PICKS = (1, 2, 1)
+TARGET = 2
+
+
+def by_name(net, x):
+    """objective → (argument, G from the logits of x_S); all from the definition."""
+    full = net(x[None]).detach()
+    p = torch.softmax(full, 1)
+    top = full[0].argsort(descending=True).tolist()
+    runner_up = next(c for c in top if c != TARGET)
+    other = next(c for c in range(4) if c not in (TARGET, runner_up))
+
+    def kl(logits: Tensor) -> Tensor:
+        return (p * (p.log() - torch.log_softmax(logits, 1))).sum(1)
+
+    return {
+        "softmax": ("softmax", lambda z: torch.softmax(z, 1)[:, TARGET]),
+        "log-likelihood": ("log-likelihood", lambda z: (p * torch.log_softmax(z, 1)).sum(1)),
+        "log-probability": ("log-probability", lambda z: torch.log_softmax(z, 1)[:, TARGET]),
+        "logit": ("logit", lambda z: z[:, TARGET]),
+        "margin": ("margin", lambda z: z[:, TARGET] - z[:, runner_up]),
+        "margin()": (gp.margin(), lambda z: z[:, TARGET] - z[:, runner_up]),
+        "margin(against)": (gp.margin(against=other), lambda z: z[:, TARGET] - z[:, other]),
+        "counterfactual": ("counterfactual", kl),
+        "callable": (lambda z: (z**2).sum(1), lambda z: (z**2).sum(1)),
+    }
+
+
+OBJECTIVES = list(by_name(mlp(), row()))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_values_and_picks_follow_from_the_definition(name):
+    net, x, baseline = mlp().double(), row().double(), row(9).double()
+    objective, read = by_name(net, x)[name]
+    target = None if name == "callable" else TARGET
+    a = gp.explain(
+        net, x, target=target, objective=objective, baseline=baseline, schedule=PICKS, steps=3,
+        values="each",
+    )  # fmt: skip
+
+    def g(masks: Tensor) -> Tensor:
+        here = 1 - masks if name == "counterfactual" else masks  # S is what is taken away.
+        return read(net(baseline + here * (x - baseline)))
+
+    order, scores = algorithm_1(g, 6, PICKS, midpoints(3))
+    assert a.order[:4].tolist() == order
+    assert close(a.unit_scores, scores, 1e-10)
+    masks = [a.mask(k).double() for k in (0, 1, 3, 4)]
+    expected = torch.cat([g(m[None]) for m in masks]).detach()
+    assert close(a.values, expected, 1e-10)
+    assert a.full_value == pytest.approx(g(torch.ones(1, 6).double()).item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_values_at_the_end_are_the_values_of_each_round(name):
+    net, x = mlp(), row()
+    objective, _ = by_name(net, x)[name]
+    runs = [
+        gp.explain(net, x, objective=objective, rounds=4, steps=2, values=wanted)
+        for wanted in ("end", "each", "free")
+    ]
+    assert close(runs[0].values, runs[1].values, 1e-5)
+    assert torch.equal(runs[0].order, runs[1].order)
+    free = runs[2].values
+    known = ~torch.isnan(free)
+    assert known[[0, -1]].all()
+    assert close(free[known], runs[1].values[known], 1e-5)
+
+
+def test_the_runner_up_is_the_best_class_but_the_target():
+    logits = torch.tensor([3.0, 1.0, 2.0, 0.0])
+
+    def model(x: Tensor) -> Tensor:
+        return logits * x.sum(1, keepdim=True)
+
+    for target, lead in ((0, 3 - 2), (2, 2 - 3), (3, 0 - 3)):
+        a = gp.explain(model, torch.ones(1), target=target, objective="margin", rounds=1)
+        assert a.full_value == pytest.approx(lead)
+
+
+def test_nothing_changed_is_no_counterfactual():
+    a = gp.explain(mlp(), row(), objective="counterfactual", rounds=3, steps=2)
+    assert a.values[0] == pytest.approx(0, abs=1e-6)
+    assert a.full_value > 1e-3
+
+
+def test_the_counterfactual_of_a_single_output_is_how_far_it_moves():
+    net, x, baseline = linear(classes=1), row(), row(9)
+    a = gp.explain(
+        net, x, objective="counterfactual", baseline=baseline, schedule=[2, 1, 3], values="each"
+    )
+    for k, value in zip((0, 2, 3, 6), a.values.tolist(), strict=True):
+        changed = torch.where(a.mask(k), baseline, x)
+        moved = (net(changed[None]) - net(x[None])).abs().item()
+        assert value == pytest.approx(moved, abs=1e-5)
+    assert a.full_value == pytest.approx((net(baseline) - net(x)).abs().item(), abs=1e-5)
+
+
+def test_the_counterfactual_of_a_single_output_takes_first_what_moves_it():
+    def model(x: Tensor) -> Tensor:
+        return 5 * x[:, 2] + x[:, 0] + 10
+
+    a = gp.explain(model, torch.ones(4), objective="counterfactual", per_round=1, k=2)
+    assert a.order[:2].tolist() == [2, 0]
+    assert a.values.tolist() == pytest.approx([0, 5, 6], abs=1e-5)
+
+
+def test_a_callable_sees_whatever_shape_the_model_returns():
+    net = linear(classes=6)
+
+    def model(x: Tensor) -> Tensor:
+        return net(x).view(-1, 2, 3)
+
+    a = gp.explain(model, row(), objective=lambda z: z[:, 1, 2], method="ig")
+    assert close(a.scores, net.weight[5].detach() * row(), 1e-5)
+
+
+def test_a_callable_of_a_single_output_column_may_keep_the_column():
+    net = linear(classes=1)
+    a = gp.explain(net, row(), objective=lambda z: 2 * z[:, 0], method="ig")
+    assert close(a.scores, 2 * net.weight[0].detach() * row(), 1e-5)
+
+
+@pytest.mark.parametrize("objective", ["log-likelihood", "log-probability", "margin"])
+def test_objectives_over_classes_need_classes(objective):
+    with pytest.raises(gp.InvalidInput, match=r"single output.*Try"):
+        gp.explain(linear(classes=1), row(), objective=objective)
+
+
+def test_a_target_of_a_single_output_can_only_be_the_one_there_is():
+    assert gp.explain(linear(classes=1), row(), target=0, rounds=1).selected == 6
+    with pytest.raises(gp.InvalidInput, match=r"target None or 0.*got 1"):
+        gp.explain(linear(classes=1), row(), target=1)
+
+
+@pytest.mark.parametrize("against", [TARGET, -1, 4])
+def test_a_margin_is_against_another_class_there_is(against):
+    with pytest.raises(gp.InvalidInput, match=rf"another class.*got {against}"):
+        gp.explain(mlp(), row(), target=TARGET, objective=gp.margin(against=against))
+
+
+def test_a_callable_must_give_one_number_per_row():
+    with pytest.raises(gp.InvalidInput, match=r"one per row"):
+        gp.explain(mlp(), row(), objective=lambda z: z.sum())
+
+
+def test_reach_counts_from_nothing_to_everything_also_below_zero():
+    """G < 0 for log-likelihood: τ·G(full) above G(full) could never be reached."""
+    net, x = mlp(), row()
+    a = gp.explain(net, x, objective="log-likelihood", per_round=1, reach=0.5, baseline=row(9))
+    assert a.stop is gp.StopReason.REACHED
+    assert a.selected < 6
