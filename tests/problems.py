@@ -13,14 +13,10 @@ from functools import cache
 from itertools import combinations
 
 import torch
-from hypothesis import settings
 from torch import Tensor
 
 import greedypig as gp
 from greedypig.core.objective import PointObjective
-
-quick = settings(deadline=None, max_examples=30, derandomize=True)
-"""Property tests of things that cost a few milliseconds: the same thirty cases every time."""
 
 
 @dataclass(frozen=True, eq=False)

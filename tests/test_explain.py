@@ -116,9 +116,12 @@ class Conditioned(nn.Module):
         ((torch.tensor(2.0),), {"scale": 2.0}),
         ((torch.tensor(2.0), row(5, 4)), {"scale": 2.0, "shift": row(5, 4)}),
         ({"scale": torch.tensor(3.0)}, {"scale": 3.0}),
-        ({"shift": row(5, 4), "scale": torch.tensor(3.0), "power": 2}, {"scale": 9.0, "shift": row(5, 4)}),
+        (
+            {"shift": row(5, 4), "scale": torch.tensor(3.0), "power": 2},
+            {"scale": 9.0, "shift": row(5, 4)},
+        ),
     ],
-)  # fmt: skip
+)
 def test_fixed_inputs_are_passed_along(fixed, by_hand):
     model, x = Conditioned().eval(), row()
     a = gp.explain(model, x, fixed=fixed, method="ig", steps=4)

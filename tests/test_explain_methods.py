@@ -1,5 +1,7 @@
 """Methods by name and as objects, and the knobs of their rounds."""
 
+import time
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,7 +9,7 @@ from torch import Tensor, nn
 import greedypig as gp
 from greedypig.baselines import gaussian_blur
 from greedypig.methods import NAMES
-from nets import algorithm_1, close, linear, midpoints, mlp, picture, row
+from nets import Calls, algorithm_1, close, linear, midpoints, mlp, picture, row
 
 FEW = {"blur-ig": 8, "guided-ig": 8, "smooth-ig": 2, "ig": 8, "greedy-pig": 3}
 
@@ -151,8 +153,8 @@ def test_the_default_rounds_are_few_and_grow():
     assert len(a.picks) == 10
     assert a.gradients_used == 50
     assert sum(a.picks) == 90
-    assert a.picks[0] < a.picks[-1]
-    assert list(a.picks) == sorted(a.picks)
+    assert a.picks[0] <= 2
+    assert a.picks[-1] == max(a.picks) > 20
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_the_default_rounds_are_few_and_grow():
         ({"k": 2}, (1, 1), "K"),
         ({"schedule": [1, 1, 3]}, (1, 1, 3), "ROUNDS"),
         ({"schedule": (6,)}, (6,), "ALL"),
-        ({"rounds": 2, "schedule": "geometric", "ratio": 5.0}, (1, 5), "ALL"),
+        ({"rounds": 2, "schedule": "geometric", "ratio": 5.0}, (2, 4), "ALL"),
         ({"rounds": 2, "ratio": 1.0}, (3, 3), "ALL"),
     ],
 )
@@ -220,8 +222,6 @@ def test_budget_stops_before_it_is_exceeded():
 
 
 def test_seconds_stop_a_slow_model():
-    import time
-
     def slow(x: Tensor) -> Tensor:
         time.sleep(0.02)
         return torch.stack([x.sum(1), x.prod(1)], 1)
@@ -253,8 +253,6 @@ def test_gain_takes_only_what_helps():
 
 
 def test_batch_size_bounds_the_rows_and_changes_nothing():
-    from nets import Calls
-
     net, x = mlp(), row()
     expected = gp.explain(net, x, rounds=3, steps=7)
     for size in (1, 2, 7, 100):

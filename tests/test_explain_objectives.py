@@ -154,9 +154,13 @@ def test_a_callable_must_give_one_number_per_row():
         gp.explain(mlp(), row(), objective=lambda z: z.sum())
 
 
-def test_reach_counts_from_nothing_to_everything_also_below_zero():
-    """G < 0 for log-likelihood: τ·G(full) above G(full) could never be reached."""
+def test_reach_is_a_multiple_of_the_full_value_also_where_that_is_negative():
+    """G < 0 for log-likelihood, so what is almost there is a multiple above 1."""
     net, x = mlp(), row()
-    a = gp.explain(net, x, objective="log-likelihood", per_round=1, reach=0.5, baseline=row(9))
+    whole = gp.explain(net, x, objective="log-likelihood", baseline=row(9), per_round=1)
+    threshold = 1.01 * whole.full_value
+    expected = int((whole.values >= threshold).nonzero()[0])
+    assert 0 < expected < 6
+    a = gp.explain(net, x, objective="log-likelihood", baseline=row(9), per_round=1, reach=1.01)
     assert a.stop is gp.StopReason.REACHED
-    assert a.selected < 6
+    assert a.selected == expected

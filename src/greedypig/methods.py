@@ -42,10 +42,10 @@ class Greedy:
             )
 
 
-ROUNDS = 10
+ROUNDS = 20
 STEPS = 5
 SCHEDULE = "geometric"
-"""Defaults of "greedy-pig": 50 gradients; early rounds are small because early picks decide."""
+"""Defaults of "greedy-pig": 100 gradients; early rounds are small because early picks decide."""
 
 Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]
 

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 import greedypig as gp
 from greedypig.core.schedule import equal, geometric, plan_picks
-from problems import quick
 
 counts = st.integers(1, 400).flatmap(lambda k: st.tuples(st.just(k), st.integers(1, k)))
 
 
-@quick
 @given(counts)
 def test_equal_parts_sum_to_k_and_differ_by_at_most_one(case):
     k, rounds = case
@@ -25,7 +23,6 @@ def test_equal_parts_sum_to_k_and_differ_by_at_most_one(case):
     assert {min(parts), max(parts)} <= {k // rounds, -(-k // rounds)}
 
 
-@quick
 @given(counts, st.floats(0.01, 1000))
 def test_geometric_parts_sum_to_k_and_none_is_empty(case, ratio):
     k, rounds = case

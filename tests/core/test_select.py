@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greedypig.core.select import top_z
-from problems import generator, quick
+from problems import generator
 
 
 def by_sorting(scores: list[float], blocked: list[bool], z: int) -> list[int]:
@@ -27,7 +27,6 @@ def cases(draw):
     return scores, blocked, z
 
 
-@quick
 @given(cases())
 def test_ties_go_to_the_lowest_index(case):
     scores, blocked, z = case
@@ -35,7 +34,6 @@ def test_ties_go_to_the_lowest_index(case):
     assert got.tolist() == by_sorting(scores, blocked, z)
 
 
-@quick
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=40),
     st.data(),
@@ -58,7 +56,6 @@ def large_cases(draw):
     return scores, blocked, min(z, int((~blocked).sum()))
 
 
-@quick
 @given(large_cases())
 def test_many_units_are_ranked_as_few_are(case):
     # Beyond 4096 units only what reaches the z-th score is sorted; the answer must not show it.

@@ -1,0 +1,377 @@
+"""Rounds as a stream: frozen, readable at any time, and resumed as if never broken, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from math import isnan
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from problems import copies, modular, net, random_coverage
+
+N = 9
+SCORERS = {
+    "ig": gp.IntegratedGradients(3),
+    "ig-left": gp.IntegratedGradients(3, "left"),
+    "ig-gauss": gp.IntegratedGradients(2, "gauss_legendre"),
+    "gradient": gp.Gradient(),
+    "smooth": gp.Smooth(gp.IntegratedGradients(2), samples=3),
+    "guided": gp.GuidedIG(steps=6, fraction=0.4, max_dist=0.3),
+    "random": gp.RandomOrder(),
+    "gains": gp.MarginalGains(),
+    "gains-lazy": gp.MarginalGains(lazy=True),
+}
+SKIPPED = {"seconds", "features", "layout", "settings", "provenance"}
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.dtype == b.dtype and torch.equal(
+            torch.nan_to_num(a, nan=7e77), torch.nan_to_num(b, nan=7e77)
+        )
+    if isinstance(a, float) and isinstance(b, float) and isnan(a) and isnan(b):
+        return True
+    return a == b
+
+
+def assert_same(a: gp.Attribution, b: gp.Attribution) -> None:
+    """Every field but the clock, to the last bit."""
+    for field in fields(gp.Attribution):
+        if field.name not in SKIPPED:
+            x, y = getattr(a, field.name), getattr(b, field.name)
+            assert same(x, y), f"{field.name}: {x} and {y}"
+
+
+def objective_for(name: str, dtype: torch.dtype = torch.float64, batch_size: int = 4):
+    g = random_coverage(3, N, 14, 3) if name.startswith("gains") else net(17, N)
+    return g.objective(dtype=dtype, batch_size=batch_size)
+
+
+def begin(name: str, *, values: str = "each", resume: gp.Attribution | None = None, **knobs):
+    knobs = {"rounds": 5} | knobs
+    dtype = knobs.pop("dtype", torch.float64)
+    return gp.iterate_rounds(
+        objective_for(name, dtype), SCORERS[name], values=values, seed=11, resume=resume, **knobs
+    )
+
+
+def finish(rounds: gp.Rounds) -> gp.Attribution:
+    for _ in rounds:
+        pass
+    return rounds.attribution()
+
+
+def broken_after(count: int, name: str, **knobs) -> gp.Attribution:
+    rounds = begin(name, **knobs)
+    for _ in range(count):
+        next(rounds)
+    return rounds.attribution()
+
+
+def through_file(a: gp.Attribution, folder) -> gp.Attribution:
+    a.save(folder / "half.gpig")
+    return gp.load(folder / "half.gpig")
+
+
+@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("values", ["each", "end", "free"])
+@pytest.mark.parametrize("kept", ["memory", "file"])
+def test_a_run_resumed_from_any_round_equals_the_unbroken_run(name, values, kept, tmp_path):
+    whole = finish(begin(name, values=values))
+    for count in range(6):
+        half = broken_after(count, name, values=values)
+        if kept == "file":
+            half = through_file(half, tmp_path)
+        assert_same(finish(begin(name, values=values, resume=half)), whole)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_resuming_holds_in_float32(name, tmp_path):
+    whole = finish(begin(name, values="end", dtype=torch.float32))
+    half = through_file(broken_after(2, name, values="end", dtype=torch.float32), tmp_path)
+    assert_same(finish(begin(name, values="end", dtype=torch.float32, resume=half)), whole)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+@pytest.mark.parametrize("values", ["each", "end", "free"])
+def test_a_run_broken_again_and_again_equals_the_unbroken_run(name, values):
+    # A new sitting for every round. The first `next` of a resumed run may repeat the last round.
+    whole = finish(begin(name, values=values))
+    kept = broken_after(1, name, values=values)
+    for done in range(2, 6):
+        rounds = begin(name, values=values, resume=kept)
+        while len(rounds.attribution().picks) < done:
+            next(rounds)
+        kept = rounds.attribution()
+        assert kept.picks == whole.picks[:done]
+    assert_same(finish(begin(name, values=values, resume=kept)), whole)
+
+
+@pytest.mark.parametrize("name", ["ig", "ig-left", "gradient", "smooth", "guided"])
+@pytest.mark.parametrize("values", ["each", "end"])
+def test_a_run_out_of_budget_goes_on_with_more(name, values, tmp_path):
+    whole = finish(begin(name, values=values))
+    spent = finish(begin(name, values=values, budget=2 * SCORERS[name].cost()))
+    assert spent.stop is gp.StopReason.BUDGET
+    assert len(spent.picks) == 2
+    assert_same(finish(begin(name, values=values, resume=through_file(spent, tmp_path))), whole)
+
+
+@pytest.mark.parametrize("name", ["ig", "gains", "gains-lazy"])
+def test_groups_and_windows_resume_too(name, tmp_path):
+    for features in (gp.Groups(torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4])), gp.Windows((3, 3), 2)):
+        knobs = {"features": features, "rounds": None, "per_round": 1}
+        whole = finish(begin(name, **knobs))
+        half = through_file(broken_after(2, name, **knobs), tmp_path)
+        assert_same(finish(begin(name, resume=half, **knobs)), whole)
+
+
+def test_a_run_that_took_fewer_than_planned_resumes():
+    # gain=True leaves out what scores 0 or less, so a round may be smaller than its schedule.
+    # g = 3w₀ + 2w₁ − w₂ + w₃ and rounds of 2: picks {0, 1}, {3}, then nothing has a gain.
+    g = modular([3, 2, -1, 1, -2, -3])
+    knobs = {"per_round": 2, "gain": True, "steps": 2}
+    whole = finish(gp.iterate_rounds(g.objective(), **knobs))
+    assert whole.picks == (2, 1)
+    rounds = gp.iterate_rounds(g.objective(), **knobs)
+    next(rounds), next(rounds)
+    half = rounds.attribution()
+    resumed = finish(gp.iterate_rounds(g.objective(), resume=half, **knobs))
+    assert_same(resumed, whole)
+
+
+def test_a_finished_run_resumes_to_itself():
+    for name in ("ig", "ig-left", "gains-lazy"):
+        whole = finish(begin(name))
+        assert_same(finish(begin(name, resume=whole)), whole)
+
+
+def test_a_run_that_found_no_gain_resumes_to_itself():
+    knobs = {"per_round": 1, "gain": True, "steps": 2}
+    g = modular([3, -2, 1])
+    whole = finish(gp.iterate_rounds(g.objective(), **knobs))
+    again = finish(gp.iterate_rounds(g.objective(), resume=whole, **knobs))
+    assert again.order.tolist() == whole.order.tolist()
+    assert again.stop is gp.StopReason.NO_GAIN
+
+
+@pytest.mark.parametrize("name", ["ig", "ig-left", "gradient"])
+def test_ctrl_c_in_the_middle_of_a_round_loses_no_finished_round(name):
+    # The interrupt comes from inside g, in the fourth round's gradients.
+    g = net(17, N)
+    calls = [0]
+
+    def interrupted(w: Tensor) -> Tensor:
+        calls[0] += torch.is_grad_enabled()
+        if calls[0] > 3:
+            raise KeyboardInterrupt
+        return g.g(w)
+
+    made = gp.objective(interrupted, N, dtype=torch.float64, batch_size=64)
+    rounds = gp.iterate_rounds(made, SCORERS[name], rounds=5)
+    with pytest.raises(KeyboardInterrupt):
+        list(rounds)
+    half = rounds.attribution()
+    # Three rounds were scored and taken.
+    assert len(half.picks) == 3
+    fresh = [
+        gp.iterate_rounds(g.objective(batch_size=64), SCORERS[name], rounds=5, resume=resume)
+        for resume in (None, half)
+    ]
+    assert_same(finish(fresh[1]), finish(fresh[0]))
+
+
+def test_what_is_left_over_from_a_resumed_run_counts_its_rounds_and_gradients():
+    half = broken_after(3, "ig")
+    rounds = begin("ig", resume=half)
+    # Before a single new gradient, the resumed run knows what the file knew.
+    now = rounds.attribution()
+    assert now.picks == half.picks
+    assert now.order.tolist() == half.order.tolist()
+    assert now.gradients_used == half.gradients_used == 9
+    assert now.values.tolist() == half.values.tolist()
+
+
+def test_resumed_rounds_go_on_counting():
+    whole = list(begin("ig"))
+    rounds = list(begin("ig", resume=broken_after(3, "ig")))
+    new = [r for r in rounds if r.index >= 3]
+    assert [r.index for r in new] == [3, 4]
+    for r in rounds:
+        expected = whole[r.index]
+        assert r.gradients_used == expected.gradients_used
+        assert (r.value, r.total) == (expected.value, expected.total)
+        assert torch.equal(r.chosen, expected.chosen)
+        assert torch.equal(r.scores, expected.scores)
+
+
+def test_resumed_rounds_are_only_the_new_ones():
+    assert [r.index for r in begin("ig", resume=broken_after(3, "ig"))] == [3, 4]
+
+
+def test_seconds_of_all_sittings_add_up():
+    half = broken_after(3, "ig")
+    later = finish(begin("ig", resume=half))
+    assert later.seconds >= half.seconds > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rounds": 4},
+        {"rounds": 5, "k": 7},
+        {"features": gp.Groups(torch.arange(N)), "rounds": 5},
+        {"features": gp.Elements(N, [f"f{i}" for i in range(N)]), "rounds": 5},
+    ],
+)
+def test_another_run_s_result_is_refused(change):
+    half = broken_after(2, "ig")
+    with pytest.raises(gp.InvalidInput, match="saved run"):
+        begin("ig", resume=half, **change)
+
+
+def test_a_run_over_other_groups_of_the_same_number_is_refused():
+    g = net(1, 4)
+    one, other = (gp.Groups(torch.tensor(ids)) for ids in ([0, 0, 1, 2], [0, 1, 2, 2]))
+    half = gp.greedy_pig(g.objective(), features=one, schedule=[1])
+    with pytest.raises(gp.InvalidInput, match="features"):
+        gp.greedy_pig(g.objective(), features=other, schedule=[1, 1], resume=half)
+
+
+@pytest.mark.parametrize(("scorer", "seed"), [(gp.Gradient(), 11), (gp.IntegratedGradients(4), 11)])
+def test_a_run_of_another_scorer_is_refused(scorer, seed):
+    half = broken_after(2, "ig")
+    with pytest.raises(gp.InvalidInput):
+        gp.iterate_rounds(objective_for("ig"), scorer, rounds=5, seed=seed, resume=half)
+
+
+def test_a_random_run_of_another_seed_is_refused():
+    half = broken_after(2, "random")
+    with pytest.raises(gp.InvalidInput):
+        gp.iterate_rounds(objective_for("random"), gp.RandomOrder(), rounds=5, seed=12, resume=half)
+
+
+def test_explain_resumes_from_a_file_with_a_rule_of_one_s_own(tmp_path):
+    torch.manual_seed(0)
+    model, x = nn.Linear(6, 3), torch.randn(6)
+    knobs = {"rounds": 4, "rule": gp.Rule((0.25, 0.75), (0.5, 0.5)), "values": "each"}
+    whole = gp.explain(model, x, **knobs)
+    half = gp.explain(model, x, budget=4, **knobs)
+    half.save(tmp_path / "half.gpig")
+    assert_same(gp.explain(model, x, resume=tmp_path / "half.gpig", **knobs), whole)
+
+
+# The stream itself.
+
+
+def test_rounds_and_results_are_frozen():
+    rounds = begin("ig")
+    first = next(rounds)
+    with pytest.raises(FrozenInstanceError):
+        first.value = 1.0
+    with pytest.raises(FrozenInstanceError):
+        rounds.attribution().selected = 3
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_a_result_can_be_taken_at_any_time(name):
+    rounds = begin(name)
+    for done in range(6):
+        a = rounds.attribution()
+        assert a.stop is gp.StopReason.RUNNING
+        assert len(a.picks) == done
+        assert a.selected == sum(a.picks)
+        assert sorted(a.order.tolist()) == list(range(N))
+        assert a.gradients_used == done * SCORERS[name].cost()
+        if done < 5:
+            taken = next(rounds)
+            assert taken.index == done
+    assert next(rounds, None) is None
+    assert rounds.attribution().stop is gp.StopReason.ALL
+
+
+def test_earlier_results_do_not_change_when_the_run_goes_on():
+    rounds = begin("ig")
+    next(rounds)
+    early = rounds.attribution()
+    kept = (
+        early.order.clone(),
+        early.unit_scores.clone(),
+        early.values.clone(),
+        early.last_scores.clone(),
+    )
+    list(rounds)
+    now = (early.order, early.unit_scores, early.values, early.last_scores)
+    assert all(torch.equal(a, b) for a, b in zip(kept, now, strict=True))
+
+
+def test_rounds_are_made_one_at_a_time():
+    # Nothing is computed ahead: each `next` pays for one round.
+    objective = objective_for("ig")
+    rounds = gp.iterate_rounds(objective, SCORERS["ig"], rounds=5)
+    assert objective.gradients_used == 0
+    for done in range(1, 6):
+        next(rounds)
+        assert objective.gradients_used == 3 * done
+
+
+def test_two_runs_of_one_objective_do_not_count_each_other_s_gradients():
+    objective = objective_for("ig")
+    alone = finish(gp.iterate_rounds(objective_for("ig"), SCORERS["ig"], rounds=5, budget=12))
+    pair = [gp.iterate_rounds(objective, SCORERS["ig"], rounds=5, budget=12) for _ in range(2)]
+    for _ in range(6):
+        for rounds in pair:
+            next(rounds, None)
+    for rounds in pair:
+        assert_same(rounds.attribution(), alone)
+
+
+@pytest.mark.parametrize("values", ["each", "end", "free"])
+@pytest.mark.parametrize("name", SCORERS)
+def test_values_are_the_same_whenever_they_are_measured(name, values):
+    g = random_coverage(3, N, 14, 3) if name.startswith("gains") else net(17, N)
+    a = finish(begin(name, values=values))
+    on = torch.zeros(N, dtype=torch.float64)
+    expected, at = [float(g.g(on[None]))], 0
+    for count in a.picks:
+        on[a.order[at : at + count]] = 1
+        at += count
+        expected.append(float(g.g(on[None])))
+    for value, right in zip(a.values.tolist(), expected, strict=True):
+        assert value == pytest.approx(right, abs=1e-12) or (values == "free" and isnan(value))
+    # The two ends are always known; in between only what the scorer passes by is free.
+    assert not isnan(a.values[0]) and not isnan(a.values[-1])
+    visits_the_start = name in ("ig-left", "gradient", "guided", "gains", "gains-lazy")
+    if values != "free" or visits_the_start:
+        assert not a.values.isnan().any()
+    else:
+        assert bool(a.values[1:-1].isnan().all())
+
+
+def test_lazy_greedy_resumed_asks_no_more_than_the_unbroken_run(tmp_path):
+    # The bounds of the last round are in the file; without them every unit would be asked again.
+    g = copies([9, 7, 5, 4, 3, 2], [1, 2, 1, 2, 1, 2])
+    rows = [0]
+
+    def count(w: Tensor) -> Tensor:
+        rows[0] += len(w)
+        return g.g(w)
+
+    objective = gp.objective(count, g.n, dtype=torch.float64)
+    rounds = gp.iterate_rounds(objective, gp.MarginalGains(lazy=True), per_round=1)
+    for _ in range(3):
+        next(rounds)
+    half = through_file(rounds.attribution(), tmp_path)
+    rows[0] = 0
+    rest = finish(rounds)
+    asked = rows[0]
+    rows[0] = 0
+    resumed = finish(
+        gp.iterate_rounds(objective, gp.MarginalGains(lazy=True), per_round=1, resume=half)
+    )
+    assert_same(resumed, rest)
+    # The round that was open when the file was written is scored again.
+    assert rows[0] <= asked + g.n

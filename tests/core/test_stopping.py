@@ -1,0 +1,289 @@
+"""Every reason to stop: met on time, named rightly, and with a complete order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import greedypig as gp
+from greedypig.core import rounds as rounds_module
+from problems import modular, net, normal, random_coverage, saturating, xor
+
+REASON = gp.StopReason
+
+
+def check_order(a: gp.Attribution) -> None:
+    """A full permutation: what was picked, then the rest by the last score, ties by index."""
+    units = a.features.units
+    assert sorted(a.order.tolist()) == list(range(units))
+    assert a.selected == sum(a.picks)
+    assert len(a.values) == len(a.picks) + 1 == len(a.totals) + 1
+    tail = a.order[a.selected :].tolist()
+    assert tail == sorted(tail, key=lambda u: (-float(a.last_scores[u]), u))
+
+
+def test_all_rounds_done():
+    a = gp.greedy_pig(net(1, 8).objective(), rounds=3, per_round=2, steps=2)
+    assert a.stop is REASON.ROUNDS
+    assert a.picks == (2, 2, 2)
+    check_order(a)
+
+
+def test_explicit_schedule_done():
+    a = gp.greedy_pig(net(1, 8).objective(), schedule=[1, 3], steps=2)
+    assert a.stop is REASON.ROUNDS
+    check_order(a)
+
+
+@pytest.mark.parametrize("knobs", [{"rounds": 2}, {"per_round": 2}, {}, {"schedule": "geometric"}])
+def test_k_selected(knobs):
+    a = gp.greedy_pig(net(1, 8).objective(), k=5, steps=2, **knobs)
+    assert a.stop is REASON.K
+    assert a.selected == 5
+    check_order(a)
+
+
+def test_everything_selected():
+    a = gp.greedy_pig(net(1, 8).objective(), rounds=3, steps=2)
+    assert a.stop is REASON.ALL
+    assert a.selected == 8
+    assert float(a.values[-1]) == a.full_value
+    check_order(a)
+
+
+def test_k_of_everything_is_everything():
+    assert gp.greedy_pig(net(1, 4).objective(), k=4).stop is REASON.ALL
+
+
+@given(st.integers(1, 60), st.integers(1, 7), st.sampled_from(["midpoint", "left"]))
+def test_budget_is_never_exceeded_and_never_left_unused(budget, steps, rule):
+    # A round costs `steps` gradients, so ⌊budget / steps⌋ rounds fit, of the 8 there are.
+    objective = net(2, 8).objective()
+    if budget < steps:
+        with pytest.raises(gp.InvalidInput, match="budget"):
+            gp.greedy_pig(objective, per_round=1, steps=steps, rule=rule, budget=budget)
+        return
+    a = gp.greedy_pig(objective, per_round=1, steps=steps, rule=rule, budget=budget)
+    done = min(budget // steps, 8)
+    assert len(a.picks) == done
+    assert a.gradients_used == done * steps <= budget
+    assert objective.gradients_used == a.gradients_used
+    assert a.stop is (REASON.ALL if done == 8 else REASON.BUDGET)
+    check_order(a)
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        gp.Gradient(),
+        gp.IntegratedGradients(3),
+        gp.Smooth(gp.IntegratedGradients(2), samples=2),
+        gp.GuidedIG(steps=5),
+    ],
+)
+@pytest.mark.parametrize("budget", [5, 11, 12, 13])
+def test_budget_holds_for_every_scorer(scorer, budget):
+    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1, budget=budget)
+    done = len(list(rounds))
+    a = rounds.attribution()
+    assert a.gradients_used <= budget
+    assert done == min(8, budget // scorer.cost())
+    assert a.stop is (REASON.ALL if done == 8 else REASON.BUDGET)
+
+
+def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
+    # What a round of a plain function costs is known once one has been paid.
+    def scorer(objective, mask):
+        return objective.gradients(mask.expand(5, -1)).mean(0)
+
+    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1, budget=12)
+    assert len(list(rounds)) == 2
+    assert rounds.attribution().gradients_used == 10
+    assert rounds.attribution().stop is REASON.BUDGET
+
+
+def test_free_scorers_are_not_stopped_by_a_budget():
+    rounds = gp.iterate_rounds(net(2, 4).objective(), gp.RandomOrder(), per_round=1, budget=0)
+    assert len(list(rounds)) == 4
+    assert rounds.attribution().stop is REASON.ALL
+
+
+def test_seconds(monkeypatch):
+    # A clock that moves one second per batch. Values: one batch; then a round is one batch (its
+    # gradients), so rounds begin at 1, 2, 3 and none begins at 4 or later.
+    now = [0.0]
+    monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    g = net(3, 8)
+
+    def slow(w):
+        now[0] += 1
+        return g.g(w)
+
+    objective = gp.objective(slow, 8, dtype=torch.float64)
+    now[0] = 0
+    a = gp.greedy_pig(objective, per_round=1, steps=2, seconds=4, values="free")
+    assert a.stop is REASON.SECONDS
+    assert len(a.picks) == 3
+    assert a.seconds == 4
+    check_order(a)
+
+
+def test_no_time_at_all_still_gives_a_complete_order(monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    a = gp.greedy_pig(net(3, 8).objective(), per_round=1, seconds=1e-9)
+    assert (a.stop, a.selected, a.picks) == (REASON.SECONDS, 0, ())
+    assert a.order.tolist() == list(range(8))
+    assert len(a.values) == 1
+
+
+@pytest.mark.parametrize("rule", ["midpoint", "left"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 1.0])
+def test_reach_stops_at_the_first_round_that_gets_there(rule, share):
+    g = saturating([0.3, 2.0, 0.1, 0.7, 1.1, 0.2])
+    target = share * g.best(6)
+    # The best k are the k largest rates; the first k whose value reaches the target is needed.
+    needed = next(k for k in range(1, 7) if g.best(k) >= target)
+    a = gp.greedy_pig(g.objective(), per_round=1, steps=8, rule=rule, reach=share)
+    assert a.selected == needed
+    assert a.stop is (REASON.ALL if needed == 6 else REASON.REACHED)
+    assert float(a.values[-1]) >= share * a.full_value
+    assert all(float(v) < share * a.full_value for v in a.values[:-1])
+    check_order(a)
+
+
+def test_reach_costs_no_gradient_after_the_target_is_met():
+    # The value of a round is known before the next begins, whatever the rule.
+    for rule in ("midpoint", "left"):
+        a = gp.greedy_pig(
+            modular([5, 3, 1, 1]).objective(), per_round=1, steps=4, rule=rule, reach=0.8
+        )
+        assert (a.stop, a.selected, a.gradients_used) == (REASON.REACHED, 2, 8), rule
+
+
+def test_reach_may_be_met_by_nothing():
+    # G(∅) = 1 ≥ 0.5 · G(1) = 0.5 · 1.1.
+    objective = gp.objective(lambda w: 1 + 0.1 * w.mean(1), 4)
+    a = gp.greedy_pig(objective, reach=0.5)
+    assert (a.stop, a.selected, a.gradients_used) == (REASON.REACHED, 0, 0)
+    check_order(a)
+
+
+def test_no_gain_stops_before_anything_that_scores_0_or_less():
+    a = gp.greedy_pig(modular([2, -1, 0, 3, -2]).objective(), per_round=1, gain=True, steps=2)
+    assert a.stop is REASON.NO_GAIN
+    assert a.order.tolist() == [3, 0, 2, 1, 4]
+    assert a.selected == 2
+    assert float(a.values[-1]) == pytest.approx(5, abs=1e-12)
+    check_order(a)
+
+
+def test_gain_takes_only_the_positive_part_of_a_round():
+    a = gp.greedy_pig(modular([2, -1, 0, 3, -2]).objective(), rounds=1, gain=True, steps=2)
+    assert a.order.tolist() == [3, 0, 2, 1, 4]
+    assert a.selected == 2
+    assert a.picks == (2,)
+
+
+def test_gain_looks_again_after_every_round():
+    # XOR: both sides have gradient 1 at ∅, but after one of them the other has −1.
+    a = gp.sequential_gradient(xor(0.5).objective(), per_round=1, gain=True)
+    assert a.order[: a.selected].tolist() == [0, 2]
+    assert a.stop is REASON.NO_GAIN
+
+
+def test_nothing_with_a_gain_is_a_result_too():
+    a = gp.greedy_pig(modular([-1, -3, -2]).objective(), per_round=1, gain=True)
+    assert (a.stop, a.selected) == (REASON.NO_GAIN, 0)
+    assert a.order.tolist() == [0, 2, 1]
+    assert a.scores.tolist() == [0, 0, 0]
+
+
+def test_the_first_reason_met_counts():
+    g = modular(normal(4, 10).abs() + 0.1)
+    a = gp.greedy_pig(g.objective(), per_round=1, steps=2, k=6, budget=8, reach=10.0, gain=True)
+    assert a.stop is REASON.BUDGET
+    a = gp.greedy_pig(g.objective(), per_round=1, steps=2, k=3, budget=8, reach=10.0, gain=True)
+    assert a.stop is REASON.K
+
+
+def test_greedy_stops_for_the_same_reasons():
+    g = random_coverage(0, 8, 10, 3)
+    assert gp.greedy(g.objective(), 3).stop is REASON.K
+    assert gp.greedy(g.objective(), reach=0.5).stop is REASON.REACHED
+    assert gp.greedy(g.objective(), gain=True).stop is REASON.NO_GAIN
+    assert gp.greedy(g.objective()).stop is REASON.ALL
+
+
+@given(st.data())
+def test_order_is_complete_whatever_stops_the_run(data):
+    n = data.draw(st.integers(1, 9))
+    features = data.draw(
+        st.sampled_from(
+            [None, gp.Groups(torch.arange(n) // 2), gp.Windows((n,), min(2, n)), gp.Elements(n)]
+        )
+    )
+    knobs = data.draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "k": st.just(1),
+                "budget": st.integers(3, 20),
+                "reach": st.floats(0.1, 2),
+                "gain": st.booleans(),
+            },
+        )
+    )
+    a = gp.greedy_pig(
+        net(data.draw(st.integers(0, 999)), n).objective(),
+        per_round=1, steps=3, features=features, **knobs,
+    )  # fmt: skip
+    check_order(a)
+    assert sorted(a.ranking().tolist()) == list(range(n))
+    assert a.stop is not REASON.RUNNING
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"budget": -1},
+        {"budget": 2.5},
+        {"budget": True},
+        {"seconds": 0},
+        {"seconds": -1.0},
+        {"seconds": float("nan")},
+        {"reach": 0},
+        {"reach": -0.5},
+        {"reach": float("nan")},
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(knobs):
+    with pytest.raises(gp.InvalidInput):
+        gp.greedy_pig(net(1, 3).objective(), **knobs)
+
+
+@pytest.mark.parametrize("name", ["rounds", "per_round", "k"])
+@pytest.mark.parametrize("number", [0, -3, 9, 1.5])
+def test_counts_outside_1_to_n_are_refused(name, number):
+    with pytest.raises(gp.InvalidInput, match=name):
+        gp.greedy_pig(net(1, 8).objective(), **{name: number})
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, True])
+def test_steps_below_1_are_refused(steps):
+    with pytest.raises(gp.InvalidInput, match="steps"):
+        gp.greedy_pig(net(1, 8).objective(), steps=steps)
+
+
+def test_an_unknown_wish_for_values_is_refused():
+    with pytest.raises(gp.InvalidInput, match="values"):
+        gp.greedy_pig(net(1, 3).objective(), values="sometimes")
+
+
+def test_reasons_read_as_sentences():
+    assert str(REASON.BUDGET) == "the gradient budget was spent"
+    assert len({str(r) for r in REASON}) == len(REASON)

@@ -1,0 +1,363 @@
+"""explain_many: many examples in lockstep, each answered as if it were alone, streamed in order."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from nets import Calls, TwoInputs, close, cnn, mlp, picture, row
+
+METHODS = {
+    "greedy-pig": {"method": "greedy-pig", "rounds": 4, "steps": 3},
+    "left rule": {"method": "greedy-pig", "rounds": 4, "steps": 3, "rule": "left"},
+    "sequential": {"method": "sequential-gradient", "per_round": 2},
+    "ig": {"method": "ig", "steps": 5},
+    "smooth": {"method": gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), samples=3), rounds=2)},
+    "guided": {"method": gp.GuidedIG(6)},
+    "random": {"method": "random"},
+    "gains": {"method": gp.Greedy(gp.MarginalGains()), "per_round": 1, "k": 3},
+    "two baselines": {"method": "greedy-pig", "rounds": 3, "steps": 2, "baseline": [0.0, 0.5]},
+    "counterfactual": {"objective": "counterfactual", "rounds": 3, "steps": 2},
+    "log-likelihood": {"objective": "log-likelihood", "rounds": 3, "steps": 2},
+    "margin": {"objective": "margin", "rounds": 3, "steps": 2},
+}
+
+
+def same(found: gp.Attribution, alone: gp.Attribution) -> bool:
+    return (
+        torch.equal(found.order, alone.order)
+        and close(found.unit_scores, alone.unit_scores, 1e-5)
+        and torch.allclose(found.values, alone.values, rtol=1e-5, atol=1e-6, equal_nan=True)
+        and found.picks == alone.picks
+        and found.stop == alone.stop
+        and found.gradients_used == alone.gradients_used
+        and found.settings == alone.settings
+        and found.provenance == alone.provenance
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8, "auto"])
+@pytest.mark.parametrize("options", METHODS.values(), ids=METHODS)
+def test_each_answer_is_the_answer_alone(options, batch_size):
+    model, xs = mlp(), [row(s) for s in range(5)]
+    many = list(gp.explain_many(model, xs, batch_size=batch_size, **options))
+    assert len(many) == 5
+    for x, found in zip(xs, many, strict=True):
+        assert same(found, gp.explain(model, x, batch_size=batch_size, **options))
+
+
+@pytest.mark.parametrize("features", ["pixels", gp.windows(3), gp.grid(2)], ids=str)
+def test_each_picture_is_answered_as_alone(features):
+    model, xs = cnn(), [picture(s) for s in range(4)]
+    options = {"rounds": 3, "steps": 3, "features": features}
+    for x, found in zip(xs, gp.explain_many(model, xs, **options), strict=True):
+        alone = gp.explain(model, x, **options)
+        assert torch.equal(found.order, alone.order)
+        assert close(found.scores, alone.scores, 1e-4)
+
+
+def test_no_examples_give_no_answers():
+    assert list(gp.explain_many(mlp(), [])) == []
+
+
+def test_a_batched_tensor_is_its_rows():
+    xs = torch.stack([row(s) for s in range(3)])
+    found = list(gp.explain_many(mlp(), xs, rounds=2, steps=2))
+    assert [f.scores.shape for f in found] == [(6,)] * 3
+    assert same(found[1], gp.explain(mlp(), xs[1], rounds=2, steps=2))
+
+
+def test_examples_of_different_shapes_share_a_call():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    ).eval()
+    xs = [picture(s, (3, 4 + s % 3, 6 - s % 2)) for s in range(7)]
+    for x, found in zip(xs, gp.explain_many(model, xs, rounds=3, steps=2), strict=True):
+        assert found.scores.shape == x.shape
+        assert same(found, gp.explain(model, x, rounds=3, steps=2))
+
+
+@pytest.mark.parametrize("targets", [[0, 3, 1], (0, 3, 1), torch.tensor([0, 3, 1])])
+def test_every_example_may_have_its_own_target(targets):
+    xs = [row(s) for s in range(3)]
+    found = list(gp.explain_many(mlp(), xs, target=targets, rounds=2, steps=2))
+    assert [f.settings["target"] for f in found] == [0, 3, 1]
+    for x, target, a in zip(xs, (0, 3, 1), found, strict=True):
+        assert same(a, gp.explain(mlp(), x, target=target, rounds=2, steps=2))
+
+
+def test_one_target_is_everyone_s():
+    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=2, rounds=1))
+    assert [f.settings["target"] for f in found] == [2, 2]
+
+
+def test_a_target_may_be_left_open_for_some():
+    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=[2, None], rounds=1))
+    assert found[0].settings["target"] == 2
+    assert found[1].settings["target"] == int(mlp()(row(1)[None]).argmax())
+
+
+def test_too_few_targets_or_fixed_inputs_are_refused_by_name():
+    xs = [row(s) for s in range(3)]
+    with pytest.raises(gp.InvalidInput, match="target"):
+        list(gp.explain_many(mlp(), xs, target=[1, 2], rounds=1))
+    scaled = Scaled().eval()
+    with pytest.raises(gp.InvalidInput, match="fixed"):
+        list(gp.explain_many(scaled, xs, fixed=[torch.tensor(1.0)], rounds=1))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x: Tensor, scale: Tensor, power: int = 1) -> Tensor:
+        assert scale.shape == (x.shape[0],)
+        return self.net(x) * scale.unsqueeze(1) ** power
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [
+        torch.tensor(2.0),
+        (torch.tensor(2.0), 2),
+        {"scale": torch.tensor(2.0), "power": 3},
+        [torch.tensor(float(s)) for s in range(1, 6)],
+        [(torch.tensor(float(s)), s % 2) for s in range(1, 6)],
+        [{"scale": torch.tensor(float(s)), "power": s % 3} for s in range(1, 6)],
+    ],
+    ids=["tensor", "tuple", "dict", "tensors", "tuples", "dicts"],
+)
+def test_fixed_inputs_for_all_or_for_each(fixed):
+    model, xs = Scaled().eval(), [row(s) for s in range(5)]
+    found = list(gp.explain_many(model, xs, fixed=fixed, rounds=3, steps=2))
+    for i, a in enumerate(found):
+        one = fixed[i] if isinstance(fixed, list) else fixed
+        assert same(a, gp.explain(model, xs[i], fixed=one, rounds=3, steps=2))
+
+
+def test_several_inputs_per_example():
+    model = TwoInputs().eval()
+    xs = [(picture(s, (3, 4)), row(s, 5)) for s in range(3)]
+    found = list(gp.explain_many(model, xs, rounds=3, steps=2))
+    for x, a in zip(xs, found, strict=True):
+        assert same(a, gp.explain(model, x, rounds=3, steps=2))
+
+
+def test_examples_that_stop_at_different_times_still_come_in_order():
+    def model(x: Tensor) -> Tensor:
+        return x.sum(1)
+
+    # The k largest of these make up 60 %: 1, 5, 1, 3, … units.
+    xs = [torch.ones(8) if s % 2 else torch.tensor([90.0] + [1.0] * 7) for s in range(9)]
+    xs[4] = torch.tensor([4.0, 3, 2, 1, 1, 1, 1, 1])
+    options = {"objective": "logit", "per_round": 1, "steps": 2, "reach": 0.6, "batch_size": 5}
+    found = list(gp.explain_many(model, xs, **options))
+    assert [a.selected for a in found] == [1, 5, 1, 5, 3, 5, 1, 5, 1]
+    assert {a.stop for a in found} == {gp.StopReason.REACHED}
+    for x, a in zip(xs, found, strict=True):
+        assert same(a, gp.explain(model, x, **options))
+
+
+def test_budgets_are_per_example():
+    found = list(gp.explain_many(mlp(), [row(s) for s in range(4)], per_round=1, steps=2, budget=5))
+    assert [a.gradients_used for a in found] == [4] * 4
+    assert {a.stop for a in found} == {gp.StopReason.BUDGET}
+
+
+def counted(xs, read):
+    for i, x in enumerate(xs):
+        read.append(i)
+        yield x
+
+
+def test_nothing_is_read_before_the_first_answer_is_asked_for():
+    read = []
+    gp.explain_many(mlp(), counted([row(s) for s in range(9)], read))
+    assert read == []
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 16])
+def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
+    """Each one under way waits with at least a row in one of two queues, values or gradients,
+    and a new one begins only while neither fills a batch."""
+    read, answers = [], 0
+    xs = (row(s) for s in range(200))
+    for _ in gp.explain_many(
+        mlp(), counted(xs, read), rounds=3, steps=2, batch_size=batch_size, optimize=False
+    ):
+        answers += 1
+        assert len(read) - answers <= 2 * batch_size
+    assert answers == 200
+
+
+def test_answers_come_as_soon_as_they_are_done():
+    read = []
+    stream = gp.explain_many(mlp(), counted((row(s) for s in range(500)), read), rounds=2,
+                             steps=2, batch_size=8)  # fmt: skip
+    next(stream)
+    assert len(read) <= 16
+
+
+def test_a_slow_example_at_the_front_does_not_let_the_rest_pile_up():
+    """The first takes 60 rounds, the others one; those that wait for it are at most 256."""
+    read, answers = [], []
+
+    def model(x: Tensor) -> Tensor:
+        return x.sum(1)
+
+    xs = [torch.ones(60) if s == 0 else torch.eye(60)[0] for s in range(600)]
+    stream = gp.explain_many(
+        model, counted(xs, read), objective="logit", per_round=1, steps=1, reach=0.99,
+        batch_size=2,
+    )  # fmt: skip
+    for a in stream:
+        answers.append(a.selected)
+        assert len(read) - len(answers) <= 256
+    assert answers == [60] + [1] * 599
+
+
+def test_finished_examples_are_let_go():
+    alive = weakref.WeakSet()
+
+    class Example(Tensor):
+        pass
+
+    def xs():
+        for s in range(60):
+            x = row(s).as_subclass(Example)
+            alive.add(x)
+            yield x
+
+    for answers, _ in enumerate(gp.explain_many(mlp(), xs(), rounds=2, steps=2, batch_size=4)):
+        if answers % 20 == 19:
+            gc.collect()
+            assert len(alive) <= 12
+
+
+def test_gradients_of_different_examples_share_batches():
+    examples, rounds, steps, batch = 12, 4, 4, 16
+    model = Calls(mlp())
+    xs = [row(s) for s in range(examples)]
+    list(gp.explain_many(model, xs, rounds=rounds, steps=steps, batch_size=batch))
+    total = examples * rounds * steps
+    assert sum(model.gradient_rows) == total
+    assert max(model.gradient_rows + model.value_rows) <= batch
+    assert len(model.gradient_rows) == total // batch  # Every gradient batch is full.
+
+
+def test_a_round_smaller_than_a_batch_fills_up_with_neighbours():
+    model = Calls(mlp())
+    list(gp.explain_many(model, [row(s) for s in range(24)], method="sequential-gradient",
+                         per_round=1, batch_size=8))  # fmt: skip
+    assert sum(model.gradient_rows) == 24 * 6
+    assert len(model.gradient_rows) <= 1.2 * 24 * 6 / 8
+
+
+@pytest.mark.parametrize("batch_size", [2, "auto"])
+def test_a_bad_example_is_named_after_the_good_ones_are_delivered(batch_size):
+    xs = [row(0), row(1), torch.full((6,), torch.nan), row(3)]
+    stream = gp.explain_many(mlp(), xs, rounds=3, steps=2, batch_size=batch_size)
+    found = []
+    with pytest.raises(gp.InvalidInput, match="finite") as caught:
+        collect(stream, found)
+    assert len(found) == 2
+    assert same(found[1], gp.explain(mlp(), row(1), rounds=3, steps=2, batch_size=batch_size))
+    assert "input 2" in described(caught.value)
+
+
+def collect(stream, found):
+    for a in stream:
+        found.append(a)
+
+
+def described(error: BaseException) -> str:
+    return " ".join([str(error), *getattr(error, "__notes__", [])])
+
+
+class Trap(nn.Module):
+    """Infinite gradient (√ at 0) for the example marked by a zero in its first place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) + (x[:, :1] - 0.25).clamp(min=0).sqrt()
+
+
+@pytest.mark.parametrize("batch_size", [2, "auto"])
+def test_a_gradient_that_is_not_finite_is_named_after_the_good_ones_are_delivered(batch_size):
+    bad = row(2).clone()
+    bad[0] = 0.5  # Its midpoint is 0.25, where the square root's slope is infinite.
+    xs = [row(0).abs() + 1, row(1).abs() + 1, bad, row(3).abs() + 1]
+    stream = gp.explain_many(
+        Trap().eval(), xs, objective="logit", rounds=2, steps=1, batch_size=batch_size
+    )
+    found = []
+    with pytest.raises(gp.NonFinite) as caught:
+        collect(stream, found)
+    assert "input 2" in described(caught.value)
+    assert len(found) == 2
+
+
+def test_an_error_of_the_source_itself_comes_after_the_answers_before_it():
+    def xs():
+        yield row(0)
+        yield row(1)
+        raise OSError("the disk is gone")
+
+    found = []
+    with pytest.raises(OSError, match="disk"):
+        collect(gp.explain_many(mlp(), xs(), rounds=2, steps=2), found)
+    assert len(found) == 2
+
+
+def test_the_source_draws_from_an_undisturbed_global_generator():
+    class Noisy(nn.Module):
+        """Draws numbers of its own at every call, without an effect."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return mlp_net(x) + 0 * torch.rand(x.shape[0], 1)
+
+    mlp_net = mlp()
+
+    def xs(seen):
+        for _ in range(6):
+            x = torch.randn(6)
+            seen.append(x)
+            yield x
+
+    torch.manual_seed(3)
+    expected = [torch.randn(6) for _ in range(6)]
+    after = torch.rand(1)
+    for model in (mlp_net, Noisy()):
+        torch.manual_seed(3)
+        seen = []
+        list(gp.explain_many(model, xs(seen), method=gp.Smooth(gp.Gradient(), samples=2)))
+        assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
+        assert torch.equal(torch.rand(1), after)
+
+
+def test_the_same_seed_serves_every_example():
+    found = list(gp.explain_many(mlp(), [row(0), row(0)], method="random", seed=4))
+    assert torch.equal(found[0].order, found[1].order)
+
+
+def test_gradients_may_be_off_while_the_stream_is_read():
+    expected = list(gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2))
+    with torch.no_grad():
+        found = list(gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2))
+    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_the_caller_s_own_autograd_mode_is_kept_between_answers():
+    with torch.no_grad():
+        for _ in gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2):
+            assert not torch.is_grad_enabled()
+    for _ in gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2):
+        assert torch.is_grad_enabled()

@@ -1,0 +1,375 @@
+"""The caller's model, input and random state come back as they were: after success, after an
+error from inside the model, and after Ctrl-C."""
+
+import copy
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from nets import batch_norm, picture, row
+
+CALLS = {"left": None, "error": None}
+"""A fuse that all models below burn: after `left` more calls they raise `error`."""
+
+
+def burn() -> None:
+    if CALLS["error"] is not None:
+        CALLS["left"] -= 1
+        if CALLS["left"] <= 0:
+            raise CALLS["error"]
+
+
+@pytest.fixture(autouse=True)
+def no_fuse():
+    yield
+    CALLS.update(left=None, error=None)
+
+
+class Net(nn.Module):
+    """Everything a careless library would disturb: BatchNorm, dropout, mixed modes and flags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), batch_norm(4)
+        self.drop, self.frozen = nn.Dropout(0.5), nn.Conv2d(4, 4, 1)
+        self.late = batch_norm(4)
+        self.head = nn.Linear(4, 3)
+        self.register_buffer("hidden", torch.ones(3), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.drop(torch.tanh(self.norm(self.conv(x))))
+        return self.head(torch.tanh(self.late(self.frozen(h))).mean((2, 3))) + self.hidden
+
+    def scores(self, x: Tensor) -> Tensor:
+        return self.forward(x) * 2
+
+
+class Locked(Net):
+    """Cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class CopiesToItself(Net):
+    """A singleton: its copy is itself."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class SharedPart(Net):
+    """One submodule is a singleton, the rest is copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = SingletonNorm(4)
+
+
+class SingletonNorm(nn.BatchNorm2d):
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Closure(Net):
+    """A function that holds on to the original: copies share it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.middle = lambda x: self.norm(self.conv(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.middle(x)).mean((2, 3)))
+
+
+def in_use(model: nn.Module) -> nn.Module:
+    """In the middle of training: modes mixed, some frozen, some with gradients."""
+    model.train()
+    model.late.eval()
+    for p in model.frozen.parameters():
+        p.requires_grad_(False)
+    out = nn.functional.cross_entropy(
+        model.forward(torch.stack([picture(s) for s in range(3)])), torch.tensor([0, 1, 2])
+    )
+    out.backward()
+    model.head.bias.grad = None
+    return model
+
+
+def subject(kind: str):
+    """(module, what is called); the fuse is lit by a hook, which is itself to be kept."""
+    if kind == "script":
+        module = torch.jit.script(in_use(Net()))
+        module.register_forward_pre_hook(lambda m, args: burn())
+        return module, module
+    makers = {
+        "plain": Net, "locked": Locked, "method": Net, "itself": CopiesToItself,
+        "shared part": SharedPart, "closure": Closure, "locked method": Locked,
+    }  # fmt: skip
+    module = in_use(makers[kind]())
+    module.conv.register_forward_pre_hook(lambda m, args: burn())
+    return module, module.scores if "method" in kind else module
+
+
+KINDS = ["plain", "locked", "method", "locked method", "script", "itself", "shared part", "closure"]
+
+
+def state_of(module: nn.Module) -> dict[str, object]:
+    """Everything about a module that explain might disturb, in comparable form."""
+    found: dict[str, object] = {}
+    for name, m in module.named_modules():
+        found[f"{name}: mode"] = m.training
+        if not isinstance(m, torch.jit.ScriptModule):
+            found[f"{name}: attributes"] = sorted(vars(m))
+            found[f"{name}: class"] = (type(m), id(m))
+            for key, value in vars(m).items():
+                if "hooks" in key and isinstance(value, dict | OrderedDict):
+                    found[f"{name}: {key}"] = list(value.items())
+    for name, p in module.named_parameters():
+        found[f"{name}: flag"] = p.requires_grad
+        found[f"{name}: place"] = (p.data_ptr(), p.stride(), p.is_leaf)
+        found[f"{name}: grad"] = None if p.grad is None else (p.grad.data_ptr(), bits(p.grad))
+    for name, b in module.named_buffers():
+        found[f"{name}: buffer"] = (bits(b), b.requires_grad, b.data_ptr())
+    for name, t in module.state_dict().items():
+        found[f"{name}: state"] = bits(t)
+    return found
+
+
+def bits(t: Tensor) -> bytes:
+    return t.detach().clone().numpy().tobytes()
+
+
+def world() -> tuple[object, ...]:
+    """Global state: random generators and autograd's modes."""
+    return (
+        bits(torch.get_rng_state()), repr(np.random.get_state()), random.getstate(),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(),
+        torch.get_num_threads(),
+    )  # fmt: skip
+
+
+class Watch:
+    """Compare a module and the world before and after."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.state, self.world = module, state_of(module), world()
+
+    def check(self) -> None:
+        after = state_of(self.module)
+        changed = [k for k in self.state.keys() | after.keys() if self.state.get(k) != after.get(k)]
+        assert changed == []
+        assert world() == self.world
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["greedy-pig", "smooth-ig", "random", gp.Greedy(gp.GuidedIG(3))])
+def test_success_leaves_no_trace(kind, method):
+    module, model = subject(kind)
+    watch = Watch(module)
+    steps = {"greedy-pig": 2, "smooth-ig": 2}.get(method) if isinstance(method, str) else None
+    a = gp.explain(model, picture(), method=method, steps=steps)
+    assert sorted(a.order.tolist()) == list(range(90))
+    watch.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()], ids=type)
+@pytest.mark.parametrize("call", [1, 2, 3, 5, 9])
+def test_a_failing_call_leaves_no_trace(kind, error, call):
+    module, model = subject(kind)
+    watch = Watch(module)
+    CALLS.update(left=call, error=error)
+    with pytest.raises(type(error)):
+        gp.explain(model, picture(), rounds=9, steps=3, batch_size=2)
+    CALLS.update(error=None)
+    watch.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_abandoned_stream_leaves_no_trace(kind):
+    module, model = subject(kind)
+    watch = Watch(module)
+    stream = gp.explain_many(model, [picture(s) for s in range(9)], rounds=3, steps=2, batch_size=4)
+    next(stream)
+    watch.check()  # Also between two answers, while work is under way.
+    next(stream)
+    stream.close()
+    watch.check()
+
+
+@pytest.mark.parametrize("kind", ["plain", "locked", "script"])
+def test_an_error_inside_a_stream_leaves_no_trace(kind):
+    module, model = subject(kind)
+    watch = Watch(module)
+    CALLS.update(left=12, error=KeyboardInterrupt())
+    stream = gp.explain_many(model, [picture(s) for s in range(9)], rounds=3, steps=2, batch_size=4)
+    with pytest.raises(KeyboardInterrupt):
+        list(stream)
+    CALLS.update(error=None)
+    watch.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_backward_pass_leaves_no_trace(kind, monkeypatch):
+    module, model = subject(kind)
+    watch = Watch(module)
+    plain, calls = torch.autograd.grad, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "grad", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gp.explain(model, picture(), rounds=9, steps=3)
+    watch.check()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_is_that_of_the_model_in_eval_mode(kind):
+    """Not of dropout and batch statistics, and the same however the model had to be frozen."""
+    _, model = subject(kind)
+    if kind in ("shared part", "closure"):
+        pytest.skip("another network")
+    a = gp.explain(model, picture(), objective="logit", method="ig", steps=3, optimize=False)
+    plain = copy.deepcopy(in_use(Net())).eval()
+    called = plain.scores if "method" in kind else plain
+    b = gp.explain(called, picture(), objective="logit", method="ig", steps=3, optimize=False)
+    assert torch.allclose(a.scores, b.scores, rtol=1e-4, atol=1e-7)
+
+
+def test_models_that_draw_random_numbers_do_not_move_the_global_generator():
+    class Draws(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([x.sum(1), x.prod(1)], 1) + 0 * torch.rand(x.shape[0], 1)
+
+    before = world()
+    gp.explain(Draws(), row(), rounds=3, steps=2)
+    assert world() == before
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_inputs_baselines_and_fixed_tensors_are_only_read(fails):
+    class Conditioned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor, shift: Tensor) -> Tensor:
+            burn()
+            return self.net(x + shift)
+
+    x = row().requires_grad_(True)
+    x.grad = torch.ones(6)
+    baseline, shift = row(1), row(2)
+    ids = torch.arange(6) // 2
+    tensors = [x, baseline, shift, ids]
+    before = [(bits(t), t._version, t.requires_grad, t.data_ptr()) for t in tensors]
+    run = lambda: gp.explain(  # noqa: E731
+        Conditioned(), x, baseline=baseline, fixed=shift, features=ids, rounds=3, steps=2
+    )
+    if fails:
+        CALLS.update(left=4, error=KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    else:
+        run()
+    assert [(bits(t), t._version, t.requires_grad, t.data_ptr()) for t in tensors] == before
+    assert torch.equal(x.grad, torch.ones(6))
+    assert baseline.grad is None
+
+
+def test_the_result_does_not_change_with_the_caller_s_tensors():
+    model, x, ids = nn.Linear(6, 3), row(), torch.arange(6) // 2
+    a = gp.explain(model, x, features=ids, rounds=2, steps=2)
+    scores, order, mask = a.scores.clone(), a.order.clone(), a.mask(1).clone()
+    x.zero_()
+    ids.zero_()
+    assert torch.equal(a.scores, scores)
+    assert torch.equal(a.order, order)
+    assert torch.equal(a.mask(1), mask)
+
+
+CTRL_C = """
+import sys, threading, time
+import torch
+from torch import nn
+import greedypig as gp
+
+torch.set_num_threads(1)
+
+class Slow(nn.Module):
+    def __init__(self, locked):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.norm, self.head = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Linear(2, 2)
+        self.drop = nn.Dropout(0.5)
+        if locked:
+            self.lock = threading.Lock()
+
+    def forward(self, x):
+        time.sleep(0.001)
+        return self.head(torch.tanh(self.drop(self.norm(self.conv(x)))).mean((2, 3)))
+
+def look(model):
+    return (
+        [m.training for m in model.modules()],
+        [(p.requires_grad, p.grad) for p in model.parameters()],
+        [t.tolist() for t in model.state_dict().values()],
+        [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
+        torch.get_rng_state().tolist(),
+    )
+
+x = torch.rand(1, 12, 12)
+for attempt in range(int(sys.argv[1])):
+    model = Slow(locked=attempt % 2)
+    model.train()
+    model.norm.eval()
+    model.head.bias.requires_grad_(False)
+    before = look(model)
+    stream = gp.explain_many(model, [x] * 1000, per_round=1, steps=1, batch_size=1)
+    try:
+        print("go", flush=True)
+        if attempt % 3 == 2:
+            for _ in stream: pass
+        else:
+            gp.explain(model, x.expand(1, 12, 12).repeat(1, 8, 8), per_round=1, steps=1)
+        print("finished", flush=True)
+    except KeyboardInterrupt:
+        print("untouched" if look(model) == before else "CHANGED", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
+def test_ctrl_c_at_any_moment_leaves_no_trace():
+    attempts = 12
+    child = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C, str(attempts)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        answers = []
+        for attempt in range(attempts):
+            assert child.stdout.readline() == "go\n"
+            threading.Event().wait(0.05 + 0.013 * attempt)
+            child.send_signal(signal.SIGINT)
+            answers.append(child.stdout.readline().strip())
+        _, errors = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert answers == ["untouched"] * attempts, errors
+    assert child.returncode == 0
