@@ -19,6 +19,7 @@ from .core.attribution import Attribution, Round
 from .core.errors import InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
+from .core.lockstep import Undisturbed
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .domains.image import pixels, tokens
@@ -154,7 +155,8 @@ def _stream(
 
     def problems() -> Iterator[Problem]:
         for i, x in enumerate(xs):
-            one = target if targets is None else int(targets[i])
+            one = target if targets is None else targets[i]
+            one = int(one) if isinstance(one, Tensor) else one
             held = fixed if each_fixed is None else each_fixed[i]
             try:
                 problem = job.problem(x, one, held, label=f"input {i}")
@@ -222,6 +224,10 @@ class _Job:
 
     def problem(self, x: Any, target: int | None, fixed: Any, label: str = "") -> Problem:
         """The run for one example."""
+        with Undisturbed():
+            return self._problem(x, target, fixed, label)
+
+    def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
         example = self.family.example(x, target=target, fixed=fixed)
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
@@ -305,7 +311,7 @@ def _resume(problem: Problem, resume: Attribution | str | PathLike[str]) -> None
             )
     for name, value in problem.settings.items():
         kept = saved.settings.get(name)
-        if kept != value:
+        if kept != value and name != "batch_size":  # Batches change nothing but the last bits.
             raise InvalidInput(
                 f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
             )

@@ -186,7 +186,11 @@ class Problem:
         """Take up a saved run where it stopped; the rest is as if it had never been broken."""
         if saved.features.state()[0] != self.features.state()[0]:
             raise InvalidInput("Expected the features of the saved run (got others).")
-        if saved.picks != self.schedule[: len(saved.picks)]:
+        fits = len(saved.picks) <= len(self.schedule) and all(
+            done == planned or (self.limits.gain and done < planned)
+            for done, planned in zip(saved.picks, self.schedule, strict=False)
+        )
+        if not fits:
             raise InvalidInput(
                 "Expected the schedule of the saved run (got other picks per round). "
                 "Try the rounds, k and schedule in its settings."

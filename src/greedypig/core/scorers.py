@@ -121,8 +121,10 @@ class IntegratedGradients(PlannedScorer):
         return len(self._rule())
 
     def settings(self) -> dict[str, Any]:
-        rule = self.rule if isinstance(self.rule, str) else vars(self.rule)
-        return {"scorer": self.name, "steps": len(self._rule()), "rule": rule}
+        own = self.rule if isinstance(self.rule, str) else [
+            list(self.rule.nodes), list(self.rule.weights)
+        ]  # fmt: skip
+        return {"scorer": self.name, "steps": len(self._rule()), "rule": own}
 
     def _rule(self) -> Rule:
         return rule(self.rule, self.steps) if isinstance(self.rule, str) else self.rule

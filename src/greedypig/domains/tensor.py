@@ -195,4 +195,4 @@ def _expand_fixed(runs: Sequence[tuple[Any, int]]) -> tuple[tuple[Any, ...], dic
 def _expand(runs: Sequence[tuple[Any, int]]) -> Any:
     if not isinstance(runs[0][0], Tensor):
         return runs[0][0]
-    return torch.cat([t.unsqueeze(0).expand(count, *t.shape) for t, count in runs])
+    return torch.cat([t.detach().unsqueeze(0).expand(count, *t.shape) for t, count in runs])

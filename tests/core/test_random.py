@@ -1,0 +1,146 @@
+"""What is random has a seed, and leaves everybody else's random numbers alone."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig.core.scorers import seeded_normal
+from problems import net, normal
+
+RANDOM = {
+    "smooth": gp.Smooth(gp.IntegratedGradients(2), samples=3),
+    "smooth-gradient": gp.Smooth(gp.Gradient(), samples=4, noise=0.5),
+    "random": gp.RandomOrder(),
+}
+STEADY = {
+    "ig": gp.IntegratedGradients(3),
+    "guided": gp.GuidedIG(steps=5),
+    "gains": gp.MarginalGains(),
+}
+
+
+def run(scorer, seed: int, **knobs) -> gp.Attribution:
+    rounds = gp.iterate_rounds(net(4, 12).objective(), scorer, seed=seed, **({"rounds": 3} | knobs))
+    list(rounds)
+    return rounds.attribution()
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_same_seed_gives_the_same_answer_and_another_seed_another(name):
+    one, again, other = (run(RANDOM[name], seed) for seed in (5, 5, 6))
+    assert torch.equal(one.order, again.order)
+    assert torch.equal(one.unit_scores, again.unit_scores)
+    assert not torch.equal(one.unit_scores, other.unit_scores)
+
+
+@pytest.mark.parametrize("name", STEADY)
+def test_what_is_not_random_does_not_depend_on_the_seed(name):
+    assert torch.equal(run(STEADY[name], 5).unit_scores, run(STEADY[name], 6).unit_scores)
+
+
+@pytest.mark.parametrize("name", [*RANDOM, *STEADY])
+def test_global_random_state_is_neither_read_nor_moved(name):
+    scorer = (RANDOM | STEADY)[name]
+    answers = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        np.random.seed(state)
+        random.seed(state)
+        before = torch.get_rng_state(), np.random.get_state(), random.getstate()
+        answers.append(run(scorer, 5).unit_scores)
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert all(
+            np.array_equal(a, b) for a, b in zip(np.random.get_state(), before[1], strict=True)
+        )
+        assert random.getstate() == before[2]
+    assert torch.equal(*answers)
+
+
+def test_global_random_state_is_restored_after_an_objective_that_draws():
+    # A model with dropout draws inside g; the caller's stream goes on as if it had not.
+    def g(w):
+        return (w * torch.rand(12)).sum(1)
+
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    objective = gp.objective(g, 12, dtype=torch.float32)
+    gp.greedy_pig(objective, rounds=2)
+    rounds = gp.iterate_rounds(objective, rounds=2)
+    next(rounds)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(1)  # The caller's own draw between two rounds is not undone.
+    moved = torch.get_rng_state()
+    next(rounds)
+    assert torch.equal(torch.get_rng_state(), moved)
+
+
+def test_every_round_and_sample_has_noise_of_its_own():
+    like = torch.zeros(50)
+    drawn = {seeded_normal(like, *seed).sum().item() for seed in np.ndindex(3, 4, 5)}
+    assert len(drawn) == 60
+
+
+def test_noise_is_standard_normal_times_the_share_of_the_range():
+    # g = Σ w_i²/2 has ∂_i g(1 + ε_i) = 1 + ε_i, so one sample of the smoothed gradient at the end
+    # gives (1 + ε_i)², ε ~ N(0, σ²), with mean 1 + σ² and variance 4σ² + 2σ⁴ over the elements.
+    n, sigma = 40_000, 0.25
+    objective = gp.objective(lambda w: 0.5 * (w * w).sum(1), n, dtype=torch.float64)
+    smooth = gp.Smooth(gp.Gradient(at=1.0), samples=1, noise=sigma)
+    scores = smooth(objective, torch.zeros(n))
+    spread = 4 * sigma**2 + 2 * sigma**4
+    # Five standard errors; the seed is fixed.
+    assert float(scores.mean()) == pytest.approx(1 + sigma**2, abs=5 * (spread / n) ** 0.5)
+    assert float(scores.var()) == pytest.approx(spread, rel=0.1)
+
+
+def test_random_order_is_uniform():
+    # Each of 6 features comes first in a sixth of 600 seeds: 100 ± 5·√(600·1/6·5/6) ≈ 46.
+    firsts = [0] * 6
+    objective = net(1, 6).objective()
+    for seed in range(600):
+        firsts[int(gp.one_shot(objective, gp.RandomOrder(), seed=seed).order[0])] += 1
+    assert all(abs(count - 100) <= 46 for count in firsts)
+
+
+def test_random_order_costs_nothing():
+    a = run(gp.RandomOrder(), 1)
+    assert a.gradients_used == 0
+    assert sorted(a.order.tolist()) == list(range(12))
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None, True])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(gp.InvalidInput, match="seed"):
+        run(gp.RandomOrder(), seed)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gp.Smooth(samples=0),
+        lambda: gp.Smooth(noise=-0.1),
+        lambda: gp.Smooth(noise=float("nan")),
+        lambda: gp.GuidedIG(steps=0),
+        lambda: gp.GuidedIG(fraction=1.5),
+        lambda: gp.GuidedIG(max_dist=-0.1),
+        lambda: gp.GuidedIG(fraction=float("nan")),
+        lambda: gp.BlurIG(steps=0),
+        lambda: gp.BlurIG(sigma=0),
+        lambda: gp.BlurIG(grad_step=-1),
+    ],
+)
+def test_scorers_check_their_knobs_when_they_are_made(make):
+    with pytest.raises(gp.InvalidInput):
+        make()
+
+
+def test_smooth_wraps_scorers_of_elements_only():
+    # A plain function or a scorer of whole units has no noisy path to follow.
+    for inner in (lambda objective, mask: normal(1, 12), gp.RandomOrder(), gp.MarginalGains()):
+        with pytest.raises((gp.InvalidInput, gp.InvalidType)):
+            run(gp.Smooth(inner), 1)
