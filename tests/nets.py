@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+import greedypig as gp
+
 
 def mlp(n: int = 6, classes: int = 4, seed: int = 0) -> nn.Module:
     """A smooth network on rows."""
@@ -123,3 +125,23 @@ def close(found: Tensor, expected: Tensor, relative: float = 1e-4) -> bool:
     found, expected = found.double(), expected.double()
     scale = expected.abs().max().clamp(min=1e-12)
     return bool((found - expected).abs().max() <= relative * scale)
+
+
+TENSORS = ("order", "unit_scores", "values", "last_scores")
+WHOLE = ("selected", "full_value", "picks", "totals", "gradients_used", "stop", "layout")
+
+
+def identical(a: gp.Attribution, b: gp.Attribution) -> bool:
+    """Every number the same, bit for bit (NaN included); only the clock may differ."""
+    for name in TENSORS:
+        x, y = getattr(a, name), getattr(b, name)
+        if x.dtype != y.dtype or x.shape != y.shape or bits(x) != bits(y):
+            return False
+    if any(getattr(a, name) != getattr(b, name) for name in WHOLE):
+        return False
+    (mine, my_tensors), (other, other_tensors) = a.features.state(), b.features.state()
+    return mine == other and all(torch.equal(my_tensors[k], other_tensors[k]) for k in my_tensors)
+
+
+def bits(t: Tensor) -> bytes:
+    return t.detach().contiguous().numpy().tobytes()

@@ -153,14 +153,21 @@ def coverage(sets: Sequence[set[int]], worth: Sequence[float]) -> Known:
     return Known(g, len(sets), best)
 
 
-def random_coverage(seed: int, n: int, items: int, size: int, *, copied: int = 1) -> Known:
-    """n sets of `size` random items each; every distinct set comes `copied` times."""
+def random_coverage(
+    seed: int, n: int, items: int, size: int, *, copied: int = 1, whole: bool = False
+) -> Known:
+    """n sets of `size` random items each; every distinct set comes `copied` times.
+
+    whole=True gives the items whole worths, so that gains are exact and ties are ties.
+    """
     rng = generator(seed)
     distinct = [
         set(torch.randperm(items, generator=rng)[:size].tolist()) for _ in range(n // copied)
     ]
-    worth = (torch.rand(items, generator=rng, dtype=torch.float64) + 0.1).tolist()
-    return coverage([s for s in distinct for _ in range(copied)], worth)
+    worth = torch.rand(items, generator=rng, dtype=torch.float64) + 0.1
+    if whole:
+        worth = (20 * worth).ceil()
+    return coverage([s for s in distinct for _ in range(copied)], worth.tolist())
 
 
 def random_weakly_submodular(seed: int, n: int) -> Known:

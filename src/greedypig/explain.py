@@ -309,12 +309,6 @@ def _resume(problem: Problem, resume: Attribution | str | PathLike[str]) -> None
             raise InvalidInput(
                 f"Expected the {what} of the saved run (got another: fingerprints differ)."
             )
-    for name, value in problem.settings.items():
-        kept = saved.settings.get(name)
-        if kept != value and name != "batch_size":  # Batches change nothing but the last bits.
-            raise InvalidInput(
-                f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
-            )
     problem.resume(saved)
 
 

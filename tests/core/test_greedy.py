@@ -161,7 +161,7 @@ def test_greedy_is_within_the_bound_of_das_and_kempe_on_weakly_submodular_functi
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lazy_greedy_equals_plain_greedy_on_submodular_functions(seed):
-    g = random_coverage(seed, 12, 24, 4)
+    g = random_coverage(seed, 12, 24, 4, whole=True)
     rows = {}
 
     def counted(lazy: bool) -> gp.Attribution:
@@ -187,7 +187,7 @@ def test_lazy_greedy_breaks_ties_like_plain_greedy():
 
 
 def test_lazy_greedy_takes_several_at_a_time_like_plain_greedy():
-    g = random_coverage(1, 12, 24, 4)
+    g = random_coverage(1, 12, 24, 4, whole=True)
     plain, lazy = (
         list(gp.iterate_rounds(g.objective(), gp.MarginalGains(lazy), per_round=3))
         for lazy in (False, True)

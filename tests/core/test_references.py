@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import greedypig as gp
+from greedypig.core.objective import Oracle, PointObjective
 from greedypig.core.scorers import seeded_normal
+from problems import net, normal
 
 captum_attr = pytest.importorskip("captum.attr")
 saliency = pytest.importorskip("saliency.core")
@@ -114,9 +118,8 @@ def test_a_later_round_agrees_with_captum_on_the_updated_baseline():
 
 def test_the_gradient_at_the_input_agrees_with_captum():
     model, x = row_net(), row(8)
-    expected = (
-        captum_attr.InputXGradient(model).attribute(x[None].clone(), target=TARGET)[0].detach()
-    )
+    leaf = x[None].clone().requires_grad_(True)
+    expected = captum_attr.InputXGradient(model).attribute(leaf, target=TARGET)[0].detach()
     torch.testing.assert_close(explained(model, x, gp.Gradient(at=1.0)), expected, **SAME)
 
 
@@ -136,13 +139,15 @@ def gradients_for_saliency(model: nn.Module, *, last: bool):
     return call
 
 
-@pytest.fixture
-def quantile_of_today(monkeypatch):
+def patch_quantile(patch: pytest.MonkeyPatch) -> None:
     """saliency 0.2.1 calls np.quantile(interpolation=…), which NumPy 2 spells method=…."""
     quantile = np.quantile
-    monkeypatch.setattr(
-        np, "quantile", lambda a, q, interpolation: quantile(a, q, method=interpolation)
-    )
+    patch.setattr(np, "quantile", lambda a, q, interpolation: quantile(a, q, method=interpolation))
+
+
+@pytest.fixture
+def quantile_of_today(monkeypatch):
+    patch_quantile(monkeypatch)
 
 
 GUIDED = [
@@ -230,6 +235,35 @@ def test_adaptive_guided_ig_agrees_with_pair_on_the_updated_baseline():
         torch.testing.assert_close(a.scores[chosen], expected[chosen], **SAME)
         baseline[chosen] = x[chosen]
         at += count
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 12),
+    st.sampled_from([1, 2, 5, 37]),
+    st.sampled_from([0.0, 0.1, 0.25, 0.29, 0.77, 1.0]),
+    st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0]),
+    st.booleans(),
+)
+def test_guided_ig_agrees_with_pair_on_any_line(seed, n, steps, fraction, max_dist, some_still):
+    from saliency.core.guided_ig import guided_ig_impl
+
+    g, x, baseline = net(seed, n), normal(seed + 3, n), normal(seed + 4, n)
+    if some_still:
+        baseline[: n // 2] = x[: n // 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch_quantile(patch)
+        expected = guided_ig_impl(
+            x.numpy(),
+            baseline.numpy(),
+            lambda point: g.gradient(torch.from_numpy(point)).numpy(),
+            steps,
+            fraction,
+            max_dist,
+        )
+    line = PointObjective(Oracle(lambda points, _: g.g(points), n), baseline, x)
+    got = gp.GuidedIG(steps, fraction, max_dist)(line, torch.zeros(n))
+    torch.testing.assert_close(got, torch.from_numpy(expected), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(

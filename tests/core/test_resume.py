@@ -46,7 +46,7 @@ def assert_same(a: gp.Attribution, b: gp.Attribution) -> None:
 
 
 def objective_for(name: str, dtype: torch.dtype = torch.float64, batch_size: int = 4):
-    g = random_coverage(3, N, 14, 3) if name.startswith("gains") else net(17, N)
+    g = random_coverage(3, N, 14, 3, whole=True) if name.startswith("gains") else net(17, N)
     return g.objective(dtype=dtype, batch_size=batch_size)
 
 
@@ -332,7 +332,7 @@ def test_two_runs_of_one_objective_do_not_count_each_other_s_gradients():
 @pytest.mark.parametrize("values", ["each", "end", "free"])
 @pytest.mark.parametrize("name", SCORERS)
 def test_values_are_the_same_whenever_they_are_measured(name, values):
-    g = random_coverage(3, N, 14, 3) if name.startswith("gains") else net(17, N)
+    g = random_coverage(3, N, 14, 3, whole=True) if name.startswith("gains") else net(17, N)
     a = finish(begin(name, values=values))
     on = torch.zeros(N, dtype=torch.float64)
     expected, at = [float(g.g(on[None]))], 0

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from .attribution import Attribution
-from .errors import InvalidInput, InvalidType
+from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Elements, Features
 from .objective import MeanObjective, Objective, PointObjective, as_objective
 from .quadrature import Rule
@@ -224,6 +224,9 @@ def best_subset(
     while chunk := list(islice(subsets, 1024)):
         masks = torch.stack([rows[list(s)].sum(0).clamp(max=1) for s in chunk])
         values = problem.values(masks)
+        if not bool(torch.isfinite(values).all()):
+            bad = chunk[int(torch.nonzero(~torch.isfinite(values))[0])]
+            raise NonFinite(f"G of the units {bad} is not finite.")
         at = int(torch.nonzero(values == values.max())[0])
         if float(values[at]) > best_value:
             best, best_value = chunk[at], float(values[at])

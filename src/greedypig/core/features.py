@@ -69,6 +69,10 @@ class Features:
         chosen = top_z(scores, taken, z)
         return chosen, scores.index_select(0, chosen)
 
+    def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
+        """The z best units by scores (units,) of their own."""
+        return top_z(scores, taken, z)
+
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """Plain settings and tensors from which `restore` builds the same object."""
         return {"kind": self.kind, "n": self.n, "names": self.names}, {}
@@ -162,11 +166,20 @@ class Windows(Features):
         self.shape = tuple(shape)
         rank = len(self.shape)
         wanted = tuple(range(max(rank - 2, 0), rank)) if axes is None else tuple(axes)
-        self.axes = tuple(sorted(a % rank for a in wanted))
+        if not wanted or not all(-rank <= a < rank for a in wanted):
+            raise InvalidInput(f"Expected axes of {self.shape}, at least one (got {wanted}).")
+        self.axes = tuple(sorted({a % rank for a in wanted}))
+        if len(self.axes) != len(wanted):
+            raise InvalidInput(f"Expected every axis once (got {wanted}).")
         self.size, self.stride = size, stride
         for name, number in (("window size", size), ("stride", stride)):
-            if not isinstance(number, int) or number < 1:
-                raise InvalidInput(f"Expected {name} ≥ 1 (got {number!r}).")
+            if type(number) is not int or number < 1:
+                raise InvalidInput(f"Expected {name} to be a whole number ≥ 1 (got {number!r}).")
+        if stride > size:
+            raise InvalidInput(
+                f"Expected stride ≤ the window size {size}, else some elements belong to no "
+                f"window (got stride {stride})."
+            )
         for axis in self.axes:
             if size > self.shape[axis]:
                 raise InvalidInput(
@@ -244,6 +257,18 @@ class Windows(Features):
         if not chosen:
             return torch.empty(0, dtype=torch.long, device=mask.device), elements.new_empty(0)
         return torch.cat(chosen), torch.cat(scores)
+
+    def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
+        """By falling score, passing over windows that earlier picks have covered."""
+        mask = mask.clone().view(self.shape)
+        free = torch.nonzero(~taken).squeeze(1)
+        chosen: list[int] = []
+        for unit in free[torch.sort(scores[free], descending=True, stable=True).indices].tolist():
+            region = self._region(unit)
+            if len(chosen) < z and bool((mask[region] == 0).any()):
+                mask[region] = 1
+                chosen.append(unit)
+        return torch.tensor(chosen, dtype=torch.long, device=scores.device)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         settings, _ = super().state()

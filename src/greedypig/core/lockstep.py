@@ -135,8 +135,8 @@ class Task(Generic[T]):
     """A running generator that yields lists of requests, and events of type T in between."""
 
     steps: Generator[Any, Any, None]
-    failed: Callable[[str], Exception] | None = None
-    """Turns the description of a non-finite step into the error to raise."""
+    failed: Callable[[str, int, int], Exception] | None = None
+    """The error to raise for (what is not finite, its step from 0, the number of steps)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -329,9 +329,10 @@ def _name_non_finite(taken: Sequence[_Rows], values: Tensor, gradients: Tensor |
                 slot.request.objective, values[row], None if gradients is None else gradients[row]
             )
             if what:
-                place = f"{what} at step {step + 1} of {slot.request.count}"
-                failed = call.task.failed
-                raise failed(place) if failed else NonFinite(f"{place} is not finite.")
+                failed, count = call.task.failed, slot.request.count
+                if failed is not None:
+                    raise failed(what, step, count)
+                raise NonFinite(f"{what} at step {step + 1} of {count} is not finite.")
             row += 1
 
 

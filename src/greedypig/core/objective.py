@@ -82,12 +82,14 @@ class Oracle:
                 if not _is_out_of_memory(error) or not self._shrink(points.shape[0], error):
                     raise
         values, gradients = [], []
-        for lo in range(0, points.shape[0], self.batch_size):
+        lo = 0
+        while lo < points.shape[0]:  # The batch may shrink on the way.
             chunk = points[lo : lo + self.batch_size]
             v, g = self.evaluate(chunk, _cut(runs, lo, chunk.shape[0]), gradient=gradient)
             values.append(v)
             if g is not None:
                 gradients.append(g)
+            lo += chunk.shape[0]
         return torch.cat(values), torch.cat(gradients) if gradient else None
 
     def _call(self, points: Tensor, runs: Runs, gradient: bool) -> tuple[Tensor, Tensor | None]:
@@ -155,7 +157,7 @@ class PointObjective:
         self.start, self.end, self.reach = start, end, end - start
         self.owner, self.key, self.span = owner, key, span
         self.layout = layout or Layout.vector(self.n)
-        self._paid = [0]
+        self._meters = [[0]]
         self._unit = bool((start == 0).all()) and bool((end == 1).all())
 
     @property
@@ -166,11 +168,18 @@ class PointObjective:
     @property
     def gradients_used(self) -> int:
         """Gradient evaluations paid so far, one per point."""
-        return self._paid[0]
+        return self._meters[-1][0]
 
     def paid(self, rows: int) -> None:
         """Count `rows` more gradient evaluations."""
-        self._paid[0] += rows
+        for meter in self._meters:
+            meter[0] += rows
+
+    def metered(self) -> PointObjective:
+        """The same problem with a meter of its own, which starts at 0 and also counts here."""
+        other = copy(self)
+        other._meters = [*self._meters, [0]]
+        return other
 
     def toward(self, end: Tensor) -> PointObjective:
         """The same problem with another end of the line; both count on one meter."""
@@ -223,6 +232,10 @@ class MeanObjective:
     def gradients_used(self) -> int:
         """Gradient evaluations paid by all parts."""
         return sum(p.gradients_used for p in self.parts)
+
+    def metered(self) -> MeanObjective:
+        """The same mean with meters of its own, which start at 0 and also count here."""
+        return MeanObjective([p.metered() for p in self.parts])
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(m, n) masks → (m,) mean values."""
@@ -307,12 +320,13 @@ def _fitting_dtype(
     default = torch.get_default_dtype()
     with torch.no_grad():
         try:
-            g(torch.ones(1, n, dtype=default, device=device))
+            found = g(torch.ones(1, n, dtype=default, device=device))
         except RuntimeError as error:
             if "dtype" not in str(error) and "Double" not in str(error):
                 raise
             return torch.float64
-    return default
+    # Sums of products promote quietly; float64 constants ask for float64 masks all the same.
+    return torch.float64 if getattr(found, "dtype", None) == torch.float64 else default
 
 
 def _cut(runs: Runs, lo: int, count: int) -> list[tuple[Any, int]]:

@@ -30,7 +30,7 @@ class Rule:
             )
         if not all(0.0 <= t <= 1.0 for t in self.nodes):
             raise InvalidInput("Expected every node of a quadrature rule in [0, 1].")
-        if abs(sum(self.weights) - 1.0) > 1e-9:
+        if not abs(sum(self.weights) - 1.0) <= 1e-9:
             raise InvalidInput(f"Expected weights that sum to 1 (got {sum(self.weights)}).")
 
     def __len__(self) -> int:
@@ -89,14 +89,18 @@ RULES: dict[str, Callable[[int], Rule]] = {
 }
 
 
-@lru_cache(maxsize=64)
 def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
+    if type(steps) is not int or steps < 1:
+        raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+    return _made(name, steps)
+
+
+@lru_cache(maxsize=64)
+def _made(name: str, steps: int) -> Rule:
     key = name.replace("-", "_")
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
     return RULES[key](steps)
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -22,13 +22,12 @@ from .features import Features
 from .lockstep import Answer, Plan, Request, Task, alone, drive, together
 from .objective import MeanObjective, PointObjective
 from .scorers import PlannedScorer, Scored, Scorer, Situation
-from .select import top_z
 
 UNKNOWN = float("nan")
 
 ValuesWanted = Literal["each", "end", "free"]
-"""When G(S) is measured: after each round, for all rounds in one go at the end, or only where
-it costs nothing."""
+"""When G(S) is measured: after each round; at the end, for all rounds in as few batches as it
+takes; or only where a scorer brings it along for nothing. Until then it is NaN."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +72,24 @@ class Problem:
     ) -> None:
         if features.n != objective.n:
             raise InvalidInput(f"Expected features over {objective.n} elements (got {features.n}).")
-        self.objective, self.scorer, self.features = objective, scorer, features
+        if values not in get_args(ValuesWanted):
+            raise InvalidInput(f"Expected values to be 'each', 'end' or 'free' (got {values!r}).")
+        self.objective, self.scorer, self.features = objective.metered(), scorer, features
         self.schedule, self.limits, self.seed = schedule, limits, seed
-        self.values_wanted = values if limits.reach is None else "each"
+        self.values_wanted: ValuesWanted = values if limits.reach is None else "each"
         self.label = label
         self.settings, self.provenance = dict(settings or {}), dict(provenance or {})
-        like = objective.start
-        self.mask = torch.zeros_like(like)
-        self.taken = torch.zeros(features.units, dtype=torch.bool, device=like.device)
+        with torch.inference_mode(False):
+            self.mask = torch.zeros_like(objective.start)
+            self.taken = self.mask.new_zeros(features.units, dtype=torch.bool)
         self.count, self.complete = 0, False
         self.last: Tensor | None = None
         self.rounds: list[Round] = []
-        self.open: Round | None = None
         self.first_value = self.full_value = UNKNOWN
         self.stopped = StopReason.RUNNING
         self.began = time.monotonic()
-        self.paid_before = -objective.gradients_used
+        self.paid_before = 0
+        self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
                 f"Expected a budget of at least one round's {self._cost()} gradients "
@@ -100,56 +101,38 @@ class Problem:
         """Gradient evaluations paid by this run, earlier sittings included."""
         return self.objective.gradients_used + self.paid_before
 
-    @property
-    def index(self) -> int:
-        """Rounds whose picks are made."""
-        return len(self.rounds) + (self.open is not None)
-
     def steps(self) -> Generator[list[Request] | Round, list[Answer], None]:
-        """Algorithm 1, as a generator of requests with a frozen Round after every round.
-
-        G(S) costs a forward pass; a scorer that visits 1_S brings it along one round later for
-        nothing, so the round stays open until then.
-        """
-        if not self.rounds and self.open is None:
+        """Algorithm 1, as a generator of requests with a frozen Round after every round."""
+        if isnan(self.full_value):
             ends = torch.stack([self.mask, torch.ones_like(self.mask)])
-            self.first_value, self.full_value = (yield from self._values(ends)).tolist()
-        value = self.first_value if self.open is None else self.open.value
-        while (stop := self._stop(value)) is None:
+            values = yield from self._values(ends, ["of nothing", "of everything"])
+            self.first_value, self.full_value = values.tolist()
+        while (stop := self._stop()) is None:
             scored = yield from self._score()
-            if self.open is not None:
-                value = self._value_of_open(scored)
-                yield self._close(value)
-                if stop := self._reached(value):
-                    break
+            self._learn_value(scored)
             chosen, scores, total = self._pick(scored)
             if chosen.numel() == 0:
                 stop = StopReason.NO_GAIN
                 break
             self._take(chosen, scores, total)
-            value = UNKNOWN
-            last = self.complete or self.index == len(self.schedule)
-            if last or scored.value is None:
-                value = yield from self._value(last=last)
-                yield self._close(value)
-        if self.open is not None:
-            known = not isnan(self.open.value)
-            value = self.open.value if known else (yield from self._value(last=True))
-            yield self._close(value)
+            if self.values_wanted == "each":
+                yield from self._measure([self.rounds[-1].index])
+            yield self.rounds[-1]
         if self.values_wanted == "end":
-            yield from self._measure_rounds()
+            yield from self._measure([r.index for r in self.rounds])
         self.stopped = stop
 
     def attribution(self) -> Attribution:
         """The result so far: a full order, whatever stopped the run, or if nothing did yet."""
-        empty = self.taken.new_empty(0, dtype=torch.long)
-        picked = torch.cat([empty, *(r.chosen for r in self.rounds)])
+        picked = self._picked()
         unit_scores = self._no_scores()
         unit_scores[picked] = torch.cat([unit_scores[:0], *(r.scores for r in self.rounds)])
-        running = self.stopped is StopReason.RUNNING
-        used = self.rounds[-1].gradients_used if running and self.rounds else self.gradients_used
+        used = self.gradients_used
+        if self.stopped is StopReason.RUNNING:
+            # What a round under way has paid is paid again when the run is resumed.
+            used = self.rounds[-1].gradients_used if self.rounds else 0
         return Attribution(
-            order=self._full_order(picked).cpu(),
+            order=self._order(picked).cpu(),
             selected=picked.numel(),
             unit_scores=unit_scores.cpu(),
             values=torch.tensor(
@@ -168,59 +151,43 @@ class Problem:
             provenance=self.provenance,
         )
 
-    def _full_order(self, picked: Tensor) -> Tensor:
-        """What was picked, then the rest by the last score they had."""
-        rest = torch.ones_like(self.taken)
-        rest[picked] = False
-        left = torch.nonzero(rest).squeeze(1)
-        tail = torch.sort(self._last()[left], descending=True, stable=True).indices
-        return torch.cat([picked, left[tail]])
-
-    def _last(self) -> Tensor:
-        return self._no_scores() if self.last is None else self.last
-
-    def _no_scores(self) -> Tensor:
-        return self.mask.new_zeros(self.features.units)
-
     def resume(self, saved: Attribution) -> None:
         """Take up a saved run where it stopped; the rest is as if it had never been broken."""
-        if saved.features.state()[0] != self.features.state()[0]:
-            raise InvalidInput("Expected the features of the saved run (got others).")
-        fits = len(saved.picks) <= len(self.schedule) and all(
-            done == planned or (self.limits.gain and done < planned)
-            for done, planned in zip(saved.picks, self.schedule, strict=False)
-        )
-        if not fits:
-            raise InvalidInput(
-                "Expected the schedule of the saved run (got other picks per round). "
-                "Try the rounds, k and schedule in its settings."
-            )
+        self._check_same_run(saved)
         begin = 0
         for index, count in enumerate(saved.picks):
-            chosen = saved.order[begin : begin + count].to(self.mask.device)
+            chosen = saved.order[begin : begin + count]
             begin += count
-            scores = saved.unit_scores[saved.order[begin - count : begin]].to(self.mask)
-            self._take(chosen, scores, saved.totals[index])
-            self._close(float(saved.values[index + 1]))
+            scores = saved.unit_scores[chosen].to(self.mask)
+            self._take(chosen.to(self.mask.device), scores, saved.totals[index])
+            self.rounds[-1] = replace(
+                self.rounds[-1],
+                value=float(saved.values[index + 1]),
+                gradients_used=min(self._cost() * (index + 1) or saved.gradients_used,
+                                   saved.gradients_used),
+                seconds=saved.seconds,
+            )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
-            # The last value may have been bought; the next scoring brings the one of an
-            # unbroken run, so the round is opened again.
-            self.open = self.rounds.pop()
-        self.first_value, self.full_value = float(saved.values[0]), saved.full_value
+            self.first_value, self.full_value = float(saved.values[0]), saved.full_value
         self.began -= saved.seconds
-        self.paid_before += saved.gradients_used
+        self.paid_before = saved.gradients_used
 
     def task(self) -> Task[Round]:
         """This run, ready for the driver."""
         return Task(self.steps(), failed=self.failed)
 
-    def failed(self, what: str) -> NonFinite:
-        """The error for a non-finite number in the round under way, with the rounds so far."""
+    def failed(self, what: str, step: int, count: int) -> NonFinite:
+        """The error for a non-finite number under way, with the rounds so far."""
         of = f" of {self.label}" if self.label else ""
+        if self._measuring:
+            place = f"The value G {self._measuring[step]}{of}"
+        else:
+            at = f" at step {step + 1} of {count}" if count else ""
+            place = f"{what}{at} in round {len(self.rounds) + 1}{of}"
         return NonFinite(
-            f"{what} in round {self.index + 1}{of} is not finite. The {len(self.rounds)} rounds "
-            "done so far are in this error's .rounds.",
+            f"{place} is not finite. The {len(self.rounds)} rounds done so far are in this "
+            "error's .rounds.",
             self.rounds,
         )
 
@@ -234,10 +201,11 @@ class Problem:
         return _mean((yield from together(map(self._score_part, parts), len(parts))))
 
     def _score_part(self, part: PointObjective) -> Plan[Scored]:
+        index = len(self.rounds)
         if isinstance(self.scorer, PlannedScorer):
             at = Situation(
-                part, self.mask, self.features, self.taken, self.schedule[self.index],
-                self.index, self.seed, self.last, len(self.objective.parts) == 1,
+                part, self.mask, self.features, self.taken, self.schedule[index], index,
+                self.seed, self.last, len(self.objective.parts) == 1,
             )  # fmt: skip
             return (yield from self.scorer.plan(at))
         scores = self.scorer(part, self.mask.clone())
@@ -248,12 +216,12 @@ class Problem:
             )
         scores = torch.where(self.mask == 0, scores.detach().reshape(-1).to(self.mask), 0)
         if not bool(torch.isfinite(scores).all()):
-            raise self.failed("A score of the scorer")
+            raise self.failed("A score of the scorer", 0, 0)
         return Scored(elements=scores)
 
     def _pick(self, scored: Scored) -> tuple[Tensor, Tensor, float]:
         """top-z by signed score among what is not selected; and the sum of all scores."""
-        z = min(self.schedule[self.index], self.features.units - self.count)
+        z = min(self.schedule[len(self.rounds)], self.features.units - self.count)
         if scored.elements is not None:
             elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
@@ -261,95 +229,117 @@ class Problem:
         else:
             assert scored.units is not None
             self.last = scored.units.to(self.mask)
-            blocked = self.features.blocked(self.mask, self.taken)
-            chosen = top_z(self.last, blocked, min(z, int((~blocked).sum())))
-            scores, total = self.last[chosen], self.last[~blocked].sum().item()
+            chosen = self.features.pick_units(self.last, self.mask, self.taken, z)
+            scores = self.last[chosen]
+            total = self.last[~self.features.blocked(self.mask, self.taken)].sum().item()
         if self.limits.gain:
             positive = scores > 0
             chosen, scores = chosen[positive], scores[positive]
         return chosen, scores, total
 
     def _take(self, chosen: Tensor, scores: Tensor, total: float) -> None:
-        """S ← S ∪ Ŝ and a ← a + â_Ŝ; the round is open until its value is known."""
-        index = self.index
+        """S ← S ∪ Ŝ and a ← a + â_Ŝ."""
         self.features.switch_on(self.mask, chosen)
         self.taken.index_fill_(0, chosen, True)
         self.count += chosen.numel()
         self.complete = self.features.all_on(self.mask, self.count)
         seconds = time.monotonic() - self.began
-        self.open = Round(index, chosen, scores, UNKNOWN, total, self.gradients_used, seconds)
+        value = self.full_value if self.complete else UNKNOWN
+        self.rounds.append(
+            Round(len(self.rounds), chosen, scores, value, total, self.gradients_used, seconds)
+        )
 
-    def _close(self, value: float) -> Round:
-        assert self.open is not None
-        done, self.open = replace(self.open, value=value), None
-        self.rounds.append(done)
-        return done
+    # What G(S) is.
 
-    def _value(self, *, last: bool) -> Plan[float]:
-        """G(S), where it is wanted now."""
-        if self.complete:
-            return self.full_value
-        if self.values_wanted == "end" or (self.values_wanted == "free" and not last):
-            return UNKNOWN
-        return (yield from self._values(self.mask.unsqueeze(0))).item()
+    def _learn_value(self, scored: Scored) -> None:
+        """A scorer that visits 1_S brings along the value of the round before.
 
-    def _value_of_open(self, scored: Scored) -> float:
-        """G(S) of the round before: brought along by the scorer, or of a resumed run's file."""
-        assert self.open is not None
-        if scored.value is not None:
-            return scored.value.item()
-        if self.values_wanted == "end":
-            # Measured again with the rest: the same batches give an unbroken run's very bits.
-            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
-            return UNKNOWN
-        return self.open.value
-
-    def _measure_rounds(self) -> Plan[None]:
-        """The values that no scorer brought along, in as few batches as it takes."""
-        missing = [r.index for r in self.rounds if isnan(r.value)]
-        if not missing:
+        In a resumed run it stands in for what the earlier sitting measured, and where no scorer
+        does all is measured again: the same batches give an unbroken run's very bits.
+        """
+        if self.values_wanted == "each" or not self.rounds:
             return
-        picked = torch.cat([r.chosen for r in self.rounds])
-        ranks = self.features.first_rank(self._full_order(picked))
+        if scored.value is not None:
+            self.rounds[-1] = replace(self.rounds[-1], value=scored.value.item())
+        elif not isnan(self.rounds[-1].value):
+            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
+
+    def _measure(self, indices: list[int]) -> Plan[None]:
+        """G(S) after these rounds, where it is not known yet."""
+        indices = [i for i in indices if isnan(self.rounds[i].value)]
+        if not indices:
+            return
+        if indices == [len(self.rounds) - 1]:
+            masks = self.mask.unsqueeze(0)
+            values = yield from self._values(masks, [f"after round {indices[0] + 1}"])
+        else:
+            values = yield from self._past_values(indices)
+        for index, value in zip(indices, values.tolist(), strict=True):
+            self.rounds[index] = replace(self.rounds[index], value=value)
+
+    def _past_values(self, indices: list[int]) -> Plan[Tensor]:
+        """G(S) after these rounds, their masks made anew from the order of selection."""
+        ranks = self.features.first_rank(self._order(self._picked()))
         counts = torch.tensor([r.chosen.numel() for r in self.rounds], device=ranks.device)
-        edges = counts.cumsum(0)[missing].unsqueeze(1)
+        edges = counts.cumsum(0)[indices].unsqueeze(1)
 
         def request(part: PointObjective) -> Request:
             def points(lo: int, hi: int) -> Tensor:
                 return part.place((ranks < edges[lo:hi]).to(part.start))
 
-            return Request(part, len(missing), points)
+            return Request(part, len(indices), points)
 
-        values = yield from self._ask_values(request)
-        for index, value in zip(missing, values.tolist(), strict=True):
-            self.rounds[index] = replace(self.rounds[index], value=value)
+        names = [f"after round {i + 1}" for i in indices]
+        return (yield from self._ask_values(request, names))
 
-    def _values(self, masks: Tensor) -> Plan[Tensor]:
+    def _values(self, masks: Tensor, names: list[str]) -> Plan[Tensor]:
         def request(part: PointObjective) -> Request:
             return Request(part, len(masks), lambda lo, hi: part.place(masks[lo:hi]))
 
-        return (yield from self._ask_values(request))
+        return (yield from self._ask_values(request, names))
 
-    def _ask_values(self, request: Callable[[PointObjective], Request]) -> Plan[Tensor]:
+    def _ask_values(
+        self, request: Callable[[PointObjective], Request], names: list[str]
+    ) -> Plan[Tensor]:
+        self._measuring = names
         answers = yield [request(part) for part in self.objective.parts]
+        self._measuring = []
         return torch.stack([a.values.double() for a in answers]).mean(0)
+
+    # What the order is.
+
+    def _picked(self) -> Tensor:
+        return torch.cat([self.taken.new_empty(0, dtype=torch.long),
+                          *(r.chosen for r in self.rounds)])  # fmt: skip
+
+    def _order(self, picked: Tensor) -> Tensor:
+        """What was picked, then the rest by the last score they had."""
+        rest = torch.ones_like(self.taken)
+        rest[picked] = False
+        left = torch.nonzero(rest).squeeze(1)
+        tail = torch.sort(self._last()[left], descending=True, stable=True).indices
+        return torch.cat([picked, left[tail]])
+
+    def _last(self) -> Tensor:
+        return self._no_scores() if self.last is None else self.last
+
+    def _no_scores(self) -> Tensor:
+        return self.mask.new_zeros(self.features.units)
 
     # When to stop.
 
-    def _stop(self, value: float) -> StopReason | None:
+    def _stop(self) -> StopReason | None:
         if self.complete:
             return StopReason.ALL
-        if self.index == len(self.schedule):
+        if len(self.rounds) == len(self.schedule):
             return StopReason.K if self.settings.get("k") else StopReason.ROUNDS
-        budget, seconds = self.limits.budget, self.limits.seconds
-        if budget is not None and self.gradients_used + max(self._cost(), 1) > budget:
+        budget, seconds, reach = self.limits.budget, self.limits.seconds, self.limits.reach
+        if budget is not None and self.gradients_used + self._next_cost() > budget:
             return StopReason.BUDGET
         if seconds is not None and time.monotonic() - self.began >= seconds:
             return StopReason.SECONDS
-        return self._reached(value)
-
-    def _reached(self, value: float) -> StopReason | None:
-        if self.limits.reach is not None and value >= self.limits.reach * self.full_value:
+        value = self.rounds[-1].value if self.rounds else self.first_value
+        if reach is not None and value >= reach * self.full_value:
             return StopReason.REACHED
         return None
 
@@ -358,6 +348,38 @@ class Problem:
         if not isinstance(self.scorer, PlannedScorer):
             return 0
         return self.scorer.cost() * len(self.objective.parts)
+
+    def _next_cost(self) -> int:
+        """Gradients of the next round: a plain scorer's by what its last round cost."""
+        if isinstance(self.scorer, PlannedScorer):
+            return self._cost()
+        if not self.rounds:
+            return 1
+        before = self.rounds[-2].gradients_used if len(self.rounds) > 1 else 0
+        return self.rounds[-1].gradients_used - before
+
+    def _check_same_run(self, saved: Attribution) -> None:
+        mine, theirs = self.features.state(), saved.features.state()
+        same = mine[0] == theirs[0] and all(
+            torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
+        )
+        if not same:
+            raise InvalidInput("Expected the features of the saved run (got others).")
+        for name, value in self.settings.items():
+            kept = saved.settings.get(name)
+            if kept != value and name != "batch_size":  # Batches change the last bits at most.
+                raise InvalidInput(
+                    f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
+                )
+        fits = len(saved.picks) <= len(self.schedule) and all(
+            done == planned or (self.limits.gain and done < planned)
+            for done, planned in zip(saved.picks, self.schedule, strict=False)
+        )
+        if not fits and saved.stop is not StopReason.ALL:
+            raise InvalidInput(
+                "Expected the schedule of the saved run (got other picks per round). "
+                "Try the rounds, k and schedule in its settings."
+            )
 
 
 class Rounds(Iterator[Round]):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput
+from .errors import InvalidInput, InvalidType
 from .features import Elements, Features
 from .lockstep import Plan, Request, ask, complete, together
 from .objective import MeanObjective, PointObjective
@@ -66,6 +66,8 @@ class PlannedScorer:
     """A scorer whose requests are visible, so that many problems can share device batches."""
 
     name = ""
+    of_elements = True
+    """Does it score elements (rather than whole units)?"""
 
     def plan(self, at: Situation) -> Plan[Scored]:
         """The scores at 1_S, as a generator of requests."""
@@ -169,6 +171,11 @@ class Smooth(PlannedScorer):
 
     def __post_init__(self) -> None:
         check_count("samples", self.samples)
+        if not isinstance(self.scorer, PlannedScorer) or not self.scorer.of_elements:
+            raise InvalidType(
+                "Expected a scorer that follows a path, such as IntegratedGradients "
+                f"(got {type(self.scorer).__name__})."
+            )
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise InvalidInput(f"Expected noise ≥ 0, a share of the range (got {self.noise!r}).")
 
@@ -266,6 +273,7 @@ class RandomOrder(PlannedScorer):
     """Uniform random scores by seed: the floor any method must beat."""
 
     name = "random"
+    of_elements = False
 
     def plan(self, at: Situation) -> Plan[Scored]:
         generator = _generator(at.seed, at.round, 0)
@@ -287,6 +295,7 @@ class MarginalGains(PlannedScorer):
 
     lazy: bool = False
     name = "marginal-gains"
+    of_elements = False
 
     def plan(self, at: Situation) -> Plan[Scored]:
         left = ~at.features.blocked(at.mask, at.taken)

@@ -1,0 +1,366 @@
+"""Bad input gets one clear sentence, "Expected … (got …)", and an error that is also a builtin."""
+
+import re
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from nets import TwoInputs, cnn, linear, mlp, picture, row
+
+NAN, INF = float("nan"), float("inf")
+
+
+def with_value(x: Tensor, value: float) -> Tensor:
+    x = x.clone()
+    x.view(-1)[2] = value
+    return x
+
+
+def explain_row(x=None, model=None, **options):
+    return gp.explain(mlp() if model is None else model, row() if x is None else x, **options)
+
+
+def explain_picture(x=None, model=None, **options):
+    return gp.explain(cnn() if model is None else model, picture() if x is None else x, **options)
+
+
+two_inputs = (picture(0, (3, 4)), row(1, 5))
+
+
+class NaNOutput(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x.sum(1) * NAN, x.sum(1)], 1)
+
+
+CASES = {
+    # What is given → (call, builtin, what the message must name).
+    "x is NaN": (lambda: explain_row(with_value(row(), NAN)), ValueError, "finite input 'x'"),
+    "x is infinite": (lambda: explain_row(with_value(row(), INF)), ValueError, "finite input 'x'"),
+    "second input is NaN": (
+        lambda: gp.explain(TwoInputs(), (two_inputs[0], with_value(two_inputs[1], NAN))),
+        ValueError, "finite input '1'",
+    ),
+    "named input is NaN": (
+        lambda: gp.explain(
+            TwoInputs(), {"image": two_inputs[0], "row": with_value(two_inputs[1], NAN)}),
+        ValueError, "finite input 'row'",
+    ),
+    "x is integer": (lambda: explain_row(torch.arange(6)), TypeError, "floating-point input 'x'"),
+    "x is bool": (lambda: explain_row(torch.ones(6).bool()), TypeError, "torch.bool"),
+    "x is complex": (lambda: explain_row(torch.ones(6) * 1j), TypeError, "complex"),
+    "x is empty": (lambda: explain_row(torch.ones(0)), ValueError, r"non-empty input 'x'"),
+    "x is a list of numbers": (lambda: explain_row([1.0, 2.0]), TypeError, "'0' to be a tensor"),
+    "x is a number": (lambda: explain_row(3.0), TypeError, "got float"),
+    "x is no inputs": (lambda: explain_row(()), ValueError, "at least one input tensor"),
+    "x has a batch axis": (
+        lambda: explain_picture(picture()[None]), ValueError, r"batch axis.*\(1, 3, 6, 5\).*x\[0\]",
+    ),
+    "a row has a batch axis": (
+        lambda: explain_row(row()[None]), ValueError, r"batch axis.*\(1, 6\).*x\[0\]",
+    ),
+    "x is a batch": (
+        lambda: explain_picture(torch.stack([picture()] * 4)), ValueError, "batch.*explain_many",
+    ),
+    "rows are a batch": (
+        lambda: explain_row(torch.stack([row()] * 4)), ValueError, "batch.*explain_many",
+    ),
+    "model is not callable": (lambda: gp.explain("net", row()), TypeError, "called.*got str"),
+    "output is NaN": (lambda: explain_row(model=NaNOutput()), ValueError, "finite output"),
+    "output is a string": (lambda: explain_row(model=lambda x: "yes"), TypeError, "got str"),
+    "output is a dict of many": (
+        lambda: explain_row(model=lambda x: {"a": x, "b": x}), TypeError, "'a', 'b'",
+    ),
+    "output has no rows": (lambda: explain_row(model=lambda x: x.sum()), ValueError, r"got \(\)"),
+    "output has too many axes": (
+        lambda: explain_row(model=lambda x: x.view(1, 2, 3)), ValueError, r"got \(1, 2, 3\)",
+    ),
+    "baseline is NaN": (lambda: explain_row(baseline=NAN), ValueError, "finite baseline.*'x'"),
+    "one of the baselines is NaN": (
+        lambda: explain_row(baseline=[0.0, with_value(row(), INF)]), ValueError, "finite baseline",
+    ),
+    "baseline does not broadcast": (
+        lambda: explain_row(baseline=torch.zeros(5)), ValueError, r"\(6,\).*got \(5,\)",
+    ),
+    "baseline has a batch axis": (
+        lambda: explain_picture(baseline=torch.zeros(1, 3, 6, 5)), ValueError, r"baseline\[0\]",
+    ),
+    "no baselines": (lambda: explain_row(baseline=[]), ValueError, "at least one baseline"),
+    "baseline by a wrong name": (lambda: explain_row(baseline="grey"), ValueError, "got 'grey'"),
+    "baseline of a wrong type": (lambda: explain_row(baseline=object()), TypeError, "got object"),
+    "a colour of no picture": (
+        lambda: explain_row(torch.tensor([-1.0, 0, 0, 0, 0, 7]), baseline="gray"),
+        ValueError, r"-1 to 7",
+    ),
+    "blur of a row": (lambda: explain_row(baseline="blur"), ValueError, r"got shape \(6,\)"),
+    "baselines for too few inputs": (
+        lambda: gp.explain(TwoInputs(), two_inputs, baseline=(0.0,)), ValueError, "2 in all",
+    ),
+    "baselines by wrong names": (
+        lambda: gp.explain(
+            TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)),
+            baseline={"image": 0.0, "rows": 0.0}),
+        ValueError, "image, row.*image, rows",
+    ),
+    "target too large": (lambda: explain_row(target=4), ValueError, r"0 to 3 \(got 4\)"),
+    "target negative": (lambda: explain_row(target=-1), ValueError, r"0 to 3 \(got -1\)"),
+    "target is a name": (lambda: explain_row(target="cat"), ValueError, "got 'cat'"),
+    "target of a single output": (
+        lambda: explain_row(model=linear(classes=1), target=1), ValueError, "single output",
+    ),
+    "k is 0": (lambda: explain_row(k=0), ValueError, r"Expected k .*1 to 6.*got 0"),
+    "k is negative": (lambda: explain_row(k=-1), ValueError, r"Expected k .*got -1"),
+    "k is too large": (lambda: explain_row(k=7), ValueError, r"Expected k .*1 to 6.*got 7"),
+    "k is a fraction": (lambda: explain_row(k=2.5), ValueError, r"Expected k .*got 2.5"),
+    "k is text": (lambda: explain_row(k="2"), ValueError, r"Expected k .*got '2'"),
+    "rounds is 0": (lambda: explain_row(rounds=0), ValueError, r"rounds.*1 to 6.*got 0"),
+    "rounds is too large": (lambda: explain_row(rounds=7), ValueError, r"rounds.*1 to 6.*got 7"),
+    "rounds is a fraction": (lambda: explain_row(rounds=1.5), ValueError, r"rounds.*got 1.5"),
+    "rounds is True": (lambda: explain_row(rounds=True), ValueError, r"rounds.*got True"),
+    "more rounds than k": (lambda: explain_row(rounds=4, k=3), ValueError, r"3 units.*rounds=4"),
+    "per_round is 0": (lambda: explain_row(per_round=0), ValueError, r"per_round.*1 to 6.*got 0"),
+    "per_round is too large": (
+        lambda: explain_row(per_round=7), ValueError, r"per_round.*1 to 6.*got 7",
+    ),
+    "steps is 0": (lambda: explain_row(steps=0), ValueError, r"steps.*≥ 1 \(got 0\)"),
+    "steps is negative": (lambda: explain_row(steps=-3), ValueError, r"steps.*got -3"),
+    "steps is a fraction": (lambda: explain_row(steps=2.5), ValueError, r"steps.*got 2.5"),
+    "steps of a method without": (
+        lambda: explain_row(method="gradient", steps=3), ValueError, "gradient.*got 3",
+    ),
+    "steps beside a scorer": (
+        lambda: explain_row(method=gp.Gradient(), steps=3), ValueError, "steps.*got 3",
+    ),
+    "one trapezoid node": (
+        lambda: explain_row(rule="trapezoid", steps=1), ValueError, r"steps ≥ 2.*got 1",
+    ),
+    "rule by a wrong name": (lambda: explain_row(rule="simpson"), ValueError, "got 'simpson'"),
+    "rule of a wrong type": (lambda: explain_row(rule=3), TypeError, "rule.*got int"),
+    "rule of a method without": (
+        lambda: explain_picture(method="blur-ig", rule="left"), ValueError, "rule.*got 'left'",
+    ),
+    "rounds of a one-shot method": (
+        lambda: explain_row(method="ig", rounds=2), ValueError, "rounds.*one-shot",
+    ),
+    "schedule by a wrong name": (
+        lambda: explain_row(schedule="linear"), ValueError, "got 'linear'",
+    ),
+    "schedule is empty": (lambda: explain_row(schedule=[]), ValueError, "at least one round"),
+    "schedule takes too many": (lambda: explain_row(schedule=[4, 4]), ValueError, "got 8"),
+    "schedule has a zero": (lambda: explain_row(schedule=[2, 0]), ValueError, r"schedule\[1\]"),
+    "schedule and rounds": (lambda: explain_row(schedule=[2], rounds=1), ValueError, "got both"),
+    "ratio is 0": (lambda: explain_row(ratio=0.0), ValueError, r"ratio.*got 0.0"),
+    "ratio without geometric": (
+        lambda: explain_row(ratio=2.0, schedule="equal"), ValueError, r"ratio.*got .*'equal'",
+    ),
+    "budget is negative": (lambda: explain_row(budget=-1), ValueError, "budget.*got -1"),
+    "budget below a round": (
+        lambda: explain_row(budget=4, steps=5), ValueError, r"5 gradients \(got 4\)",
+    ),
+    "seconds is 0": (lambda: explain_row(seconds=0), ValueError, "seconds > 0.*got 0"),
+    "reach is 0": (lambda: explain_row(reach=0), ValueError, "reach > 0.*got 0"),
+    "batch_size is 0": (lambda: explain_row(batch_size=0), ValueError, "batch_size.*got 0"),
+    "batch_size by a wrong name": (
+        lambda: explain_row(batch_size="max"), ValueError, "batch_size.*got 'max'",
+    ),
+    "seed is a fraction": (lambda: explain_row(seed=0.5), ValueError, "seed.*got 0.5"),
+    "values by a wrong name": (
+        lambda: explain_row(values="sometimes"), ValueError, "values.*got 'sometimes'",
+    ),
+    "outputs by a wrong name": (lambda: explain_row(outputs="odds"), ValueError, "got 'odds'"),
+    "objective by a wrong name": (
+        lambda: explain_row(objective="soft-max"), ValueError, "got 'soft-max'",
+    ),
+    "objective of a wrong type": (lambda: explain_row(objective=3), TypeError, "got int"),
+    "method by a wrong name": (
+        lambda: explain_row(method="greedy_pig"), ValueError, "'greedy_pig'.*mean 'greedy-pig'",
+    ),
+    "method of a wrong type": (lambda: explain_row(method=3), TypeError, "got int"),
+    "greedy around nothing": (lambda: gp.Greedy(None), TypeError, "got NoneType"),
+    "features by a wrong name": (lambda: explain_row(features="px"), ValueError, "got 'px'"),
+    "features of a wrong type": (lambda: explain_row(features=3), TypeError, "features.*got int"),
+    "pixels of a row": (lambda: explain_row(features="pixels"), ValueError, r"picture.*\(6,\)"),
+    "tokens of a picture": (
+        lambda: explain_picture(features="tokens"), ValueError, r"\(length, size\).*\(3, 6, 5\)",
+    ),
+    "grid of nothing": (lambda: gp.grid(0), ValueError, "grid size.*got 0"),
+    "windows of nothing": (lambda: gp.windows(0), ValueError, "window size.*got 0"),
+    "windows without stride": (
+        lambda: explain_picture(features=gp.windows(2, stride=0)), ValueError, "stride.*got 0",
+    ),
+    "windows too large": (
+        lambda: explain_picture(features=gp.windows(6)), ValueError, r"axis 2.*got 6",
+    ),
+    "group ids with a gap": (
+        lambda: explain_row(features=torch.tensor([0, 0, 1, 1, 3, 3])), ValueError,
+        r"0 … 3 without gaps.*id 2",
+    ),
+    "group ids below 0": (
+        lambda: explain_row(features=torch.tensor([-1, 0, 1, 1, 0, 0])), ValueError, "-1",
+    ),
+    "group ids are floats": (lambda: explain_row(features=torch.rand(6)), TypeError, "integer"),
+    "group ids of another shape": (
+        lambda: explain_row(features=torch.zeros(5).long()), ValueError, r"\(6,\).*got \(5,\)",
+    ),
+    "group ids for too few inputs": (
+        lambda: gp.explain(TwoInputs(), two_inputs, features=torch.zeros(3, 4).long()),
+        ValueError, r"2 inputs \(got 1\)",
+    ),
+    "group ids by wrong names": (
+        lambda: gp.explain(
+            TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)),
+            features={"image": torch.zeros(3, 4).long(), "rows": torch.zeros(5).long()}),
+        ValueError, "row",
+    ),
+    "features over another input": (
+        lambda: explain_row(features=gp.Elements(7)), ValueError, r"6 elements \(got 7\)",
+    ),
+    "too few names": (lambda: explain_row(names=["a", "b"]), ValueError, "2 names for 6 units"),
+    "scorer returns too little": (
+        lambda: explain_row(method=lambda objective, mask: mask[:2]), TypeError, r"6.*got \(2,\)",
+    ),
+    "values of a wrong shape": (
+        lambda: explain_row(objective=lambda z: z), ValueError, r"\(2, 4\)",
+    ),
+    "output ignores the input": (
+        lambda: explain_row(model=lambda x: torch.ones(x.shape[0], 3)), ValueError, "depends",
+    ),
+    "output is detached": (
+        lambda: explain_row(model=lambda x: mlp()(x).detach()), ValueError, "depends",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_error_says_what_was_expected_and_what_came(case):
+    call, builtin, named = CASES[case]
+    with pytest.raises(gp.GreedyPigError) as caught:
+        call()
+    error = caught.value
+    assert isinstance(error, builtin)
+    assert re.search(named, str(error), re.DOTALL)
+    assert re.match(r"Expected .*\(got .*\)", str(error), re.DOTALL)
+    assert len(str(error)) < 500  # Shapes and names, not tensor contents.
+
+
+def test_an_output_that_ignores_its_input_is_named_so_even_if_the_weights_have_gradients():
+    weight = torch.ones(3, requires_grad=True)
+    with pytest.raises(gp.NotDifferentiable, match="depends on the features"):
+        gp.explain(lambda x: weight.expand(x.shape[0], 3), row())
+
+
+def test_methods_without_gradients_take_models_without_gradients():
+    def model(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.stack([x.sum(1).round(), -x.sum(1)], 1)
+
+    assert gp.explain(model, row(), method="random").selected == 6
+    gains = gp.explain(model, row(), method=gp.Greedy(gp.MarginalGains()), per_round=1)
+    assert gains.gradients_used == 0
+
+
+class Root(nn.Module):
+    """√ of each input's distance to 1/4: slope without bound when a path steps on 1/4."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return sum(((t - 0.25).abs().sqrt()).sum(1) for t in inputs)
+
+
+def test_a_gradient_that_is_not_finite_names_round_step_and_input():
+    x = (torch.ones(2) * 0.3, torch.tensor([0.3, 0.5]))  # Halfway of 0.5, the middle of 3 steps.
+    with pytest.raises(gp.NonFinite) as caught:
+        gp.explain(Root(), x, objective="logit", method="ig", steps=3)
+    error = caught.value
+    assert isinstance(error, ArithmeticError)
+    assert "gradient of input '1'" in str(error)
+    assert "step 2 of 3" in str(error)
+    assert "round 1" in str(error)
+    assert error.rounds == ()
+
+
+def test_a_gradient_that_is_not_finite_says_what_was_expected_and_what_came():
+    with pytest.raises(gp.NonFinite, match=r"(?s)Expected .*\(got .*\)"):
+        gp.explain(Root(), torch.tensor([0.5]), objective="logit", method="ig", steps=1)
+
+
+def test_the_rounds_before_a_non_finite_gradient_are_in_the_error():
+    def model(x: Tensor) -> Tensor:
+        # Smooth until feature 0 is fully on; from then on there is √0 where feature 1 is ½.
+        late = ((x[:, 1] - 0.5).abs() + (x[:, 0] - 1).abs()).sqrt()
+        return 5 * x[:, 0] + x[:, 1] + x[:, 2] + late
+
+    with pytest.raises(gp.NonFinite, match="round 2") as caught:
+        gp.explain(model, torch.ones(3), objective="logit", per_round=1, steps=1)
+    assert [r.chosen.tolist() for r in caught.value.rounds] == [[0]]
+
+
+def test_a_value_that_is_not_finite_is_named():
+    def model(x: Tensor) -> Tensor:
+        return torch.log(x.sum(1))  # −∞ at the baseline.
+
+    with pytest.raises(gp.NonFinite, match="value"):
+        gp.explain(model, torch.ones(3), objective="logit")
+
+
+def test_large_but_finite_gradients_are_no_error():
+    """Their sum overflows; each of them does not."""
+
+    def model(x: Tensor) -> Tensor:
+        return (x * 3e38).sum(1) * 1e-38
+
+    a = gp.explain(model, torch.ones(4) * 1e-3, objective="logit", method="ig")
+    assert torch.isfinite(a.scores).all()
+
+
+def test_an_error_of_the_model_itself_is_passed_on_as_it_is():
+    def model(x: Tensor) -> Tensor:
+        raise LookupError("my own")
+
+    with pytest.raises(LookupError, match="my own"):
+        gp.explain(model, row())
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (gp.InvalidInput, ValueError),
+        (gp.InvalidType, TypeError),
+        (gp.NotDifferentiable, ValueError),
+        (gp.NonFinite, ArithmeticError),
+        (gp.InvalidFile, ValueError),
+        (gp.MissingPackage, ImportError),
+    ],
+)
+def test_every_error_is_ours_and_a_builtin(error, builtin):
+    assert issubclass(error, gp.GreedyPigError)
+    assert issubclass(error, builtin)
+
+
+def test_memory_that_runs_out_halves_the_batch_and_changes_nothing():
+    seen = []
+
+    def model(x: Tensor) -> Tensor:
+        seen.append(x.shape[0])
+        if x.shape[0] > 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried …")
+        return net(x)
+
+    net = mlp()
+    run = partial(gp.explain, x=row(), rounds=2, steps=16)
+    found, expected = run(model), run(net)
+    assert torch.equal(found.order, expected.order)
+    assert torch.allclose(found.scores, expected.scores, atol=1e-6)
+    assert found.gradients_used == 32
+    assert sum(rows > 3 for rows in seen) <= 4  # Learned once, not at every batch.
+
+
+def test_memory_that_runs_out_at_a_given_batch_size_is_the_caller_s_to_hear():
+    def model(x: Tensor) -> Tensor:
+        if x.shape[0] > 3:
+            raise RuntimeError("out of memory")
+        return x @ torch.ones(6, 2)
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        gp.explain(model, row(), steps=16, batch_size=8)

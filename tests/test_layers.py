@@ -1,0 +1,161 @@
+"""Who may import whom. The layers of the architecture, read from the source without running it."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import greedypig
+
+ROOT = Path(greedypig.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+MIDDLE = {"domains", "targets", "baselines", "frozen", "storage"}
+MAY_IMPORT: dict[str, set[str]] = {
+    # Part of the package → the parts it may import besides itself.
+    "core": set(),
+    "models": set(),
+    **{part: {"core"} | MIDDLE for part in MIDDLE},
+    "methods": {"core", "domains"},
+    "metrics": {"core"} | MIDDLE,
+    "explain": {"core", "methods"} | MIDDLE,
+    "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
+}
+EXCEPTIONS = {("core/attribution.py", "storage")}
+"""Attribution.save: one convenience, imported when it is called."""
+
+
+class Import(NamedTuple):
+    file: str
+    line: int
+    part: str
+    """First name below greedypig, or the whole outside package's name."""
+    inside: bool
+    lazy: bool
+    """Inside a function, or for the type checker only."""
+
+
+def module_of(path: Path) -> list[str]:
+    names = ["greedypig", *path.relative_to(ROOT).with_suffix("").parts]
+    return names[:-1] if names[-1] == "__init__" else names
+
+
+def imports(path: Path) -> Iterator[Import]:
+    tree = ast.parse(path.read_text())
+    own = module_of(path)
+    package = own if path.name == "__init__.py" else own[:-1]
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base += node.module.split(".") if node.module else []
+            # `from . import storage` names a module in its list, `from .storage import x` before.
+            targets = [[*base, a.name] if base == ["greedypig"] else base for a in node.names]
+        else:
+            continue
+        lazy, above = False, parents.get(node)
+        while above is not None:
+            typing_only = isinstance(above, ast.If) and "TYPE_CHECKING" in ast.unparse(above.test)
+            lazy |= typing_only or isinstance(above, ast.FunctionDef)
+            above = parents.get(above)
+        for target in targets:
+            inside = target[0] == "greedypig"
+            part = (target[1] if len(target) > 1 else "") if inside else target[0]
+            yield Import(path.relative_to(ROOT).as_posix(), node.lineno, part, inside, lazy)
+
+
+def part_of(path: Path) -> str:
+    return module_of(path)[1] if len(module_of(path)) > 1 else ""
+
+
+ALL = [entry for path in FILES for entry in imports(path)]
+
+
+def test_the_walk_sees_imports_of_every_form():
+    seen = {(i.file, i.part) for i in ALL}
+    assert ("explain.py", "storage") in seen  # from . import methods, storage
+    assert ("explain.py", "core") in seen  # from .core.rounds import …
+    assert ("domains/tensor.py", "frozen") in seen  # from ..frozen import …
+    assert ("core/attribution.py", "storage") in seen  # from greedypig.storage import …
+    assert ("core/rounds.py", "torch") in seen
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_parts_import_only_what_lies_below(path):
+    part = part_of(path)
+    if part in ("", "__main__", "cli"):
+        pytest.skip("the top may import everything")
+    allowed = MAY_IMPORT[part] | {part}
+    for entry in imports(path):
+        if entry.inside and entry.part not in allowed:
+            assert (entry.file, entry.part) in EXCEPTIONS, entry
+            assert entry.lazy, entry
+
+
+def test_the_core_knows_torch_and_the_standard_library_only():
+    for entry in ALL:
+        if entry.file.startswith("core/") and not entry.inside:
+            assert entry.part == "torch" or entry.part in sys.stdlib_module_names, entry
+
+
+def test_nobody_imports_the_command_line_but_its_entry():
+    assert not [i for i in ALL if i.inside and i.part == "cli" and i.file != "__main__.py"]
+
+
+def test_optional_packages_are_imported_where_they_are_used():
+    """At the head of their adapter, or inside a function."""
+    optional = {"matplotlib", "PIL", "captum", "scipy", "skimage", "sklearn", "pandas", "networkx"}
+    for entry in ALL:
+        if not entry.inside and entry.part in optional:
+            assert entry.lazy or entry.file == f"adapters/{entry.part}.py", entry
+
+
+def calls_of_autograd(path: Path) -> list[int]:
+    """Lines that ask for gradients: torch.autograd.…, .backward(…), torch.func.grad and kin."""
+    lines = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            text = ast.unparse(node)
+            if "autograd" in text or node.attr == "backward" or text.startswith("torch.func.grad"):
+                lines.append(node.lineno)
+        elif isinstance(node, ast.ImportFrom) and "autograd" in (node.module or ""):
+            lines.append(node.lineno)
+    return lines
+
+
+def test_only_the_objective_calls_autograd():
+    found = {p.relative_to(ROOT).as_posix() for p in FILES if calls_of_autograd(p)}
+    assert found == {"core/objective.py"}
+
+
+def test_nothing_hides_in_utils():
+    names = {p.stem for p in ROOT.rglob("*.py")}
+    assert not names & {"utils", "util", "helpers", "helper", "misc", "common"}
+
+
+def test_the_core_never_speaks_of_pixels_edges_or_columns():
+    for path in (ROOT / "core").glob("*.py"):
+        tree = ast.parse(path.read_text())
+        words = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        words |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+        words |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        spoken = {w for w in words for bad in ("pixel", "image", "edge_index", "column", "token")
+                  if bad in w.lower()}  # fmt: skip
+        assert not spoken, path
+
+
+def test_no_user_error_is_a_bare_assert_or_a_plain_builtin():
+    """Errors raised on purpose are ours; a bare builtin has no common root to catch."""
+    plain = {"ValueError", "TypeError", "RuntimeError", "Exception", "KeyError"}
+    for path in FILES:
+        if part_of(path) == "models":  # Knows torch only, so it cannot know our errors.
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                name = ast.unparse(node.exc.func)
+                assert name not in plain, (path.name, node.lineno, name)

@@ -1,0 +1,522 @@
+"""One file per result: it comes back as it was, is refused if it is anything else, and runs
+nothing."""
+
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+import greedypig as gp
+from greedypig import storage
+from nets import TwoInputs, cnn, identical, mlp, picture, row
+
+TENSORS = ("order", "unit_scores", "values", "last_scores")
+
+
+def example() -> gp.Attribution:
+    return gp.explain(mlp(), row(), features=torch.arange(6) // 2, rounds=2, steps=2, seed=3)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "result.gpig"
+
+
+# Coming back as it was.
+
+
+@pytest.mark.parametrize(
+    "features",
+    ["elements", "pixels", gp.grid(2), gp.windows(2), gp.windows(3, stride=2), None],
+    ids=str,
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_pictures_come_back_whatever_a_unit_is(path, features, named):
+    spec = torch.arange(3).view(3, 1, 1) if features is None else features
+    plain = gp.explain(cnn(), picture(), features=spec, rounds=2, steps=2)
+    names = [f"ünit {i}" for i in range(plain.features.units)] if named else None
+    a = gp.explain(cnn(), picture(), features=spec, names=names, rounds=2, steps=2)
+    a.save(path)
+    b = gp.load(path)
+    assert identical(a, b)
+    assert type(a.features) is type(b.features)
+    assert b.top(3) == a.top(3)
+    assert b.settings == json.loads(json.dumps(dict(a.settings)))
+    assert b.provenance == a.provenance
+    assert b.seconds == a.seconds
+    for tree in ("scores", "importance", "ranking"):
+        found, expected = getattr(b, tree), getattr(a, tree)
+        if tree != "scores":
+            found, expected = found(), expected()
+        assert torch.equal(found, expected)
+    assert torch.equal(a.mask(2), b.mask(2))
+
+
+@pytest.mark.parametrize("container", ["tuple", "dict"])
+def test_several_inputs_come_back_in_their_container(path, container):
+    parts = (picture(0, (3, 4)), row(1, 5))
+    x = parts if container == "tuple" else {"row": parts[1], "image": parts[0]}
+    a = gp.explain(TwoInputs(), x, rounds=3, steps=2)
+    a.save(path)
+    b = gp.load(path)
+    assert identical(a, b)
+    assert type(b.scores) is type(a.scores)
+    if container == "dict":
+        assert list(b.scores) == ["row", "image"]
+        assert torch.equal(b.scores["image"], a.scores["image"])
+    else:
+        assert all(torch.equal(p, q) for p, q in zip(a.scores, b.scores, strict=True))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"values": "free", "rounds": 3},  # NaN among the values.
+        {"method": "random"},
+        {"method": gp.Greedy(gp.MarginalGains()), "per_round": 1},  # −∞ among the scores.
+        {"baseline": [0.0, row(4), "mean", lambda x: x * 0]},
+        {"objective": lambda z: z[:, 0]},
+        {"objective": gp.margin(against=3), "target": 0},
+        {"rule": gp.rule("left", 3), "rounds": 2},
+        {"method": gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), samples=2)), "rounds": 2},
+        {"schedule": [1, 2], "gain": True},
+        {"budget": 10, "steps": 5},
+    ],
+    ids=str,
+)
+def test_whatever_was_asked_for_can_be_saved(path, options):
+    a = gp.explain(mlp(), row(), **options)
+    a.save(path)
+    assert identical(a, gp.load(path))
+
+
+def test_results_of_plain_set_functions_come_back(path):
+    a = gp.greedy_pig(gp.objective(lambda m: (m**2).sum(1), 5), per_round=2, steps=3)
+    a.save(path)
+    assert identical(a, gp.load(path))
+
+
+def test_half_a_run_comes_back_as_half_a_run(path):
+    rounds = gp.iterate_rounds(gp.objective(lambda m: m.sum(1), 5), per_round=1, steps=1)
+    next(rounds)
+    a = rounds.attribution()
+    a.save(path)
+    b = gp.load(path)
+    assert b.stop is gp.StopReason.RUNNING
+    assert identical(a, b)
+
+
+def test_float64_scores_keep_their_bits(path):
+    a = gp.explain(mlp().double(), row().double(), rounds=2, steps=2)
+    a.save(path)
+    assert gp.load(path).unit_scores.dtype == torch.float64
+    assert identical(a, gp.load(path))
+
+
+def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
+    example().save(path)
+    assert os.listdir(path.parent) == [path.name]
+    with safe_open(path, "pt") as file:
+        record = json.loads(file.metadata()["greedypig"])
+        assert set(file.keys()) == {*TENSORS, "features.ids"}
+    assert record["schema"] == 1
+    assert record["stop"] == "ALL"
+
+
+def test_paths_may_be_text_and_files_get_the_usual_mode(path):
+    example().save(str(path))
+    assert identical(example(), gp.load(str(path)))
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_settings_and_provenance_tell_where_it_came_from(path):
+    a = gp.explain(
+        mlp(), row(), target=1, baseline=0.5, objective="logit", steps=3, rounds=2, seed=9,
+        schedule="equal", rule="left",
+    )  # fmt: skip
+    a.save(path)
+    b = gp.load(path)
+    expected = {
+        "method": "greedy-pig", "objective": "logit", "target": 1, "baseline": 0.5, "steps": 3,
+        "rounds": 2, "seed": 9, "schedule": "equal", "rule": "left", "outputs": "logits",
+    }  # fmt: skip
+    assert {k: b.settings[k] for k in expected} == expected
+    assert b.provenance["greedypig"] == gp.__version__
+    assert b.provenance["torch"] == str(torch.__version__)
+    assert {"python", "model", "input"} <= set(b.provenance)
+
+
+def test_fingerprints_tell_models_and_inputs_apart():
+    def provenance(model, x, **options):
+        return gp.explain(model, x, rounds=1, steps=1, **options).provenance
+
+    base = provenance(mlp(), row())
+    assert provenance(mlp(), row()) == base
+    assert provenance(mlp(seed=1), row())["model"] != base["model"]
+    assert provenance(mlp(), row(1))["input"] != base["input"]
+    assert provenance(mlp(), row(), baseline=0.1)["input"] != base["input"]
+
+
+# Refusing what is something else.
+
+
+def refused(path) -> str:
+    with pytest.raises(gp.InvalidFile) as caught:
+        gp.load(path)
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def no_hoarding(monkeypatch):
+    """A few bytes in a file must not make us ask for gigabytes."""
+    plain = torch.bincount
+
+    def bincount(ids, weights=None, minlength=0):
+        assert max(minlength, int(ids.max()) if ids.numel() else 0) < 1_000_000
+        return plain(ids, weights, minlength)
+
+    monkeypatch.setattr(torch, "bincount", bincount)
+
+
+def test_a_missing_file_is_said_to_be_missing(path):
+    with pytest.raises(FileNotFoundError, match=r"result\.gpig"):
+        gp.load(path)
+
+
+def test_a_directory_is_refused(tmp_path):
+    refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\x00", b"\x00" * 8, b"\xff" * 64, b"{}", b"PK\x03\x04 no zip", b"\x80\x04N.",
+        struct.pack("<Q", 2) + b"{}", struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 4) + b"null", struct.pack("<Q", 3) + b"\xff\xfe\xfd",
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_result_are_refused(path, content):
+    path.write_bytes(content)
+    refused(path)
+
+
+def test_foreign_formats_are_refused(path):
+    save_file({"weight": torch.ones(3)}, path)
+    assert "safetensors" in refused(path)
+    save_file({"weight": torch.ones(3)}, path, metadata={"format": "pt"})
+    refused(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("order", "1 2 3")
+    refused(path)
+    torch.save({"order": torch.arange(3)}, path)
+    refused(path)
+
+
+class Smuggled:
+    """Unpickling it would write a file."""
+
+    def __init__(self, target) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return (exec, (f"open({os.fspath(self.target)!r}, 'w').close()",))
+
+
+def test_a_file_that_smuggles_code_runs_nothing(path, tmp_path):
+    touched = tmp_path / "touched"
+    pickle.loads(pickle.dumps(Smuggled(touched)))
+    assert touched.exists()  # The payload works …
+    touched.unlink()
+    with open(path, "wb") as file:
+        pickle.dump(Smuggled(touched), file)
+    refused(path)
+    torch.save(Smuggled(touched), path)
+    refused(path)
+    payload = pickle.dumps(Smuggled(touched)).hex()
+    record, tensors = parts_of(example(), path)
+    for odd in (
+        {"settings": {"__reduce__": payload, "py/object": "os.system"}},
+        {"features": {"kind": "os.system", "n": 6, "names": None}},
+        {"stop": "__class__"},
+        {"layout": {"kind": "__import__('os')", "names": ["x"], "shapes": [[6]]}},
+    ):
+        write(path, record | odd, tensors)
+        with_no_crash(path)
+    assert not touched.exists()  # … and nobody ran it.
+
+
+def parts_of(a: gp.Attribution, path) -> tuple[dict, dict[str, Tensor]]:
+    a.save(path)
+    with safe_open(path, "pt") as file:
+        record = json.loads(file.metadata()["greedypig"])
+        return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def write(path, record, tensors) -> None:
+    text = record if isinstance(record, str) else json.dumps(record)
+    save_file(tensors, path, metadata={"greedypig": text})
+
+
+def with_no_crash(path) -> gp.Attribution | None:
+    """Loads something usable or refuses; anything else is a failure of the test."""
+    try:
+        a = gp.load(path)
+    except gp.InvalidFile:
+        return None
+    assert sorted(a.order.tolist()) == list(range(a.features.units))
+    assert a.unit_scores.is_floating_point()
+    assert a.values.is_floating_point()
+    assert isinstance(a.settings, Mapping)
+    assert isinstance(a.provenance, Mapping)
+    assert isinstance(a.stop, gp.StopReason)
+    assert a.gradients_used >= 0
+    for tree in (a.scores, a.importance(), a.mask(1)):
+        assert a.layout.flatten(tree).numel() == a.features.n
+    assert all(isinstance(name, str) for name in a.top(a.features.units))
+    repr(a)
+    return a
+
+
+@pytest.mark.parametrize("schema", [2, 99, 10**30])
+def test_a_newer_file_asks_for_a_newer_program(path, schema):
+    record, tensors = parts_of(example(), path)
+    write(path, record | {"schema": schema}, tensors)
+    assert "newer greedypig" in refused(path)
+
+
+@pytest.mark.parametrize("schema", [0, -1, "1", 1.0, None, True, [1]])
+def test_a_schema_that_never_was_is_refused(path, schema):
+    record, tensors = parts_of(example(), path)
+    write(path, record | {"schema": schema}, tensors)
+    refused(path)
+
+
+ODD = {
+    "text that is no JSON": "{",
+    "JSON that is no object": "[]",
+    "JSON without end": "[" * 100_000,
+    "null": "null",
+}
+ODD_FIELDS = {
+    "selected": [None, "many", -1, 10**9, [], {}, float("inf")],
+    "picks": [None, [], [0, 3], [-1, 4], ["a"], 3, [1.5, 1.5], [float("inf")], [[3]]],
+    "totals": [None, [1.0], ["x", "y"], 3],
+    "full_value": ["x", [], {}],
+    "gradients_used": [None, "x", -1, float("inf")],
+    "seconds": [None, "x", []],
+    "stop": [None, "BOOM", 3, ["ALL"], {"a": 1}],
+    "settings": [None, [], "x", 3],
+    "provenance": [None, [], "x", 3],
+    "features": [
+        None, [], "groups", {}, {"kind": "groups"}, {"kind": "bees", "n": 6, "names": None},
+        {"kind": "elements", "n": 3, "names": None}, {"kind": "elements", "n": -1, "names": None},
+        {"kind": "groups", "n": 6, "names": ["a"]}, {"kind": "groups", "n": 6, "names": "abc"},
+        {"kind": "groups", "n": 6, "names": 3},
+        {"kind": "windows", "shape": [6], "size": 0, "axes": None, "stride": 1, "names": None},
+        {"kind": "windows", "shape": [], "size": 1, "axes": [0], "stride": 1, "names": None},
+        {"kind": "windows", "shape": "x", "size": 1, "axes": None, "stride": 1, "names": None},
+    ],
+    "layout": [
+        None, [], {}, {"kind": "tensor", "names": ["x"], "shapes": [[5]]},
+        {"kind": "bees", "names": ["x"], "shapes": [[6]]},
+        {"kind": "tuple", "names": ["x", "y"], "shapes": [[6]]},
+        {"kind": "tensor", "names": ["x", "y"], "shapes": [[3], [3]]},
+        {"kind": "dict", "names": ["x", "x"], "shapes": [[3], [3]]},
+        {"kind": "dict", "names": [["x"], None], "shapes": [[3], [3]]},
+        {"kind": "tensor", "names": ["x"], "shapes": [[-2, -3]]},
+        {"kind": "tensor", "names": ["x"], "shapes": [["six"]]},
+        {"kind": "tensor", "names": ["x"], "shapes": [6]},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_odd_json_is_refused(path, text):
+    _, tensors = parts_of(example(), path)
+    write(path, text, tensors)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(f, v) for f, values in ODD_FIELDS.items() for v in values], ids=str
+)
+def test_odd_fields_are_refused(path, field, value):
+    record, tensors = parts_of(example(), path)
+    write(path, record | {field: value}, tensors)
+    refused(path)
+
+
+@pytest.mark.parametrize("field", [*ODD_FIELDS, "schema"])
+def test_missing_fields_are_refused(path, field):
+    record, tensors = parts_of(example(), path)
+    del record[field]
+    write(path, record, tensors)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("order", None),
+        ("order", torch.tensor([0, 1])),
+        ("order", torch.tensor([0, 1, 1])),
+        ("order", torch.tensor([0.0, 1.0, 2.0])),
+        ("order", torch.tensor([[0, 1, 2]])),
+        ("unit_scores", None),
+        ("unit_scores", torch.ones(4)),
+        ("unit_scores", torch.ones(3).bool()),
+        ("unit_scores", torch.ones(3).long()),
+        ("last_scores", torch.ones(3).byte()),
+        ("values", torch.ones(2).double()),
+        ("values", torch.ones(3).long()),
+        ("features.ids", None),
+        ("features.ids", torch.tensor([0, 0, 1, 1, 3, 3])),
+        ("features.ids", torch.tensor([0, 0, 1, 1, 2, -1])),
+        ("features.ids", torch.tensor([0, 0, 1, 1, 2, 1 << 45])),
+        ("features.ids", torch.rand(6)),
+        ("features.ids", torch.zeros(0).long()),
+    ],
+    ids=str,
+)
+def test_tensors_that_do_not_fit_are_refused(path, name, tensor):
+    record, tensors = parts_of(example(), path)
+    del tensors[name]
+    write(path, record, tensors if tensor is None else tensors | {name: tensor})
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"schema": 0},
+        {"selected": 2},
+        {"totals": [1.0]},
+        {"features": {"kind": "bees", "n": 6, "names": None}},
+        {"layout": {"kind": "tensor", "names": ["x"], "shapes": [[5]]}},
+        {"stop": "BOOM"},
+    ],
+    ids=str,
+)
+def test_refusals_name_the_file_what_was_expected_and_what_came(path, odd):
+    record, tensors = parts_of(example(), path)
+    write(path, record | odd, tensors)
+    message = refused(path)
+    assert message.startswith("Expected ")
+    assert "(got " in message
+    assert os.fspath(path) in message
+
+
+def test_every_truncation_is_refused(path):
+    example().save(path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        refused(path)
+    path.write_bytes(whole + b"\x00")
+    refused(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[object, bytes]:
+    path = tmp_path_factory.mktemp("flipped") / "result.gpig"
+    example().save(path)
+    return path, path.read_bytes()
+
+
+@given(data=st.data())
+def test_flipped_bytes_are_refused_or_harmless(whole, data):
+    path, content = whole
+    changed = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        changed[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(changed)
+    with_no_crash(path)
+
+
+def test_every_single_flipped_bit_is_refused_or_harmless(whole):
+    path, content = whole
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << (place % 8)
+        path.write_bytes(changed)
+        with_no_crash(path)
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+keys = st.text(max_size=4)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(field=st.sampled_from([*ODD_FIELDS, "schema"]), value=anything)
+def test_any_json_in_any_field_is_refused_or_harmless(whole, field, value):
+    path, content = whole
+    path.write_bytes(content)
+    record, tensors = parts_of(example(), path)
+    write(path, record | {field: value}, tensors)
+    with_no_crash(path)
+
+
+# Saving whole or not at all.
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=type)
+@pytest.mark.parametrize("where", ["save_file", "replace"])
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, monkeypatch, error, where):
+    example().save(path)
+    old = path.read_bytes()
+
+    def half(tensors, name, metadata=None):
+        with open(name, "wb") as file:
+            file.write(b"half")
+        raise error
+
+    def not_at_all(source, target):
+        raise error
+
+    if where == "save_file":
+        monkeypatch.setattr(storage, "save_file", half)
+    else:
+        monkeypatch.setattr(os, "replace", not_at_all)
+    with pytest.raises(type(error)):
+        gp.explain(mlp(), row(2), rounds=2).save(path)
+    assert path.read_bytes() == old
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_settings_that_no_file_can_hold_are_refused_before_anything_is_written(path):
+    a = replace(example(), settings={"model": object()})
+    with pytest.raises(gp.InvalidFile, match=r"Expected settings.*\(got"):
+        a.save(path)
+    assert os.listdir(path.parent) == []
+
+
+def test_saving_over_a_result_replaces_it(path):
+    example().save(path)
+    other = gp.explain(mlp(), row(2), rounds=2)
+    other.save(path)
+    assert identical(gp.load(path), other)
+
+
+def test_attributions_are_frozen():
+    a = example()
+    for field in fields(a):
+        with pytest.raises(AttributeError):
+            setattr(a, field.name, None)
