@@ -20,10 +20,11 @@ from .core.errors import InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .core.lockstep import Undisturbed
+from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .domains.image import pixels, tokens
-from .domains.tensor import ModelFamily
+from .domains.tensor import ModelFamily, as_tuple
 from .frozen import digest
 from .methods import Greedy
 from .targets import Target
@@ -154,18 +155,16 @@ def _stream(
     broken: list[Exception] = []
 
     def problems() -> Iterator[Problem]:
-        for i, x in enumerate(xs):
-            one = target if targets is None else targets[i]
-            one = int(one) if isinstance(one, Tensor) else one
-            held = fixed if each_fixed is None else each_fixed[i]
-            try:
-                problem = job.problem(x, one, held, label=f"input {i}")
-            except Exception as error:
-                # Those under way are finished and handed out before the error is raised.
-                error.add_note(f"This was input {i} of explain_many, counted from 0.")
-                broken.append(error)
-                return
-            yield problem
+        # Those under way are finished and handed out before an error here is raised.
+        i = 0
+        try:
+            for i, x in enumerate(xs):
+                one = target if targets is None else _one_of(targets, i, "target")
+                held = fixed if each_fixed is None else _one_of(each_fixed, i, "fixed")
+                yield job.problem(x, one, held, label=f"input {i}")
+        except Exception as error:
+            error.add_note(f"This was input {i} of explain_many, counted from 0.")
+            broken.append(error)
 
     for problem in run(problems()):
         yield problem.attribution()
@@ -200,7 +199,8 @@ class _Job:
         values: ValuesWanted,
     ) -> None:
         target = Target(objective, outputs)
-        self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
+        with Undisturbed():
+            self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
         self.baseline, self.features, self.names = baseline, features, names
         self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
@@ -215,6 +215,7 @@ class _Job:
         self.settings = {
             "method": method if isinstance(method, str) else type(method).__name__,
             "objective": target.name,
+            "rival": target.against,
             "outputs": outputs,
             "baseline": _describe_baseline(baseline),
             "batch_size": batch_size,
@@ -236,7 +237,7 @@ class _Job:
             values=self.values, label=label, **self._picks(features.units),
             settings=self.settings | {"target": example.reference.target},
             provenance=self.versions
-            | {"model": self.family.fingerprint, "input": _input_fingerprint(objective)},
+            | {"model": self.family.fingerprint, "input": _input_fingerprint(objective, fixed)},
         )  # fmt: skip
 
     def _picks(self, units: int) -> dict[str, Any]:
@@ -251,6 +252,12 @@ class _Job:
             picks.setdefault("schedule", methods.SCHEDULE)
             picks.setdefault("rounds", min(methods.ROUNDS, picks.get("k", units)))
         return picks
+
+
+def _one_of(each: Any, i: int, name: str) -> Any:
+    if i >= len(each):
+        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
+    return each[i]
 
 
 def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
@@ -333,12 +340,15 @@ def _describe_baseline(baseline: Any) -> Any:
     return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
 
 
-def _input_fingerprint(objective: Any) -> str:
-    """A digest of the input and of every baseline."""
+def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:
+    """A digest of the input, of every baseline and of what is passed along."""
     ends: dict[str, Tensor] = {}
     for i, part in enumerate(objective.parts):
         ends |= {f"start {i}": part.start, f"end {i}": part.end}
-    return digest(ends)
+    held = fixed if isinstance(fixed, dict) else dict(enumerate(as_tuple(fixed)))
+    ends |= {f"fixed {k}": v for k, v in held.items() if isinstance(v, Tensor)}
+    rest = [(k, v) for k, v in held.items() if not isinstance(v, Tensor)]
+    return digest(ends, f"{objective.layout} {rest}")
 
 
 @lru_cache(maxsize=1)

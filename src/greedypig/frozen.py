@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 from zlib import crc32
@@ -21,10 +22,11 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 
+from .core.errors import InvalidInput
+
 log = logging.getLogger(__name__)
 
-HASHED_BYTES = 1 << 28
-"""Models up to this size are fingerprinted whole, larger ones by evenly spaced samples."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SAME_OUTPUT = 1e-4
 """How far a folded network's output may be from the original's, relative to its largest."""
 
@@ -47,17 +49,24 @@ class Frozen:
 
 def freeze(model: Callable[..., Any]) -> Frozen:
     """A stand-in for `model` that computes exactly the same."""
-    module = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
-    if not isinstance(module, nn.Module):
+    module = module_of(model)
+    if module is None:
         return Frozen(model, None)
-    if module is model and not isinstance(model, torch.jit.ScriptModule):
+    if not isinstance(module, torch.jit.ScriptModule):
         try:
-            twin = _twin(model)
+            twin = _twin(module)
         except Exception as error:  # Whatever a foreign __deepcopy__ may raise.
-            log.debug("no private copy of %s (%s); guarding it", type(model).__name__, error)
+            log.debug("no private copy of %s (%s); guarding it", type(module).__name__, error)
         else:
-            return Frozen(twin, twin)
+            call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
+            return Frozen(call, twin)
     return Frozen(model, module, guarded=True)
+
+
+def module_of(model: Callable[..., Any]) -> nn.Module | None:
+    """The module that is called, or whose method is called, if there is one."""
+    owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
+    return owner if isinstance(owner, nn.Module) else None
 
 
 _fast: WeakKeyDictionary[nn.Module, tuple[str, Frozen]] = WeakKeyDictionary()
@@ -76,8 +85,9 @@ def optimised(
     """
     if plain.guarded or not isinstance(model, nn.Module) or not _convolutional(model):
         return plain
+    key = f"{fingerprint} {_hooks(model)}"
     kept = _fast.get(model)
-    if kept is not None and kept[0] == fingerprint:
+    if kept is not None and kept[0] == key:
         return kept[1]
     chosen = plain
     try:
@@ -93,29 +103,50 @@ def optimised(
             log.debug("the folded %s answers differently; not used", type(model).__name__)
     except Exception as error:  # The fast path is a convenience; the plain one always works.
         log.debug("%s was not made faster (%s)", type(model).__name__, error)
-    _fast[model] = (fingerprint, chosen)
+    _fast[model] = (key, chosen)
     return chosen
 
 
 def fingerprint(model: Callable[..., Any]) -> str:
-    """A digest of the model's class, parameter names, shapes and numbers."""
-    if not isinstance(model, nn.Module):
-        return f"callable {getattr(model, '__qualname__', type(model).__qualname__)}"
-    state = [(k, v) for k, v in model.state_dict().items() if isinstance(v, Tensor)]
-    return f"{type(model).__qualname__} {digest(dict(state))}"
+    """A digest of what the model computes: its structure, settings and numbers."""
+    module = module_of(model)
+    name = str(getattr(model, "__qualname__", type(model).__qualname__))
+    if module is None:
+        return f"callable {name}"
+    return f"{name} {digest(_numbers(module), _structure(module))}"
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
+def _numbers(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _structure(module: nn.Module) -> str:
+    """Every submodule's class and plain attributes: two networks may share all weights."""
+    lines = []
+    for path, m in module.named_modules():
+        if isinstance(m, torch.jit.ScriptModule):
+            lines.append(f"{path} {m.original_name}")
+            continue
+        plain = {k: _plain(v) for k, v in vars(m).items() if k[0] != "_" and k != "training"}
+        known = sorted(f"{k}={v}" for k, v in plain.items() if v is not None)
+        lines.append(f"{path} {type(m).__module__}.{type(m).__qualname__} {' '.join(known)}")
+    return "\n".join(lines)
+
+
+def _plain(value: object) -> str | None:
+    if isinstance(value, str | int | float | tuple | list | torch.dtype):
+        return repr(value)
+    return getattr(value, "__qualname__", None) if callable(value) else None
+
+
+def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     """A digest of names, shapes and numbers; fast, since it is taken at every call.
 
-    CRC-32 of each tensor runs at the memory's speed; SHA-256 binds the sums together. Very
-    large collections are sampled evenly.
+    CRC-32 of each tensor runs at the memory's speed; SHA-256 binds the sums together.
     """
-    size = sum(t.numel() * t.element_size() for t in tensors.values())
-    stride = max(1, -(-size // HASHED_BYTES))
-    total = sha256()
+    total = sha256(text.encode())
     for name, tensor in tensors.items():
-        flat = tensor.detach().reshape(-1)[::stride].cpu().contiguous()
+        flat = tensor.detach().reshape(-1).cpu().contiguous()
         check = crc32(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
         total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {check:08x};".encode())
     return total.hexdigest()[:32]
@@ -127,10 +158,32 @@ def _twin(model: nn.Module) -> nn.Module:
         id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()
     }
     twin = copy.deepcopy(model, memo)
+    if not _independent(twin, model):
+        raise InvalidInput("Expected a copy that shares no module with the original.")
     twin.eval()
     for buffer in twin.buffers():
         buffer.requires_grad_(False)
     return twin
+
+
+def _independent(twin: nn.Module, model: nn.Module) -> bool:
+    """Does the copy stand alone? Singletons copy to themselves, and closures are not copied."""
+    originals = {id(m) for m in model.modules()}
+    for m in twin.modules():
+        cells = [c for v in vars(m).values() for c in getattr(v, "__closure__", None) or ()]
+        if id(m) in originals or any(id(c.cell_contents) in originals for c in cells):
+            return False
+    return True
+
+
+def _hooks(model: nn.Module) -> list[int]:
+    """Who hooks in where: a hook changes the answer and no weight."""
+    return [
+        id(hook)
+        for m in model.modules()
+        for name in HOOKS
+        for hook in getattr(m, name, {}).values()
+    ]
 
 
 @contextmanager
@@ -175,6 +228,9 @@ def _fold(twin: nn.Module) -> None:
     for node in graph.nodes:
         if node.op == "call_module":
             calls[str(node.target)] = calls.get(str(node.target), 0) + 1
+        elif node.op == "get_attr":  # Weights that are read outside their layer must stay.
+            owner = str(node.target).rpartition(".")[0]
+            calls[owner] = calls.get(owner, 0) + 2
     for node in graph.nodes:
         if node.op != "call_module" or not node.args:
             continue
@@ -198,8 +254,7 @@ def _foldable(conv: nn.Module, norm: nn.Module) -> bool:
     }
     if pairs.get(type(conv)) is not type(norm) or getattr(norm, "running_mean", None) is None:
         return False
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return not any(getattr(m, name, None) for m in (conv, norm) for name in hooks)
+    return not any(getattr(m, name, None) for m in (conv, norm) for name in HOOKS)
 
 
 def _replace(root: nn.Module, path: str, module: nn.Module) -> None:

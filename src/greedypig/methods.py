@@ -95,6 +95,10 @@ def resolve(
             )
         if steps is not None and (type(steps) is not int or steps < 1):
             raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+        if steps is not None and isinstance(rule, Rule) and steps != len(rule):
+            raise InvalidInput(
+                f"Expected no steps besides a rule of its own {len(rule)} nodes (got {steps})."
+            )
         adaptive, make = _MAKERS[method]
         scorer = make(steps, rule)
         return scorer, Greedy(scorer) if adaptive else None

@@ -7,6 +7,8 @@ different examples, each with its own class and its own reference, the output at
 
 from __future__ import annotations
 
+import operator
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,10 +110,8 @@ class Target:
         self._warn_probabilities(logits)
         if target is None:
             target = int(logits.argmax())
-        elif type(target) is not int or not 0 <= target < classes:
-            raise InvalidInput(
-                f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
-            )
+        else:
+            target = _class_index(target, classes)
         rival = self.against
         if rival is not None and (not 0 <= rival < classes or rival == target):
             raise InvalidInput(
@@ -165,8 +165,31 @@ class Target:
             warnings.warn(
                 "The model's output looks like probabilities but is read as logits. "
                 "Try outputs='probabilities'.",
-                stacklevel=4,
+                stacklevel=_levels_to_caller(),
             )
+
+
+def _class_index(target: Any, classes: int) -> int:
+    """A class number, also straight from an argmax."""
+    try:
+        index = -1 if isinstance(target, bool) else operator.index(target)
+    except (TypeError, ValueError):
+        index = -1
+    if not 0 <= index < classes:
+        raise InvalidInput(
+            f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
+        )
+    return index
+
+
+def _levels_to_caller() -> int:
+    """The stacklevel of the first frame outside this package, seen from our caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__package__", "").startswith(
+        "greedypig"
+    ):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _find_tensor(output: Any) -> Tensor:

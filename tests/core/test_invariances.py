@@ -165,6 +165,8 @@ def test_lines_with_ends_of_their_own_scale_gradients_by_their_reach():
     direct = gp.objective(lambda w: f.g(start + w * (end - start)), 5, dtype=torch.float64)
     for scorer in SCORERS[:4]:
         assert_alike(solve(line, scorer), solve(direct, scorer))
+    masks = torch.rand(3, 5, generator=generator(4), dtype=torch.float64)
+    torch.testing.assert_close(line.gradients(masks), direct.gradients(masks), rtol=0, atol=1e-12)
     assert torch.equal(line.place(torch.ones(1, 5).double())[0], end)
     assert torch.equal(line.place(torch.zeros(1, 5).double())[0], start)
 

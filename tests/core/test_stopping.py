@@ -165,6 +165,12 @@ def test_reach_costs_no_gradient_after_the_target_is_met():
         assert (a.stop, a.selected, a.gradients_used) == (REASON.REACHED, 2, 8), rule
 
 
+def test_reach_is_met_by_equality():
+    # Whole numbers and one step: 4 = 0.5 · (4 + 2 + 2) exactly.
+    a = gp.greedy_pig(modular([4, 2, 2]).objective(), per_round=1, steps=1, reach=0.5)
+    assert (a.stop, a.selected) == (REASON.REACHED, 1)
+
+
 def test_reach_may_be_met_by_nothing():
     # G(∅) = 1 ≥ 0.5 · G(1) = 0.5 · 1.1.
     objective = gp.objective(lambda w: 1 + 0.1 * w.mean(1), 4)

@@ -9,7 +9,7 @@ answers do not depend on its neighbours, so each result is what it would have be
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
@@ -127,6 +127,8 @@ def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
             queues.push(call, slot)
         while queue := queues.fullest()[0]:
             _evaluate(queue)
+    if call.error is not None:
+        raise call.error
     return [slot.answer() for slot in call.slots]
 
 
@@ -179,6 +181,8 @@ class _Call:
     task: Task[Any]
     slots: list[_Slot] = field(default_factory=list)
     missing: int = 0
+    error: Exception | None = None
+    """Set where a number came back that is not finite; the rest of the call is dropped."""
 
 
 _Rows: TypeAlias = "tuple[_Call, _Slot, int, int]"
@@ -208,14 +212,16 @@ class _Queues:
         return best, best_share >= 1.0
 
 
-def drive(tasks: Iterator[Task[T] | None]) -> Iterator[tuple[Task[T], T | None]]:
+def drive(tasks: Iterator[Task[T] | None]) -> Iterator[tuple[Task[T], T | Exception | None]]:
     """Run tasks in lockstep; yields (task, event) as they come, (task, None) at a task's end.
+
+    A task whose numbers are not finite ends with (task, error); the others go on.
 
     New tasks are started only while the batch is not full, so what is in flight is bounded by
     the batch size however many tasks there are. A None among the tasks means "not now".
     """
     queues = _Queues()
-    events: deque[tuple[Task[T], T | None]] = deque()
+    events: deque[tuple[Task[T], T | Exception | None]] = deque()
     source: Iterator[Task[T] | None] | None = tasks
     while True:
         queue, full = queues.fullest()
@@ -231,7 +237,10 @@ def drive(tasks: Iterator[Task[T] | None]) -> Iterator[tuple[Task[T], T | None]]
         elif queue is not None:
             with Undisturbed():
                 for call in _evaluate(queue):
-                    _advance(call.task, [s.answer() for s in call.slots], queues, events)
+                    if call.error is not None:
+                        events.append((call.task, call.error))
+                    else:
+                        _advance(call.task, [s.answer() for s in call.slots], queues, events)
         elif source is None and not events:
             return
         while events:
@@ -260,7 +269,7 @@ def _advance(
     task: Task[T],
     answers: list[Answer] | None,
     queues: _Queues,
-    events: deque[tuple[Task[T], T | None]],
+    events: deque[tuple[Task[T], T | Exception | None]],
 ) -> None:
     """Resume a task until it asks for something or ends; its events go to `events`."""
     try:
@@ -283,12 +292,15 @@ def _evaluate(queue: deque[tuple[_Call, _Slot]]) -> list[_Call]:
     room, taken = queue[0][1].request.objective.oracle.batch_size, []
     while room and queue:
         call, slot = queue[0]
+        if call.error is not None:
+            queue.popleft()
+            continue
         lo, hi = slot.take(room)
         taken.append((call, slot, lo, hi))
         room -= hi - lo
         if slot.done == slot.request.count:
             queue.popleft()
-    return _evaluate_batch(taken)
+    return _evaluate_batch(taken) if taken else []
 
 
 def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
@@ -303,37 +315,35 @@ def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
     for call, slot, lo, hi in taken:
         if gradient:
             slot.request.objective.paid(hi - lo)
-        if len(taken) == 1:
-            fine = slot.receive(lo, hi, values, gradients)
-        else:
+        mine, slopes = values, gradients
+        if len(taken) > 1:
             rows = slice(at, at + hi - lo)
-            fine = slot.receive(
-                lo, hi, values[rows], None if gradients is None else gradients[rows]
-            )
-        if not fine:
-            _name_non_finite(taken, values, gradients)
+            mine, slopes = values[rows], None if gradients is None else gradients[rows]
+        fine = slot.receive(lo, hi, mine, slopes)
+        if not fine and call.error is None:
+            call.error = _non_finite_step(call, slot, lo, mine, slopes)
+            if call.error is not None:
+                finished.append(call)
         at += hi - lo
-        if hi == slot.request.count:
+        if hi == slot.request.count and call.error is None:
             call.missing -= 1
             if not call.missing:
                 finished.append(call)
     return finished
 
 
-def _name_non_finite(taken: Sequence[_Rows], values: Tensor, gradients: Tensor | None) -> None:
-    """Raise for the first NaN or infinity, saying where; returns if only a sum overflowed."""
-    row = 0
-    for call, slot, lo, hi in taken:
-        for step in range(lo, hi):
-            what = _non_finite(
-                slot.request.objective, values[row], None if gradients is None else gradients[row]
-            )
-            if what:
-                failed, count = call.task.failed, slot.request.count
-                if failed is not None:
-                    raise failed(what, step, count)
-                raise NonFinite(f"{what} at step {step + 1} of {count} is not finite.")
-            row += 1
+def _non_finite_step(
+    call: _Call, slot: _Slot, lo: int, values: Tensor, gradients: Tensor | None
+) -> Exception | None:
+    """The error that names the first NaN or infinity; None if only a sum overflowed."""
+    count = slot.request.count
+    for row, value in enumerate(values):
+        step, gradient = lo + row, None if gradients is None else gradients[row]
+        if what := _non_finite(slot.request.objective, value, gradient):
+            if call.task.failed is not None:
+                return call.task.failed(what, step, count)
+            return NonFinite(f"{what} at step {step + 1} of {count} is not finite.")
+    return None
 
 
 def _non_finite(objective: PointObjective, value: Tensor, gradient: Tensor | None) -> str:

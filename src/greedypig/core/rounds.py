@@ -401,27 +401,27 @@ def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
     """Problems run in lockstep, each handed back when it has ended, in the order they came.
 
     At most `hold` are begun and not yet handed back, so memory does not grow with their number.
+    One that fails raises its error in its turn, after those before it.
     """
     begun: deque[tuple[Task[Round], Problem]] = deque()
-    ended: set[int] = set()
+    ended: dict[int, Exception | None] = {}
 
     def tasks() -> Iterator[Task[Round] | None]:
-        source = iter(problems)
-        while True:
+        for problem in problems:
             while len(begun) >= hold:
                 yield None
-            problem = next(source, None)
-            if problem is None:
+            if any(ended.values()):
                 return
             begun.append((problem.task(), problem))
             yield begun[-1][0]
 
     for task, event in drive(tasks()):
-        if event is None:
-            ended.add(id(task))
+        if event is None or isinstance(event, Exception):
+            ended[id(task)] = event
         while begun and id(begun[0][0]) in ended:
             task, problem = begun.popleft()
-            ended.remove(id(task))
+            if error := ended.pop(id(task)):
+                raise error
             yield problem
 
 

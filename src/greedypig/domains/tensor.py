@@ -171,13 +171,14 @@ def _fixed_key(fixed: Any) -> object:
     """Fixed inputs may share a batch if their tensors have one shape and the rest is equal."""
     if fixed is None:
         return None
-    items = fixed.items() if isinstance(fixed, Mapping) else enumerate(_as_tuple(fixed))
+    items = fixed.items() if isinstance(fixed, Mapping) else enumerate(as_tuple(fixed))
     return tuple(
         (k, tuple(v.shape), v.dtype) if isinstance(v, Tensor) else (k, repr(v)) for k, v in items
     )
 
 
-def _as_tuple(fixed: Any) -> tuple[Any, ...]:
+def as_tuple(fixed: Any) -> tuple[Any, ...]:
+    """Fixed inputs by position; a lone one stands for a tuple of it."""
     return fixed if isinstance(fixed, tuple) else (fixed,)
 
 
@@ -188,7 +189,7 @@ def _expand_fixed(runs: Sequence[tuple[Any, int]]) -> tuple[tuple[Any, ...], dic
         return (), {}
     if isinstance(first, Mapping):
         return (), {k: _expand([(f[k], c) for f, c in runs]) for k in first}
-    rows = [(_as_tuple(f), c) for f, c in runs]
+    rows = [(as_tuple(f), c) for f, c in runs]
     return tuple(_expand([(f[i], c) for f, c in rows]) for i in range(len(rows[0][0]))), {}
 
 
