@@ -16,13 +16,14 @@ from torch import Tensor
 from . import methods, storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution, Round
-from .core.errors import InvalidInput
+from .core.errors import InvalidInput, InvalidType
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
+from .core.schedule import check_count
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .frozen import digest
@@ -231,7 +232,7 @@ class _Job:
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
         example = self.family.example(x, target=target, fixed=fixed)
         objective = self.family.objective(example, x, self.baseline)
-        features = _features(self.features, self.names, example.layout, x)
+        features = _features(self.features, self.names, example.layout)
         return make_problem(
             objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(features.units),
@@ -250,6 +251,8 @@ class _Job:
         explicit = not isinstance(picks.get("schedule", ""), str)
         if not explicit and "per_round" not in picks:
             picks.setdefault("schedule", methods.SCHEDULE)
+            if "k" in picks:
+                check_count("k", picks["k"], units)
             picks.setdefault("rounds", min(methods.ROUNDS, picks.get("k", units)))
         return picks
 
@@ -260,7 +263,7 @@ def _one_of(each: Any, i: int, name: str) -> Any:
     return each[i]
 
 
-def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
+def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Features:
     if isinstance(spec, str):
         if spec not in NAMED_FEATURES:
             raise InvalidInput(
@@ -272,23 +275,31 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) ->
         made = spec
     elif callable(spec):
         made = spec(layout)
+    elif isinstance(spec, Tensor | tuple | list | dict):
+        made = Groups(_group_ids(spec, layout))
     else:
-        made = Groups(_group_ids(spec, layout, x))
+        raise InvalidType(
+            f"Expected features to be a name, gp.grid(b), gp.windows(b), a Features object or "
+            f"group ids (got {type(spec).__name__})."
+        )
     if made.n != layout.n:
         raise InvalidInput(f"Expected features over {layout.n} elements (got {made.n}).")
     return made if names is None else _renamed(made, names)
 
 
-def _group_ids(spec: Any, layout: Layout, x: Any) -> Tensor:
-    ids = spec if isinstance(spec, Tensor | dict) else tuple(spec)
-    parts = []
-    shapes = Layout.of(ids).shapes
-    if len(shapes) != len(layout.shapes):
+def _group_ids(spec: Any, layout: Layout) -> Tensor:
+    given = Layout.of(spec)
+    by_name = isinstance(spec, dict) and layout.kind == "dict"
+    same = sorted(given.names) == sorted(layout.names) if by_name else (
+        len(given.shapes) == len(layout.shapes)
+    )  # fmt: skip
+    if not same:
         raise InvalidInput(
-            f"Expected group ids for {len(layout.shapes)} inputs (got {len(shapes)})."
+            f"Expected group ids for the inputs {', '.join(layout.names)} "
+            f"(got them for {', '.join(given.names)})."
         )
-    named = ids if isinstance(ids, dict) else None
-    tensors = [named[n] for n in layout.names] if named else layout.tensors(ids)
+    parts = []
+    tensors = [spec[n] for n in layout.names] if by_name else layout.tensors(spec)
     for tensor, shape, name in zip(tensors, layout.shapes, layout.names, strict=True):
         try:
             parts.append(torch.broadcast_to(tensor, shape).reshape(-1))

@@ -53,7 +53,7 @@ Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]
 def _fixed_rule(name: str, make: Callable[[int | None], PlannedScorer]) -> Maker:
     def maker(steps: int | None, rule: str | Rule | None) -> PlannedScorer:
         if rule is not None:
-            raise InvalidInput(f"Expected no rule for method={name!r}, which has its own.")
+            raise InvalidInput(f"Expected no rule for method={name!r} (got {rule!r}).")
         return make(steps)
 
     return maker
@@ -95,6 +95,10 @@ def resolve(
             )
         if steps is not None and (type(steps) is not int or steps < 1):
             raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+        if not isinstance(rule, str | Rule | None):
+            raise InvalidType(
+                f"Expected rule to be a name or a gp.Rule (got {type(rule).__name__})."
+            )
         if steps is not None and isinstance(rule, Rule) and steps != len(rule):
             raise InvalidInput(
                 f"Expected no steps besides a rule of its own {len(rule)} nodes (got {steps})."
@@ -103,7 +107,10 @@ def resolve(
         scorer = make(steps, rule)
         return scorer, Greedy(scorer) if adaptive else None
     if steps is not None or rule is not None:
-        raise InvalidInput("Expected steps and rule inside the scorer of a method object.")
+        given = f"steps={steps}" if steps is not None else f"rule={rule!r}"
+        raise InvalidInput(
+            f"Expected steps and rule inside the scorer of a method object (got {given})."
+        )
     if isinstance(method, Greedy):
         return method.scorer, method
     if callable(method):

@@ -86,7 +86,7 @@ class Target:
         """A counterfactual switches features to the baseline instead of to the input."""
         return self.name == "counterfactual"
 
-    def logits(self, output: Any, rows: int, hint: str = "") -> Tensor:
+    def logits(self, output: Any, rows: int) -> Tensor:
         """The model's own output as (m, classes), or (m,) for a single output."""
         tensor = _find_tensor(output)
         if tensor.dim() == 2 and tensor.shape[1] == 1 and self.function is None:
@@ -95,7 +95,7 @@ class Target:
         if tensor.dim() == 0 or tensor.shape[0] != rows or not fits:
             raise InvalidInput(
                 f"Expected the model to return ({rows}, classes) or ({rows},) for {rows} rows "
-                f"(got {tuple(tensor.shape)}).{hint or ' Try wrapping it to return one row each.'}"
+                f"(got {tuple(tensor.shape)}). Try wrapping it to return one row each."
             )
         if self.outputs == "probabilities" and tensor.dim() == 2:
             return tensor.clamp_min(torch.finfo(tensor.dtype).tiny).log()
@@ -108,10 +108,7 @@ class Target:
             return Reference(0, 0, logits, None)
         classes = logits.shape[0]
         self._warn_probabilities(logits)
-        if target is None:
-            target = int(logits.argmax())
-        else:
-            target = _class_index(target, classes)
+        target = int(logits.argmax()) if target is None else _class_index(target, classes)
         rival = self.against
         if rival is not None and (not 0 <= rival < classes or rival == target):
             raise InvalidInput(
@@ -160,7 +157,7 @@ class Target:
             )
 
     def _warn_probabilities(self, logits: Tensor) -> None:
-        sums_to_one = abs(float(logits.double().sum()) - 1) < 1e-4
+        sums_to_one = abs(float(logits.detach().double().sum()) - 1) < 1e-4
         if self.outputs == "logits" and sums_to_one and bool((logits >= 0).all()):
             warnings.warn(
                 "The model's output looks like probabilities but is read as logits. "

@@ -186,8 +186,8 @@ class Problem:
             at = f" at step {step + 1} of {count}" if count else ""
             place = f"{what}{at} in round {len(self.rounds) + 1}{of}"
         return NonFinite(
-            f"{place} is not finite. The {len(self.rounds)} rounds done so far are in this "
-            "error's .rounds.",
+            f"Expected finite numbers (got NaN or infinity). {place} is not finite. The "
+            f"{len(self.rounds)} rounds done so far are in this error's .rounds.",
             self.rounds,
         )
 

@@ -67,7 +67,7 @@ def plan_picks(
             )
         return _explicit(schedule, units)
     if ratio is not None and schedule != "geometric":
-        raise InvalidInput("Expected ratio only with schedule='geometric'.")
+        raise InvalidInput(f"Expected ratio only with schedule='geometric' (got {schedule!r}).")
     if per_round is not None:
         if schedule not in (None, "equal"):
             raise InvalidInput(

@@ -7,7 +7,7 @@ picture, a row, a sequence of embeddings, and for several inputs at once by posi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -74,17 +74,45 @@ class ModelFamily:
         flat = torch.cat([t.reshape(-1).to(wide) for t in tensors])
         dtypes = tuple(t.dtype for t in tensors)
         probe = Example(flat, layout, dtypes, fixed, Reference(0, 0, flat, None))
-        with torch.no_grad():
-            try:
-                output = self._run(self.plain, flat.unsqueeze(0), [(probe, 1)])
-            except (RuntimeError, ValueError, TypeError, IndexError) as error:
-                if hint := _batch_hint(layout):
-                    raise InvalidInput(f"{hint.strip()} (The model said: {error})") from error
-                raise
-            logits = self.target.logits(output, 1, _batch_hint(layout))[0]
+        logits = self._answer(probe)
         if not bool(torch.isfinite(logits).all()):
             raise InvalidInput("Expected a finite output at the full input (got NaN or infinity).")
         return Example(flat, layout, dtypes, fixed, self.target.reference(logits, target))
+
+    def _answer(self, probe: Example) -> Tensor:
+        """The logits at the full input; where that fails, a batch axis left on is said so."""
+        with torch.no_grad():
+            try:
+                output = self._run(self.plain, probe.x.unsqueeze(0), [(probe, 1)])
+                return self.target.logits(output, 1)[0]
+            except Exception as error:
+                rows = self._rows_if_batch(probe)
+                if rows is None:
+                    raise
+                way = "x[0]" if rows == 1 else "gp.explain_many(model, x), or one row x[i]"
+                raise InvalidInput(
+                    f"Expected one example without a batch axis (got shape "
+                    f"{probe.layout.shapes[0]}, which the model takes as a batch of {rows}). "
+                    f"Try {way}."
+                ) from error
+
+    def _rows_if_batch(self, probe: Example) -> int | None:
+        """How many examples x holds, if the model answers it as a batch."""
+        shapes = probe.layout.shapes
+        rows = shapes[0][0] if shapes[0] else 0
+        if not rows or any(shape[:1] != (rows,) for shape in shapes):
+            return None
+        one = replace(
+            probe, layout=Layout(probe.layout.kind, probe.layout.names,
+                                 tuple(shape[1:] for shape in shapes)),
+        )  # fmt: skip
+        parts = [p[0].reshape(rows, -1) for p in probe.layout.split(probe.x.unsqueeze(0))]
+        try:
+            output = self._run(self.plain, torch.cat(parts, 1), [(one, rows)])
+            self.target.logits(output, rows)
+        except Exception:  # Not a batch either: the first error stands.
+            return None
+        return rows
 
     def objective(self, example: Example, x: Any, baseline: Any) -> PointObjective | MeanObjective:
         """g for one example: one part per baseline."""
@@ -149,15 +177,6 @@ def _check_input(name: str, tensor: Tensor) -> None:
         raise InvalidInput(f"Expected a non-empty input {name!r} (got {tuple(tensor.shape)}).")
     if not bool(torch.isfinite(tensor).all()):
         raise InvalidInput(f"Expected a finite input {name!r} (got NaN or infinity).")
-
-
-def _batch_hint(layout: Layout) -> str:
-    if all(shape[:1] == (1,) for shape in layout.shapes):
-        return (
-            f" Expected one example without a batch axis (got shape {layout.shapes[0]}, which "
-            "begins with 1). Try x[0]."
-        )
-    return ""
 
 
 def _widest(dtypes: Any) -> torch.dtype:

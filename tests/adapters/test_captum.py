@@ -1,0 +1,628 @@
+"""Captum both ways: GreedyPIG stands where IntegratedGradients stood, and Captum's methods score."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+from nets import TwoInputs, bits, close, cnn, linear, mlp, picture, row
+
+captum = pytest.importorskip("captum")
+from captum.attr import (  # noqa: E402
+    DeepLift,
+    FeatureAblation,
+    GradientShap,
+    IntegratedGradients,
+    KernelShap,
+    NoiseTunnel,
+    Saliency,
+    ShapleyValueSampling,
+)
+
+from greedypig.adapters.captum import GreedyPIG  # noqa: E402
+
+RULES = ["gausslegendre", "riemann_middle", "riemann_left", "riemann_right", "riemann_trapezoid"]
+ROWS = torch.stack([row(s) for s in range(4)])
+ONE = {"n_rounds": 1}
+
+
+def both(model, inputs, n_steps=6, **options):
+    """(ours with one round, Captum's integrated gradients)."""
+    ours = GreedyPIG(model).attribute(inputs, n_steps=n_steps, **ONE, **options)
+    return ours, IntegratedGradients(model).attribute(inputs, n_steps=n_steps, **options)
+
+
+class Grid(nn.Module):
+    """Outputs (rows, 2, 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp(classes=6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x).view(-1, 2, 3)
+
+
+class Steered(nn.Module):
+    """A row-wise tensor, a number and a flag go along."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x: Tensor, scale: Tensor, power: float, flip: bool = False) -> Tensor:
+        out = self.net(x) * scale.view(-1, 1) ** power
+        return -out if flip else out
+
+
+# In the place of IntegratedGradients.
+
+
+@pytest.mark.parametrize("method", RULES[:4])
+@pytest.mark.parametrize("n_steps", [2, 7])
+def test_one_round_is_captum_s_integrated_gradients(method, n_steps):
+    ours, theirs = both(mlp(), ROWS, n_steps=n_steps, target=1, method=method)
+    assert ours.shape == ROWS.shape
+    assert ours.dtype == theirs.dtype
+    assert close(ours, theirs, 1e-5)
+
+
+def test_one_round_by_trapezoid_is_captum_s_with_weights_that_sum_to_one():
+    """Captum spaces n nodes 1/(n−1) apart but weighs them by 1/n: its sum is (n−1)/n of ours."""
+    for n in (2, 5, 9):
+        ours, theirs = both(mlp(), ROWS, n_steps=n, target=1, method="riemann_trapezoid")
+        assert close(ours, theirs * n / (n - 1), 1e-5)
+
+
+def test_one_step_is_possible_where_the_rule_has_one():
+    ours = GreedyPIG(linear()).attribute(ROWS, target=0, n_steps=1, **ONE)
+    assert close(ours, linear().weight[0].detach() * ROWS, 1e-5)
+
+
+def test_pictures_and_rows_of_any_shape():
+    pictures = torch.stack([picture(s) for s in range(3)])
+    ours, theirs = both(cnn(), pictures, target=2)
+    assert ours.shape == pictures.shape
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "target", [2, [0, 3, 1, 1], torch.tensor([0, 3, 1, 1]), torch.tensor(2), torch.tensor([2])]
+)
+def test_targets_of_every_form(target):
+    ours, theirs = both(mlp(), ROWS, target=target)
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize("target", [(1, 2), [(0, 0), (1, 2), (0, 1), (1, 0)]])
+def test_targets_of_outputs_with_several_axes(target):
+    ours, theirs = both(Grid(), ROWS, target=target)
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize("squeeze", [True, False])
+def test_a_single_output_needs_no_target(squeeze):
+    net = mlp(classes=1)
+
+    def forward(x: Tensor) -> Tensor:
+        return net(x).squeeze(1) if squeeze else net(x)
+
+    ours, theirs = both(forward, ROWS)
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "baselines",
+    [None, 0, 0.5, row(7)[None], torch.stack([row(s) for s in range(9, 13)]), (0.25,)],
+    ids=["none", "int", "float", "one row", "a row each", "tuple"],
+)
+def test_baselines_of_every_form(baselines):
+    given = ROWS if not isinstance(baselines, tuple) else (ROWS,)
+    ours, theirs = both(mlp(), given, baselines=baselines, target=1)
+    if isinstance(given, tuple):
+        assert isinstance(ours, tuple)
+        ours, theirs = ours[0], theirs[0]
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "baselines", [None, (0.3, torch.ones(1, 5)), (torch.rand(3, 3, 4), 0)], ids=str
+)
+def test_tuples_come_back_as_tuples(baselines):
+    inputs = (
+        torch.stack([picture(s, (3, 4)) for s in range(3)]),
+        torch.stack([row(s, 5) for s in range(3)]),
+    )
+    ours, theirs = both(TwoInputs(), inputs, baselines=baselines, target=1)
+    assert isinstance(ours, tuple)
+    for a, b, x in zip(ours, theirs, inputs, strict=True):
+        assert a.shape == x.shape
+        assert close(a, b, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        (torch.arange(1.0, 5.0), 1.5),
+        (torch.arange(1.0, 5.0), 2.0, True),
+        (torch.arange(1.0, 5.0).unsqueeze(1), 1.0),
+    ],
+)
+def test_additional_arguments_follow_their_rows(extra):
+    ours, theirs = both(Steered(), ROWS, target=1, additional_forward_args=extra)
+    assert close(ours, theirs, 1e-5)
+
+
+def test_a_single_row_has_additional_arguments_too():
+    extra = (torch.tensor([3.0]), 1.0)
+    ours, theirs = both(Steered(), ROWS[:1], target=1, additional_forward_args=extra)
+    assert close(ours, theirs, 1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 100])
+def test_internal_batch_size_bounds_the_rows_and_changes_nothing(size):
+    seen, net = [], mlp()
+
+    def forward(x: Tensor) -> Tensor:
+        seen.append(x.shape[0])
+        return net(x)
+
+    ours = GreedyPIG(forward).attribute(ROWS, target=1, n_steps=5, internal_batch_size=size, **ONE)
+    assert max(seen) <= size
+    assert close(ours, IntegratedGradients(net).attribute(ROWS, target=1, n_steps=5), 1e-5)
+
+
+def test_convergence_delta_is_captum_s():
+    options = {"target": 1, "n_steps": 3, "baselines": 0.2, "return_convergence_delta": True}
+    ours, delta = GreedyPIG(mlp()).attribute(ROWS, **ONE, **options)
+    theirs, their_delta = IntegratedGradients(mlp()).attribute(ROWS, **options)
+    assert delta.shape == (4,)
+    assert torch.allclose(delta, their_delta.to(delta), atol=1e-6)
+    by_hand = ours.sum(1) - (mlp()(ROWS)[:, 1] - mlp()(torch.full_like(ROWS, 0.2))[:, 1]).detach()
+    assert torch.allclose(delta, by_hand, atol=1e-6)
+    assert delta.abs().max() > 1e-5  # Three steps do leave an error to report.
+    assert GreedyPIG(mlp()).has_convergence_delta()
+
+
+def test_the_delta_of_several_rounds_is_the_largest_of_them_and_shrinks_with_steps():
+    def delta(n_steps: int) -> float:
+        _, found = GreedyPIG(mlp()).attribute(
+            ROWS, target=1, n_steps=n_steps, n_rounds=4, return_convergence_delta=True
+        )
+        assert found.shape == (4,)
+        return found.abs().max().item()
+
+    assert delta(20) < 1e-5 < delta(2)
+
+
+def test_inputs_that_require_gradients_are_left_alone():
+    x = ROWS.clone().requires_grad_(True)
+    ours = GreedyPIG(mlp()).attribute(x, target=1, n_steps=3, **ONE)
+    assert x.grad is None
+    assert x.requires_grad
+    assert not ours.requires_grad
+
+
+# Rounds.
+
+
+def masked(model, x: Tensor, target: int):
+    """g over masks of one row, as Captum sees the model: its output at the target."""
+    return gp.objective(lambda m: model(m.view(-1, *x.shape) * x)[:, target], x.numel())
+
+
+@pytest.mark.parametrize("n_rounds", [2, 4, 6])
+def test_rounds_are_greedy_pig_row_by_row(n_rounds):
+    found = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=4, n_rounds=n_rounds)
+    for x, importance in zip(ROWS, found, strict=True):
+        a = gp.greedy_pig(
+            masked(mlp(), x, 1), rounds=n_rounds, steps=4, rule="gauss_legendre",
+            schedule="geometric",
+        )  # fmt: skip
+        assert torch.allclose(importance, a.importance())
+        assert importance.argsort(descending=True).tolist() == a.order.tolist()
+        assert importance.max() == 1
+        assert importance.min() == 0
+
+
+def test_more_rounds_than_features_are_one_per_feature():
+    many = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=50)
+    six = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=6)
+    assert torch.equal(many, six)
+
+
+def test_rows_do_not_depend_on_their_neighbours():
+    whole = GreedyPIG(mlp()).attribute(ROWS, target=[0, 1, 2, 3], n_rounds=3)
+    for i in range(4):
+        alone = GreedyPIG(mlp()).attribute(ROWS[i : i + 1], target=i, n_rounds=3)
+        assert torch.equal(alone[0], whole[i])
+
+
+def test_redundant_copies_are_told_apart_by_rounds_only():
+    """Lemma on redundancy: one round scores both copies alike, rounds take one of them last."""
+
+    def forward(x: Tensor) -> Tensor:
+        return torch.tanh(6 * (x[:, 0] + x[:, 1])) + 0.4 * x[:, 2]
+
+    x = torch.ones(1, 3)
+    once = GreedyPIG(forward).attribute(x, n_steps=50, **ONE)[0]
+    assert once[0] == pytest.approx(once[1].item())
+    assert once[0] > once[2]
+    rounds = GreedyPIG(forward).attribute(x, n_steps=50, n_rounds=3)[0]
+    assert rounds.tolist() == [1.0, 0.0, 0.5]
+
+
+# Features that are chosen together.
+
+
+def sums(scores: Tensor, ids: Tensor) -> Tensor:
+    """Each element shows its group's sum, row by row."""
+    ids = ids.expand_as(scores)
+    rows = []
+    for s, i in zip(scores.flatten(1), ids.flatten(1), strict=True):
+        rows.append(torch.stack([s[i == e].sum() for e in i]))
+    return torch.stack(rows).view_as(scores)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        torch.tensor([[0, 0, 1, 1, 2, 2]]),
+        torch.tensor([0, 0, 1, 1, 2, 2]),
+        torch.tensor([[7, 7, 3, 3, 100, 100]]),
+        torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 1, 0], [5, 5, 5, 5, 5, 5], [0, 1, 2, 3, 4, 5]]),
+    ],
+    ids=["one row", "no batch axis", "gaps", "a row each"],
+)  # fmt: skip
+def test_a_feature_mask_sums_over_its_features(ids):
+    ours = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=6, feature_mask=ids, **ONE)
+    theirs = IntegratedGradients(mlp()).attribute(ROWS, target=1, n_steps=6)
+    assert close(ours, sums(theirs, ids), 1e-5)
+    ranked = GreedyPIG(mlp()).attribute(ROWS, target=1, feature_mask=ids, n_rounds=3)
+    assert ranked.shape == ROWS.shape
+    for found, row_ids in zip(ranked, ids.expand_as(ROWS), strict=True):
+        for group in row_ids.unique():
+            assert found[row_ids == group].unique().numel() == 1
+
+
+def test_a_feature_mask_may_bind_inputs_together():
+    inputs = (torch.rand(2, 3, 4), torch.rand(2, 5))
+    masks = (torch.zeros(1, 3, 4).long(), torch.tensor([[0, 1, 1, 2, 2]]))
+    ours = GreedyPIG(TwoInputs()).attribute(inputs, target=1, feature_mask=masks, n_steps=6, **ONE)
+    image, other = IntegratedGradients(TwoInputs()).attribute(inputs, target=1, n_steps=6)
+    first = image.sum((1, 2)) + other[:, 0]
+    assert torch.allclose(ours[0], first.view(2, 1, 1).expand(2, 3, 4), atol=1e-5)
+    assert torch.allclose(ours[1][:, 0], first, atol=1e-5)
+    assert torch.allclose(ours[1][:, 1], other[:, 1:3].sum(1), atol=1e-5)
+
+
+# NoiseTunnel around it.
+
+
+@pytest.mark.parametrize("nt_type", ["smoothgrad", "smoothgrad_sq", "vargrad"])
+@pytest.mark.parametrize(
+    "options", [{}, {"internal_batch_size": 3}, {"nt_samples_batch_size": 2}], ids=str
+)
+def test_a_noise_tunnel_around_one_round_is_one_around_integrated_gradients(nt_type, options):
+    def through(method, **more):
+        torch.manual_seed(5)
+        return NoiseTunnel(method).attribute(
+            ROWS, nt_type=nt_type, nt_samples=4, stdevs=0.3, target=1, n_steps=4, **options, **more
+        )
+
+    ours = through(GreedyPIG(mlp()), **ONE)
+    theirs = through(IntegratedGradients(mlp()))
+    assert ours.shape == ROWS.shape
+    assert close(ours, theirs, 1e-3)
+
+
+def test_a_noise_tunnel_passes_targets_deltas_and_tuples_through():
+    inputs = (torch.rand(2, 3, 4), torch.rand(2, 5))
+
+    def through(method, **more):
+        torch.manual_seed(5)
+        return NoiseTunnel(method).attribute(
+            inputs, nt_samples=3, target=[0, 2], n_steps=4, return_convergence_delta=True, **more
+        )
+
+    (ours, delta), (theirs, their_delta) = (
+        through(GreedyPIG(TwoInputs()), **ONE),
+        through(IntegratedGradients(TwoInputs())),
+    )
+    assert all(close(a, b, 1e-4) for a, b in zip(ours, theirs, strict=True))
+    assert torch.allclose(delta, their_delta.to(delta), atol=1e-5)
+
+
+def test_a_noise_tunnel_around_rounds_averages_importance():
+    torch.manual_seed(0)
+    found = NoiseTunnel(GreedyPIG(mlp())).attribute(ROWS, nt_samples=3, target=1, n_rounds=3)
+    assert found.shape == ROWS.shape
+    assert found.min() >= 0
+    assert found.max() <= 1
+
+
+# What is refused, and what is left alone.
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"method": "simpson"}, "got 'simpson'"),
+        ({"n_rounds": 0}, "n_rounds.*got 0"),
+        ({"n_rounds": 2.0}, "n_rounds.*got 2.0"),
+        ({"n_steps": 0}, "steps.*got 0"),
+        ({"internal_batch_size": 0}, "batch_size.*got 0"),
+        ({"internal_batch_size": -2}, "batch_size.*got -2"),
+    ],
+)
+def test_bad_knobs_are_named(options, named):
+    with pytest.raises(gp.InvalidInput, match=f"Expected .*{named}"):
+        GreedyPIG(mlp()).attribute(ROWS, target=1, **options)
+
+
+def test_non_finite_inputs_are_named_by_row():
+    bad = ROWS.clone()
+    bad[2, 1] = torch.nan
+    with pytest.raises(gp.GreedyPigError, match=r"row 2"):
+        GreedyPIG(mlp()).attribute(bad, target=1)
+
+
+class Locked(nn.Module):
+    """Cannot be copied, so methods that hook layers hook this very one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+        self.lock, self.calls, self.fail_at = threading.Lock(), 0, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise LookupError("broken")
+        return self.net(x)
+
+
+def state_of(model: nn.Module) -> list[object]:
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [
+        [(m.training, sorted(set(vars(m)) - {"calls", "fail_at"})) for m in model.modules()],
+        [len(getattr(m, name)) for m in model.modules() for name in hooks],
+        [(p.requires_grad, p.grad, bits(p)) for p in model.parameters()],
+        bits(torch.get_rng_state()),
+        repr(np.random.get_state()),
+    ]
+
+
+@pytest.mark.parametrize("fail_at", [0, 2, 4])
+@pytest.mark.parametrize("method", [DeepLift, GradientShap, IntegratedGradients, Saliency])
+def test_the_user_s_model_keeps_no_hooks(method, fail_at):
+    model = Locked().train()
+    model.fail_at = fail_at
+    before = state_of(model)
+    run = lambda: gp.explain(model, row(), method=gp.Greedy(gp.from_captum(method)), rounds=3)  # noqa: E731
+    if fail_at:
+        with pytest.raises(LookupError):
+            run()
+    else:
+        run()
+    assert state_of(model) == before
+
+
+def test_the_adapter_leaves_model_inputs_and_generators_alone():
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(), nn.Linear(5, 4)).train()
+    before, x = state_of(model), ROWS.clone()
+    GreedyPIG(model).attribute(x, target=1, n_rounds=3)
+    assert state_of(model) == before
+    assert torch.equal(x, ROWS)
+
+
+def test_interrupted_layer_methods_do_not_spoil_later_answers():
+    class Fragile(nn.Module):
+        fail = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = cnn()
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = self.net(x)
+            if Fragile.fail and x.requires_grad:
+                raise KeyboardInterrupt
+            return out
+
+    model = Fragile().eval()
+    expected = gp.explain(model, picture(), method="ig", steps=3).scores
+    Fragile.fail = True
+    with pytest.raises(KeyboardInterrupt):
+        gp.explain(model, picture(), method=gp.from_captum(DeepLift))
+    Fragile.fail = False
+    assert torch.equal(gp.explain(model, picture(), method="ig", steps=3).scores, expected)
+
+
+# Captum's methods as scorers.
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (IntegratedGradients, {"n_steps": 3}),
+        (DeepLift, {}),
+        (GradientShap, {"n_samples": 3, "stdevs": 0.0}),
+        (FeatureAblation, {}),
+        (ShapleyValueSampling, {"n_samples": 3}),
+    ],
+)
+def test_on_a_linear_model_all_of_them_give_weight_times_way(method, options):
+    net, x, baseline = linear(), row(), row(9)
+    a = gp.explain(
+        net, x, target=1, objective="logit", baseline=baseline,
+        method=gp.from_captum(method, **options),
+    )  # fmt: skip
+    assert close(a.scores, net.weight[1].detach() * (x - baseline), 1e-4)
+    assert a.settings["scorer"] == f"captum.{method.__name__}"
+
+
+def test_kernel_shap_on_a_linear_model():
+    pytest.importorskip("sklearn")
+    net, x = linear(), row()
+    a = gp.explain(
+        net, x, target=1, objective="logit", method=gp.from_captum(KernelShap, n_samples=400)
+    )
+    assert close(a.scores, net.weight[1].detach() * x, 0.05)
+
+
+def test_saliency_looks_at_the_mask_or_at_the_input():
+    net, x, baseline = mlp(), row(), row(9)
+
+    def slope(point: Tensor) -> Tensor:
+        point = point.clone().requires_grad_(True)
+        return torch.autograd.grad(net(point[None])[0, 1], point)[0].abs()
+
+    for at, point in (("mask", baseline), ("input", x)):
+        a = gp.explain(
+            net, x, target=1, objective="logit", baseline=baseline,
+            method=gp.from_captum(Saliency, at=at),
+        )  # fmt: skip
+        assert close(a.scores, slope(point), 1e-5)
+
+
+def test_deep_lift_sees_the_layers_of_the_model():
+    """Its rescale rule at the ReLU differs from the gradient, so equality shows the hooks work."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    x, baseline = row(), row(9)
+    found = gp.explain(
+        net, x, target=1, objective="logit", baseline=baseline, method=gp.from_captum(DeepLift)
+    ).scores
+    theirs = DeepLift(net).attribute(x[None], baseline[None], target=1)[0].detach()
+    assert close(found, theirs, 1e-5)
+    point = x.clone().requires_grad_(True)
+    slope = torch.autograd.grad(net(point[None])[0, 1], point)[0]
+    assert not close(found, slope * (x - baseline), 1e-2)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_deep_lift_on_a_convolutional_network(optimize):
+    model, x = cnn(), picture()
+    found = gp.explain(
+        model, x, target=1, objective="logit", method=gp.from_captum(DeepLift), optimize=optimize
+    ).scores
+    theirs = DeepLift(cnn()).attribute(x[None], target=1)[0].detach()
+    assert close(found, theirs, 1e-3)
+
+
+def test_feature_ablation_is_the_loss_of_each_feature():
+    net, x, baseline = mlp(), row(), row(9)
+    a = gp.explain(
+        net, x, target=1, objective="logit", baseline=baseline,
+        method=gp.from_captum(FeatureAblation),
+    )  # fmt: skip
+    without = torch.where(torch.eye(6).bool(), baseline, x)
+    assert close(a.scores, (net(x[None])[:, 1] - net(without)[:, 1]).detach(), 1e-4)
+    assert a.gradients_used == 0
+
+
+@pytest.mark.parametrize("method", ["riemann_middle", "riemann_left", "gausslegendre"])
+def test_greedy_around_captum_s_ig_is_greedy_around_ours(method):
+    rule = {"riemann_middle": "midpoint", "riemann_left": "left"}.get(method, "gauss_legendre")
+    theirs = gp.from_captum(IntegratedGradients, n_steps=4, method=method)
+    ours = gp.IntegratedGradients(4, rule)
+    for options in ({"per_round": 1}, {"rounds": 3}):
+        a, b = (gp.explain(mlp(), row(), method=gp.Greedy(s), **options) for s in (theirs, ours))
+        assert torch.equal(a.order, b.order)
+        assert close(a.scores, b.scores, 1e-4)
+        assert close(a.values, b.values, 1e-5)
+        assert a.gradients_used == b.gradients_used
+
+
+def test_greedy_rounds_make_captum_s_methods_adaptive():
+    def model(x: Tensor) -> Tensor:
+        return torch.tanh(6 * (x[:, 0] + x[:, 1])) + 0.4 * x[:, 2]
+
+    for method in (IntegratedGradients, ShapleyValueSampling):
+        greedy = gp.Greedy(gp.from_captum(method), per_round=1)
+        a = gp.explain(model, torch.ones(3), objective="logit", method=greedy)
+        assert a.order[1] == 2  # Not the second copy.
+        assert a.scores[a.order[2]].abs() < 0.05
+
+
+def test_captum_s_methods_take_tuples_dicts_and_several_baselines():
+    image, other = picture(0, (3, 4)), row(1, 5)
+    scorer = gp.from_captum(IntegratedGradients, n_steps=4, method="riemann_middle")
+    for x in ((image, other), {"image": image, "row": other}):
+        for baseline in (0.2, [0.0, 0.5]):
+            a = gp.explain(TwoInputs(), x, method=scorer, baseline=baseline)
+            b = gp.explain(TwoInputs(), x, method=gp.IntegratedGradients(4), baseline=baseline)
+            assert torch.equal(a.order, b.order)
+            assert close(a.unit_scores, b.unit_scores, 1e-4)
+
+
+def test_any_function_to_a_captum_method_will_do():
+    scorer = gp.from_captum(
+        lambda module: NoiseTunnel(IntegratedGradients(module)), nt_samples=2, stdevs=0.0, n_steps=4
+    )
+    a = gp.explain(mlp(), row(), method=scorer, baseline=row(9))
+    b = gp.explain(
+        mlp(), row(), method=gp.IntegratedGradients(4, "gauss_legendre"), baseline=row(9)
+    )
+    assert close(a.scores, b.scores, 1e-4)
+
+
+@pytest.mark.parametrize("method", [GradientShap, ShapleyValueSampling])
+def test_random_methods_follow_their_seed_and_no_other(method):
+    def scores(seed: int) -> Tensor:
+        return gp.explain(mlp(), row(), method=gp.from_captum(method, seed=seed)).scores
+
+    torch.manual_seed(1)
+    np.random.seed(1)
+    first = scores(0)
+    torch.manual_seed(2)
+    np.random.seed(2)
+    states = bits(torch.get_rng_state()), repr(np.random.get_state())
+    assert torch.equal(scores(0), first)
+    assert not torch.equal(scores(3), first)
+    assert (bits(torch.get_rng_state()), repr(np.random.get_state())) == states
+
+
+def test_the_seed_of_explain_reaches_captum_s_methods():
+    def scores(seed: int) -> Tensor:
+        return gp.explain(mlp(), row(), method=gp.from_captum(GradientShap), seed=seed).scores
+
+    assert torch.equal(scores(1), scores(1))
+    assert not torch.equal(scores(1), scores(2))
+
+
+def test_explain_many_answers_as_alone_with_captum_s_methods():
+    method = gp.Greedy(gp.from_captum(DeepLift), rounds=3)
+    for x, a in zip(ROWS, gp.explain_many(mlp(), ROWS, method=method), strict=True):
+        alone = gp.explain(mlp(), x, method=method)
+        assert torch.equal(a.order, alone.order)
+        assert torch.equal(a.scores, alone.scores)
+
+
+def test_a_captum_run_goes_on_from_its_file_and_only_with_its_own_options(tmp_path):
+    def method(n_steps: int) -> gp.Greedy:
+        return gp.Greedy(gp.from_captum(IntegratedGradients, n_steps=n_steps), per_round=1)
+
+    whole = gp.explain(mlp(), row(), method=method(3))
+    gp.explain(mlp(), row(), method=method(3), budget=7).save(tmp_path / "part.gpig")
+    resumed = gp.explain(mlp(), row(), method=method(3), resume=tmp_path / "part.gpig")
+    assert torch.equal(resumed.order, whole.order)
+    assert torch.equal(resumed.scores, whole.scores)
+    with pytest.raises(gp.InvalidInput, match="n_steps"):
+        gp.explain(mlp(), row(), method=method(9), resume=tmp_path / "part.gpig")
+
+
+def test_at_is_one_of_two_places():
+    with pytest.raises(gp.InvalidInput, match=r"'mask' or 'input' \(got 'baseline'\)"):
+        gp.from_captum(Saliency, at="baseline")
+
+
+def test_scorers_run_on_plain_set_functions():
+    objective = gp.objective(lambda m: m @ torch.tensor([3.0, 1.0, 2.0]), 3)
+    a = gp.one_shot(objective, gp.from_captum(IntegratedGradients, n_steps=2))
+    assert a.unit_scores.tolist() == pytest.approx([3, 1, 2], abs=1e-5)
