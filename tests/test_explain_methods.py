@@ -26,7 +26,7 @@ def test_every_name_gives_a_complete_order(method):
     assert a.scores.shape == x.shape
     assert a.settings["method"] == method
     expected = {
-        "greedy-pig": 30, "sequential-gradient": 10, "ig": 8, "gradient": 1, "smooth-ig": 50,
+        "greedy-pig": 60, "sequential-gradient": 20, "ig": 8, "gradient": 1, "smooth-ig": 50,
         "blur-ig": 8, "guided-ig": 8, "random": 0,
     }  # fmt: skip
     assert a.gradients_used == expected[method]
@@ -150,11 +150,11 @@ def test_knobs_of_the_call_go_before_those_of_greedy():
 
 def test_the_default_rounds_are_few_and_grow():
     a = gp.explain(flat(mlp(90)), picture())
-    assert len(a.picks) == 10
-    assert a.gradients_used == 50
+    assert len(a.picks) == 20
+    assert a.gradients_used == 100
     assert sum(a.picks) == 90
     assert a.picks[0] <= 2
-    assert a.picks[-1] == max(a.picks) > 20
+    assert a.picks[-1] == max(a.picks) > 10
 
 
 @pytest.mark.parametrize(

@@ -290,10 +290,11 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Feature
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
     given = Layout.of(spec)
     by_name = isinstance(spec, dict) and layout.kind == "dict"
-    same = sorted(given.names) == sorted(layout.names) if by_name else (
-        len(given.shapes) == len(layout.shapes)
-    )  # fmt: skip
-    if not same:
+    if len(given.shapes) != len(layout.shapes):
+        raise InvalidInput(
+            f"Expected group ids for {len(layout.shapes)} inputs (got {len(given.shapes)})."
+        )
+    if by_name and set(given.names) != set(layout.names):
         raise InvalidInput(
             f"Expected group ids for the inputs {', '.join(layout.names)} "
             f"(got them for {', '.join(given.names)})."

@@ -107,9 +107,9 @@ def resolve(
         scorer = make(steps, rule)
         return scorer, Greedy(scorer) if adaptive else None
     if steps is not None or rule is not None:
-        given = f"steps={steps}" if steps is not None else f"rule={rule!r}"
+        name, value = ("steps", steps) if steps is not None else ("rule", rule)
         raise InvalidInput(
-            f"Expected steps and rule inside the scorer of a method object (got {given})."
+            f"Expected {name} inside the scorer of a method object (got {value!r} beside it)."
         )
     if isinstance(method, Greedy):
         return method.scorer, method

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .core.attribution import Attribution, StopReason
-from .core.errors import GreedyPigError, InvalidFile
+from .core.errors import GreedyPigError, InvalidFile, InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 
@@ -91,48 +91,39 @@ def load(path: str | PathLike[str]) -> Attribution:
             f"Expected a greedypig result in {name!r} (got a safetensors file of something else)."
         )
     try:
-        record = json.loads(metadata[KEY])
-        schema = record["schema"]
-        if type(schema) is not int or schema < 1:
-            raise InvalidFile(f"unknown schema {schema!r}")
-        if schema > SCHEMA:
+        record = json.loads(metadata[KEY], parse_constant=_refuse)
+        if _whole(record, "schema") > SCHEMA:
             raise InvalidFile(
-                f"Expected schema {SCHEMA} or older in {name!r} (got {schema}). "
+                f"Expected schema {SCHEMA} or older in {name!r} (got {record['schema']}). "
                 "Try a newer greedypig."
             )
         return _build(record, tensors)
     except InvalidFile:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, GreedyPigError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
+            RecursionError, RuntimeError, GreedyPigError) as error:  # fmt: skip
         raise InvalidFile(
-            f"Expected a whole greedypig result in {name!r} (got {error})."
+            f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
         ) from error
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
-    layout = Layout(
-        record["layout"]["kind"],
-        tuple(record["layout"]["names"]),
-        tuple(tuple(int(d) for d in s) for s in record["layout"]["shapes"]),
-    )
-    features = _restore_features(record["features"], tensors)
-    picks = tuple(int(p) for p in record["picks"])
     attribution = Attribution(
         order=tensors["order"],
-        selected=int(record["selected"]),
+        selected=_whole(record, "selected", least=0),
         unit_scores=tensors["unit_scores"],
         values=tensors["values"],
         full_value=_back(record["full_value"]),
-        picks=picks,
+        picks=tuple(_whole({"picks": p}, "picks") for p in record["picks"]),
         totals=tuple(_back(t) for t in record["totals"]),
-        gradients_used=int(record["gradients_used"]),
-        seconds=float(record["seconds"]),
+        gradients_used=_whole(record, "gradients_used", least=0),
+        seconds=_back(_known(record, "seconds")),
         stop=StopReason[record["stop"]],
         last_scores=tensors["last_scores"],
-        features=features,
-        layout=layout,
-        settings=record["settings"],
-        provenance=record["provenance"],
+        features=_restore_features(record["features"], tensors),
+        layout=_restore_layout(record["layout"]),
+        settings=_mapping(record, "settings"),
+        provenance=_mapping(record, "provenance"),
     )
     _check(attribution)
     return attribution
@@ -142,28 +133,70 @@ def _check(a: Attribution) -> None:
     """The parts fit together: a file edited by hand must not surprise later code."""
     units = a.features.units
     if a.layout.n != a.features.n:
-        raise InvalidFile(f"a layout of {a.layout.n} elements with features over {a.features.n}")
+        raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
     for name in ("order", "unit_scores", "last_scores"):
-        if getattr(a, name).shape != (units,):
-            raise InvalidFile(f"{name} of shape {tuple(getattr(a, name).shape)} for {units} units")
+        tensor = getattr(a, name)
+        if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
+            raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
     if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
-        raise InvalidFile("an order that is not a permutation of the units")
-    if a.values.shape != (len(a.picks) + 1,) or len(a.totals) != len(a.picks):
-        raise InvalidFile(f"{a.values.numel()} values for {len(a.picks)} rounds")
-    if sum(a.picks) != a.selected or any(p < 1 for p in a.picks) or a.selected > units:
-        raise InvalidFile(f"picks that do not add up to the {a.selected} selected units")
+        raise InvalidInput("an order that is not a permutation of the units")
+    if a.values.shape != (len(a.picks) + 1,) or a.values.dtype != torch.float64:
+        raise InvalidInput(f"values {tuple(a.values.shape)} for {len(a.picks)} rounds")
+    if len(a.totals) != len(a.picks):
+        raise InvalidInput(f"{len(a.totals)} totals for {len(a.picks)} rounds")
+    if sum(a.picks) != a.selected or a.selected > units:
+        raise InvalidInput(f"picks that do not add up to the {a.selected} selected units")
+
+
+def _restore_layout(settings: dict[str, Any]) -> Layout:
+    kind, names = settings["kind"], tuple(settings["names"])
+    shapes = tuple(
+        tuple(_whole({"shape": d}, "shape", least=0) for d in shape) for shape in settings["shapes"]
+    )
+    if kind not in ("tensor", "tuple", "dict") or not all(isinstance(n, str) for n in names):
+        raise InvalidInput(f"unknown layout {kind!r}")
+    lone = kind == "tensor" and len(names) != 1
+    if lone or len(names) != len(shapes) or len(set(names)) != len(names):
+        raise InvalidInput(f"{len(names)} names for {len(shapes)} inputs")
+    return Layout(kind, names, shapes)
 
 
 def _restore_features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Features:
-    names = settings["names"]
-    if settings["kind"] == "elements":
-        return Elements(int(settings["n"]), names)
-    if settings["kind"] == "groups":
+    kind, names = settings["kind"], settings["names"]
+    if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
+        raise InvalidInput("names that are not text")
+    if kind == "elements":
+        return Elements(_whole(settings, "n"), names)
+    if kind == "groups":
         return Groups(tensors["features.ids"], names)
-    if settings["kind"] == "windows":
-        return Windows(settings["shape"], settings["size"], axes=settings["axes"],
+    if kind == "windows":
+        shape = [_whole({"shape": d}, "shape") for d in settings["shape"]]
+        return Windows(shape, settings["size"], axes=settings["axes"],
                        stride=settings["stride"], names=names)  # fmt: skip
-    raise InvalidFile(f"unknown features {settings['kind']!r}")
+    raise InvalidInput(f"unknown features {kind!r}")
+
+
+def _whole(record: dict[str, Any], name: str, least: int = 1) -> int:
+    value = record[name]
+    if type(value) is not int or value < least:
+        raise InvalidInput(f"{name} {value!r}")
+    return value
+
+
+def _known(record: dict[str, Any], name: str) -> float:
+    if record[name] is None:
+        raise InvalidInput(f"no {name}")
+    return record[name]  # type: ignore[no-any-return]
+
+
+def _mapping(record: dict[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(record[name], dict):
+        raise InvalidInput(f"{name} {record[name]!r}")
+    return dict(record[name])
+
+
+def _refuse(constant: str) -> float:
+    raise InvalidInput(f"a number {constant}")
 
 
 def _number(value: float) -> float | None:
@@ -172,4 +205,6 @@ def _number(value: float) -> float | None:
 
 
 def _back(value: float | None) -> float:
+    if not isinstance(value, float | int | None) or isinstance(value, bool):
+        raise InvalidInput(f"a number {value!r}")
     return float("nan") if value is None else float(value)

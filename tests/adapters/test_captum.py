@@ -1,4 +1,4 @@
-"""Captum both ways: GreedyPIG stands where IntegratedGradients stood, and Captum's methods score."""
+"""Captum both ways: GreedyPIG in the place of IntegratedGradients, Captum's methods as scorers."""
 
 import threading
 
@@ -25,6 +25,11 @@ from captum.attr import (  # noqa: E402
 from greedypig.adapters.captum import GreedyPIG  # noqa: E402
 
 RULES = ["gausslegendre", "riemann_middle", "riemann_left", "riemann_right", "riemann_trapezoid"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Setting forward, backward hooks"),
+    pytest.mark.filterwarnings("ignore:Internal batch size cannot be less"),
+    pytest.mark.filterwarnings("ignore:Input Tensor 0 did not already require gradients"),
+]
 ROWS = torch.stack([row(s) for s in range(4)])
 ONE = {"n_rounds": 1}
 
@@ -178,7 +183,7 @@ def test_internal_batch_size_bounds_the_rows_and_changes_nothing(size):
 def test_convergence_delta_is_captum_s():
     options = {"target": 1, "n_steps": 3, "baselines": 0.2, "return_convergence_delta": True}
     ours, delta = GreedyPIG(mlp()).attribute(ROWS, **ONE, **options)
-    theirs, their_delta = IntegratedGradients(mlp()).attribute(ROWS, **options)
+    _, their_delta = IntegratedGradients(mlp()).attribute(ROWS, **options)
     assert delta.shape == (4,)
     assert torch.allclose(delta, their_delta.to(delta), atol=1e-6)
     by_hand = ours.sum(1) - (mlp()(ROWS)[:, 1] - mlp()(torch.full_like(ROWS, 0.2))[:, 1]).detach()
@@ -273,7 +278,7 @@ def sums(scores: Tensor, ids: Tensor) -> Tensor:
         torch.tensor([[0, 0, 1, 1, 2, 2]]),
         torch.tensor([0, 0, 1, 1, 2, 2]),
         torch.tensor([[7, 7, 3, 3, 100, 100]]),
-        torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 1, 0], [5, 5, 5, 5, 5, 5], [0, 1, 2, 3, 4, 5]]),
+        torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 1, 0], [5] * 6, [0, 1, 2, 3, 4, 5]]),
     ],
     ids=["one row", "no batch axis", "gaps", "a row each"],
 )  # fmt: skip
@@ -574,8 +579,10 @@ def test_any_function_to_a_captum_method_will_do():
 
 @pytest.mark.parametrize("method", [GradientShap, ShapleyValueSampling])
 def test_random_methods_follow_their_seed_and_no_other(method):
+    model = mlp()
+
     def scores(seed: int) -> Tensor:
-        return gp.explain(mlp(), row(), method=gp.from_captum(method, seed=seed)).scores
+        return gp.explain(model, row(), method=gp.from_captum(method, seed=seed)).scores
 
     torch.manual_seed(1)
     np.random.seed(1)

@@ -183,6 +183,13 @@ def test_several_windows_in_one_round_share_no_credit():
     assert found.tolist() == [10, 5, 5]
 
 
+def test_what_is_on_is_worth_nothing_even_to_a_scorer_that_says_so():
+    # Element 1 is on and claims 100: windows {0,1}, {1,2}, {2,3} are worth 5, 2 and 2 + 4.
+    made, mask = gp.Windows((4,), 2), torch.tensor([0.0, 1, 0, 0])
+    chosen, found = made.pick(torch.tensor([5.0, 100, 2, 4]), mask, torch.zeros(3).bool(), 1)
+    assert (chosen.tolist(), found.tolist()) == ([2], [6])
+
+
 def test_windows_stop_when_everything_is_on():
     a = gp.greedy_pig(modular(normal(3, 6)).objective(), features=gp.Windows((6,), 3), per_round=1)
     assert a.stop is gp.StopReason.ALL

@@ -106,6 +106,21 @@ def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
     assert rounds.attribution().stop is REASON.BUDGET
 
 
+def test_budget_holds_for_such_a_scorer_in_a_resumed_run():
+    # Two rounds of 5 gradients were paid before; a third would make 15.
+    def scorer(objective, mask):
+        return objective.gradients(mask.expand(5, -1)).mean(0)
+
+    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1)
+    next(rounds), next(rounds)
+    resumed = gp.iterate_rounds(
+        net(2, 8).objective(), scorer, per_round=1, budget=12, resume=rounds.attribution()
+    )
+    assert list(resumed) == []
+    assert resumed.attribution().gradients_used == 10
+    assert resumed.attribution().stop is REASON.BUDGET
+
+
 def test_free_scorers_are_not_stopped_by_a_budget():
     rounds = gp.iterate_rounds(net(2, 4).objective(), gp.RandomOrder(), per_round=1, budget=0)
     assert len(list(rounds)) == 4

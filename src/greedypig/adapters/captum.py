@@ -148,7 +148,9 @@ class _Batch:
             for s, r in zip(starts, self.rows, strict=True)
         ]
         self.masks = None if feature_mask is None else _format_tensor_into_tuples(feature_mask)
-        self.oracle = Oracle(self._values, self.layout.n, batch_size=batch_size or "auto")
+        self.oracle = Oracle(
+            self._values, self.layout.n, batch_size="auto" if batch_size is None else batch_size
+        )
 
     def problems(self, scorer: IntegratedGradients, rounds: int) -> Iterator[Problem]:
         """One run of Algorithm 1 per row."""
@@ -205,12 +207,30 @@ class CaptumScorer:
     """
 
     def __init__(
-        self, method: Callable[[nn.Module], Any], *, at: str = "mask", seed: int = 0, **options: Any
+        self,
+        method: Callable[[nn.Module], Any],
+        /,
+        *,
+        at: str = "mask",
+        seed: int | None = None,
+        **options: Any,
     ) -> None:
         if at not in ("mask", "input"):
             raise InvalidInput(f"Expected at to be 'mask' or 'input' (got {at!r}).")
         self.method, self.at, self.seed, self.options = method, at, seed, options
         self.name = f"captum.{getattr(method, '__name__', type(method).__name__)}"
+
+    def reseeded(self, seed: int) -> CaptumScorer:
+        """The same scorer with this seed, unless it has one of its own."""
+        if self.seed is not None:
+            return self
+        return CaptumScorer(self.method, at=self.at, seed=seed, **self.options)
+
+    def settings(self) -> dict[str, Any]:
+        """The name and every knob, for provenance."""
+        options = {k: v if isinstance(v, int | float | str | None) else repr(v)
+                   for k, v in self.options.items()}  # fmt: skip
+        return {"scorer": self.name, "at": self.at} | options
 
     def __call__(self, objective: PointObjective | MeanObjective, mask: Tensor, /) -> Tensor:
         """Captum's attributions of the elements, with what is selected moved into the baseline."""
@@ -225,14 +245,19 @@ class CaptumScorer:
         takes_baselines = "baselines" in parameters or "kwargs" in parameters
         inputs = end if takes_baselines or self.at == "input" else begin
         extra = {"baselines": tuple(begin)} if takes_baselines else {}
-        with _seeded(self.seed), torch.enable_grad():
+        with _seeded(self.seed or 0), torch.enable_grad():
             leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
             found = captum.attribute(leaves, **extra, **self.options)
         return torch.cat([t.detach().reshape(-1) for t in found])
 
 
 def from_captum(
-    method: Callable[[nn.Module], Any], *, at: str = "mask", seed: int = 0, **options: Any
+    method: Callable[[nn.Module], Any],
+    /,
+    *,
+    at: str = "mask",
+    seed: int | None = None,
+    **options: Any,
 ) -> CaptumScorer:
     """A Captum class (or any function from a module to a Captum method) as a scorer.
 

@@ -267,6 +267,8 @@ def make_problem(
         )
     if type(seed) is not int:
         raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
+    reseeded = getattr(scorer, "reseeded", None)  # Random scorers follow the run's seed.
+    scorer = reseeded(seed) if callable(reseeded) else scorer
     features = features or Elements(objective.n)
     picks = plan_picks(
         features.units, rounds=rounds, per_round=per_round, k=k, schedule=schedule, ratio=ratio
@@ -290,10 +292,10 @@ def make_problem(
 
 def describe(scorer: PlannedScorer | Scorer) -> dict[str, Any]:
     """A scorer's name and knobs, for the record."""
-    if isinstance(scorer, PlannedScorer):
-        return scorer.settings()
-    return {"scorer": getattr(scorer, "name", None) or getattr(
-        scorer, "__qualname__", type(scorer).__qualname__)}  # fmt: skip
+    own = getattr(scorer, "settings", None)
+    if callable(own):
+        return dict(own())
+    return {"scorer": getattr(scorer, "__qualname__", type(scorer).__qualname__)}
 
 
 def _finish(rounds: Rounds) -> Attribution:

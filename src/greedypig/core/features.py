@@ -113,7 +113,8 @@ class Groups(Features):
         if ids.numel() == 0:
             raise InvalidInput("Expected at least one group id (got an empty tensor).")
         units = int(ids.max()) + 1
-        counts = torch.bincount(ids.clamp(min=0), minlength=units)
+        # More ids than elements leave gaps; counting them first would take memory without bound.
+        counts = torch.bincount(ids.clamp(0, ids.numel()), minlength=min(units, ids.numel() + 1))
         if int(ids.min()) < 0 or not bool((counts > 0).all()):
             missing = torch.nonzero(counts == 0).squeeze(1).tolist()
             what = f"no element has id {missing[0]}" if missing else f"min id {int(ids.min())}"
