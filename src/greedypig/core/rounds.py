@@ -163,8 +163,8 @@ class Problem:
             self.rounds[-1] = replace(
                 self.rounds[-1],
                 value=float(saved.values[index + 1]),
-                gradients_used=min(self._cost() * (index + 1) or saved.gradients_used,
-                                   saved.gradients_used),
+                gradients_used=self._cost() * (index + 1)
+                or saved.gradients_used * (index + 1) // len(saved.picks),
                 seconds=saved.seconds,
             )  # fmt: skip
         if self.rounds:

@@ -25,7 +25,6 @@ from .lockstep import Plan, Request, ask, complete, together
 from .objective import MeanObjective, PointObjective
 from .quadrature import Rule, rule
 from .schedule import check_count
-from .select import top_z
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -329,7 +328,7 @@ class MarginalGains(PlannedScorer):
         fresh = torch.zeros_like(left)
         value = None
         while True:
-            best = top_z(scores, ~left, min(at.z, int(left.sum())))
+            best = at.features.pick_units(scores, at.mask, at.taken, at.z)
             stale = best[~fresh[best]]
             if stale.numel() == 0:
                 return Scored(units=scores, value=value)
