@@ -265,8 +265,10 @@ class Windows(Features):
         free = torch.nonzero(~taken).squeeze(1)
         chosen: list[int] = []
         for unit in free[torch.sort(scores[free], descending=True, stable=True).indices].tolist():
+            if len(chosen) == z:
+                break
             region = self._region(unit)
-            if len(chosen) < z and bool((mask[region] == 0).any()):
+            if bool((mask[region] == 0).any()):
                 mask[region] = 1
                 chosen.append(unit)
         return torch.tensor(chosen, dtype=torch.long, device=scores.device)

@@ -39,7 +39,8 @@ class Stop:
     seconds: float | None = None
     """No round is begun after this many seconds."""
     reach: float | None = None
-    """Stop once G(S) ≥ reach · G(full)."""
+    """Stop once G(S) ≥ reach · G(full). Where G(full) < 0 (log-likelihoods, losses) a share
+    below 1 lies above G(full): there take reach > 1, a multiple of the full input's loss."""
     gain: bool = False
     """Take only units with a positive score, and stop when there is none."""
 
