@@ -155,7 +155,7 @@ def test_logits_are_found_in_what_the_model_returns(wrap):
     plain = gp.explain(mlp(), x, rounds=3, steps=2)
     found = gp.explain(Returns(mlp(), wrap), x, rounds=3, steps=2)
     assert torch.equal(found.order, plain.order)
-    assert torch.equal(found.scores, plain.scores)
+    assert close(found.scores, plain.scores, 1e-5)
 
 
 @pytest.mark.parametrize("squeeze", [True, False])
@@ -262,7 +262,8 @@ def test_half_precision_models_get_inputs_of_their_own_dtype(dtype):
             self.net = mlp().to(dtype)
 
         def forward(self, x: Tensor) -> Tensor:
-            seen.add(x.dtype)
+            if isinstance(x, Tensor):  # Not where the network is only read.
+                seen.add(x.dtype)
             return self.net(x)
 
     x = row().to(dtype)

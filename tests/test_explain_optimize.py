@@ -4,6 +4,7 @@ is never older than the model it stands for."""
 import copy
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -285,6 +286,22 @@ def test_a_changed_attribute_or_hidden_buffer_is_noticed():
     model.temperature = 5.0
     assert close(scores(model), honest(model), 1e-4)
     model.shift.copy_(torch.tensor([3.0, 0, -3, 1]))
+    assert close(scores(model), honest(model), 1e-4)
+
+
+def test_a_changed_setting_deep_inside_is_noticed():
+    class Configured(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.config = cnn(), SimpleNamespace(temperature=1.0)
+            self.options = {"shift": 0.0}
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.net(x) / self.config.temperature + self.options["shift"]
+
+    model = Configured().eval()
+    scores(model)
+    model.config.temperature = 5.0
     assert close(scores(model), honest(model), 1e-4)
 
 

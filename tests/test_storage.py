@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 import greedypig as gp
 from greedypig import storage
@@ -168,6 +168,26 @@ def test_fingerprints_tell_models_and_inputs_apart():
     assert provenance(mlp(seed=1), row())["model"] != base["model"]
     assert provenance(mlp(), row(1))["input"] != base["input"]
     assert provenance(mlp(), row(), baseline=0.1)["input"] != base["input"]
+
+
+def test_fingerprints_depend_on_what_a_model_computes_and_not_on_where_it_lies():
+    """The same network made again, as in the process that goes on with a run."""
+
+    class Options:
+        """Has no repr of its own: python shows its address."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.extras = mlp(), (Options(), [torch.tanh, lambda x: x])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.extras[1][0](self.net(x))
+
+    def provenance(model):
+        return gp.explain(model, row(), rounds=1, steps=1).provenance
+
+    assert provenance(Net()) == provenance(Net())
 
 
 # Refusing what is something else.

@@ -26,7 +26,7 @@ from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .core.schedule import check_count
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
-from .frozen import digest
+from .fingerprint import digest
 from .methods import Greedy
 from .targets import Target
 

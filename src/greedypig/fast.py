@@ -1,0 +1,206 @@
+"""A faster stand-in for the caller's network, where it answers alike.
+
+Convolutional networks get BatchNorm folded into the convolutions, and channels last. Sequences
+that begin with a linear layer get that layer set apart, which straight lines of inputs pass in
+two products. Whatever is made is tried against the plain network before it is used.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import ReferenceType, ref
+
+import torch
+from torch import Tensor, nn
+
+from .frozen import HOOKS, Frozen, twin_of
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
+
+log = logging.getLogger(__name__)
+
+SAME_OUTPUT = 1e-4
+"""How far a faster network's output may be from the original's, relative to its largest."""
+
+Probe: TypeAlias = "Callable[[Callable[..., Any]], Tensor]"
+"""Runs the caller's own inputs through a network and gives what comes out."""
+
+
+class _Fast(NamedTuple):
+    frozen: Frozen
+    whole: Callable[..., Any]
+    """What it computes from input to output, to be compared with the plain network."""
+
+
+# By the model's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands in
+# a callback written in Python is lost.
+_kept: dict[int, tuple[ReferenceType[nn.Module], str, _Fast | None]] = {}
+
+
+def optimised(
+    model: Callable[..., Any], plain: Frozen, fingerprint: str, at_input: Probe, on_line: Probe
+) -> Frozen:
+    """The fast stand-in where it is safe, else `plain`.
+
+    It is made once, tried on a line of inputs (on_line), and kept as long as the model lives and
+    its fingerprint stays the same. As no fingerprint sees everything it is tried once more at
+    the input of every call (at_input).
+    """
+    if plain.guarded or not isinstance(model, nn.Module):
+        return plain
+    key = f"{fingerprint} {_hooks(model)}"
+    kept = _kept.get(id(model))
+    if kept is None or kept[0]() is not model or kept[1] != key:
+        forget = partial(_kept.pop, id(model))
+        kept = (ref(model, forget), key, _made_fast(model, plain, on_line))
+        _kept[id(model)] = kept
+    fast = kept[2]
+    if fast is None:
+        return plain
+    if _agree(fast, plain, at_input):
+        return fast.frozen
+    _kept.pop(id(model), None)
+    return plain
+
+
+def _made_fast(model: nn.Module, plain: Frozen, on_line: Probe) -> _Fast | None:
+    try:
+        fast = _folded(model) if _convolutional(model) else _split(model, plain)
+        if fast is not None and _agree(fast, plain, on_line):
+            return fast
+        log.debug("no faster %s that answers alike", type(model).__name__)
+    except Exception as error:  # The fast path is a convenience; the plain one always works.
+        log.debug("%s was not made faster (%s)", type(model).__name__, error)
+    return None
+
+
+def _agree(fast: _Fast, plain: Frozen, probe: Probe) -> bool:
+    expected, found = probe(plain), probe(fast.whole)
+    scale = expected.abs().max().clamp(min=1e-6)
+    return bool((found - expected).abs().max() <= SAME_OUTPUT * scale)
+
+
+def _folded(model: nn.Module) -> _Fast:
+    """The network with BatchNorm folded into convolutions, channels last."""
+    twin = twin_of(model)
+    _fold(twin)
+    twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    fast = Frozen(twin, twin, channels_last=True)
+    return _Fast(fast, fast)
+
+
+def _split(model: nn.Module, plain: Frozen) -> _Fast | None:
+    """The plain network with its first layer set apart, for sequences that begin with a linear one.
+
+    In the rest the first layer does nothing, so that it is fed what that layer would give.
+    """
+    rest = twin_of(model)
+    path, layer = [], rest
+    while type(layer) is nn.Sequential and len(layer):
+        name, layer = next(layer.named_children())
+        path.append(name)
+    everywhere = [m for _, m in rest.named_modules(remove_duplicate=False) if m is layer]
+    hooked = any(getattr(m, h) for m in rest.modules() for h in HOOKS)
+    if type(layer) is not nn.Linear or not path or len(everywhere) != 1 or hooked:
+        return None
+    _replace(rest, ".".join(path), nn.Identity())
+    return _Fast(
+        Frozen(plain.call, plain.module, linear=layer, rest=rest), lambda x: rest(layer(x))
+    )
+
+
+def _hooks(model: nn.Module) -> list[int]:
+    """Who hooks in where: a hook changes the answer and no weight."""
+    return [
+        id(hook)
+        for m in model.modules()
+        for name in HOOKS
+        for hook in getattr(m, name, {}).values()
+    ]
+
+
+def _convolutional(model: nn.Module) -> bool:
+    return any(isinstance(m, nn.Conv2d) for m in model.modules())
+
+
+def _fold(twin: nn.Module) -> None:
+    """Fold every BatchNorm into the convolution that alone feeds it.
+
+    The graph is only read, to see what feeds what; the twin keeps its own forward.
+    """
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+    try:
+        graph = _read(twin)
+    except Exception as error:  # Control flow that depends on data cannot be read.
+        log.debug("%s cannot be read (%s); nothing folded", type(twin).__name__, error)
+        return
+    modules = dict(twin.named_modules())
+    calls: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op == "call_module":
+            calls[str(node.target)] = calls.get(str(node.target), 0) + 1
+        elif node.op == "get_attr":  # Weights that are read outside their layer must stay.
+            owner = str(node.target).rpartition(".")[0]
+            calls[owner] = calls.get(owner, 0) + 2
+    for node in graph.nodes:
+        if node.op != "call_module" or not node.args:
+            continue
+        feeder = node.args[0]
+        if getattr(feeder, "op", "") != "call_module" or len(feeder.users) != 1:
+            continue
+        conv, norm = modules[str(feeder.target)], modules[str(node.target)]
+        once = calls[str(feeder.target)] == calls[str(node.target)] == 1
+        if once and _foldable(conv, norm):
+            _replace(twin, str(feeder.target), fuse_conv_bn_eval(conv, norm))
+            _replace(twin, str(node.target), nn.Identity())
+    for parameter in twin.parameters():
+        parameter.requires_grad_(False)
+
+
+def _foldable(conv: nn.Module, norm: nn.Module) -> bool:
+    pairs: dict[type, type] = {
+        nn.Conv1d: nn.BatchNorm1d,
+        nn.Conv2d: nn.BatchNorm2d,
+        nn.Conv3d: nn.BatchNorm3d,
+    }
+    if pairs.get(type(conv)) is not type(norm) or getattr(norm, "running_mean", None) is None:
+        return False
+    return not any(getattr(m, name, None) for m in (conv, norm) for name in HOOKS)
+
+
+class _Leaf(nn.Module):
+    """Stands for a layer while the network is read: says that it is called, and with what."""
+
+    def __init__(self, say: Callable[..., Any]) -> None:
+        super().__init__()
+        self.say = say
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """A note in the graph in place of an output."""
+        return self.say(args, kwargs)
+
+
+def _read(twin: nn.Module) -> Graph:
+    """What feeds what. `Tracer.trace` would patch nn.Module for all threads; this does not."""
+    from torch.fx import Graph, Tracer
+
+    tracer = Tracer()
+    shell = copy.deepcopy(twin, {id(t): t for t in [*twin.parameters(), *twin.buffers()]})
+    for path, module in list(shell.named_modules()):
+        if path and tracer.is_leaf_module(module, path):
+            _replace(shell, path, _Leaf(partial(tracer.create_proxy, "call_module", path)))
+    tracer.root, tracer.graph = shell, Graph(tracer_cls=Tracer)
+    tracer.tensor_attrs = {}
+    shell(tracer.create_proxy("placeholder", "x", (), {}))
+    return tracer.graph
+
+
+def _replace(root: nn.Module, path: str, module: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(root.get_submodule(parent), name, module)

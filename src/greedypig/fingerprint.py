@@ -1,0 +1,66 @@
+"""Which model, which input: digests that tell whether a result belongs to what is at hand.
+
+Taken at every call, so they must be fast: CRC-32 runs over the numbers at the memory's speed and
+SHA-256 binds the sums together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+
+
+def module_of(model: Callable[..., Any]) -> nn.Module | None:
+    """The module that is called, or whose method is called, if there is one."""
+    owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
+    return owner if isinstance(owner, nn.Module) else None
+
+
+def fingerprint(model: Callable[..., Any]) -> str:
+    """A digest of what the model computes: its structure, settings and numbers."""
+    module = module_of(model)
+    name = str(getattr(model, "__qualname__", type(model).__qualname__))
+    if module is None:
+        return f"callable {name}"
+    return f"{name} {digest(_numbers(module), _structure(module))}"
+
+
+def _numbers(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _structure(module: nn.Module) -> str:
+    """Every submodule's class and plain attributes: two networks may share all weights."""
+    lines = []
+    for path, m in module.named_modules():
+        if isinstance(m, torch.jit.ScriptModule):
+            lines.append(f"{path} {m.original_name}")
+            continue
+        own = {k: v for k, v in vars(m).items() if k[:1] != "_" and k != "training"}
+        known = sorted(f"{k}={_plain(v)}" for k, v in own.items())
+        lines.append(f"{path} {type(m).__module__}.{type(m).__qualname__} {' '.join(known)}")
+    return "\n".join(lines)
+
+
+def _plain(value: object) -> str:
+    """A setting as text that is the same in every process: no memory addresses."""
+    if isinstance(value, str | int | float | torch.dtype | None):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_plain, value))}]"
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """A digest of a text and of tensors by name, shape and numbers."""
+    total = sha256(text.encode())
+    for name, tensor in tensors.items():
+        flat = tensor.detach().reshape(-1).cpu().contiguous()
+        check = crc32(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
+        total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {check:08x};".encode())
+    return total.hexdigest()[:32]
