@@ -39,7 +39,8 @@ def geometric(k: int, rounds: int, ratio: float = GEOMETRIC_RATIO) -> tuple[int,
         running += weight
         edges.append(round(spare * running / total))
     edges[-1] = spare
-    return tuple(1 + b - a for a, b in pairwise(edges))
+    # Rounding can make a part smaller than the one before it; in order they only grow (or fall).
+    return tuple(sorted((1 + b - a for a, b in pairwise(edges)), reverse=ratio < 1))
 
 
 def plan_picks(
