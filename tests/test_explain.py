@@ -1,6 +1,7 @@
 """explain on every kind of input and output: the answer is Algorithm 1 on the model's own g."""
 
 import io
+import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import dataclass
@@ -362,3 +363,43 @@ def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatc
     monkeypatch.setattr(sys, "stderr", pipe)
     gp.explain(mlp(), row(), rounds=3, steps=2, progress=True)
     assert pipe.getvalue() == ""
+
+
+def test_the_warning_reaches_a_caller_in_a_script_s_function(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch, greedypig as gp\n"
+        "def main():\n"
+        "    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))\n"
+        "    gp.explain(model, torch.randn(4), rounds=1)\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{script}:4: UserWarning" in done.stderr
+
+
+def test_logits_read_as_probabilities_are_refused():
+    with pytest.raises(gp.InvalidInput, match="outputs='logits'"):
+        gp.explain(mlp(), row(), outputs="probabilities")
+
+
+def test_a_checkpoint_is_written_after_every_round_and_resumed_from(tmp_path):
+    calls = [0]
+    net = mlp()
+
+    def model(x):
+        calls[0] += 1
+        if calls[0] == 6:
+            raise KeyboardInterrupt
+        return net(x)
+
+    knobs = {"rounds": 6, "steps": 2, "schedule": "equal"}
+    path = tmp_path / "run.gpig"
+    with pytest.raises(KeyboardInterrupt):
+        gp.explain(model, row(), checkpoint=path, **knobs)
+    done = len(gp.load(path).picks)
+    assert 1 <= done < 6
+    resumed = gp.explain(model, row(), resume=path, **knobs)
+    assert torch.equal(resumed.order, gp.explain(model, row(), **knobs).order)
+    assert resumed.gradients_used == 12

@@ -150,7 +150,7 @@ def test_a_margin_is_against_another_class_there_is(against):
 
 
 def test_a_callable_must_give_one_number_per_row():
-    with pytest.raises(gp.InvalidInput, match=r"one per row"):
+    with pytest.raises(gp.InvalidInput, match=r"one number per row"):
         gp.explain(mlp(), row(), objective=lambda z: z.sum())
 
 

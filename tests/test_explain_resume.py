@@ -121,7 +121,6 @@ OTHERS = {
     "rival": (
         {"objective": gp.margin(against=2)}, {"objective": gp.margin(against=3)},
         "objective|rival"),
-    "outputs": ({}, {"outputs": "probabilities"}, "outputs|model"),
     "method": ({}, {"method": "sequential-gradient", "steps": None}, "method"),
     "steps": ({}, {"steps": 3}, "steps"),
     "rule": ({}, {"rule": "left"}, "rule"),

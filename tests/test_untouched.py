@@ -439,7 +439,8 @@ def test_nothing_global_is_patched_and_other_threads_go_on():
 
 
 CTRL_C = """
-import gc, sys, threading, time
+import gc, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Jobs in the background ignore it.
 import torch
 from torch import nn
 import greedypig as gp

@@ -62,6 +62,7 @@ def explain(
     optimize: bool = True,
     values: ValuesWanted = "end",
     resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> Attribution:
     """Which features of the example x does the model use for its answer?
@@ -77,13 +78,20 @@ def explain(
     outputs: "logits", or "probabilities" if the model ends in a softmax.
     features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), a Features object, or an
         integer tensor of group ids shaped like x. names: one per unit.
-    method: a name (see `greedypig.methods.NAMES`), a scorer, or gp.Greedy(scorer).
-    rounds, per_round, k, schedule, ratio, steps, rule: of the greedy rounds and the integral.
-    budget, seconds, reach, gain: reasons to stop early; see `core.rounds.Stop`.
+    method: "greedy-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig",
+        "guided-ig", "random", a scorer, or gp.Greedy(scorer).
+    rounds, per_round, k: how many rounds, units a round, units in all.
+    schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
+    steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
+        "gauss-legendre" or a gp.Rule.
+    budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
+        G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
         is "free" (NaN elsewhere).
     optimize: use a private copy with BatchNorm folded, channels last, where it answers alike.
+    seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
+    checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     progress: a line on the terminal, if there is one.
     """
     job = _Job(
@@ -96,11 +104,15 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
-    for done in events:
+    try:
+        for done in events:
+            if checkpoint is not None:
+                events.attribution().save(checkpoint)
+            if progress:
+                _show(done, len(problem.schedule))
+    finally:
         if progress:
-            _show(done, len(problem.schedule))
-    if progress:
-        _show(None, 0)
+            _show(None, 0)
     return events.attribution()
 
 
@@ -135,7 +147,8 @@ def explain_many(
     """`explain` for every example of an iterable, in lockstep: their gradients share batches.
 
     Answers are streamed in the order of xs, each as soon as it and those before it are done,
-    and each equals the answer alone. xs is read only as far as batches need. A list of targets
+    and each equals the answer alone. xs is read only as far as batches need. The arguments are
+    those of `explain`, but for resume, checkpoint and progress. A list of targets
     or of fixed inputs gives one per example. budget and seconds are per example.
     """
     job = _Job(

@@ -28,13 +28,17 @@ class Greedy:
     The knobs are those of `explain`; what is given there goes first.
     """
 
-    scorer: PlannedScorer | Scorer
+    scorer: PlannedScorer | Scorer | str
     rounds: int | None = None
     per_round: int | None = None
     schedule: str | Sequence[int] | None = None
     ratio: float | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.scorer, str):  # Any method by name, made adaptive.
+            object.__setattr__(self, "scorer", resolve(self.scorer)[0])
+        if isinstance(self.scorer, type):
+            raise InvalidType(f"Expected a scorer (got the class). Try {self.scorer.__name__}().")
         if not callable(self.scorer):
             raise InvalidType(
                 "Expected a scorer, a callable (objective, mask) → scores "
@@ -88,7 +92,8 @@ def resolve(
     """The scorer of a method, and its greedy rounds or None for a one-shot method."""
     if isinstance(method, str):
         if method not in _MAKERS:
-            near = get_close_matches(method, NAMES, 1)
+            near = [n for n in ("ig",) if method.lower() in ("ig", "integrated-gradients")]
+            near = near or get_close_matches(method.lower(), NAMES, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(NAMES)} (got {method!r}).{hint}"
@@ -111,7 +116,10 @@ def resolve(
         raise InvalidInput(
             f"Expected {name} inside the scorer of a method object (got {value!r} beside it)."
         )
+    if isinstance(method, type):
+        raise InvalidType(f"Expected a scorer (got the class). Try {method.__name__}().")
     if isinstance(method, Greedy):
+        assert not isinstance(method.scorer, str)
         return method.scorer, method
     if callable(method):
         return method, None

@@ -107,7 +107,7 @@ class Target:
             self._check_single(logits, target)
             return Reference(0, 0, logits, None)
         classes = logits.shape[0]
-        self._warn_probabilities(logits)
+        self._check_outputs(logits)
         target = int(logits.argmax()) if target is None else _class_index(target, classes)
         rival = self.against
         if rival is not None and (not 0 <= rival < classes or rival == target):
@@ -124,7 +124,14 @@ class Target:
     def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
         """(m,): the objective of every row."""
         if self.function is not None:
-            return self.function(logits)
+            values = self.function(logits)
+            if not isinstance(values, Tensor) or values.shape != logits.shape[:1]:
+                got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+                raise InvalidInput(
+                    f"Expected the objective to give one number per row of the logits "
+                    f"{tuple(logits.shape)} (got {got}). Try lambda logits: logits[:, 0]."
+                )
+            return values
         if logits.dim() == 1:
             if self.name == "counterfactual":
                 return (logits - _stack([o.reference.output for o, _ in runs], runs)).abs()
@@ -146,6 +153,11 @@ class Target:
         return (expected.exp() * (expected - found)).sum(1)
 
     def _check_single(self, logits: Tensor, target: int | None) -> None:
+        if self.function is not None and target is not None:
+            raise InvalidInput(
+                f"Expected no target beside an objective of your own, which reads the logits "
+                f"itself (got target={target!r})."
+            )
         if self.function is None and self.name not in SINGLE_OUTPUT:
             raise InvalidInput(
                 f"Expected class scores for objective={self.name!r} (got a single output per "
@@ -156,9 +168,17 @@ class Target:
                 f"Expected target None or 0 for a model with a single output (got {target!r})."
             )
 
-    def _warn_probabilities(self, logits: Tensor) -> None:
+    def _check_outputs(self, logits: Tensor) -> None:
+        if self.outputs == "probabilities":
+            total = float(logits.exp().double().sum())
+            if abs(total - 1) > 1e-2:
+                raise InvalidInput(
+                    f"Expected rows of probabilities that sum to 1 (got a sum of {total:.3g}). "
+                    "Try outputs='logits'."
+                )
+            return
         sums_to_one = abs(float(logits.detach().double().sum()) - 1) < 1e-4
-        if self.outputs == "logits" and sums_to_one and bool((logits >= 0).all()):
+        if sums_to_one and bool((logits >= 0).all()):
             warnings.warn(
                 "The model's output looks like probabilities but is read as logits. "
                 "Try outputs='probabilities'.",
@@ -182,9 +202,9 @@ def _class_index(target: Any, classes: int) -> int:
 def _levels_to_caller() -> int:
     """The stacklevel of the first frame outside this package, seen from our caller."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__package__", "").startswith(
-        "greedypig"
-    ):
+    while frame.f_back is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != "greedypig":
+            break
         frame, level = frame.f_back, level + 1
     return level
 

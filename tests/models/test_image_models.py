@@ -448,10 +448,10 @@ def test_missing_lite0_weights_name_the_command(monkeypatch):
         models.load("efficientnet-lite0")
 
 
-def test_missing_mobilenet_weights_name_the_command(tmp_path, monkeypatch):
+def test_missing_mobilenet_weights_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GREEDYPIG_ASSETS", "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"in nowhere or \.assets .* Try make assets"):
+    with pytest.raises(FileNotFoundError, match=r"in nowhere or \.assets .* Try load"):
         models.load("mobilenet-v2")
 
 

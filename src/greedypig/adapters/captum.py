@@ -185,6 +185,11 @@ class _Batch:
         output: Tensor = _run_forward(self.forward, inputs, self._target_of(index), extra)
         if output.dim() == 2 and output.shape[1] == 1:
             return output.squeeze(1)
+        if output.shape != points.shape[:1]:
+            raise InvalidInput(
+                f"Expected one number per row at target={self.target!r} (got "
+                f"{tuple(output.shape)}). Try target= for a forward function with several outputs."
+            )
         return output
 
     def _rows_of(self, extra: Any, index: Tensor) -> Any:

@@ -43,7 +43,8 @@ class Layout:
             kind, names, tensors = "tuple", tuple(str(i) for i in range(len(tree))), list(tree)
         else:
             raise InvalidType(
-                f"Expected a tensor, or a tuple or dict of tensors (got {type(tree).__name__})."
+                f"Expected a tensor, or a tuple or dict of tensors (got {type(tree).__name__}). "
+                "Try torch.as_tensor(x, dtype=torch.float32)."
             )
         if not tensors:
             raise InvalidInput("Expected at least one input tensor (got none).")
@@ -51,7 +52,7 @@ class Layout:
             if not isinstance(tensor, Tensor):
                 raise InvalidType(
                     f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
-                    "Try fixed= for arguments that are passed along and not explained."
+                    "Try torch.tensor(x), or fixed= for arguments that are not explained."
                 )
         return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
 

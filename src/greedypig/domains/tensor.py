@@ -196,8 +196,9 @@ class ModelFamily:
 def _check_input(name: str, tensor: Tensor) -> None:
     if not tensor.is_floating_point():
         raise InvalidType(
-            f"Expected a floating-point input {name!r} (got {tensor.dtype}): integers have no "
-            "gradient. Try explaining the embeddings of ids, or fixed= for what is not explained."
+            f"Expected a floating-point input {name!r} (got {tensor.dtype}): only real numbers "
+            "have a gradient here. Try x.float() as the model expects it, the embeddings of ids, "
+            "or fixed= for what is not explained."
         )
     if tensor.numel() == 0:
         raise InvalidInput(f"Expected a non-empty input {name!r} (got {tuple(tensor.shape)}).")

@@ -109,8 +109,8 @@ def _find_mobilenet() -> Path:
     looked = " or ".join(str(folder) for folder in folders)
     raise WeightsNotFoundError(
         f"Expected the weights of mobilenet-v2, {_MOBILENET_FILE}, in {looked} (got no such file). "
-        "Try make assets in greedypig's source folder, or set GREEDYPIG_ASSETS to the folder that "
-        "holds the file."
+        "Try load('mobilenet-v2', weights=path) with torchvision's file, or set GREEDYPIG_ASSETS "
+        "to the folder that holds it."
     )
 
 
