@@ -33,7 +33,7 @@ def resolve(baseline: Any, x: Any, layout: Layout, model: Any) -> list[Tensor]:
 def _one(baseline: Any, x: Any, layout: Layout, model: Any) -> Tensor:
     tensors = layout.tensors(x)
     if baseline is None:
-        baseline = "gray" if callable(getattr(model, "baseline", None)) else "zero"
+        baseline = "zero" if _own_colours(model) is None else "gray"
     if callable(baseline):
         baseline = baseline(x)
     if layout.kind == "tensor" or isinstance(baseline, int | float | str):
@@ -104,8 +104,8 @@ def named(name: str, x: Tensor, model: Any = None) -> Tensor:
 
 
 def _colour(name: str, x: Tensor, model: Any) -> Tensor:
-    own: Callable[[str], Tensor] | None = getattr(model, "baseline", None)
-    if callable(own):
+    own = _own_colours(model)
+    if own is not None:
         return own(name)
     if bool((x >= 0).all()) and bool((x <= 1).all()):
         return torch.tensor(COLOURS[name], dtype=x.dtype)
@@ -114,6 +114,12 @@ def _colour(name: str, x: Tensor, model: Any) -> Tensor:
         f"{name!r} is (got values from {float(x.min()):.3g} to {float(x.max()):.3g}). "
         "Try a number or tensor in the model's own scale."
     )
+
+
+def _own_colours(model: Any) -> Callable[[str], Tensor] | None:
+    """The model's baseline(name) method; a layer that happens to have this name is none."""
+    own = getattr(model, "baseline", None)
+    return own if callable(own) and not isinstance(own, torch.nn.Module) else None
 
 
 def gaussian_blur(x: Tensor, sigma: float, *, edge: str = "zero", truncate: float = 4.0) -> Tensor:

@@ -1,8 +1,7 @@
 """A faster stand-in for the caller's network, where it answers alike.
 
-Convolutional networks get BatchNorm folded into the convolutions, and channels last. Sequences
-that begin with a linear layer get that layer set apart, which straight lines of inputs pass in
-two products. Whatever is made is tried against the plain network before it is used.
+Convolutional networks get BatchNorm folded into the convolutions, and channels last. Whatever is
+made is tried against the plain network before it is used.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import copy
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ReferenceType, ref
 
 import torch
@@ -27,19 +26,13 @@ log = logging.getLogger(__name__)
 SAME_OUTPUT = 1e-4
 """How far a faster network's output may be from the original's, relative to its largest."""
 
-Probe: TypeAlias = "Callable[[Callable[..., Any]], Tensor]"
+Probe: TypeAlias = "Callable[[Frozen], Tensor]"
 """Runs the caller's own inputs through a network and gives what comes out."""
-
-
-class _Fast(NamedTuple):
-    frozen: Frozen
-    whole: Callable[..., Any]
-    """What it computes from input to output, to be compared with the plain network."""
 
 
 # By the model's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands in
 # a callback written in Python is lost.
-_kept: dict[int, tuple[ReferenceType[nn.Module], str, _Fast | None]] = {}
+_kept: dict[int, tuple[ReferenceType[nn.Module], str, Frozen | None]] = {}
 
 
 def optimised(
@@ -51,7 +44,7 @@ def optimised(
     its fingerprint stays the same. As no fingerprint sees everything it is tried once more at
     the input of every call (at_input).
     """
-    if plain.guarded or not isinstance(model, nn.Module):
+    if plain.guarded or not isinstance(model, nn.Module) or not _convolutional(model):
         return plain
     key = f"{fingerprint} {_hooks(model)}"
     kept = _kept.get(id(model))
@@ -63,15 +56,15 @@ def optimised(
     if fast is None:
         return plain
     if _agree(fast, plain, at_input):
-        return fast.frozen
+        return fast
     _kept.pop(id(model), None)
     return plain
 
 
-def _made_fast(model: nn.Module, plain: Frozen, on_line: Probe) -> _Fast | None:
+def _made_fast(model: nn.Module, plain: Frozen, on_line: Probe) -> Frozen | None:
     try:
-        fast = _folded(model) if _convolutional(model) else _split(model, plain)
-        if fast is not None and _agree(fast, plain, on_line):
+        fast = _folded(model)
+        if _agree(fast, plain, on_line):
             return fast
         log.debug("no faster %s that answers alike", type(model).__name__)
     except Exception as error:  # The fast path is a convenience; the plain one always works.
@@ -79,39 +72,18 @@ def _made_fast(model: nn.Module, plain: Frozen, on_line: Probe) -> _Fast | None:
     return None
 
 
-def _agree(fast: _Fast, plain: Frozen, probe: Probe) -> bool:
-    expected, found = probe(plain), probe(fast.whole)
+def _agree(fast: Frozen, plain: Frozen, probe: Probe) -> bool:
+    expected, found = probe(plain), probe(fast)
     scale = expected.abs().max().clamp(min=1e-6)
     return bool((found - expected).abs().max() <= SAME_OUTPUT * scale)
 
 
-def _folded(model: nn.Module) -> _Fast:
+def _folded(model: nn.Module) -> Frozen:
     """The network with BatchNorm folded into convolutions, channels last."""
     twin = twin_of(model)
     _fold(twin)
     twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    fast = Frozen(twin, twin, channels_last=True)
-    return _Fast(fast, fast)
-
-
-def _split(model: nn.Module, plain: Frozen) -> _Fast | None:
-    """The plain network with its first layer set apart, for sequences that begin with a linear one.
-
-    In the rest the first layer does nothing, so that it is fed what that layer would give.
-    """
-    rest = twin_of(model)
-    path, layer = [], rest
-    while type(layer) is nn.Sequential and len(layer):
-        name, layer = next(layer.named_children())
-        path.append(name)
-    everywhere = [m for _, m in rest.named_modules(remove_duplicate=False) if m is layer]
-    hooked = any(getattr(m, h) for m in rest.modules() for h in HOOKS)
-    if type(layer) is not nn.Linear or not path or len(everywhere) != 1 or hooked:
-        return None
-    _replace(rest, ".".join(path), nn.Identity())
-    return _Fast(
-        Frozen(plain.call, plain.module, linear=layer, rest=rest), lambda x: rest(layer(x))
-    )
+    return Frozen(twin, twin, channels_last=True)
 
 
 def _hooks(model: nn.Module) -> list[int]:

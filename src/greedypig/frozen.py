@@ -35,10 +35,6 @@ class Frozen:
     """The twin (or the guarded original), for methods that need to see layers."""
     channels_last: bool = False
     guarded: bool = False
-    linear: nn.Linear | None = None
-    """The layer that alone sees the input, if there is one and it is linear …"""
-    rest: nn.Module | None = None
-    """… and the network without it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's output, computed in eval mode and without parameter gradients."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .errors import NonFinite
-from .objective import Line, PointObjective
+from .objective import PointObjective
 
 T = TypeVar("T")
 
@@ -29,14 +29,12 @@ class Request:
     """`count` points of one problem, made on demand so that they never all exist at once.
 
     With weights (count,) the answer holds Σ_k weights_k · ∇(points_k); without, values only.
-    Points on a straight line say so, since some objectives have a shorter way along it.
     """
 
     objective: PointObjective
     count: int
     points: Callable[[int, int], Tensor]
     weights: Tensor | None = None
-    line: Line | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -120,8 +118,6 @@ def alone(task: Task[T]) -> Iterator[T]:
 
 
 def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
-    if len(requests) == 1 and (answer := _along_line(requests[0])) is not None:
-        return [answer]
     call = _Call(task, [_Slot(r) for r in requests], len(requests))
     if len(requests) == 1 and requests[0].count <= requests[0].objective.oracle.batch_size:
         _evaluate_batch([(call, call.slots[0], 0, requests[0].count)])
@@ -134,24 +130,6 @@ def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
     if call.error is not None:
         raise call.error
     return [slot.answer() for slot in call.slots]
-
-
-def _along_line(request: Request) -> Answer | None:
-    """The answer by the oracle's shorter way along a line, where there is one and it is finite.
-
-    Where it is not finite the ordinary way is taken, which names the step.
-    """
-    oracle = request.objective.oracle
-    if oracle.head is None or request.line is None or request.weights is None:
-        return None
-    if request.count > oracle.batch_size:
-        return None
-    owner = request.objective.owner
-    values, total = oracle.evaluate_line(request.line, request.weights, [(owner, request.count)])
-    if not isfinite(values.sum() + total.sum()):
-        return None
-    request.objective.paid(request.count)
-    return Answer(values, total)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,22 +20,6 @@ from .layout import Layout
 
 Runs: TypeAlias = "Sequence[tuple[Any, int]]"
 """Whose rows these are: (owner, number of consecutive rows)."""
-
-
-class Line(NamedTuple):
-    """Points begin + nodes_k · (end − begin): begin, end (n,), nodes (m, 1)."""
-
-    begin: Tensor
-    end: Tensor
-    nodes: Tensor
-
-
-class Head(NamedTuple):
-    """A function's first step where that is linear: function(points) = rest(points @ Wᵀ + b)."""
-
-    weight: Tensor
-    bias: Tensor | None
-    rest: Callable[[Tensor, Runs], Tensor]
 
 
 AUTO_ELEMENTS = 1 << 21
@@ -76,9 +60,8 @@ class Oracle:
         n: int,
         *,
         batch_size: int | Literal["auto"] = "auto",
-        head: Head | None = None,
     ) -> None:
-        self.function, self.head = function, head
+        self.function = function
         self.adaptive = batch_size == "auto"
         if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
             self.batch_size = batch_size
@@ -113,28 +96,12 @@ class Oracle:
     def _call(self, points: Tensor, runs: Runs, gradient: bool) -> tuple[Tensor, Tensor | None]:
         if not gradient:
             with torch.no_grad():
-                return self._checked(self.function(points, runs), points).detach(), None
-        return self._differentiate(self.function, points, runs)
-
-    def evaluate_line(self, line: Line, weights: Tensor, runs: Runs) -> tuple[Tensor, Tensor]:
-        """values (m,) at a line's points and Σ_k weights_k · ∇(points_k), by way of the head.
-
-        A linear first step maps the line to a line: two products instead of m forward, and one
-        instead of m backward, since Σ_k weights_k · (slope_k @ W) = (Σ_k weights_k · slope_k) @ W.
-        """
-        assert self.head is not None
-        ends = torch.stack([line.begin, line.end])
-        begin, end = torch.nn.functional.linear(ends, self.head.weight, self.head.bias)
-        hidden = torch.lerp(begin, end, line.nodes)
-        values, slopes = self._differentiate(self.head.rest, hidden, runs)
-        return values, (weights @ slopes) @ self.head.weight
-
-    def _differentiate(
-        self, function: Callable[[Tensor, Runs], Tensor], points: Tensor, runs: Runs
-    ) -> tuple[Tensor, Tensor]:
+                return self._checked(self.function(points.clone(), runs), points).detach(), None
         with torch.enable_grad():
             leaf = points.detach().requires_grad_(True)
-            values = self._checked(function(leaf, runs), points)
+            # The function gets a copy: networks that begin with an in-place step may not write
+            # on a leaf, nor on masks that are still needed.
+            values = self._checked(self.function(leaf.clone(), runs), points)
             if not values.requires_grad:
                 raise NotDifferentiable(
                     "Expected an output that depends on the features through differentiable "
@@ -193,6 +160,8 @@ class PointObjective:
         self.start, self.end, self.reach = start, end, end - start
         self.owner, self.key, self.span = owner, key, span
         self.layout = layout or Layout.vector(self.n)
+        self.reversed = False
+        """True where the line leads away from the input: a counterfactual."""
         self._meters = [[0]]
         self._unit = bool((start == 0).all()) and bool((end == 1).all())
 

@@ -48,6 +48,9 @@ class Stop:
         budget = self.budget
         if budget is not None and (type(budget) is not int or budget < 0):
             raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
+        for name, number in (("seconds", self.seconds), ("reach", self.reach)):
+            if number is not None and not isinstance(number, int | float):
+                raise InvalidInput(f"Expected {name} to be a number (got {number!r}).")
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidInput(f"Expected seconds > 0 (got {self.seconds!r}).")
         if self.reach is not None and not self.reach > 0:
@@ -333,7 +336,7 @@ class Problem:
         if self.complete:
             return StopReason.ALL
         if len(self.rounds) == len(self.schedule):
-            return StopReason.K if self.settings.get("k") else StopReason.ROUNDS
+            return StopReason.K if self.settings.get("k") == self.count else StopReason.ROUNDS
         budget, seconds, reach = self.limits.budget, self.limits.seconds, self.limits.reach
         if budget is not None and self.gradients_used + self._next_cost() > budget:
             return StopReason.BUDGET

@@ -22,7 +22,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Elements, Features
 from .lockstep import Plan, Request, ask, complete, together
-from .objective import Line, MeanObjective, PointObjective
+from .objective import MeanObjective, PointObjective
 from .quadrature import Rule, rule
 from .schedule import check_count
 
@@ -114,8 +114,7 @@ class IntegratedGradients(PlannedScorer):
         def points(lo: int, hi: int) -> Tensor:
             return torch.lerp(begin, end, nodes[lo:hi])
 
-        line = Line(begin, end, nodes)
-        answer = yield from ask(Request(at.objective, len(nodes), points, weights, line))
+        answer = yield from ask(Request(at.objective, len(nodes), points, weights))
         free = answer.values[0] if self._rule().nodes[0] == 0.0 else None
         return Scored(elements=answer.gradient * (end - begin), value=free)
 

@@ -108,6 +108,11 @@ class BlurIG(PlannedScorer):
 
     def plan(self, at: Situation) -> Plan[Scored]:
         problem = at.objective
+        if problem.reversed:
+            raise InvalidInput(
+                "Expected an objective of what is present for method='blur-ig' (got "
+                "'counterfactual', whose path ends at the baseline)."
+            )
         channels, height, width = _picture(problem.layout, "method='blur-ig'")
         x = problem.end.view(channels, height, width)
         fixed = (at.mask != 0).view(channels, height, width)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..baselines import resolve
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
-from ..core.objective import Head, MeanObjective, Oracle, PointObjective, Runs
+from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
 from ..fast import optimised
 from ..fingerprint import fingerprint
 from ..frozen import Frozen, freeze
@@ -129,15 +129,14 @@ class ModelFamily:
             self._prepare(example, baseline)
         key = (layout, _fixed_key(example.fixed))
         if key not in self._oracles:
-            self._oracles[key] = Oracle(
-                self._values, layout.n, batch_size=self.batch_size, head=self._head(example)
-            )
+            self._oracles[key] = Oracle(self._values, layout.n, batch_size=self.batch_size)
         start, end = (x, baseline) if self.target.towards_baseline else (baseline, x)
         objective = ModelObjective(
             self._oracles[key], start, end, owner=example, layout=layout,
             span=float(x.max() - x.min()),
         )  # fmt: skip
         objective.family = self
+        objective.reversed = self.target.towards_baseline
         return objective
 
     def _prepare(self, example: Example, baseline: Tensor) -> None:
@@ -151,28 +150,12 @@ class ModelFamily:
             partial(self._probe, example, line[2:]), partial(self._probe, example, line),
         )  # fmt: skip
 
-    def _probe(self, example: Example, rows: Tensor, network: Callable[..., Any]) -> Tensor:
+    def _probe(self, example: Example, rows: Tensor, network: Frozen) -> Tensor:
         if network is self.plain and len(rows) == 1 and self.target.function is None:
             return example.reference.output.unsqueeze(0)
-        frozen = network if isinstance(network, Frozen) else Frozen(network, None)
         with torch.no_grad():
-            output = self._run(frozen, rows, [(example, len(rows))])
+            output = self._run(network, rows, [(example, len(rows))])
             return self.target.logits(output, len(rows))
-
-    def _head(self, example: Example) -> Head | None:
-        """A linear first layer over a plain row gives straight lines a shorter way."""
-        linear, rest = self.network.linear, self.network.rest
-        plain_row = example.layout.kind == "tensor" and len(example.layout.shapes[0]) == 1
-        if linear is None or rest is None or not plain_row or example.fixed is not None:
-            return None
-        if linear.weight.dtype != example.x.dtype:
-            return None
-
-        def values(hidden: Tensor, runs: Runs) -> Tensor:
-            logits = self.target.logits(rest(hidden), hidden.shape[0])
-            return self.target.values(logits, runs)
-
-        return Head(linear.weight, linear.bias, values)
 
     def _values(self, points: Tensor, runs: Runs) -> Tensor:
         output = self._run(self.network, points, runs)
