@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -511,3 +512,28 @@ def test_ctrl_c_leaves_no_trace():
         child.kill()
     assert answers == ["interrupted untouched"] * attempts, errors
     assert child.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "wrap", [partial, lambda m: lambda x: m(x), lambda m: lambda x, net=[m]: net[0](x)]
+)
+def test_modules_behind_a_plain_function_are_frozen_and_put_back(wrap):
+    module = in_use(Net())
+    expected = gp.explain(module, picture(), method="ig", steps=3).scores
+    watch = Watch(module)
+    found = gp.explain(wrap(module), picture(), method="ig", steps=3).scores
+    watch.check()
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_in_place_steps_write_on_nothing_of_the_caller_s(place):
+    x = row()
+    layers = [nn.Linear(6, 6), nn.Linear(6, 3)]
+    layers.insert(place, nn.ReLU(inplace=True))
+    before = x.clone()
+    fast = gp.explain(nn.Sequential(*layers), x, baseline=0.5, rounds=3, steps=2)
+    layers[place] = nn.ReLU()
+    plain = gp.explain(nn.Sequential(*layers), x, baseline=0.5, rounds=3, steps=2)
+    assert torch.equal(fast.order, plain.order)
+    assert torch.equal(x, before)

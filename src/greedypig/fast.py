@@ -44,7 +44,7 @@ def optimised(
     its fingerprint stays the same. As no fingerprint sees everything it is tried once more at
     the input of every call (at_input).
     """
-    if plain.guarded or not isinstance(model, nn.Module) or not _convolutional(model):
+    if plain.held or not isinstance(model, nn.Module) or not _convolutional(model):
         return plain
     key = f"{fingerprint} {_hooks(model)}"
     kept = _kept.get(id(model))

@@ -7,7 +7,9 @@ SHA-256 binds the sums together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -21,13 +23,52 @@ def module_of(model: Callable[..., Any]) -> nn.Module | None:
     return owner if isinstance(owner, nn.Module) else None
 
 
+def modules_behind(model: Callable[..., Any], depth: int = 3) -> list[nn.Module]:
+    """The modules that a callable leads to: itself, or what it is bound to, closes over, names
+    among its globals, or holds as arguments and attributes, a few steps deep."""
+    if isinstance(model, nn.Module):
+        return [model]
+    if depth == 0 or isinstance(model, type | ModuleType | Tensor | str | int | float | None):
+        return []
+    held: list[Any] = []
+    if isinstance(model, MethodType):
+        held = [model.__self__, model.__func__]
+    elif isinstance(model, partial):
+        held = [model.func, *model.args, *model.keywords.values()]
+    elif isinstance(model, FunctionType):
+        names = model.__code__.co_names
+        held = [model.__globals__[n] for n in names if n in model.__globals__]
+        held += [c.cell_contents for c in model.__closure__ or () if _filled(c)]
+        held += [*(model.__defaults__ or ()), *(model.__kwdefaults__ or {}).values()]
+    elif isinstance(model, list | tuple | dict):
+        held = list(model.values()) if isinstance(model, dict) else list(model)
+    elif hasattr(model, "__dict__"):
+        held = list(vars(model).values())
+    found = {id(m): m for item in held for m in modules_behind(item, depth - 1)}
+    return list(found.values())
+
+
+def _filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
 def fingerprint(model: Callable[..., Any]) -> str:
     """A digest of what the model computes: its structure, settings and numbers."""
     module = module_of(model)
     name = str(getattr(model, "__qualname__", type(model).__qualname__))
-    if module is None:
-        return f"callable {name}"
-    return f"{name} {digest(_numbers(module), _structure(module))}"
+    if module is not None:
+        return f"{name} {digest(_numbers(module), _structure(module))}"
+    code = getattr(model, "__code__", None)
+    text = f"{code.co_code.hex()} {code.co_names} {_plain(code.co_consts)}" if code else ""
+    numbers: dict[str, Tensor] = {}
+    for i, behind in enumerate(modules_behind(model)):
+        numbers |= {f"{i}.{k}": t for k, t in _numbers(behind).items()}
+        text += _structure(behind)
+    return f"{name} {digest(numbers, text)}"
 
 
 def _numbers(module: nn.Module) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
 """A private, frozen stand-in for the caller's model, so that the model itself is never touched.
 
 The twin shares the parameters' storage but is in eval mode and asks for no parameter gradients.
-Models that cannot be copied are guarded instead: modes and flags are set for each call and put
-back, whatever happens in between.
+Models that cannot be copied, and models behind a plain function, are held instead: modes and flags
+are set for each call and put back, whatever happens in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .core.errors import InvalidInput
-from .fingerprint import module_of
+from .fingerprint import module_of, modules_behind
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +34,14 @@ class Frozen:
     module: nn.Module | None
     """The twin (or the guarded original), for methods that need to see layers."""
     channels_last: bool = False
-    guarded: bool = False
+    held: tuple[nn.Module, ...] = ()
+    """Modules of the caller's own that are frozen for each call and put back after it."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's output, computed in eval mode and without parameter gradients."""
-        if not self.guarded or self.module is None:
+        if not self.held:
             return self.call(*args, **kwargs)
-        held = _Held(self.module)
+        held = _Held(self.held)
         try:
             held.freeze()
             return self.call(*args, **kwargs)
@@ -61,7 +62,7 @@ def freeze(model: Callable[..., Any]) -> Frozen:
     """A stand-in for `model` that computes exactly the same."""
     module = module_of(model)
     if module is None:
-        return Frozen(model, None)
+        return Frozen(model, None, held=tuple(modules_behind(model)))
     if not isinstance(module, torch.jit.ScriptModule):
         try:
             twin = twin_of(module)
@@ -70,7 +71,7 @@ def freeze(model: Callable[..., Any]) -> Frozen:
         else:
             call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
             return Frozen(call, twin)
-    return Frozen(model, module, guarded=True)
+    return Frozen(model, module, held=(module,))
 
 
 def twin_of(model: nn.Module) -> nn.Module:
@@ -114,9 +115,9 @@ def _leads_back(twin: nn.Module, model: nn.Module) -> bool:
 class _Held:
     """Modes and flags of a model as the caller left them."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.modes = [(m, m.training) for m in module.modules()]
-        self.flags = [(p, p.requires_grad) for p in module.parameters() if p.is_leaf]
+    def __init__(self, held: tuple[nn.Module, ...]) -> None:
+        self.modes = [(m, m.training) for each in held for m in each.modules()]
+        self.flags = [(p, p.requires_grad) for each in held for p in each.parameters() if p.is_leaf]
 
     def freeze(self) -> None:
         """Eval mode, and no gradients for parameters."""

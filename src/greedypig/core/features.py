@@ -7,10 +7,12 @@ for nothing, so a window that overlaps a chosen one competes with its new elemen
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -199,15 +201,21 @@ class Windows(Features):
         return list(product(*self.starts))
 
     def sum(self, elements: Tensor) -> Tensor:
+        return self._slide(self._flat(elements), self.starts).reshape(-1)
+
+    def _flat(self, elements: Tensor) -> Tensor:
+        """Elements summed over the axes along which no window slides."""
         box = elements.reshape(self.shape)
         others = [a for a in range(len(self.shape)) if a not in self.axes]
-        # Summing the fixed axes first leaves the sliding sums little to do.
-        box = box.sum(others) if others else box
-        for dim, starts in enumerate(self.starts):
+        return box.sum(others) if others else box
+
+    def _slide(self, box: Tensor, starts: list[list[int]]) -> Tensor:
+        """Sums over the windows of `box` that begin at `starts` along each of its axes."""
+        for dim, places in enumerate(starts):
             box = box.unfold(dim, self.size, 1).sum(-1)
-            if len(starts) != box.shape[dim]:
-                box = box.index_select(dim, torch.tensor(starts, device=box.device))
-        return box.reshape(-1)
+            if len(places) != box.shape[dim]:
+                box = box.index_select(dim, torch.tensor(places, device=box.device))
+        return box
 
     def members(self, units: Tensor) -> Tensor:
         out = torch.zeros(self.shape, dtype=torch.bool, device=units.device)
@@ -239,25 +247,44 @@ class Windows(Features):
         return taken | (self.sum((mask == 0).to(torch.float64)) < 0.5)
 
     def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """One window at a time: what a pick covers is worth nothing to the next."""
-        elements, mask, taken = elements.clone().reshape(self.shape), mask.clone(), taken.clone()
-        elements[(mask != 0).reshape(self.shape)] = 0
-        box_mask = mask.view(self.shape)
-        chosen, scores = [], []
-        for _ in range(z):
-            sums, blocked = self.sum(elements), self.blocked(mask, taken)
-            if bool(blocked.all()):
-                break
-            best = top_z(sums, blocked, 1)
-            region = self._region(int(best))
-            elements[region] = 0
-            box_mask[region] = 1
-            taken[best] = True
+        """One window at a time: what a pick covers is worth nothing to the next.
+
+        After a pick only the windows that overlap it are summed again.
+        """
+        off = mask == 0
+        box, free = self._flat(torch.where(off, elements, 0)), self._flat(off.double())
+        sums, room = self._slide(box, self.starts), self._slide(free, self.starts)
+        blocked = taken.view(sums.shape) | (room < 0.5)
+        left = int((~blocked).sum())
+        chosen: list[Tensor] = []
+        scores: list[Tensor] = []
+        while len(chosen) < z and left:
+            best = top_z(sums.reshape(-1), blocked.reshape(-1), 1)
             chosen.append(best)
-            scores.append(sums[best])
+            scores.append(sums.reshape(-1)[best])
+            region, part, near, starts = self._around(int(best))
+            box[region] = 0
+            free[region] = 0
+            sums[near] = self._slide(box[part], starts)
+            before = int((~blocked[near]).sum())
+            blocked[near] |= self._slide(free[part], starts) < 0.5
+            left -= before - int((~blocked[near]).sum())
         if not chosen:
             return torch.empty(0, dtype=torch.long, device=mask.device), elements.new_empty(0)
         return torch.cat(chosen), torch.cat(scores)
+
+    def _around(self, unit: int) -> tuple[Any, Any, Any, list[list[int]]]:
+        """A window's elements, and the elements, indices and starts of all that overlap it."""
+        region, part, near, starts = [], [], [], []
+        for start, places in zip(self.corners[unit], self.starts, strict=True):
+            first = bisect_left(places, start - self.size + 1)
+            last = bisect_right(places, start + self.size - 1)
+            begin, end = places[first], places[last - 1] + self.size
+            region.append(slice(start, start + self.size))
+            part.append(slice(begin, end))
+            near.append(slice(first, last))
+            starts.append([p - begin for p in places[first:last]])
+        return tuple(region), tuple(part), tuple(near), starts
 
     def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
         """By falling score, passing over windows that earlier picks have covered."""

@@ -62,6 +62,7 @@ class Oracle:
         batch_size: int | Literal["auto"] = "auto",
     ) -> None:
         self.function = function
+        self.copies = False
         self.adaptive = batch_size == "auto"
         if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
             self.batch_size = batch_size
@@ -96,12 +97,11 @@ class Oracle:
     def _call(self, points: Tensor, runs: Runs, gradient: bool) -> tuple[Tensor, Tensor | None]:
         if not gradient:
             with torch.no_grad():
+                # A copy, as the points may be the mask itself and the function may write on them.
                 return self._checked(self.function(points.clone(), runs), points).detach(), None
         with torch.enable_grad():
             leaf = points.detach().requires_grad_(True)
-            # The function gets a copy: networks that begin with an in-place step may not write
-            # on a leaf, nor on masks that are still needed.
-            values = self._checked(self.function(leaf.clone(), runs), points)
+            values = self._checked(self._apply(leaf, runs), points)
             if not values.requires_grad:
                 raise NotDifferentiable(
                     "Expected an output that depends on the features through differentiable "
@@ -115,6 +115,17 @@ class Oracle:
                 "Expected an output that depends on the features (got one that ignores them)."
             )
         return values.detach(), gradients
+
+    def _apply(self, leaf: Tensor, runs: Runs) -> Tensor:
+        """The function at a leaf, or at a copy if it begins with a step in place."""
+        if not self.copies:
+            try:
+                return self.function(leaf, runs)
+            except RuntimeError as error:
+                if "in-place" not in str(error):
+                    raise
+            self.copies = True
+        return self.function(leaf.clone(), runs)
 
     def _checked(self, values: Tensor, points: Tensor) -> Tensor:
         if not isinstance(values, Tensor):
