@@ -86,7 +86,8 @@ class ModelFamily:
         """The logits at the full input; where that fails, a batch axis left on is said so."""
         with torch.no_grad():
             try:
-                output = self._run(self.plain, probe.x.unsqueeze(0), [(probe, 1)])
+                # A copy, as the model may begin with a step in place.
+                output = self._run(self.plain, probe.x.unsqueeze(0).clone(), [(probe, 1)])
                 return self.target.logits(output, 1)[0]
             except Exception as error:
                 rows = self._rows_if_batch(probe)
@@ -154,7 +155,7 @@ class ModelFamily:
         if network is self.plain and len(rows) == 1 and self.target.function is None:
             return example.reference.output.unsqueeze(0)
         with torch.no_grad():
-            output = self._run(network, rows, [(example, len(rows))])
+            output = self._run(network, rows.clone(), [(example, len(rows))])
             return self.target.logits(output, len(rows))
 
     def _values(self, points: Tensor, runs: Runs) -> Tensor:
