@@ -193,7 +193,7 @@ def test_fingerprints_depend_on_what_a_model_computes_and_not_on_where_it_lies()
 # Refusing what is something else.
 
 
-def refused(path) -> str:
+def assert_refused(path) -> str:
     with pytest.raises(gp.InvalidFile) as caught:
         gp.load(path)
     return str(caught.value)
@@ -217,7 +217,7 @@ def test_a_missing_file_is_said_to_be_missing(path):
 
 
 def test_a_directory_is_refused(tmp_path):
-    refused(tmp_path)
+    assert_refused(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -230,19 +230,19 @@ def test_a_directory_is_refused(tmp_path):
 )  # fmt: skip
 def test_bytes_that_are_no_result_are_refused(path, content):
     path.write_bytes(content)
-    refused(path)
+    assert_refused(path)
 
 
 def test_foreign_formats_are_refused(path):
     save_file({"weight": torch.ones(3)}, path)
-    assert "safetensors" in refused(path)
+    assert "safetensors" in assert_refused(path)
     save_file({"weight": torch.ones(3)}, path, metadata={"format": "pt"})
-    refused(path)
+    assert_refused(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("order", "1 2 3")
-    refused(path)
+    assert_refused(path)
     torch.save({"order": torch.arange(3)}, path)
-    refused(path)
+    assert_refused(path)
 
 
 class Smuggled:
@@ -262,9 +262,9 @@ def test_a_file_that_smuggles_code_runs_nothing(path, tmp_path):
     touched.unlink()
     with open(path, "wb") as file:
         pickle.dump(Smuggled(touched), file)
-    refused(path)
+    assert_refused(path)
     torch.save(Smuggled(touched), path)
-    refused(path)
+    assert_refused(path)
     payload = pickle.dumps(Smuggled(touched)).hex()
     record, tensors = parts_of(example(), path)
     for odd in (
@@ -314,14 +314,14 @@ def with_no_crash(path) -> gp.Attribution | None:
 def test_a_newer_file_asks_for_a_newer_program(path, schema):
     record, tensors = parts_of(example(), path)
     write(path, record | {"schema": schema}, tensors)
-    assert "newer greedypig" in refused(path)
+    assert "newer greedypig" in assert_refused(path)
 
 
 @pytest.mark.parametrize("schema", [0, -1, "1", 1.0, None, True, [1]])
 def test_a_schema_that_never_was_is_refused(path, schema):
     record, tensors = parts_of(example(), path)
     write(path, record | {"schema": schema}, tensors)
-    refused(path)
+    assert_refused(path)
 
 
 ODD = {
@@ -367,7 +367,7 @@ ODD_FIELDS = {
 def test_odd_json_is_refused(path, text):
     _, tensors = parts_of(example(), path)
     write(path, text, tensors)
-    refused(path)
+    assert_refused(path)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_odd_json_is_refused(path, text):
 def test_odd_fields_are_refused(path, field, value):
     record, tensors = parts_of(example(), path)
     write(path, record | {field: value}, tensors)
-    refused(path)
+    assert_refused(path)
 
 
 @pytest.mark.parametrize("field", [*ODD_FIELDS, "schema"])
@@ -384,7 +384,7 @@ def test_missing_fields_are_refused(path, field):
     record, tensors = parts_of(example(), path)
     del record[field]
     write(path, record, tensors)
-    refused(path)
+    assert_refused(path)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_tensors_that_do_not_fit_are_refused(path, name, tensor):
     record, tensors = parts_of(example(), path)
     del tensors[name]
     write(path, record, tensors if tensor is None else tensors | {name: tensor})
-    refused(path)
+    assert_refused(path)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_tensors_that_do_not_fit_are_refused(path, name, tensor):
 def test_refusals_name_the_file_what_was_expected_and_what_came(path, odd):
     record, tensors = parts_of(example(), path)
     write(path, record | odd, tensors)
-    message = refused(path)
+    message = assert_refused(path)
     assert message.startswith("Expected ")
     assert "(got " in message
     assert os.fspath(path) in message
@@ -444,9 +444,9 @@ def test_every_truncation_is_refused(path):
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        refused(path)
+        assert_refused(path)
     path.write_bytes(whole + b"\x00")
-    refused(path)
+    assert_refused(path)
 
 
 @pytest.fixture(scope="module")

@@ -117,9 +117,6 @@ def _fold(twin: nn.Module) -> None:
     for node in graph.nodes:
         if node.op == "call_module":
             calls[str(node.target)] = calls.get(str(node.target), 0) + 1
-        elif node.op == "get_attr":  # Weights that are read outside their layer must stay.
-            owner = str(node.target).rpartition(".")[0]
-            calls[owner] = calls.get(owner, 0) + 2
     for node in graph.nodes:
         if node.op != "call_module" or not node.args:
             continue

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..baselines import gaussian_blur
 from ..core.errors import InvalidInput
-from ..core.features import Elements, Features, Groups, Windows
+from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.lockstep import Plan, ask, together
 from ..core.objective import PointObjective
@@ -21,11 +21,6 @@ from ..core.schedule import check_count
 from ..core.scorers import PlannedScorer, Scored, Situation, point_request
 
 FeatureMaker = Callable[[Layout], Features]
-
-
-def elements() -> FeatureMaker:
-    """Every number of the input on its own."""
-    return lambda layout: Elements(layout.n)
 
 
 def pixels() -> FeatureMaker:
