@@ -274,7 +274,7 @@ def test_a_file_that_smuggles_code_runs_nothing(path, tmp_path):
         {"layout": {"kind": "__import__('os')", "names": ["x"], "shapes": [[6]]}},
     ):
         write(path, record | odd, tensors)
-        with_no_crash(path)
+        assert_no_crash(path)
     assert not touched.exists()  # … and nobody ran it.
 
 
@@ -290,7 +290,7 @@ def write(path, record, tensors) -> None:
     save_file(tensors, path, metadata={"greedypig": text})
 
 
-def with_no_crash(path) -> gp.Attribution | None:
+def assert_no_crash(path) -> gp.Attribution | None:
     """Loads something usable or refuses; anything else is a failure of the test."""
     try:
         a = gp.load(path)
@@ -464,7 +464,7 @@ def test_flipped_bytes_are_refused_or_harmless(whole, data):
         place = data.draw(st.integers(0, len(content) - 1))
         changed[place] = data.draw(st.integers(0, 255))
     path.write_bytes(changed)
-    with_no_crash(path)
+    assert_no_crash(path)
 
 
 def test_every_single_flipped_bit_is_refused_or_harmless(whole):
@@ -473,7 +473,7 @@ def test_every_single_flipped_bit_is_refused_or_harmless(whole):
         changed = bytearray(content)
         changed[place] ^= 1 << (place % 8)
         path.write_bytes(changed)
-        with_no_crash(path)
+        assert_no_crash(path)
 
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
@@ -491,7 +491,7 @@ def test_any_json_in_any_field_is_refused_or_harmless(whole, field, value):
     path.write_bytes(content)
     record, tensors = parts_of(example(), path)
     write(path, record | {field: value}, tensors)
-    with_no_crash(path)
+    assert_no_crash(path)
 
 
 # Saving whole or not at all.

@@ -32,7 +32,7 @@ class Frozen:
 
     call: Callable[..., Any]
     module: nn.Module | None
-    """The twin (or the guarded original), for methods that need to see layers."""
+    """The twin (or the held original), for methods that need to see layers."""
     channels_last: bool = False
     held: tuple[nn.Module, ...] = ()
     """Modules of the caller's own that are frozen for each call and put back after it."""

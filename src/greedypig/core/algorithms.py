@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations, islice
 from math import comb
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -19,7 +19,6 @@ from .schedule import check_count, plan_picks
 from .scorers import Gradient, IntegratedGradients, MarginalGains, PlannedScorer, Scorer
 
 ObjectiveLike = Objective | PointObjective | MeanObjective
-BatchSize = int | Literal["auto"]
 MOST_SUBSETS = 20_000_000
 
 

@@ -118,13 +118,12 @@ def alone(task: Task[T]) -> Iterator[T]:
 
 
 def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
-    call = _Call(task, [_Slot(r) for r in requests], len(requests))
+    call = _Call.of(task, requests)
     if len(requests) == 1 and requests[0].count <= requests[0].objective.oracle.batch_size:
         _evaluate_batch([(call, call.slots[0], 0, requests[0].count)])
     else:
         queues = _Queues()
-        for slot in call.slots:
-            queues.push(call, slot)
+        queues.push(call)
         while queue := queues.fullest()[0]:
             _evaluate(queue)
     if call.error is not None:
@@ -179,10 +178,14 @@ class _Call:
     """
 
     task: Task[Any]
-    slots: list[_Slot] = field(default_factory=list)
-    missing: int = 0
+    slots: list[_Slot]
+    missing: int
     error: Exception | None = None
     """Set where a number came back that is not finite; the rest of the call is dropped."""
+
+    @staticmethod
+    def of(task: Task[Any], requests: list[Request]) -> _Call:
+        return _Call(task, [_Slot(r) for r in requests], len(requests))
 
 
 _Rows: TypeAlias = "tuple[_Call, _Slot, int, int]"
@@ -190,15 +193,15 @@ _Rows: TypeAlias = "tuple[_Call, _Slot, int, int]"
 
 
 class _Queues:
-    """Requested rows by what may share a batch: oracle, input shapes, gradients or not."""
+    """Requested rows by what may share a batch: one oracle, with gradients or without."""
 
     def __init__(self) -> None:
-        self.slots: dict[tuple[int, object, bool], deque[tuple[_Call, _Slot]]] = {}
+        self.slots: dict[tuple[int, bool], deque[tuple[_Call, _Slot]]] = {}
 
-    def push(self, call: _Call, slot: _Slot) -> None:
-        request = slot.request
-        key = (id(request.objective.oracle), request.objective.key, request.weights is None)
-        self.slots.setdefault(key, deque()).append((call, slot))
+    def push(self, call: _Call) -> None:
+        for slot in call.slots:
+            key = (id(slot.request.objective.oracle), slot.request.weights is None)
+            self.slots.setdefault(key, deque()).append((call, slot))
 
     def fullest(self) -> tuple[deque[tuple[_Call, _Slot]] | None, bool]:
         """The queue with most rows, relative to its batch, and whether it fills a batch."""
@@ -280,11 +283,7 @@ def _advance(
     except StopIteration:
         events.append((task, None))
         return
-    call = _Call(task, missing=len(item))
-    for request in item:
-        slot = _Slot(request)
-        call.slots.append(slot)
-        queues.push(call, slot)
+    queues.push(_Call.of(task, item))
 
 
 def _evaluate(queue: deque[tuple[_Call, _Slot]]) -> list[_Call]:

@@ -151,8 +151,7 @@ class PointObjective:
     """One problem: the straight line from `start` to `end`, evaluated by a shared oracle.
 
     g(mask) = function(start + mask · (end − start)). `owner` tells the oracle's function whose
-    rows it sees; `key` says which problems may share a device batch; `span` is the range of the
-    input's values, the unit of added noise.
+    rows it sees; `span` is the range of the input's values, the unit of added noise.
     """
 
     def __init__(
@@ -162,14 +161,13 @@ class PointObjective:
         end: Tensor,
         *,
         owner: Any = None,
-        key: object = None,
         span: float = 1.0,
         layout: Layout | None = None,
     ) -> None:
         self.n = start.numel()
         self.oracle = oracle
         self.start, self.end, self.reach = start, end, end - start
-        self.owner, self.key, self.span = owner, key, span
+        self.owner, self.span = owner, span
         self.layout = layout or Layout.vector(self.n)
         self.reversed = False
         """True where the line leads away from the input: a counterfactual."""
