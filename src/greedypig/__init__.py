@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import models
+from . import metrics, models
 from .core.algorithms import (
     best_subset,
     greedy,
@@ -55,8 +55,8 @@ __all__ = [
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Windows",
     "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig", "grid",
-    "integrated_gradients", "iterate_rounds", "load", "margin", "models", "objective", "one_shot",
-    "rule", "sequential_gradient", "windows",
+    "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models", "objective",
+    "one_shot", "rule", "sequential_gradient", "windows",
 ]  # fmt: skip
 
 

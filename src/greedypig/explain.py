@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from . import methods, storage
+from . import baselines, methods, storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution, Round
 from .core.errors import InvalidInput, InvalidType
@@ -231,7 +231,7 @@ class _Job:
             "objective": target.name,
             "rival": target.against,
             "outputs": outputs,
-            "baseline": _describe_baseline(baseline),
+            "baseline": baselines.describe(baseline),
             "batch_size": batch_size,
             "optimize": optimize,
         }
@@ -355,14 +355,6 @@ def _show(done: Round | None, rounds: int) -> None:
             f"{done.seconds:.1f} s"
         )
     sys.stderr.flush()
-
-
-def _describe_baseline(baseline: Any) -> Any:
-    if baseline is None or isinstance(baseline, str | int | float):
-        return baseline
-    if isinstance(baseline, list):
-        return [_describe_baseline(b) for b in baseline]
-    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
 
 
 def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:
