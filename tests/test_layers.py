@@ -20,6 +20,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     **{part: {"core"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
+    # What a person sees is drawn from a result alone: no model, no domain, no autograd.
+    "notes": {"core"},
+    "places": {"core", "notes"},
+    "plots": {"core", "notes", "places"},
+    "report": {"core", "notes", "places"},
     "metrics": {"core"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
