@@ -24,7 +24,7 @@ from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .core.schedule import check_count
-from .domains.image import pixels, tokens
+from .domains.image import Superpixels, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
 from .methods import Greedy
@@ -63,7 +63,7 @@ def explain(
     values: ValuesWanted = "end",
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
     """Which features of the example x does the model use for its answer?
 
@@ -76,8 +76,8 @@ def explain(
     objective: "softmax", "log-likelihood", "log-probability", "logit", "margin",
         "counterfactual", gp.margin(against=…), or a callable from logits to one number per row.
     outputs: "logits", or "probabilities" if the model ends in a softmax.
-    features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), a Features object, or an
-        integer tensor of group ids shaped like x. names: one per unit.
+    features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
+        Features object, or an integer tensor of group ids shaped like x. names: one per unit.
     method: "greedy-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig",
         "guided-ig", "random", a scorer, or gp.Greedy(scorer).
     rounds, per_round, k: how many rounds, units a round, units in all.
@@ -92,7 +92,8 @@ def explain(
     seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
-    progress: a line on the terminal, if there is one.
+    progress: True for a line on the terminal, if there is one; or a function, called with the
+        `Rounds` so far before the first round and after every one.
     """
     job = _Job(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
@@ -104,14 +105,19 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
+    watch = progress if callable(progress) else None
     try:
+        if watch is not None:
+            watch(events)
         for done in events:
             if checkpoint is not None:
                 events.attribution().save(checkpoint)
-            if progress:
+            if watch is not None:
+                watch(events)
+            elif progress:
                 _show(done, len(problem.schedule))
     finally:
-        if progress:
+        if progress and watch is None:
             _show(None, 0)
     return events.attribution()
 
@@ -245,7 +251,7 @@ class _Job:
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
         example = self.family.example(x, target=target, fixed=fixed)
         objective = self.family.objective(example, x, self.baseline)
-        features = _features(self.features, self.names, example.layout)
+        features = _features(self.features, self.names, example.layout, x)
         return make_problem(
             objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(features.units),
@@ -276,16 +282,18 @@ def _one_of(each: Any, i: int, name: str) -> Any:
     return each[i]
 
 
-def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Features:
+def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
     if isinstance(spec, str):
         if spec not in NAMED_FEATURES:
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
-                f"gp.windows(b) or a tensor of group ids (got {spec!r})."
+                f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
             )
         spec = NAMED_FEATURES[spec]
     if isinstance(spec, Features):
         made = spec
+    elif isinstance(spec, Superpixels):
+        made = spec(layout, x)
     elif callable(spec):
         made = spec(layout)
     elif isinstance(spec, Tensor | tuple | list | dict):
