@@ -217,31 +217,3 @@ def test_a_gray_picture_may_come_without_channels():
         a = gp.explain(model, x, features=features, rounds=1, steps=1)
         assert units_of(a) == units
         assert a.scores.shape == (6, 5)
-
-
-def test_superpixels_follow_the_edges_of_the_picture():
-    pytest.importorskip("skimage")
-    picture = torch.zeros(3, 12, 12)
-    picture[:, :, 6:] = 1.0
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(432, 2))
-    a = gp.explain(net, picture, features=gp.superpixels(4), rounds=1)
-    ids = a.features.ids.view(3, 12, 12)
-    assert torch.equal(ids[0], ids[1])
-    assert not set(ids[0, :, :6].unique().tolist()) & set(ids[0, :, 6:].unique().tolist())
-
-
-def test_superpixels_of_a_plain_picture_and_of_one_channel():
-    pytest.importorskip("skimage")
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
-    a = gp.explain(net, torch.ones(1, 8, 8), features=gp.superpixels(4), rounds=1)
-    assert 1 <= a.features.units <= 9
-
-
-def test_superpixels_want_a_picture_and_a_count():
-    with pytest.raises(gp.InvalidInput, match="count"):
-        gp.superpixels(0)
-    with pytest.raises(gp.InvalidInput, match="compactness"):
-        gp.superpixels(compactness=0)
-    pytest.importorskip("skimage")
-    with pytest.raises(gp.InvalidInput, match=r"gp\.superpixels"):
-        gp.explain(torch.nn.Linear(4, 2), torch.ones(4), features=gp.superpixels())

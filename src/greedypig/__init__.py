@@ -41,7 +41,7 @@ from .core.scorers import (
     Scorer,
     Smooth,
 )
-from .domains.image import BlurIG, grid, superpixels, windows
+from .domains.image import BlurIG, grid, windows
 from .explain import explain, explain_many
 from .methods import Greedy
 from .storage import load
@@ -56,7 +56,7 @@ __all__ = [
     "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Windows",
     "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig", "grid",
     "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models", "objective",
-    "one_shot", "rule", "sequential_gradient", "superpixels", "windows",
+    "one_shot", "rule", "sequential_gradient", "windows",
 ]  # fmt: skip
 
 

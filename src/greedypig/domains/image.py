@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..baselines import gaussian_blur
-from ..core.errors import InvalidInput, MissingPackage
+from ..core.errors import InvalidInput
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.lockstep import Plan, ask, together
@@ -70,44 +70,6 @@ def windows(size: int, *, stride: int = 1) -> FeatureMaker:
         return Windows(layout.shapes[0], size, stride=stride)
 
     return make
-
-
-@dataclass(frozen=True)
-class Superpixels:
-    """Patches of like colour that follow the picture's own edges: SLIC (Achanta et al. 2012)."""
-
-    count: int
-    compactness: float
-
-    def __call__(self, layout: Layout, x: Tensor) -> Features:
-        """The units of the picture x; its colours are compared on a scale from 0 to 1."""
-        try:
-            from skimage.segmentation import slic
-        except ImportError as error:
-            raise MissingPackage(
-                "Expected scikit-image for gp.superpixels (it is not installed). "
-                'Try pip install "greedypig[images]".'
-            ) from error
-        channels, height, width = _picture(layout, "gp.superpixels")
-        levels = x.detach().double().cpu().view(channels, height, width).permute(1, 2, 0)
-        low, high = levels.min(), levels.max()
-        levels = (levels - low) / (high - low).clamp_min(1e-12)
-        ids = slic(levels.numpy(), n_segments=min(self.count, height * width),
-                   compactness=self.compactness, start_label=0, channel_axis=-1,
-                   convert2lab=channels == 3)  # fmt: skip
-        dense = torch.unique(torch.from_numpy(ids), return_inverse=True)[1]
-        return Groups(dense.expand(channels, -1, -1).contiguous())
-
-
-def superpixels(count: int = 200, *, compactness: float = 10.0) -> Superpixels:
-    """About `count` patches of like colour over all channels; needs scikit-image.
-
-    compactness: higher values give squarer patches, lower ones follow colours more closely.
-    """
-    check_count("count", count)
-    if not compactness > 0:
-        raise InvalidInput(f"Expected compactness > 0 (got {compactness!r}).")
-    return Superpixels(count, compactness)
 
 
 def _picture(layout: Layout, what: str) -> tuple[int, int, int]:
