@@ -12,8 +12,10 @@ from .curves import (
     loss_information_curve,
     softmax_information_curve,
 )
+from .pointing import Grids, PointingGame, make_grids, pointing_game, pointing_score
 
 __all__ = [
-    "Curve", "deletion", "information_curves", "information_curves_many", "insertion",
-    "loss_information_curve", "mean_curve", "median_curve", "softmax_information_curve",
+    "Curve", "Grids", "PointingGame", "deletion", "information_curves", "information_curves_many",
+    "insertion", "loss_information_curve", "make_grids", "mean_curve", "median_curve",
+    "pointing_game", "pointing_score", "softmax_information_curve",
 ]  # fmt: skip
