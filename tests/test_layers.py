@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "labels": {"core", "models"},
     "model_spec": {"core", "models"},
     "photos": {"core", "models", "labels", "model_spec"},
-    "assets": {"core"},
+    "assets": {"core", "models"},
     **{part: {"core"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.

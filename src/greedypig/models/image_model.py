@@ -9,7 +9,7 @@ called.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ __all__ = ["ImageModel"]
 class ImageModel(nn.Module):
     """A network from images (m, 3, h, w) to logits (m, 1000), and what surrounds it.
 
-    A subclass defines the layers and says, in the class variables below, how its weights were
+    A subclass defines the layers and says, in the variables below, how its weights were
     trained. A level is an 8-bit pixel value, 0 to 255, and per channel
     `x = (level - level_mean) / level_std`.
     """
@@ -40,10 +40,15 @@ class ImageModel(nn.Module):
     """The picture's short side before the centre `size` x `size` is cut out."""
     resample: ClassVar[str]
     """The antialiased filter of the resizing: "BILINEAR" or "BICUBIC"."""
-    level_mean: ClassVar[tuple[float, float, float]]
-    level_std: ClassVar[tuple[float, float, float]]
+    level_mean: tuple[float, float, float]
+    level_std: tuple[float, float, float]
     gray_level: ClassVar[float] = 127.5
     """The level that counts as mid-gray."""
+
+    @classmethod
+    def for_weights(cls, state: object) -> Self:
+        """The network that this state dict is meant for, where there are variants."""
+        return cls()
 
     def preprocess(self, image: Image.Image) -> Tensor:
         """The network's input, (3, size, size) on its device, for a PIL image of any mode or shape.
