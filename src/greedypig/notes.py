@@ -7,7 +7,7 @@ may come from a stranger, so each is checked here before anybody draws it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -18,6 +18,11 @@ import torch
 
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType
+
+
+def percent(share: float) -> str:
+    """A share as a short text: 10 %, 0.5 %, 0.013 %."""
+    return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
 
 
 class CurveLike(Protocol):
@@ -43,6 +48,8 @@ class Line:
     judge: str | None = None
     """The network that judged, where it is not the one explained."""
     given_auc: float | None = None
+    full: float | None = None
+    """The value of everything, to compare with; None where it was not told."""
 
     @staticmethod
     def of(curve: CurveLike, name: str | None = None) -> Line:
@@ -51,32 +58,53 @@ class Line:
             raise InvalidType(
                 f"Expected a curve with fractions and values (got {type(curve).__name__})."
             )
-        own = name or str(getattr(curve, "name", "") or "curve")
-        judge, auc = getattr(curve, "judge", None), getattr(curve, "auc", None)
+        settings = getattr(curve, "settings", None) or {}
         return Line._checked(
-            own,
+            name or str(getattr(curve, "name", "") or "curve"),
             _listed(curve.fractions),
             _listed(curve.values),
-            judge,
-            None if auc is None else float(auc),
+            getattr(curve, "judge", None) or settings.get("judge"),
+            getattr(curve, "auc", None),
+            getattr(curve, "full", None),
         )
 
     @staticmethod
-    def _checked(name: str, fractions: Any, values: Any, judge: Any, auc: Any) -> Line:
-        xs, ys = _numbers(fractions, f"{name}'s fractions"), _numbers(values, f"{name}'s values")
-        if len(xs) != len(ys) or len(xs) < 2:
+    def _checked(
+        name: str, fractions: Any, values: Any, judge: Any, auc: Any, full: Any = None
+    ) -> Line:
+        xs, ys = _listed(fractions), _listed(values)
+        for what, numbers in (("fractions", xs), ("values", ys)):
+            if not isinstance(numbers, Sequence) or isinstance(numbers, str):
+                raise InvalidInput(
+                    f"Expected {name}'s {what} as a list of numbers (got {numbers!r:.60})."
+                )
+        if len(xs) != len(ys):
             raise InvalidInput(
-                f"Expected {name} with a value for each of at least two fractions "
+                f"Expected {name} with a value for each fraction "
                 f"(got {len(xs)} fractions and {len(ys)} values)."
             )
-        if xs[0] < 0 or xs[-1] > 1 or any(b < a for a, b in pairwise(xs)):
+        # A value that could not be measured leaves a gap; the line goes on behind it.
+        pairs = [
+            (_number(x, f"{name}'s fractions"), _number(y, f"{name}'s values"))
+            for x, y in zip(xs, ys, strict=True)
+            if y is not None and y == y
+        ]
+        if len(pairs) < 2:
+            raise InvalidInput(f"Expected {name} with at least two values (got {len(pairs)}).")
+        rising = all(a[0] <= b[0] for a, b in pairwise(pairs))
+        if pairs[0][0] < 0 or pairs[-1][0] > 1 or not rising:
             raise InvalidInput(
-                f"Expected {name}'s fractions to rise from 0 to 1 (got {xs[0]:g} … {xs[-1]:g})."
+                f"Expected {name}'s fractions to rise within 0 and 1 "
+                f"(got {pairs[0][0]:g} … {pairs[-1][0]:g})."
             )
         if not (judge is None or isinstance(judge, str)):
-            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r}).")
-        auc = None if auc is None else _number(auc, f"{name}'s auc")
-        return Line(name, xs, ys, judge, auc)
+            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r:.60}).")
+        area, whole = (
+            None if v is None or v != v else _number(v, f"{name}'s numbers") for v in (auc, full)
+        )
+        return Line(
+            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole
+        )
 
     @property
     def auc(self) -> float:
@@ -194,8 +222,9 @@ def _line(name: str, spec: Any, what: str) -> Line:
     if not isinstance(spec, Mapping):
         raise InvalidInput(f"Expected {what} with fractions and values (got {spec!r:.60}).")
     return Line._checked(
-        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc")
-    )
+        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc"),
+        spec.get("full"),
+    )  # fmt: skip
 
 
 def _method(name: str, row: Any) -> Method:
@@ -212,12 +241,6 @@ def _method(name: str, row: Any) -> Method:
 
 def _listed(numbers: Any) -> Any:
     return numbers.tolist() if hasattr(numbers, "tolist") else numbers
-
-
-def _numbers(values: Any, what: str) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Expected {what} as a list of numbers (got {values!r:.60}).")
-    return tuple(_number(v, what) for v in values)
 
 
 def _number(value: Any, what: str) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..notes import CurveLike, Line, Notes
-from ..places import rounds_line, unit_label, unit_word
+from ..places import rounds_line, strengths, unit_label, unit_word
 from .canvas import COLOURS, DASHES, EXCESS, INK, SOFT, axes_or, check, plain, shorten, title
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
             full.append(None)
         else:
             lines.append(item if isinstance(item, Line) else Line.of(item))
-            full.append(None)
+            full.append(None if lines[-1].name.lower() in UNBOUNDED else lines[-1].full)
     if not lines:
         raise InvalidInput("Expected at least one curve or result (got none).")
     return lines, full[0] if len(full) == 1 else None
@@ -151,7 +151,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
         raise InvalidInput(f"Expected top to be a whole number ≥ 1 (got {top!r}).")
     count = min(top, a.features.units)
     units = a.order[:count].tolist()
-    lengths, rounds, quantity = bar_lengths(a, count)
+    lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
     shades = _shades(rounds)
     places = range(count)
@@ -168,27 +168,6 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     if len(set(rounds)) > 1 and "gain" not in quantity:
         _round_legend(ax, rounds, shades)
     return ax
-
-
-def bar_lengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
-    """For the first units: a bar's length, its round (0: none), and what the length means."""
-    ends = np.cumsum(a.picks)
-    rounds = [int(np.searchsorted(ends, i, side="right")) + 1 for i in range(count)]
-    rounds = [r if i < a.selected else 0 for i, r in enumerate(rounds)]
-    steps = np.diff(a.values.cpu().numpy())
-    singly = count <= len(a.picks) and all(p == 1 for p in a.picks[:count])
-    if singly and np.isfinite(steps[:count]).all():
-        return steps[:count].tolist(), rounds, "gain in G when it was added"
-    scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
-    last = a.last_scores[a.order[:count]].double().cpu().numpy()
-    found = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
-    cut = [x if isfinite(x) else 0.0 for x in found]
-    one = len(a.picks) == 1 and count <= a.selected
-    return (
-        cut,
-        rounds,
-        "score" if one else "score in the round that took it (compare within a colour)",
-    )
 
 
 def _shades(rounds: list[int]) -> list[Any]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import Line, Notes
+from ..notes import Line, Notes, percent
 from ..places import Picture, unit_word
-from .canvas import INK, SOFT, check, headline, new_figure, percent, shorten, title, untick
+from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
 from .pictures import heatmap, kept, order_map
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..notes import Notes
+from ..notes import Notes, percent
 from ..places import Picture, unit_word, units_within
-from .canvas import axes_or, headline, percent, picture_of, shorten, title, untick
+from .canvas import axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
