@@ -184,6 +184,7 @@ class Watch:
         self._planned = 0
 
     def __call__(self, rounds: gp.Rounds) -> None:
+        """Before the first round and after every one."""
         if self.rounds is None:
             self._planned = planned(rounds)
         self.rounds = rounds

@@ -85,18 +85,19 @@ def build_parser() -> argparse.ArgumentParser:
         "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version", action="version", version=f"greedypig {greedypig.__version__}"
-    )
+    parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
     )
     for name, command in COMMANDS.items():
         one = commands.add_parser(
-            name, help=command.HELP, description=command.DESCRIPTION,
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
             epilog=f"examples:\n{command.EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-        )  # fmt: skip
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         command.configure(one)
         _add_manners(one)
     return parser
@@ -104,11 +105,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _add_manners(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how it speaks")
-    group.add_argument("--json", action="store_true",
-                       help="print one JSON object on standard output and nothing else there")  # fmt: skip
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object on standard output and nothing else there",
+    )
     group.add_argument("--quiet", "-q", action="store_true", help="print only what went wrong")
-    group.add_argument("--debug", action="store_true",
-                       help=f"show the traceback of an error (or set {DEBUG}=1)")  # fmt: skip
+    group.add_argument(
+        "--debug", action="store_true", help=f"show the traceback of an error (or set {DEBUG}=1)"
+    )
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,7 +7,7 @@ before any network is loaded, as far as that can be known.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,45 +21,55 @@ from ..models.pretrained import NAMES as MODELS
 from .failures import UsageError
 
 DEFAULT_MODEL = "efficientnet-lite0"
-FEATURES = "elements, pixels, grid:16, windows:8, superpixels[:200]"
+FEATURES = "elements, pixels, grid:16, windows:8, superpixels[:100]"
 
 
 def add_photos(parser: argparse.ArgumentParser) -> None:
     """The photos and folders."""
     parser.add_argument(
-        "photos", nargs="+", metavar="PHOTO",
+        "photos",
+        nargs="+",
+        metavar="PHOTO",
         help="a photo, a folder of photos (with those below it), or a quoted pattern; "
         "a name that begins with a dash goes behind --",
-    )  # fmt: skip
+    )
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Which network, which class, and how absent parts look."""
     group = parser.add_argument_group("the question")
     group.add_argument(
-        "--model", default=DEFAULT_MODEL, metavar="NAME",
-        help=f"{', '.join(MODELS)}, or package.module:factory for your own "
-        "(default: %(default)s)",
-    )  # fmt: skip
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar="NAME",
+        help=f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)",
+    )
     group.add_argument("--weights", metavar="FILE", help="weights of a built-in model (.pth)")
     group.add_argument(
-        "--class", dest="class_", metavar="CLASS",
+        "--class",
+        dest="class_",
+        metavar="CLASS",
         help="explain this class: index, name or WordNet id (default: the predicted one)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--objective", default="softmax", metavar="NAME",
+        "--objective",
+        default="softmax",
+        metavar="NAME",
         help=f"what to climb: {', '.join(targets.NAMES)}; margin:CLASS names the rival "
         "(default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--baseline", default="gray", metavar="NAME",
+        "--baseline",
+        default="gray",
+        metavar="NAME",
         help=f"what an absent part looks like: {', '.join(baselines.NAMES)} or a number; "
         "several with commas are averaged (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--judge", metavar="MODEL",
+        "--judge",
+        metavar="MODEL",
         help="a second opinion: another network that sees the same parts of the photo",
-    )  # fmt: skip
+    )
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
@@ -68,27 +78,57 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
     group.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     group.add_argument(
-        "--batch-size", type=_whole, default="auto", metavar="N",
+        "--batch-size",
+        type=whole,
+        default="auto",
+        metavar="N",
         help="pictures evaluated at once (default: what the memory allows)",
-    )  # fmt: skip
+    )
 
 
 def add_effort(parser: argparse.ArgumentParser) -> None:
     """The method and how much it may cost."""
     group = parser.add_argument_group("the search")
-    group.add_argument("--method", default="greedy-pig", metavar="NAME",
-                       help=f"{', '.join(methods.NAMES)} (default: %(default)s)")  # fmt: skip
-    group.add_argument("--features", default="elements", metavar="UNITS",
-                       help=f"what is picked as one: {FEATURES} (default: %(default)s)")  # fmt: skip
-    group.add_argument("--rounds", type=_whole, metavar="N", help="rounds of greedy methods")
-    group.add_argument("--steps", type=_whole, metavar="N", help="gradients on a path")
-    group.add_argument("--schedule", metavar="S",
-                       help="picks per round: geometric, equal, or numbers with commas")  # fmt: skip
-    group.add_argument("--k", type=_whole, metavar="N", help="stop once N units are selected")
-    group.add_argument("--budget", type=_whole, metavar="N", help="stop after N gradients")
+    group.add_argument(
+        "--method",
+        default="greedy-pig",
+        metavar="NAME",
+        help=f"{', '.join(methods.NAMES)} (default: %(default)s)",
+    )
+    add_features(group)
+    group.add_argument("--rounds", type=whole, metavar="N", help="rounds of greedy methods")
+    group.add_argument("--steps", type=whole, metavar="N", help="gradients on a path")
+    group.add_argument(
+        "--schedule", metavar="S", help="picks per round: geometric, equal, or numbers with commas"
+    )
+    group.add_argument("--k", type=whole, metavar="N", help="stop once N units are selected")
+    group.add_argument("--budget", type=whole, metavar="N", help="stop after N gradients")
     group.add_argument("--seconds", type=float, metavar="S", help="stop after S seconds")
-    group.add_argument("--reach", type=float, metavar="SHARE",
-                       help="stop at this share of the whole photo's value, such as 0.95")  # fmt: skip
+    group.add_argument(
+        "--reach",
+        type=float,
+        metavar="SHARE",
+        help="stop at this share of the whole photo's value, such as 0.95",
+    )
+
+
+def add_features(group: argparse._ArgumentGroup) -> None:
+    """What is picked as one."""
+    group.add_argument(
+        "--features",
+        default="elements",
+        metavar="UNITS",
+        help=f"what is picked as one: {FEATURES} (default: %(default)s)",
+    )
+
+
+def add_resume(group: argparse._ArgumentGroup) -> None:
+    """Going on after Ctrl-C."""
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on where the same command was stopped; what is done is kept",
+    )
 
 
 def search_arguments(args: argparse.Namespace) -> dict[str, Any]:
@@ -126,7 +166,11 @@ def search_arguments(args: argparse.Namespace) -> dict[str, Any]:
 def features(text: str) -> Any:
     """features= of `gp.explain` for a word such as grid:16."""
     kind, colon, number = text.partition(":")
-    makers = {"grid": gp.grid, "windows": gp.windows, "superpixels": gp.superpixels}
+    makers: dict[str, Callable[[int], Any]] = {
+        "grid": gp.grid,
+        "windows": gp.windows,
+        "superpixels": gp.superpixels,
+    }
     if kind in ("elements", "pixels") and not colon:
         return kind
     if kind == "superpixels" and not colon:
@@ -175,7 +219,8 @@ def _baseline(text: str) -> str | float:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"Expected --baseline as a number or one of {', '.join(baselines.NAMES)} (got {text!r})."
+            f"Expected --baseline as a number or one of {', '.join(baselines.NAMES)} "
+            f"(got {text!r})."
         ) from None
 
 
@@ -190,7 +235,8 @@ def _schedule(text: str | None) -> str | Sequence[int] | None:
     )
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """The type of options that count something."""
     try:
         number = int(text)
     except ValueError:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import greedypig as gp
 
 from .failures import UsageError
 
@@ -16,8 +19,6 @@ MARK = b"greedypig"
 """Every file of ours tells in its first bytes who made it."""
 _HEAD = 65536
 ENDINGS = (".gpig", ".html")
-PARTIAL = ".partial.gpig"
-"""What was done of a run that was stopped."""
 
 
 def stems(out: str | None, photos: Sequence[Path]) -> list[Path]:
@@ -84,3 +85,8 @@ def shown(path: Path) -> str:
     except ValueError:  # Another drive.
         return text
     return near if len(near) < len(text) else text
+
+
+def save_figure(figure: Any, file: Path) -> None:
+    """A figure as PNG that tells who made it."""
+    figure.savefig(file, dpi=150, metadata={"Software": f"greedypig {gp.__version__}"})
