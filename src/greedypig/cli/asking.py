@@ -97,7 +97,7 @@ class Question:
         except GreedyPigError as error:
             raise UsageError(str(error)) from error
         return Question(model, args.model, judge, args.judge, target, objective, args.objective,
-                        baseline, args.baseline, args.batch_size)  # fmt: skip
+                        baseline, args.baseline, args.batch_size or "auto")  # fmt: skip
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""

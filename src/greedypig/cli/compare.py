@@ -118,7 +118,7 @@ def _hold(
 ) -> tuple[dict[str, dict[Path, gp.Attribution]], list[tuple[str, str]]]:
     """Results by method and photo; a photo that fails with one method leaves, with the reason."""
     command = shlex.join(terminal.command)
-    common = {"seed": args.seed, "batch_size": args.batch_size}
+    common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
     broken: dict[Path, str] = {}
     for i, run in enumerate(runs):

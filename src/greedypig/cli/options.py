@@ -80,7 +80,6 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--batch-size",
         type=whole,
-        default="auto",
         metavar="N",
         help="pictures evaluated at once (default: what the memory allows)",
     )

@@ -14,6 +14,8 @@ from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
 
 _NUMBER = 7
 """Columns of a number in the table."""
+_NARROW = 60
+"""Terminals with fewer columns get fewer numbers."""
 
 
 class Summary:
@@ -96,6 +98,8 @@ class Summary:
     def _row(self, name: str, a: gp.Attribution, surer: bool) -> None:
         about, terminal = a.about, self.terminal
         shares = list(about["kept"])
+        if terminal.width < _NARROW:
+            shares = shares[-1:]
         room = terminal.width - _NUMBER * (1 + len(shares)) - 3
         first = max(8, min(room // 2, max(len(n) for n in self._names)))
         second = max(8, room - first)
@@ -104,7 +108,7 @@ class Summary:
             heads = ["all", *(f"{100 * float(s):g} %" for s in shares)]
             line = f"{'photo':{first}} {'class':{second}}"
             terminal.say(terminal.style(line + "".join(f"{h:>{_NUMBER}}" for h in heads), DIM))
-        numbers = [about["probability"], *about["kept"].values()]
+        numbers = [about["probability"], *(about["kept"][s] for s in shares)]
         line = f"{_fit(name, first)} {_fit(about['class'], second)}"
         line += "".join(f"{number:{_NUMBER}.3f}" for number in numbers)
         terminal.say(line + (terminal.style(" ▲", YELLOW) if surer else ""))
@@ -121,13 +125,18 @@ class Summary:
         if best != about["class"]:
             say(terminal.wrapped(f"(the network itself says {best}, "
                                  f"{about['predictions'][0][1]:.3f})"))  # fmt: skip
+        nothing = about["curves"]["softmax"]["values"][0]
+        lines = {f"nothing ({about['baseline']})": (nothing, "")}
         for share, probability in about["kept"].items():
             numbers = round(float(share) * a.features.n)
-            say(f"  with only {100 * float(share):3g} % of it: {probability:.3f}"
-                + terminal.style(f"  ({numbers:,} of {a.features.n:,} numbers)", DIM))  # fmt: skip
-        nothing = about["curves"]["softmax"]["values"][0]
-        say(f"  with nothing of it: {nothing:.3f}"
-            + terminal.style(f"  ({about['baseline']})", DIM))  # fmt: skip
+            lines[f"only its best {100 * float(share):3g} %"] = (
+                probability,
+                f"{numbers:,} of {a.features.n:,} numbers",
+            )
+        first = max(map(len, lines))
+        for text, (probability, more) in lines.items():
+            shown_more = more if first + len(more) + 12 <= terminal.width else ""
+            say(f"  {text:{first}}  {probability:.3f}  {terminal.style(shown_more, DIM)}".rstrip())
         if "second-opinion" in about["curves"]:
             say(terminal.wrapped(_second(about), "  ", "    "))
         if excess is not None:
