@@ -1,4 +1,4 @@
-"""`python -m greedypig.assets`: from small packages of our own, had by the real pip and a fake npm."""
+"""`python -m greedypig.assets`: from small packages of our own, by the real pip and a fake npm."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from safetensors.torch import load as read_safetensors
 
 import greedypig as gp
 from greedypig import models
-from greedypig.assets import CATALOGUE, Asset, bring, keras, planetoid, textcnn
-from greedypig.assets import bring as bring_module  # noqa: F401
+from greedypig.assets import CATALOGUE, Asset, bring, delivery, keras, planetoid, textcnn
 from greedypig.assets.__main__ import main
 from greedypig.assets.archives import Archive, Archives, written_whole
 
@@ -116,7 +115,7 @@ class Registry:
 @pytest.fixture
 def registry(tmp_path, monkeypatch) -> Registry:
     made = Registry(tmp_path, monkeypatch)
-    monkeypatch.setattr(sys.modules["greedypig.assets.bring"], "CATALOGUE", made.assets())
+    monkeypatch.setattr(delivery, "CATALOGUE", made.assets())
     return made
 
 
@@ -225,9 +224,7 @@ def test_a_client_that_fails_is_quoted_in_one_line(registry):
         assert "\n" not in outcome.error
 
 
-def test_an_interruption_keeps_what_is_whole_and_the_next_run_goes_on(
-    registry, monkeypatch, capsys
-):
+def test_an_interruption_keeps_what_is_whole_and_the_next_goes_on(registry, monkeypatch, capsys):
     made = registry.assets()
 
     def interrupted(archives: Archives):
@@ -235,12 +232,11 @@ def test_an_interruption_keeps_what_is_whole_and_the_next_run_goes_on(
         raise KeyboardInterrupt
 
     broken = Asset("wheel", "", (registry.by_pip,), interrupted)
-    module = sys.modules["greedypig.assets.bring"]
-    monkeypatch.setattr(module, "CATALOGUE", made | {"wheel": broken})
+    monkeypatch.setattr(delivery, "CATALOGUE", made | {"wheel": broken})
     assert main([]) == 130
     assert "the same command goes on" in capsys.readouterr().err
     assert registry.contents() == {"deep/a.bin": b"alpha"}
-    monkeypatch.setattr(module, "CATALOGUE", made)
+    monkeypatch.setattr(delivery, "CATALOGUE", made)
     assert main([]) == 0
     assert registry.contents() == EXPECTED
 
@@ -248,9 +244,14 @@ def test_an_interruption_keeps_what_is_whole_and_the_next_run_goes_on(
 def test_a_file_takes_its_place_only_when_it_is_complete(tmp_path):
     path = tmp_path / "file.bin"
     path.write_bytes(b"old")
-    with pytest.raises(RuntimeError, match="half"), written_whole(path) as part:
-        part.write_bytes(b"ne")
-        raise RuntimeError("half")
+
+    def stopped_half_way() -> None:
+        with written_whole(path) as part:
+            part.write_bytes(b"ne")
+            raise RuntimeError("half")
+
+    with pytest.raises(RuntimeError, match="half"):
+        stopped_half_way()
     assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
     assert path.read_bytes() == b"old"
     with written_whole(path) as part:
@@ -429,7 +430,7 @@ class Evil:
 @pytest.mark.parametrize("content", [pickle.dumps(Evil()), b"no pickle", b""])
 def test_a_pickle_of_anything_else_is_refused_and_runs_nothing(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(gp.InvalidFile, match="Expected .*arrays"):
+    with pytest.raises(gp.InvalidFile, match=r"Expected .*arrays"):
         planetoid.read_pickle(content)
     assert not list(tmp_path.iterdir())
 
@@ -475,7 +476,5 @@ def test_a_file_that_is_no_onnx_is_refused():
 
 
 def test_words_are_the_first_of_every_line():
-    assert (
-        textcnn.words("<unk> 0.0 0.1\n<pad> 0 0\ncafé 1 2\n".encode())
-        == "<unk>\n<pad>\ncafé\n".encode()
-    )
+    vectors = "<unk> 0.0 0.1\n<pad> 0 0\ncafé 1 2\n".encode()
+    assert textcnn.words(vectors) == "<unk>\n<pad>\ncafé\n".encode()
