@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import models
+from . import models, plots, report
 from .core.algorithms import (
     best_subset,
     greedy,
@@ -56,7 +56,7 @@ __all__ = [
     "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Windows",
     "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig", "grid",
     "integrated_gradients", "iterate_rounds", "load", "margin", "models", "objective", "one_shot",
-    "rule", "sequential_gradient", "windows",
+    "plots", "report", "rule", "sequential_gradient", "windows",
 ]  # fmt: skip
 
 
