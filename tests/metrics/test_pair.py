@@ -35,6 +35,13 @@ class Contrast(nn.Module):
         return torch.stack([-score, score], 1)
 
 
+class Wavy(Contrast):
+    """The same with ups and downs on the way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 3 * torch.sin(5 * super().forward(x))
+
+
 class Normalised(Contrast):
     """The same on inputs (pixels − 0.4) / 0.2."""
 
@@ -86,7 +93,7 @@ def reference(model, x, scores, *, monotone=True, accuracy=False, points=1000, *
 @pytest.mark.parametrize("monotone", [True, False])
 @pytest.mark.parametrize("accuracy", [True, False], ids=["aic", "sic"])
 def test_curves_are_the_authors_own(monotone, accuracy):
-    model, x, scores = Contrast(), photo(), saliency_map()
+    model, x, scores = Wavy(), photo(), saliency_map()
     ours = (M.pair_aic if accuracy else M.pair_sic)(
         model, x, scores.float(), target=1, monotone=monotone
     )
@@ -96,6 +103,13 @@ def test_curves_are_the_authors_own(monotone, accuracy):
     assert ours.auc == pytest.approx(float(theirs.auc), abs=1e-5)
     assert 0.1 < ours.auc < 1
     assert ours.name == ("pair-aic" if accuracy else "pair-sic")
+
+
+def test_a_monotone_curve_never_falls():
+    model, x, scores = Wavy(), photo(), saliency_map()
+    rising, free = (M.pair_sic(model, x, scores, target=1, monotone=m) for m in (True, False))
+    assert bool((free.values.diff() < -1e-3).any())
+    assert rising.auc > free.auc + 0.01
 
 
 def test_another_seed_shows_other_pixels_first():
