@@ -143,7 +143,7 @@ class Notes:
     source: str | None
     model: str | None
     label: str | None
-    """The class explained, else "class 7"."""
+    """The class explained, else "output 7" (of a single output that is no class: 0)."""
     probability: float | None
     predictions: tuple[tuple[str, float], ...]
     baseline: str | None
@@ -161,7 +161,7 @@ class Notes:
         target = about.get("target", a.settings.get("target"))
         label = _text(about, "class")
         if label is None and type(target) is int:
-            label = f"class {target}"
+            label = f"output {target}"
         curves = {
             name: _line(name, spec, f"curve {name!r}")
             for name, spec in _mapping(about, "curves").items()

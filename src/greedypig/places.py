@@ -68,8 +68,8 @@ class Picture:
         few are needed to cover everything, it still spans the whole scale.
         """
         counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
-        earlier = np.cumsum(counts) - counts
-        found: NDArray[np.float64] = 1 - earlier[self.ranks].mean(0) / max(int(earlier.max()), 1)
+        earlier = (np.cumsum(counts) - counts)[self.ranks]
+        found: NDArray[np.float64] = 1 - earlier.mean(0) / max(int(earlier.max()), 1)
         return found
 
     def share(self, k: int) -> float:

@@ -258,6 +258,15 @@ def test_examples_of_different_shapes_and_fixed_inputs_follow_each_other():
         assert torch.allclose(curves["loss"].values, alone.values, atol=1e-6)
 
 
+def test_what_is_under_way_is_finished_before_an_error_is_raised():
+    xs = [row(0), row(1), torch.full((6,), float("nan")), row(3)]
+    found = []
+    with pytest.raises(gp.InvalidInput, match="finite input") as caught:
+        found.extend(M.information_curves_many(mlp(), xs, [torch.arange(6)] * 4, batch_size=50))
+    assert len(found) == 2
+    assert "input 2 of information_curves_many" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize(("xs", "orders"), [(3, 2), (2, 3)])
 def test_as_many_attributions_as_examples(xs, orders):
     with pytest.raises(gp.InvalidInput, match="Expected one"):
@@ -331,7 +340,7 @@ def test_masks_of_whole_units_are_the_attributions_own():
         share = sizes[k - 1] / x.numel()
         found = M.softmax_information_curve(net, x, a, points=[0, share])
         kept = torch.where(a.mask(k), x, torch.tensor(0.5))
-        expected = torch.softmax(net(kept.unsqueeze(0)), 1)[0, a.settings["target"]]
+        expected = torch.softmax(net(kept.unsqueeze(0)), 1)[0, a.settings["target"]].detach()
         assert float(found.values[1]) == pytest.approx(float(expected), rel=1e-4)
 
 
@@ -381,6 +390,14 @@ def test_target_and_baseline_are_those_of_the_attribution():
     assert other.values[0] == pytest.approx(0.5)
 
 
+def test_an_objective_of_one_s_own_names_no_class():
+    a = gp.explain(MODEL, X, objective=lambda logits: logits[:, 1], rounds=2)
+    assert M.softmax_information_curve(MODEL, X, a).settings["target"] == 0
+    low = torch.tensor([0.0, 1.0, 0.0, 0.0])
+    a = gp.explain(MODEL, low, objective=lambda logits: logits[:, 0], rounds=2)
+    assert M.softmax_information_curve(MODEL, low, a).settings["target"] == 1
+
+
 def test_a_baseline_that_was_not_recorded_must_be_given():
     a = gp.explain(MODEL, X, baseline=torch.full((4,), 2.0), rounds=2)
     with pytest.raises(gp.InvalidInput, match="baseline"):
@@ -410,8 +427,8 @@ def test_probabilities_and_logits_give_one_curve():
 def test_a_single_output_is_followed_and_has_no_loss_curve():
     net = nn.Linear(4, 1)
     curve = M.softmax_information_curve(net, torch.ones(4), torch.arange(4))
-    assert curve.values[0] == pytest.approx(float(net.bias), rel=1e-6)
-    assert curve.values[-1] == pytest.approx(float(net.bias + net.weight.sum()), rel=1e-5)
+    assert curve.values[0] == pytest.approx(net.bias.item(), rel=1e-6)
+    assert curve.values[-1] == pytest.approx((net.bias + net.weight.sum()).item(), rel=1e-5)
     with pytest.raises(gp.InvalidInput, match="class scores"):
         M.information_curves(net, torch.ones(4), torch.arange(4))
 
@@ -533,6 +550,25 @@ def test_a_class_the_judge_does_not_have_is_refused():
         M.softmax_information_curve(
             mlp(classes=9), row(), torch.arange(6), target=7, judge=mlp(classes=3)
         )
+
+
+def test_the_networks_that_come_along_judge_each_other_in_pixels():
+    model = gp.models.load("mobilenet-v2", weights="random")
+    judge = gp.models.load("efficientnet-lite0", weights="random", seed=1)
+    pixels = picture(shape=(3, 32, 32))
+    x = model.from_pixels(pixels)
+    for net in (model, judge):
+        assert torch.allclose(net.to_pixels(net.from_pixels(pixels)), pixels, atol=1e-6)
+    order = torch.randperm(x.numel(), generator=torch.Generator().manual_seed(0))
+    found = M.softmax_information_curve(model, x, order, target=7, judge=judge, points=[0, 0.5, 1])
+    kept = torch.full((x.numel(),), 127.5 / 255)
+    half = order[: x.numel() // 2]
+    kept[half] = pixels.reshape(-1)[half]
+    for value, shown in zip(found.values[1:], (kept.view(3, 32, 32), pixels), strict=True):
+        with torch.no_grad():
+            expected = torch.softmax(judge(judge.from_pixels(shown)[None]), 1)[0, 7]
+        assert float(value) == pytest.approx(float(expected), rel=1e-3)
+    assert found.settings["judge"] == "efficientnet-lite0"
 
 
 # Nothing is left behind

@@ -6,7 +6,7 @@ package is installed, imported or unpickled. What is complete is left alone, so 
 interrupted and repeated; nothing else in greedypig ever downloads anything.
 """
 
-from .bring import Outcome, bring, folder
 from .catalogue import CATALOGUE, Asset
+from .delivery import Outcome, bring, folder
 
 __all__ = ["CATALOGUE", "Asset", "Outcome", "bring", "folder"]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from ..core.errors import GreedyPigError
-from .bring import Outcome, bring, folder
 from .catalogue import CATALOGUE
+from .delivery import Outcome, bring, folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -97,6 +97,4 @@ def _check(state: dict[str, Tensor]) -> None:
     found = {key: value.shape for key, value in state.items()}
     if found != shapes:
         odd = sorted(key for key in found.keys() | shapes if found.get(key) != shapes.get(key))
-        raise InvalidFile(
-            f"Expected the weights of a ResNet50 (got {odd[0]} missing or misshapen)."
-        )
+        raise InvalidFile(f"Expected the weights of a ResNet50 (got a misfit at {odd[0]}).")

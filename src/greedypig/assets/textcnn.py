@@ -33,7 +33,7 @@ def weights(network: bytes) -> bytes:
                     if inner == _INITIALIZER and isinstance(tensor, memoryview):
                         name, value = _tensor(tensor)
                         state[name] = value
-    except (IndexError, ValueError) as error:
+    except (IndexError, UnicodeDecodeError) as error:
         raise InvalidFile(f"Expected an ONNX file (got {error}).") from error
     if not state:
         raise InvalidFile("Expected an ONNX file with weights (got none in it).")
@@ -81,9 +81,9 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
         else:
-            raise ValueError(f"a field of the unknown kind {kind}")
+            raise InvalidFile(f"Expected an ONNX file (got a field of the unknown kind {kind}).")
         if at + length > len(message):
-            raise IndexError("a file that is cut off")
+            raise InvalidFile("Expected an ONNX file (got one that is cut off).")
         yield key >> 3, message[at : at + length]
         at += length
 

@@ -148,7 +148,7 @@ def information_curves_many(
         for i, (x, a) in enumerate(_pairs(xs, attributions)):
             one: Any = target if targets is None else _one_of(targets, i, "target")
             held = fixed if each_fixed is None else _one_of(each_fixed, i, "fixed")
-            yield partial(_sweep, network, want, x, a, one, baseline, held)
+            yield partial(_named, i, partial(_sweep, network, want, x, a, one, baseline, held))
 
     return (want.curves(sweep) for sweep in run(network, makers()))
 
@@ -276,6 +276,15 @@ def _sweep(
         {"ranking": ranking, "baseline": describe(baseline), "target": example.reference.target,
          "judge": None if network.judge is None else _name(network.judge)},
     )  # fmt: skip
+
+
+def _named(i: int, make: Callable[[], Sweep]) -> Sweep:
+    """Make the sweep of example i; an error says which it was."""
+    try:
+        return make()
+    except Exception as error:
+        error.add_note(f"This was input {i} of information_curves_many, counted from 0.")
+        raise
 
 
 def _name(judge: Any) -> str:

@@ -224,40 +224,54 @@ def translation(model: Any, judge: Any) -> Translate | None:
 def run(network: Network, sweeps: Iterable[Callable[[], Sweep]]) -> Iterator[Sweep]:
     """Run sweeps, each made when its turn comes, and yield them in order as they are complete.
 
-    Neighbours with equal layouts share batches; fixed inputs keep an example to itself.
+    Neighbours with equal layouts share batches; fixed inputs keep an example to itself. Those
+    under way are finished and handed out before an error in making one is raised.
     """
     batch: list[tuple[Sweep, int, int]] = []
-    begun: deque[tuple[Sweep, int]] = deque()  # With the number of the batch that ends it.
-    asked, room = 0, 0
+    begun: deque[tuple[Sweep, int]] = deque()
+    """In order, with the number of batches after which each is complete."""
+    asked = 0
 
-    def flush() -> None:
-        nonlocal asked
-        if batch:
-            network.answer(batch)
-            batch.clear()
-            asked += 1
+    def ask() -> int:
+        if not batch:
+            return 0
+        network.answer(batch)
+        batch.clear()
+        return 1
 
-    for make in sweeps:
+    broken: Exception | None = None
+    source = iter(sweeps)
+    while broken is None:
+        try:
+            make = next(source, None)
+            if make is None:
+                break
+            with Undisturbed():
+                sweep = make()
+        except Exception as error:
+            broken = error
+            continue
         with Undisturbed():
-            sweep = make()
-            oracle = network.oracle(sweep.example.layout)
             if batch and not _together(batch[0][0], sweep):
-                flush()
-            lo = 0
-            while lo < len(sweep.rows):
-                room = oracle.batch_size - sum(hi - lo for _, lo, hi in batch)
-                hi = min(len(sweep.rows), lo + max(room, 1))
-                batch.append((sweep, lo, hi))
-                lo = hi
-                if sum(hi - lo for _, lo, hi in batch) >= oracle.batch_size:
-                    flush()
-            begun.append((sweep, asked + 1 if batch else asked))
+                asked += ask()
+            limit = network.oracle(sweep.example.layout)
+            at = 0
+            while at < len(sweep.rows):
+                room = limit.batch_size - sum(hi - lo for _, lo, hi in batch)
+                end = min(len(sweep.rows), at + max(room, 1))
+                batch.append((sweep, at, end))
+                if end - at >= room:
+                    asked += ask()
+                at = end
+            begun.append((sweep, asked + bool(batch)))
         while begun and begun[0][1] <= asked:
             yield begun.popleft()[0]
     with Undisturbed():
-        flush()
+        ask()
     for sweep, _ in begun:
         yield sweep
+    if broken is not None:
+        raise broken
 
 
 def _together(a: Sweep, b: Sweep) -> bool:
@@ -266,8 +280,10 @@ def _together(a: Sweep, b: Sweep) -> bool:
 
 
 def class_of(a: Any) -> int | None:
-    """The class an attribution was made for, where it says."""
-    found = a.settings.get("target") if isinstance(a, Attribution) else None
+    """The class an attribution was made for, where it was made for one."""
+    if not isinstance(a, Attribution) or a.settings.get("objective") == "callable":
+        return None
+    found = a.settings.get("target")
     return found if isinstance(found, int) else None
 
 

@@ -46,7 +46,7 @@ def _kept_title(a: Attribution, picture: Picture, k: int) -> str:
     text = f"top {percent(share)} ({count:,} numbers)"
     if a.features.kind != "elements":
         text = f"top {percent(share)} ({k:,} {unit_word(a, k)})"
-    found = notes.probability_at(share, slack=1.5 / a.features.n)
+    found = notes.probability_at(share, slack=0.999 / a.features.n)
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "

@@ -15,7 +15,7 @@ from ..notes import Line
 from .markup import escape
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 56, 26, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 56, 26, 14, 52
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _grid(ticks: Sequence[float], x: Any, y: Any) -> str:
     for tenth in range(0, 11, 2):
         place = x(tenth / 10)
         parts.append(
-            f'<text class="tick" x="{place}" y="{HEIGHT - BOTTOM + 18}" '
+            f'<text class="tick" x="{place}" y="{HEIGHT - BOTTOM + 20}" '
             f'text-anchor="middle">{10 * tenth}&#8239;%</text>'
         )
     return "".join(parts)

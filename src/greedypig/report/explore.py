@@ -101,8 +101,8 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     stride = explorer_stride(picture)
     if stride > 1:
         absent += (
-            f'<p class="note">The picture has {width} × {height} places; every '
-            f"{stride}th row and column is shown. The counts are of all of them.</p>"
+            f'<p class="note">The picture has {width} × {height} places; one in {stride} rows and '
+            "columns is shown. The counts are of all of them.</p>"
         )
     return f"""
 <section class="explore" aria-labelledby="explore-title">

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..notes import Notes, percent
-from ..places import Picture, units_within
+from ..places import Picture, unit_word, units_within
 from .markup import document, escape, png, table, write_text
 
 THUMBNAIL = 112
@@ -47,7 +47,7 @@ def index_html(results: Mapping[str, Attribution]) -> str:
     body = f"""
 <header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
 <p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>
-<main>{caution}{table(heads, rows, caption="Results")}</main>"""
+<main>{caution}{table(heads, rows, caption="Results", words=4)}</main>"""
     return document("Results · greedypig", body, script=False)
 
 
@@ -57,7 +57,8 @@ def _row(link: str, a: Attribution) -> list[str]:
     notes, picture = Notes.of(a), Picture.of(a)
     name = escape(notes.source or link)
     # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
-    cells = [f'<a href="./{escape(quote(link))}">{name}</a>']
+    how = f"{a.settings.get('method') or ''} {a.features.units:,} {unit_word(a)}".strip()
+    cells = [f'<a href="./{escape(quote(link))}">{name}</a><small>{escape(how)}</small>']
     if picture is None:
         cells += ["–", "–"]
     else:

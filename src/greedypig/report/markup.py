@@ -111,14 +111,13 @@ def write_text(text: str, path: str | PathLike[str]) -> None:
             os.unlink(temporary)
 
 
-def table(heads: list[str], rows: list[list[str]], *, caption: str, numbers: bool = True) -> str:
-    """A table of texts that are HTML already; all but the first column hold numbers."""
-    kind = ' class="num"' if numbers else ""
-    top = "".join(f'<th scope="col"{kind if i else ""}>{h}</th>' for i, h in enumerate(heads))
+def table(heads: list[str], rows: list[list[str]], *, caption: str, words: int = 1) -> str:
+    """A table of texts that are HTML already; all but the first `words` columns hold numbers."""
+    kinds = ["" if i < words else ' class="num"' for i in range(len(heads))]
+    top = "".join(f'<th scope="col"{k}>{h}</th>' for h, k in zip(heads, kinds, strict=True))
     body = "".join(
-        "<tr>"
-        + f'<th scope="row">{row[0]}</th>'
-        + "".join(f"<td{kind}>{cell}</td>" for cell in row[1:])
+        f'<tr><th scope="row">{row[0]}</th>'
+        + "".join(f"<td{k}>{cell}</td>" for cell, k in zip(row[1:], kinds[1:], strict=True))
         + "</tr>"
         for row in rows
     )

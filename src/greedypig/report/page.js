@@ -63,18 +63,17 @@
   const first = new Uint32Array(places);
   const importance = new Float32Array(places);
   {
-    const sorted = Uint32Array.from(ranks).sort();
-    const earlier = new Map();
-    let most = 0;
-    for (let i = 0; i < sorted.length; i++) {
-      if (i === 0 || sorted[i] !== sorted[i - 1]) { earlier.set(sorted[i], i); most = i; }
-    }
+    const last = ranks.reduce((a, b) => Math.max(a, b), 0);
+    const earlier = new Uint32Array(last + 2);
+    for (const rank of ranks) earlier[rank + 1]++;
+    for (let i = 1; i <= last; i++) earlier[i] += earlier[i - 1];
+    const most = earlier[last];
     for (let p = 0; p < places; p++) {
       let least = ranks[p], sum = 0;
       for (let c = 0; c < channels; c++) {
         const rank = ranks[c * places + p];
         if (rank < least) least = rank;
-        sum += earlier.get(rank);
+        sum += earlier[rank];
       }
       first[p] = least;
       importance[p] = 1 - sum / channels / Math.max(most, 1);

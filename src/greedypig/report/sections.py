@@ -182,7 +182,7 @@ def _pairs(mapping: Mapping[str, Any], caption: str) -> str:
         [escape(key), escape(value if isinstance(value, str) else json.dumps(value, default=str))]
         for key, value in mapping.items()
     ]
-    return table(["name", "value"], rows, caption=caption, numbers=False) if rows else ""
+    return table(["name", "value"], rows, caption=caption, words=2) if rows else ""
 
 
 KNOBS = ("target", "baseline", "objective", "method", "rounds", "steps", "rule", "schedule", "seed")

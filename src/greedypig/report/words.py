@@ -15,6 +15,11 @@ def summary(a: Attribution, notes: Notes, picture: bool) -> str:
     return _of_picture(a, notes) if picture else _of_units(a, notes)
 
 
+def _tied(share: float) -> str:
+    """A percentage that no line break tears apart."""
+    return percent(share).replace(" ", "\u00a0")
+
+
 def _of_picture(a: Attribution, notes: Notes) -> str:
     label = escape(notes.label or "its class")
     shares = [s for s in (0.01, 0.05, 0.1) if notes.probability_at(s) is not None]
@@ -24,12 +29,12 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
         first, *others = [(s, f[0], "" if f[1] else "about ") for s, f in told if f is not None]
         share, value, about = first
         text = (
-            f"With <b>{percent(share)}</b> of the photo’s numbers "
+            f"With <b>{_tied(share)}</b> of the photo’s numbers "
             f"({int(share * a.features.n):,} of {a.features.n:,}) the model says <b>{label}</b> "
             f"with {about}<b>{value:.2f}</b>"
         )
         text += "".join(
-            f", with <b>{percent(s)}</b> {about}<b>{v:.2f}</b>" for s, v, about in others
+            f", with <b>{_tied(s)}</b> it is {about}<b>{v:.2f}</b>" for s, v, about in others
         )
         if notes.probability is not None:
             text += f"; the whole photo gives <b>{notes.probability:.2f}</b>"
@@ -45,7 +50,7 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
              if v >= 0.9 * notes.probability), None)  # fmt: skip
         if reached is not None and reached < 1:
             sentences.append(
-                f"It needs about {percent(reached)} of the numbers to be nine tenths as sure as "
+                f"It needs about {_tied(reached)} of the numbers to be nine tenths as sure as "
                 "with all of them."
             )
     if a.features.kind == "elements" and sentences:
@@ -78,7 +83,7 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         return _plain_warning(a) if notes.curve is None else None
     share, value = found
     text = (
-        f"<p><b>More certain than the whole photo.</b> With {percent(share)} of the numbers the "
+        f"<p><b>More certain than the whole photo.</b> With {_tied(share)} of the numbers the "
         f"model gives {value:.3f}, with all of them {notes.probability:.3f}. Such a part is a "
         "pattern that this network likes; it need not be what it saw in the photo. Do not read "
         "the high value as a better explanation.</p><p>"
