@@ -295,7 +295,9 @@ def test_quiet_says_nothing_but_failures(call):
     assert err
 
 
-@pytest.mark.parametrize("name", ["ein Bild ü 図.png", "two  spaces.png", "-dash.png", "a'b\"c.png"])
+@pytest.mark.parametrize(
+    "name", ["ein Bild ü 図.png", "two  spaces.png", "-dash.png", "a'b\"c.png"]
+)
 def test_unusual_names(call, place, name):
     make_photo(place / name)
     code, out, _ = call("explain", *TINY, "--no-html", "--", name)

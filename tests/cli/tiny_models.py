@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-SIDE = 8
 CLASSES = ("dark", "red", "green", "blue")
 
 
@@ -15,8 +14,9 @@ class Tiny(nn.Module):
 
     classes = CLASSES
 
-    def __init__(self, delay=0.0):
+    def __init__(self, delay=0.0, side=8):
         super().__init__()
+        self.side = side
         self.head = nn.Linear(3, 4)
         with torch.no_grad():
             self.head.weight.copy_(torch.cat([torch.full((1, 3), -1.0), 4 * torch.eye(3)]))
@@ -31,15 +31,18 @@ class Tiny(nn.Module):
                 Path("under-way").touch()
         return self.head(x.flatten(2).mean(2) * 2)
 
-    @staticmethod
-    def preprocess(image):
-        small = image.resize((SIDE, SIDE))
+    def preprocess(self, image):
+        small = image.resize((self.side, self.side))
         levels = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
-        return levels.view(SIDE, SIDE, 3).permute(2, 0, 1).float() / 255
+        return levels.view(self.side, self.side, 3).permute(2, 0, 1).float() / 255
 
 
 def build():
     return Tiny()
+
+
+def wide():
+    return Tiny(side=16)
 
 
 def slow():
