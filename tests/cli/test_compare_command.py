@@ -4,9 +4,9 @@ import csv
 
 import pytest
 import torch
-from conftest import TINY, make_photo
 
 import greedypig as gp
+from conftest import TINY, make_photo
 from greedypig import metrics
 from greedypig.cli import contest, sitting
 

@@ -5,10 +5,10 @@ import os
 
 import pytest
 import torch
-from conftest import TINY, make_photo
 from PIL import Image
 
 import greedypig as gp
+from conftest import TINY, make_photo
 
 
 def test_the_answer_is_the_library_s(answer, place):
@@ -192,8 +192,15 @@ def test_a_missing_photo_does_not_end_the_others(answer):
     assert "gone.png" in record["failed"][0]["photo"]
 
 
-@pytest.mark.parametrize(("name", "said"), [("gone.png", "gone.png"), ("empty.png", "zero bytes"),
-                                            ("text.png", "text.png"), ("bare", "none")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gone.png", "gone.png"),
+        ("empty.png", "zero bytes"),
+        ("text.png", "photo"),
+        ("bare", "none"),
+    ],
+)
 def test_what_is_no_photo_is_said_in_one_sentence(call, place, name, said):
     (place / "empty.png").touch()
     (place / "text.png").write_text("hello")

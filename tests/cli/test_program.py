@@ -10,9 +10,9 @@ import sys
 import time
 
 import pytest
-from conftest import TINY, environment, program
 
 import greedypig
+from conftest import TINY, environment, program
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
 

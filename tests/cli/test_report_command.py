@@ -3,6 +3,7 @@
 import webbrowser
 
 import pytest
+
 from conftest import TINY, make_photo
 
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 import torch
-from conftest import TINY, environment, make_photo
 
 import greedypig as gp
+from conftest import TINY, environment, make_photo
 from greedypig.cli import sitting
 
 KNOBS = ("--rounds", "6", "--steps", "2", "--schedule", "equal")
@@ -114,8 +114,9 @@ def test_a_larger_budget_goes_on(answer):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_in_the_middle(place, number):
-    command = [sys.executable, "-m", "greedypig", "explain", "photo.png", "--model",
-               "tiny_models:slow", "--rounds", "60", "--steps", "1", "--batch-size", "1"]  # fmt: skip
+    words = ("explain", "photo.png", "--model", "tiny_models:slow", "--rounds", "60", "--steps",
+             "1", "--batch-size", "1")  # fmt: skip
+    command = [sys.executable, "-m", "greedypig", *words]
     running = subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)  # fmt: skip
     deadline = time.monotonic() + 50

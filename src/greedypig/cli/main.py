@@ -83,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="example:\n  greedypig explain photo.jpg\n\n"
         "'greedypig COMMAND --help' tells more about each command.\n"
         "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")
     commands = parser.add_subparsers(
@@ -114,6 +114,15 @@ def _add_manners(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--debug", action="store_true", help=f"show the traceback of an error (or set {DEBUG}=1)"
     )
+
+
+class _Help(argparse.HelpFormatter):
+    """Descriptions as wide as the terminal, examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example"):
+            return "".join(indent + line for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
 
 
 class _Parser(argparse.ArgumentParser):

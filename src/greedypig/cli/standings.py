@@ -93,8 +93,9 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
         say(line)
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())
     say()
-    say(terminal.wrapped(f"{duration(spent)} of explaining. "
-                         f"Wrote {', '.join(outputs.shown(f) for f in files)}"))  # fmt: skip
+    names = ", ".join(f.name for f in files)
+    say(terminal.wrapped(f"{duration(spent)} of explaining. Wrote {outputs.shown(files[0].parent)}: "
+                         f"{names}, and every result"))  # fmt: skip
 
 
 def refuse_foreign(folder: Path) -> None:
