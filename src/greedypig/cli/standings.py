@@ -93,9 +93,9 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
         say(line)
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())
     say()
-    names = ", ".join(f.name for f in files)
-    say(terminal.wrapped(f"{duration(spent)} of explaining. Wrote {outputs.shown(files[0].parent)}: "
-                         f"{names}, and every result"))  # fmt: skip
+    where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
+    text = f"{duration(spent)} of explaining. Wrote {where}: {names}, and every result"
+    say(terminal.wrapped(text))
 
 
 def refuse_foreign(folder: Path) -> None:
