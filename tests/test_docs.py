@@ -22,6 +22,8 @@ def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "captum" in page.read_text():
         pytest.importorskip("captum")
+    if "PIL" in page.read_text():
+        pytest.importorskip("PIL", reason="needs the extra images")
     namespace: dict[str, object] = {"__name__": "example"}
     for i, block in enumerate(blocks(page)):
         exec(compile(block, f"{page.name}, block {i + 1}", "exec"), namespace)

@@ -125,6 +125,10 @@ class Small(Plain):
         raise RuntimeError("size 224 does not fit\\nand pages more")
 
 
+def lazy():
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(4))
+
+
 class Namespace:
     build = staticmethod(few)
 
@@ -243,7 +247,9 @@ def test_photos_are_upright_rgb_when_the_network_gets_them(own):
         net.preprocess("photo.jpg")
 
 
-@pytest.mark.parametrize(("spec", "outputs"), [("few", 4), ("Namespace.build", 4), ("instance", 6)])
+@pytest.mark.parametrize(
+    ("spec", "outputs"), [("few", 4), ("Namespace.build", 4), ("instance", 6), ("lazy", 4)]
+)
 def test_factories_classes_paths_and_networks_themselves_are_found(own, spec, outputs):
     assert len(model_from(f"own_models:{spec}").classes) == outputs
 

@@ -201,6 +201,16 @@ def test_a_photo_of_100_megapixels_is_read_small_and_without_a_warning(net, tmp_
     assert x[:, :, :90].max() < 0.1
 
 
+def test_of_a_long_strip_the_middle_is_kept(net, tmp_path, monkeypatch):
+    monkeypatch.setattr(photos, "LARGE", 30_000)
+    image = Image.new("RGB", (50, 4_000), "red")
+    image.paste("lime", (0, 1_900, 50, 2_100))
+    image.save(tmp_path / "strip.png")
+    found = open_photo(tmp_path / "strip.png")
+    assert found.size == (50, 600)
+    assert torch.equal(net.preprocess(found), net.preprocess(image))
+
+
 def _turned_by(orientation: int):
     exif = Image.Exif()
     exif[0x0112] = orientation
@@ -263,6 +273,19 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut(tmp_path, suffix, 
     path.write_bytes(whole[: max(4, int(share * len(whole)))])
     with pytest.raises(gp.InvalidFile, match=rf"Expected a .*cut\{suffix} \(got "):
         open_photo(path)
+
+
+def test_preprocessing_says_so_where_an_image_cannot_be_decoded(net, tmp_path):
+    path = tmp_path / "cut.jpg"
+    half((300, 300)).save(path)
+    path.write_bytes(path.read_bytes()[:800])
+    with Image.open(path) as image, pytest.raises(gp.InvalidInput, match="cut off or damaged"):
+        net.preprocess(image)
+    half().save(path)
+    with Image.open(path) as closed:
+        pass
+    with pytest.raises(gp.InvalidInput, match=r"closed before it was read.*open_photo"):
+        net.preprocess(closed)
 
 
 def test_noise_after_a_photo_s_first_bytes_never_escapes_as_another_error(tmp_path):

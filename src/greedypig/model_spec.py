@@ -85,8 +85,9 @@ class OwnModel(ImageModel):
         # In a dict: as an attribute, a transform that is a Module would become a layer of this one.
         self._own = {name: _own(net, name) for name in ("preprocess", "baseline", "to_pixels")}
         self._ends: tuple[Tensor, Tensor] | None = None
-        self.eval().requires_grad_(False)
+        self.eval()
         self._classes = self._named(self._logits_of_gray())
+        self.requires_grad_(False)  # Layers that are lazy have parameters only now.
 
     def forward(self, x: Tensor) -> Tensor:
         """What the network itself gives."""

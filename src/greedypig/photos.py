@@ -114,8 +114,10 @@ def open_photo(path: str | os.PathLike[str]) -> Image.Image:
 
     Of an animation it is the first frame. Photos of more than 33 megapixels are read at a reduced
     size (JPEG) or reduced to RGB once read; in both cases they stay three times finer than a
-    network of 224 x 224 needs. Raises InvalidInput where there is no file to read, and InvalidFile
-    where what is there is no photo, is cut off, or has more than 200 megapixels.
+    network of 224 x 224 needs. Of very long strips the middle is kept.
+
+    Raises InvalidInput where there is no file to read, and InvalidFile where what is there is no
+    photo, is cut off, or has more than 200 megapixels.
     """
     path = _file(path)
     try:
@@ -272,14 +274,14 @@ def _check_pixels(image: Image.Image, path: Path) -> None:
 
 
 def _loaded(image: Image.Image, path: Path) -> Image.Image:
-    """The image decoded, and at most `LARGE` pixels of it where its shape allows."""
+    """The image decoded, in at most `LARGE` pixels."""
     factor = 1
     if image.width * image.height > LARGE:
         factor = max(1, min(image.size) // (REDUCING_GAP * _SHORT_SIDE))
         image.draft(None, (image.width // factor, image.height // factor))
     try:
         image.load()
-        if image.width * image.height > LARGE and factor > 1:
+        if image.width * image.height > LARGE:
             return _reduced(image, factor)
     except MemoryError as error:
         raise InvalidFile(
@@ -295,7 +297,11 @@ def _loaded(image: Image.Image, path: Path) -> Image.Image:
 
 
 def _reduced(image: Image.Image, factor: int) -> Image.Image:
-    small = reduced_rgb(image, factor)
+    # Of a long strip, whose short side is to stay as it is, no network sees more than the middle.
+    longest = LARGE * factor**2 // min(image.size)
+    width, height = min(image.width, longest), min(image.height, longest)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    small = reduced_rgb(image, factor, (left, top, left + width, top + height))
     if "exif" in image.info:  # It says how the photo is turned.
         small.info["exif"] = image.info["exif"]
     return small

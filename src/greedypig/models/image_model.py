@@ -110,6 +110,13 @@ class ImageModel(nn.Module):
                 f"Expected an image with pixels (got width x height {image.width} x "
                 f"{image.height}). Try another crop."
             )
+        try:
+            image.load()
+        except Exception as error:  # PIL's decoders raise of every kind on data that is damaged.
+            raise InvalidInput(
+                "Expected a whole image (got one that is cut off or damaged, or whose file was "
+                f"closed before it was read: {error}). Try greedypig.photos.open_photo(path)."
+            ) from error
 
     def _level(self, name: str) -> float:
         """The level that the colour `name` has in every channel."""
