@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench clean browser
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,8 +20,19 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest
+
+# Pages are tested in a real browser. Where there is none and it cannot be had, those tests skip.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    (apt-get install -yqq --no-install-recommends chromium || \
+	     { apt-get update -qq && apt-get install -yqq --no-install-recommends chromium; }) \
+	     >/dev/null 2>&1; \
+	  fi; } || true
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	  echo "No Chromium here: the tests of pages in a browser will be skipped."
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py

@@ -143,6 +143,21 @@ def test_many_curves_have_names_and_their_median():
         assert name in texts(ax)
 
 
+def test_measured_curves_bring_their_own_full_value_and_judge():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 3))
+    x = torch.linspace(-1, 1, 6)
+    a = gp.explain(net, x, rounds=2)
+    curve = gp.metrics.softmax_information_curve(net, x, a, points=5)
+    ax = plots.curve(curve)
+    assert list(ax.lines[0].get_ydata()) == curve.values.tolist()
+    assert ax.lines[1].get_ydata()[0] == curve.full
+    assert f"AUC {curve.auc:.3f}" in texts(ax)
+    second = gp.metrics.softmax_information_curve(net, x, a, points=5, judge=torch.nn.Linear(6, 3))
+    assert "by Linear" in texts(plots.curve(second))
+    noted = a.with_notes({"curves": {"softmax": curve.to_dict()}, "probability": curve.full})
+    assert list(plots.curve(noted).lines[0].get_ydata()) == curve.values.tolist()
+
+
 def test_losses_are_in_nats_from_zero():
     ax = plots.curve(Curve("loss", [4.0, 1.0, 0.0]))
     assert "nats" in ax.get_ylabel()
@@ -223,6 +238,7 @@ def test_comparisons_show_pictures_curves_and_numbers():
     assert found[0, 0] == "SIC AUC ↑"
     assert found[1, -1] == "greedy-pig"
     assert found[1, 0] == "0.688"
+    assert found[1, 3] == "0.250"  # The curve's 1 above the whole's 0.75.
     curves = next(ax for ax in figure.axes if len(ax.lines) >= 2)
     assert "greedy-pig, AUC 0.688" in texts(curves)
     figure.savefig(io.BytesIO(), dpi=50)
@@ -232,7 +248,8 @@ def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():
     figure = plots.comparison(photo(about={"comparison": COMPARISON}))
     found = cells(figure)
     assert [found[i, -1] for i in (1, 2)] == ["greedy-pig", "ig"]
-    assert found[2, 2] == "50"
+    assert found[2, 3] == "50"
+    assert found[1, 2] == "0.250"
     assert not any(ax.images for ax in figure.axes)
     for bad in ({}, photo()):
         with pytest.raises(gp.InvalidInput):

@@ -125,13 +125,17 @@ class Line:
         return float(np.interp(fraction, self.fractions, self.values))
 
 
+COMPARED = ("sic_auc", "lic_auc", "second_opinion_auc", "excess", "gradients", "seconds")
+"""What methods are compared by; excess is how far the curve rises above the whole input's value."""
+
+
 @dataclass(frozen=True)
 class Method:
     """One method's row in a comparison."""
 
     name: str
     numbers: Mapping[str, float]
-    """Any of sic_auc, lic_auc, second_opinion_auc, gradients, seconds."""
+    """Any of COMPARED."""
     curve: Line | None
 
 
@@ -231,9 +235,7 @@ def _method(name: str, row: Any) -> Method:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"Expected comparison[{name!r}] as a mapping (got {row!r:.60}).")
     numbers = {
-        key: _number(row[key], f"{key} of {name}")
-        for key in ("sic_auc", "lic_auc", "second_opinion_auc", "gradients", "seconds")
-        if row.get(key) is not None
+        key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
     spec = row.get("curve")
     return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))

@@ -59,6 +59,7 @@ def test_methods_side_by_side_are_a_table_with_the_best_in_bold():
     assert "<b>0.900</b>" in page
     assert "<b>0.500</b>" in page
     assert "Other methods" in page
+    assert '<td class="num">0.250</td>' in page
     assert "Other methods" not in report.html(photo())
 
 
