@@ -24,14 +24,13 @@ test: lint browser
 	$(BIN)/python -m pytest
 
 # Pages are tested in a real browser. Where there is none and it cannot be had, those tests skip.
+FIND_BROWSER := for b in chromium chromium-browser google-chrome; do \
+	  command -v $$b >/dev/null && exit 0; done; exit 1
+APT_BROWSER := apt-get install -yqq --no-install-recommends chromium
+
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    (apt-get install -yqq --no-install-recommends chromium || \
-	     { apt-get update -qq && apt-get install -yqq --no-install-recommends chromium; }) \
-	     >/dev/null 2>&1; \
-	  fi; } || true
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@($(FIND_BROWSER)) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { $(APT_BROWSER) || { apt-get update -qq && $(APT_BROWSER); }; } >/dev/null 2>&1; } || \
 	  echo "No Chromium here: the tests of pages in a browser will be skipped."
 
 bench: $(READY)

@@ -110,8 +110,8 @@ def test_maps_are_of_pictures_only():
 def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
     ax = plots.curve(photo())
     line, full = ax.lines
-    assert list(line.get_xdata()) == [0, 0.25, 0.5, 1]
-    assert list(line.get_ydata()) == [0, 0.5, 1.0, 0.75]
+    assert list(line.get_xdata()) == [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]  # As measured, and kept.
+    assert list(line.get_ydata()) == [0, 0.02, 0.1, 0.2, 0.5, 1.0, 0.75]
     assert list(full.get_ydata()) == [0.75, 0.75]
     (area,) = [c for c in ax.collections if isinstance(c, PolyCollection)]
     corners = area.get_paths()[0].vertices
@@ -223,6 +223,17 @@ def test_the_panel_of_anything_else_holds_bars_and_a_curve():
     figure.savefig(io.BytesIO(), dpi=50)
     blind = ranked((6,), method="greedy-pig", values="free", rounds=2)
     plots.panel(blind).savefig(io.BytesIO(), dpi=50)
+
+
+def test_figures_are_the_same_from_the_saved_file(tmp_path):
+    photo().save(tmp_path / "a.gpig")
+    for draw in (plots.kept, plots.heatmap, plots.overlay, plots.order_map, plots.curve):
+        ax, again = draw(photo()), draw(gp.load(tmp_path / "a.gpig"))
+        assert texts(ax) == texts(again)
+        for one, other in zip(ax.images, again.images, strict=True):
+            assert np.array_equal(one.get_array(), other.get_array())
+        for one, other in zip(ax.lines, again.lines, strict=True):
+            assert np.array_equal(one.get_xydata(), other.get_xydata())
 
 
 def cells(figure) -> dict[tuple[int, int], str]:

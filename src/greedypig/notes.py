@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, Protocol
@@ -118,6 +118,14 @@ class Line:
             )
         )
 
+    def through(self, measured: Mapping[float, float]) -> Line:
+        """The same curve drawn through further measured points; its area stays its own."""
+        if not measured:
+            return self
+        points = {**measured, **dict(zip(self.fractions, self.values, strict=True))}
+        xs, ys = zip(*sorted(points.items()), strict=True)
+        return replace(self, fractions=xs, values=ys, given_auc=self.auc)
+
     def at(self, fraction: float) -> float | None:
         """The value at a share, by straight lines between points; None outside of them."""
         if not self.fractions[0] <= fraction <= self.fractions[-1]:
@@ -154,6 +162,7 @@ class Notes:
     objective: str | None
     command: str | None
     curves: Mapping[str, Line]
+    """"softmax" is drawn through the points of `kept` too."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
     comparison: tuple[Method, ...]
@@ -174,6 +183,8 @@ class Notes:
             _share(key): _number(value, f"kept[{key!r}]")
             for key, value in _mapping(about, "kept").items()
         }
+        if "softmax" in curves:
+            curves["softmax"] = curves["softmax"].through(kept)
         comparison = _mapping(about, "comparison").items()
         settings_objective = a.settings.get("objective")
         return Notes(
@@ -262,7 +273,8 @@ def _probability(value: Any) -> float | None:
 
 
 def _share(key: str) -> float:
-    if not re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) or not key.strip("."):
+    fine = re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) and key.strip(".")
+    if not fine or float(key) > 1:
         raise InvalidInput(f"Expected shares such as '0.05' in kept (got {key[:40]!r}).")
     return float(key)
 
