@@ -123,6 +123,13 @@ def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
     assert ax.get_ylim()[1] >= 1
 
 
+def test_a_judge_s_curve_is_not_held_against_the_explained_network_s_value():
+    second = Curve("second-opinion", [0.0, 0.9, 0.9])
+    second.judge = "mobilenet-v2"
+    ax = plots.curve(second, full=0.5)
+    assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
+
+
 def test_a_curve_below_the_whole_has_no_shade():
     ax = plots.curve(photo(about={"probability": 1.0}))
     assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
