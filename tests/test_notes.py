@@ -37,6 +37,14 @@ def test_probabilities_are_measured_ones_first_else_on_the_line_between_points()
     assert Notes.of(ranked()).probability_at(0.1) is None
 
 
+def test_the_curve_runs_through_what_was_measured_besides_and_keeps_its_area():
+    kept = {"0.1": 0.4, "0.5": 0.3}  # 0.5 is on the curve already, and stays.
+    line = Notes.of(photo(about={"kept": kept})).curve
+    assert line.fractions == (0, 0.1, 0.25, 0.5, 1)
+    assert line.values == (0, 0.4, 0.5, 1.0, 0.75)
+    assert line.auc == pytest.approx(0.6875)
+
+
 def test_excess_is_the_smallest_part_that_outdoes_the_whole():
     assert Notes.of(photo()).excess() == (0.5, 1.0)
     assert Notes.of(photo(about={"probability": 0.995})).excess() is None
@@ -47,7 +55,7 @@ def test_excess_is_the_smallest_part_that_outdoes_the_whole():
 ODD = {
     "kind": 3, "class": [["a"]], "source": {}, "probability": [1.5, "x", -0.1, True],
     "predictions": ["espresso", [["cup"]], [[1, 0.5]], [["cup", 2]], {"cup": 1}],
-    "kept": [[0.1], {"x": 1}, {"0.1": "x"}, {"": 1}, {"-1": 0.5}],
+    "kept": [[0.1], {"x": 1}, {"0.1": "x"}, {"": 1}, {"-1": 0.5}, {"5": 0.5}],
     "curves": [[1], {"softmax": 3}, {"softmax": {}},
                {"softmax": {"fractions": [0, 1], "values": [1]}},
                {"softmax": {"fractions": [0], "values": [1]}},

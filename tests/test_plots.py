@@ -110,8 +110,8 @@ def test_maps_are_of_pictures_only():
 def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
     ax = plots.curve(photo())
     line, full = ax.lines
-    assert list(line.get_xdata()) == [0, 0.25, 0.5, 1]
-    assert list(line.get_ydata()) == [0, 0.5, 1.0, 0.75]
+    assert list(line.get_xdata()) == [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]  # As measured, and kept.
+    assert list(line.get_ydata()) == [0, 0.02, 0.1, 0.2, 0.5, 1.0, 0.75]
     assert list(full.get_ydata()) == [0.75, 0.75]
     (area,) = [c for c in ax.collections if isinstance(c, PolyCollection)]
     corners = area.get_paths()[0].vertices
@@ -121,6 +121,13 @@ def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
     assert "everything: 0.750" in texts(ax)
     assert "share of the features kept" in texts(ax)
     assert ax.get_ylim()[1] >= 1
+
+
+def test_a_judge_s_curve_is_not_held_against_the_explained_network_s_value():
+    second = Curve("second-opinion", [0.0, 0.9, 0.9])
+    second.judge = "mobilenet-v2"
+    ax = plots.curve(second, full=0.5)
+    assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
 
 
 def test_a_curve_below_the_whole_has_no_shade():
@@ -141,6 +148,21 @@ def test_many_curves_have_names_and_their_median():
     assert list(ax.lines[-1].get_ydata()) == pytest.approx([0, 0.4, 1])
     for name in ("a, AUC 0.350", "b, AUC 0.450", "c, AUC 0.700", "median of 3, AUC 0.450"):
         assert name in texts(ax)
+
+
+def test_measured_curves_bring_their_own_full_value_and_judge():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 3))
+    x = torch.linspace(-1, 1, 6)
+    a = gp.explain(net, x, rounds=2)
+    curve = gp.metrics.softmax_information_curve(net, x, a, points=5)
+    ax = plots.curve(curve)
+    assert list(ax.lines[0].get_ydata()) == curve.values.tolist()
+    assert ax.lines[1].get_ydata()[0] == curve.full
+    assert f"AUC {curve.auc:.3f}" in texts(ax)
+    second = gp.metrics.softmax_information_curve(net, x, a, points=5, judge=torch.nn.Linear(6, 3))
+    assert "by Linear" in texts(plots.curve(second))
+    noted = a.with_notes({"curves": {"softmax": curve.to_dict()}, "probability": curve.full})
+    assert list(plots.curve(noted).lines[0].get_ydata()) == curve.values.tolist()
 
 
 def test_losses_are_in_nats_from_zero():
@@ -210,6 +232,17 @@ def test_the_panel_of_anything_else_holds_bars_and_a_curve():
     plots.panel(blind).savefig(io.BytesIO(), dpi=50)
 
 
+def test_figures_are_the_same_from_the_saved_file(tmp_path):
+    photo().save(tmp_path / "a.gpig")
+    for draw in (plots.kept, plots.heatmap, plots.overlay, plots.order_map, plots.curve):
+        ax, again = draw(photo()), draw(gp.load(tmp_path / "a.gpig"))
+        assert texts(ax) == texts(again)
+        for one, other in zip(ax.images, again.images, strict=True):
+            assert np.array_equal(one.get_array(), other.get_array())
+        for one, other in zip(ax.lines, again.lines, strict=True):
+            assert np.array_equal(one.get_xydata(), other.get_xydata())
+
+
 def cells(figure) -> dict[tuple[int, int], str]:
     table = next(t for ax in figure.axes for t in ax.tables)
     return {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
@@ -223,6 +256,7 @@ def test_comparisons_show_pictures_curves_and_numbers():
     assert found[0, 0] == "SIC AUC ↑"
     assert found[1, -1] == "greedy-pig"
     assert found[1, 0] == "0.688"
+    assert found[1, 3] == "0.250"  # The curve's 1 above the whole's 0.75.
     curves = next(ax for ax in figure.axes if len(ax.lines) >= 2)
     assert "greedy-pig, AUC 0.688" in texts(curves)
     figure.savefig(io.BytesIO(), dpi=50)
@@ -232,7 +266,8 @@ def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():
     figure = plots.comparison(photo(about={"comparison": COMPARISON}))
     found = cells(figure)
     assert [found[i, -1] for i in (1, 2)] == ["greedy-pig", "ig"]
-    assert found[2, 2] == "50"
+    assert found[2, 3] == "50"
+    assert found[1, 2] == "0.250"
     assert not any(ax.images for ax in figure.axes)
     for bad in ({}, photo()):
         with pytest.raises(gp.InvalidInput):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, Protocol
@@ -118,11 +118,23 @@ class Line:
             )
         )
 
+    def through(self, measured: Mapping[float, float]) -> Line:
+        """The same curve drawn through further measured points; its area stays its own."""
+        if not measured:
+            return self
+        points = {**measured, **dict(zip(self.fractions, self.values, strict=True))}
+        xs, ys = zip(*sorted(points.items()), strict=True)
+        return replace(self, fractions=xs, values=ys, given_auc=self.auc)
+
     def at(self, fraction: float) -> float | None:
         """The value at a share, by straight lines between points; None outside of them."""
         if not self.fractions[0] <= fraction <= self.fractions[-1]:
             return None
         return float(np.interp(fraction, self.fractions, self.values))
+
+
+COMPARED = ("sic_auc", "lic_auc", "second_opinion_auc", "excess", "gradients", "seconds")
+"""What methods are compared by; excess is how far the curve rises above the whole input's value."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class Method:
 
     name: str
     numbers: Mapping[str, float]
-    """Any of sic_auc, lic_auc, second_opinion_auc, gradients, seconds."""
+    """Any of COMPARED."""
     curve: Line | None
 
 
@@ -150,6 +162,7 @@ class Notes:
     objective: str | None
     command: str | None
     curves: Mapping[str, Line]
+    """"softmax" is drawn through the points of `kept` too."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
     comparison: tuple[Method, ...]
@@ -170,6 +183,8 @@ class Notes:
             _share(key): _number(value, f"kept[{key!r}]")
             for key, value in _mapping(about, "kept").items()
         }
+        if "softmax" in curves:
+            curves["softmax"] = curves["softmax"].through(kept)
         comparison = _mapping(about, "comparison").items()
         settings_objective = a.settings.get("objective")
         return Notes(
@@ -231,9 +246,7 @@ def _method(name: str, row: Any) -> Method:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"Expected comparison[{name!r}] as a mapping (got {row!r:.60}).")
     numbers = {
-        key: _number(row[key], f"{key} of {name}")
-        for key in ("sic_auc", "lic_auc", "second_opinion_auc", "gradients", "seconds")
-        if row.get(key) is not None
+        key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
     spec = row.get("curve")
     return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))
@@ -260,7 +273,8 @@ def _probability(value: Any) -> float | None:
 
 
 def _share(key: str) -> float:
-    if not re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) or not key.strip("."):
+    fine = re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) and key.strip(".")
+    if not fine or float(key) > 1:
         raise InvalidInput(f"Expected shares such as '0.05' in kept (got {key[:40]!r}).")
     return float(key)
 

@@ -123,6 +123,7 @@ def test_the_probability_is_read_off_the_curve_at_the_slider(visit):
     v = visit(photo((3, 8, 8)))
     v.page.click("text='50 %'")
     share = stops(v)[v.value()][1] / 192
+    assert share == 0.5
     expected = np.interp(share, [0, 0.25, 0.5, 1], [0, 0.5, 1.0, 0.75])
     assert f"espresso ≈ {expected:.3f} (whole photo 0.750, so more certain" in v.text("#told")
     assert f"efficientnet-lite0 itself ≈ {expected:.3f}" in v.text("figure:has(#curve-probability)")

@@ -59,6 +59,7 @@ def test_methods_side_by_side_are_a_table_with_the_best_in_bold():
     assert "<b>0.900</b>" in page
     assert "<b>0.500</b>" in page
     assert "Other methods" in page
+    assert '<td class="num">0.250</td>' in page
     assert "Other methods" not in report.html(photo())
 
 
@@ -133,7 +134,8 @@ def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
     assert stops[-1] == [5000, 5000]
     assert [1234, 1234] in stops  # Where the selection ended.
     assert all(a[1] < b[1] for a, b in pairwise(stops))
-    assert len(stops) <= 122
+    assert [s for s in stops if s[1] in (500, 2500)] == [[500, 500], [2500, 2500]]  # Presets.
+    assert len(stops) <= 127
 
 
 def test_ranks_on_the_page_are_the_result_s_own():

@@ -31,8 +31,8 @@ def curve(
 
     curves: anything with `fractions` and `values`; mappings from names to such; results, which
         give the curve in their notes, else G(S) after each round.
-    full: the value of everything. It is drawn as a line and what rises above it is shaded; for a
-        single result it is known.
+    full: the value of everything. It is drawn as a line and what rises above it is shaded, except
+        of a judge's curves, which have a whole of their own; for a single result it is known.
     median: also the pointwise median of all curves, over the union of their fractions.
     """
     lines, known = _lines(curves)
@@ -115,7 +115,7 @@ def _label(line: Line) -> str:
 def _quantity(lines: list[Line]) -> str:
     names = {line.name.lower() for line in lines}
     if names <= set(UNBOUNDED):
-        return "KL divergence from the whole input's answer (nats)"
+        return "KL from the whole input's answer (nats)"
     if names == {"g(s) after each round"}:
         return "G(S)"
     probability = all(0 <= v <= 1 for line in lines for v in line.values)
@@ -131,7 +131,7 @@ def _full(ax: Axes, lines: list[Line], full: float) -> None:
     marked = False
     for line in lines:
         values = np.array(line.values)
-        if values.max() <= full + slack:
+        if line.judge is not None or values.max() <= full + slack:  # Another network's own affair.
             continue
         ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
                         interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,

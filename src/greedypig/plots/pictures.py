@@ -96,8 +96,9 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
 def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     """When each place was first selected, in any channel; on a log scale where that spans decades.
 
-    Places that no round selected are gray: their rank is by the last score only. Where the first
-    round took many at once, the scale begins at its end and says so.
+    Places that no round selected are gray, a colour that viridis does not have: their rank is by
+    the last score only. Where the first round took many at once, the scale begins at its end and
+    says so.
     """
     from matplotlib.colors import LogNorm, Normalize
 
@@ -109,7 +110,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     wide = top >= 100
     low = a.picks[0] if wide and 10 <= a.picks[0] <= top / 10 else 1
     norm = LogNorm(low, top) if wide else Normalize(low, top)
-    image = ax.imshow(selected, cmap="cividis_r", norm=norm, interpolation_stage="rgba")
+    image = ax.imshow(selected, cmap="viridis_r", norm=norm, interpolation_stage="rgba")
     ax.set_facecolor(NEVER)
     untick(ax)
     label = f"selected as number … of {a.features.units:,}{' (log scale)' if wide else ''}"

@@ -122,7 +122,12 @@ def _grid(ticks: Sequence[float], x: Any, y: Any) -> str:
 
 
 def _excess(line: Line, full: float, x: Any, y: Any) -> str:
-    """The area between the curve and `full`, where the curve is above it."""
+    """The area between the curve and `full`, where the curve is above it.
+
+    None of a judge's curve: `full` is the explained network's value.
+    """
+    if line.judge is not None:
+        return ""
     points = list(zip(line.fractions, line.values, strict=True))
     outline = [points[0]]
     for (f0, v0), (f1, v1) in pairwise(points):
@@ -147,7 +152,7 @@ def _legend(lines: Sequence[Line], labels: Sequence[str], full: float | None) ->
     if full is not None:
         mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
         items.append(f"<li>{mark}everything <small>{full:.3f}</small></li>")
-        if any(v > full + 0.01 for line in lines for v in line.values):
+        if any(v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values):
             mark = sample.format('<rect class="excess" width="28" height="8"/>')
             items.append(f"<li>{mark}more than everything gives</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

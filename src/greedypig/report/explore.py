@@ -16,7 +16,9 @@ from .markup import escape, packed
 MOST = 1_600_000
 """Numbers of a picture that a page holds; of larger ones every second, third, … place is shown."""
 STOPS = 120
-"""Positions of the slider."""
+"""Positions of the slider, besides those of the presets."""
+PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
+"""Shares to jump to."""
 
 
 def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[list[int]]:
@@ -24,12 +26,12 @@ def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[li
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = np.unique(np.round(np.geomspace(1, last, STOPS)).astype(int)).tolist()
-    if selected < last:
-        wanted = sorted({*wanted, selected})
+    wanted += [int(ordered[int(share * ordered.size)]) for share in PRESETS if share < 1]
+    wanted = sorted({*wanted, min(selected, last), last})
     stops, before = [[0, 0]], 0
     for k in wanted:
         count = int(np.searchsorted(ordered, k))
-        if count > before or k == last:
+        if count > before:
             stops.append([k if k < last else units, count])
             before = count
     return stops
@@ -90,7 +92,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     )
     presets = "".join(
         f'<button type="button" class="preset" data-share="{s}">{t}</button>'
-        for s, t in ((0.01, "1 %"), (0.05, "5 %"), (0.1, "10 %"), (0.5, "50 %"), (1, "all"))
+        for s, t in PRESETS.items()
     )
     _, height, width = picture.ranks.shape
     name = escape(notes.source or "the picture")

@@ -147,7 +147,7 @@
         }
         const t = wide ? Math.log(Math.max(rank, low) / low) / span : (rank - 1) / Math.max(span, 1);
         const level = 3 * Math.round(255 * (1 - Math.min(t, 1)));
-        for (let c = 0; c < 3; c++) out[4 * p + c] = cividis[level + c];
+        for (let c = 0; c < 3; c++) out[4 * p + c] = viridis[level + c];
       }
     },
   };
@@ -190,7 +190,7 @@
     $("key").hidden = !shown;
     $("key-note").hidden = view !== "order";
     if (!shown) return;
-    $("ramp").className = "ramp " + (view === "overlay" ? "viridis" : "cividis");
+    $("ramp").className = "ramp " + (view === "heat" ? "cividis" : "viridis");
     if (view === "order") {
       $("key-low").textContent = `number ${count(lastFirst)}`;
       $("key-high").textContent = low > 1 ? `1 to ${count(low)}` : "number 1";

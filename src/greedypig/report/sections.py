@@ -88,6 +88,7 @@ COLUMNS = {
     "sic_auc": ("SIC area ↑", "{:.3f}"),
     "lic_auc": ("LIC area ↓", "{:.3f}"),
     "second_opinion_auc": ("second opinion ↑", "{:.3f}"),
+    "excess": ("above everything ↓", "{:.3f}"),
     "gradients": ("gradients", "{:,.0f}"),
     "seconds": ("seconds", "{:,.1f}"),
 }
@@ -113,7 +114,8 @@ def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, li
                                  full=full))  # fmt: skip
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
-        "from the whole input’s answer, lower is better. The best of a column is bold.</p>"
+        "from the whole input’s answer, lower is better. Above everything: how much more certain "
+        "some part makes the model than the whole does. The best of a column is bold.</p>"
     )
     body = f"<h2>Other methods</h2>{explained}{text}{''.join(c.svg for c in charts)}"
     return f"<section>{body}</section>", charts
