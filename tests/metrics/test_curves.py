@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from greedypig.core.layout import Layout
 from greedypig.metrics.curves import counts_of
+from greedypig.metrics.ranking import counts_needed
 from nets import Calls, TwoInputs, bits, cnn, linear, mlp, picture, row
 
 M = gp.metrics
@@ -316,6 +318,13 @@ def test_scores_shaped_like_the_input_are_ranked_with_ties_by_index():
     absolute = M.softmax_information_curve(MODEL, X, scores)
     sums = [0.0, 1.0, -1.0, 2.0, 2.5]  # 0, 1, 2, 3
     assert absolute.values.tolist() == pytest.approx([sigmoid(s) for s in sums], rel=1e-6)
+
+
+def test_many_ties_go_by_index():
+    values = torch.arange(5000) % 2 / 2
+    needed, _ = counts_needed(values, Layout.of(values))
+    order = torch.cat([torch.arange(1, 5000, 2), torch.arange(0, 5000, 2)])
+    assert torch.equal(needed.argsort(), order)
 
 
 def test_a_constant_map_reveals_k_elements_and_not_everything():
