@@ -12,8 +12,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
 
+# Another photo: make demo PHOTO=mine.jpg
+COFFEE := import pathlib, skimage; print(pathlib.Path(skimage.__file__).parent / "data/coffee.png")
+PHOTO ?= $$($(BIN)/python -c '$(COFFEE)')
+
 demo: $(READY)
-	$(BIN)/greedypig explain "$$($(BIN)/python -c 'import pathlib, skimage; print(pathlib.Path(skimage.__file__).parent / "data" / "coffee.png")')" --out out --pictures
+	@$(BIN)/python -m greedypig explain "$(PHOTO)" --out out --pictures
 
 lint: $(READY)
 	$(BIN)/ruff check .

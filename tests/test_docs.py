@@ -57,4 +57,5 @@ def test_example_script_runs(script, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "espresso, probability 0.95" in done.stdout
-    assert (tmp_path / "out" / "demo.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "photo.html").stat().st_size > 10_000
+    assert (tmp_path / "out" / "photo.png").stat().st_size > 10_000
