@@ -71,5 +71,5 @@ def program(*words, cwd, **more):
     """Run as a program of its own."""
     return subprocess.run(
         [sys.executable, "-m", "greedypig", *map(str, words)], cwd=cwd, env=environment(**more),
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
