@@ -107,6 +107,9 @@ class Attribution:
     """What a unit is."""
     layout: Layout
     """How elements fold back into the caller's tensors."""
+    memory: Tensor | None = None
+    """(n,) every element's score in the last round, where a resumed run goes on from them and
+    units are not elements (whose scores are in `last_scores`)."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .attribution import Attribution, Round, StopReason
 from .errors import InvalidInput, InvalidType, NonFinite
-from .features import Features
+from .features import Elements, Features
 from .lockstep import Answer, Plan, Request, Task, alone, drive, together
 from .objective import MeanObjective, PointObjective
 from .scorers import PlannedScorer, Scored, Scorer, Situation
@@ -88,6 +88,8 @@ class Problem:
             self.taken = self.mask.new_zeros(features.units, dtype=torch.bool)
         self.count, self.complete = 0, False
         self.last: Tensor | None = None
+        self.before: Tensor | None = None
+        self._elements = isinstance(features, Elements)
         self.rounds: list[Round] = []
         self.first_value = self.full_value = UNKNOWN
         self.stopped = StopReason.RUNNING
@@ -149,6 +151,7 @@ class Problem:
             seconds=time.monotonic() - self.began,
             stop=self.stopped,
             last_scores=self._last().cpu().clone(),
+            memory=None if self.before is None or self._elements else self.before.cpu().clone(),
             features=self.features,
             layout=self.objective.layout,
             settings=self.settings,
@@ -173,6 +176,11 @@ class Problem:
             )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
+            if getattr(self.scorer, "remembers", False):
+                kept = saved.last_scores if self._elements else saved.memory
+                if kept is None:
+                    raise InvalidInput("Expected a saved run with its memory (got one without).")
+                self.before = kept.to(self.mask)
             self.first_value, self.full_value = float(saved.values[0]), saved.full_value
         self.began -= saved.seconds
         self.paid_before = saved.gradients_used
@@ -209,7 +217,7 @@ class Problem:
         if isinstance(self.scorer, PlannedScorer):
             at = Situation(
                 part, self.mask, self.features, self.taken, self.schedule[index], index,
-                self.seed, self.last, len(self.objective.parts) == 1,
+                self.seed, self.last, len(self.objective.parts) == 1, self.before,
             )  # fmt: skip
             return (yield from self.scorer.plan(at))
         scores = self.scorer(part, self.mask.clone())
@@ -230,6 +238,8 @@ class Problem:
             elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
             total, self.last = elements.sum().item(), self.features.sum(elements)
+            if getattr(self.scorer, "remembers", False):
+                self.before = elements
         else:
             assert scored.units is not None
             self.last = scored.units.to(self.mask)

@@ -42,6 +42,8 @@ class Situation:
     """The unit scores of the round before, where there was one."""
     alone: bool = True
     """False where the objective is one of several whose scores are averaged."""
+    before: Tensor | None = None
+    """The element scores of the round before, for scorers that remember."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,8 @@ class PlannedScorer:
     name = ""
     of_elements = True
     """Does it score elements (rather than whole units)?"""
+    remembers = False
+    """Does it go on from the element scores of the round before?"""
 
     def plan(self, at: Situation) -> Plan[Scored]:
         """The scores at 1_S, as a generator of requests."""
@@ -152,6 +156,54 @@ class Gradient(PlannedScorer):
 
     def _inner(self) -> IntegratedGradients:
         return IntegratedGradients(rule=Rule((float(self.at),), (1.0,)))
+
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it modulo 1 are spread evenly, whichever run of them one looks at."""
+
+
+@dataclass(frozen=True)
+class RollingGradients(PlannedScorer):
+    """Algorithm 1's integral rolled over the rounds: a point or a few a round, remembered.
+
+    new_i = mean over the round's points t of ∂_i g(mask + t · (1 − mask))
+    scores = (new + memory · W_before · scores_before) / W,  W = Σ_{j ≤ round} memory^j
+
+    S grows little from round to round, so the gradients of the last rounds are still good points
+    of this round's integral. The points t are multiples of the golden ratio modulo 1: every run
+    of consecutive rounds covers [0, 1] evenly.
+    """
+
+    points: int = 1
+    memory: float = 0.5
+    name = "rolling-gradients"
+    remembers = True
+
+    def __post_init__(self) -> None:
+        check_count("points", self.points)
+        if not 0 <= self.memory < 1:
+            raise InvalidInput(f"Expected memory from 0 to below 1 (got {self.memory!r}).")
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        begin, end = at.objective.place(at.mask), at.objective.end
+        first = at.round * self.points
+        nodes = [((first + i) * GOLDEN + 0.5) % 1.0 for i in range(self.points)]
+        where = torch.tensor(nodes, dtype=begin.dtype, device=begin.device).unsqueeze(1)
+        weights = torch.full_like(where[:, 0], 1 / self.points)
+
+        def points(lo: int, hi: int) -> Tensor:
+            return torch.lerp(begin, end, where[lo:hi])
+
+        answer = yield from ask(Request(at.objective, self.points, points, weights))
+        new = answer.gradient * (end - begin)
+        if at.before is None or not self.memory:
+            return Scored(elements=new)
+        older = sum(self.memory**j for j in range(1, at.round + 1))
+        remembered = torch.where(at.mask == 0, at.before, 0)
+        return Scored(elements=(new + older * remembered) / (1 + older))
+
+    def cost(self) -> int:
+        return self.points
 
 
 @dataclass(frozen=True)
