@@ -80,6 +80,10 @@ class ImageModel(nn.Module):
         mean, std = self._statistics(x)
         return ((x * std + mean) / 255).clamp(0, 1)
 
+    def from_pixels(self, pixels: Tensor) -> Tensor:
+        """The input that shows a picture (..., 3, h, w) in [0, 1]: the inverse of `to_pixels`."""
+        return self._normalise(pixels * 255)
+
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
         return self._normalise(torch.full((3, 1, 1), self._level(name), dtype=torch.float32))
