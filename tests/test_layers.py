@@ -24,6 +24,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "assets": {"core", "models"},
     **{part: {"core"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
+    # What a person sees is drawn from a result alone: no model, no domain, no autograd.
+    "notes": {"core"},
+    "places": {"core", "notes"},
+    "plots": {"core", "notes", "places"},
+    "report": {"core", "notes", "places"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
@@ -123,7 +128,8 @@ def test_models_know_of_the_core_its_errors_only():
 
 
 def test_nobody_imports_the_command_line_but_its_entry():
-    assert not [i for i in ALL if i.inside and i.part == "cli" and i.file != "__main__.py"]
+    own = ("cli/", "__main__.py")
+    assert not [i for i in ALL if i.inside and i.part == "cli" and not i.file.startswith(own)]
 
 
 def test_optional_packages_are_imported_where_they_are_used():

@@ -130,7 +130,7 @@ def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
     with safe_open(path, "pt") as file:
         record = json.loads(file.metadata()["greedypig"])
         assert set(file.keys()) == {*TENSORS, "features.ids"}
-    assert record["schema"] == 1
+    assert record["schema"] == 2
     assert record["stop"] == "ALL"
 
 
@@ -157,6 +157,104 @@ def test_settings_and_provenance_tell_where_it_came_from(path):
     assert b.provenance["greedypig"] == gp.__version__
     assert b.provenance["torch"] == str(torch.__version__)
     assert {"python", "model", "input"} <= set(b.provenance)
+
+
+# Notes: facts and pictures for people.
+
+FACTS = {"kind": "image", "class": "çup <b>", "probability": 0.5, "predictions": [["cup", 0.5]]}
+
+
+def noted() -> gp.Attribution:
+    return example().with_notes(FACTS, picture=torch.arange(24, dtype=torch.uint8).view(2, 4, 3))
+
+
+def test_notes_come_back_and_change_nothing_else(path):
+    noted().save(path)
+    b = gp.load(path)
+    assert identical(b, example())
+    assert b.about == FACTS
+    assert set(b.attachments) == {"picture"}
+    assert b.attachments["picture"].dtype == torch.uint8
+    assert torch.equal(b.attachments["picture"], noted().attachments["picture"])
+
+
+def test_notes_add_up_and_the_result_without_them_stays_as_it_was():
+    a = example()
+    b = a.with_notes({"kind": "image"}, picture=torch.zeros(2, 2, 3))
+    c = b.with_notes({"kind": "table", "class": "cup"}, baseline=torch.ones(2, 2, 3))
+    assert (a.about, a.attachments) == ({}, {})
+    assert b.about == {"kind": "image"}
+    assert c.about == {"kind": "table", "class": "cup"}
+    assert set(c.attachments) == {"picture", "baseline"}
+
+
+def test_notes_are_what_the_file_will_hold_and_not_the_caller_s_own_objects():
+    facts, picture = {"shape": (2, 3), 5: "five"}, torch.zeros(2, 2, requires_grad=True)
+    a = example().with_notes(facts, picture=picture)
+    facts["shape"] = None
+    with torch.no_grad():
+        picture += 1
+    assert a.about == {"shape": [2, 3], "5": "five"}
+    assert a.attachments["picture"].tolist() == [[0, 0], [0, 0]]
+    assert not a.attachments["picture"].requires_grad
+
+
+@pytest.mark.parametrize("facts", [{"a": float("nan")}, {"a": object()}, {"a": {1, 2}}], ids=str)
+def test_facts_that_no_file_can_hold_are_refused(facts):
+    with pytest.raises(gp.InvalidInput, match=r"Expected facts that JSON can hold \(got"):
+        example().with_notes(facts)
+
+
+def test_facts_are_a_mapping():
+    with pytest.raises(gp.InvalidType, match=r"Expected a mapping .* \(got str\)"):
+        example().with_notes("a cup")
+
+
+ODD_ATTACHMENTS = {
+    "": torch.ones(1),
+    "../picture": torch.ones(1),
+    "a b": torch.ones(1),
+    "x" * 65: torch.ones(1),
+    "numbers": [1, 2],
+    "complex": torch.ones(1, dtype=torch.complex64),
+    "sparse": torch.ones(2, 2).to_sparse(),
+    "empty": torch.ones(0, 3),
+    "deep": torch.ones((1,) * 9),
+}
+
+
+@pytest.mark.parametrize("name", ODD_ATTACHMENTS)
+def test_odd_attachments_are_refused(name, path):
+    with pytest.raises((gp.InvalidInput, gp.InvalidType), match=r"^Expected .*\(got"):
+        example().with_notes(**{name: ODD_ATTACHMENTS[name]})
+    with pytest.raises((gp.InvalidInput, gp.InvalidType)):
+        replace(example(), attachments={name: ODD_ATTACHMENTS[name]}).save(path)
+    assert os.listdir(path.parent) == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "empty", "deep", "complex"])
+def test_odd_attachments_in_a_file_are_refused(name, path):
+    record, tensors = parts_of(example(), path)
+    write(path, record, tensors | {f"attachments.{name}": ODD_ATTACHMENTS[name]})
+    assert_refused(path)
+
+
+def test_files_of_the_first_schema_still_load_and_have_no_notes(path):
+    record, tensors = parts_of(example(), path)
+    del record["about"]
+    write(path, record | {"schema": 1}, tensors)
+    a = gp.load(path)
+    assert identical(a, example())
+    assert (a.about, a.attachments) == ({}, {})
+    write(path, record | {"schema": 1}, tensors | {"attachments.picture": torch.ones(1)})
+    assert_refused(path)
+
+
+def test_notes_take_no_part_in_going_on_with_a_run(path):
+    options = {"rounds": 4, "steps": 3}
+    gp.explain(mlp(), row(), budget=6, **options).with_notes(FACTS, p=torch.ones(1)).save(path)
+    whole = gp.explain(mlp(), row(), resume=path, **options)
+    assert identical(whole, gp.explain(mlp(), row(), **options))
 
 
 def test_fingerprints_tell_models_and_inputs_apart():
@@ -310,7 +408,7 @@ def assert_no_crash(path) -> gp.Attribution | None:
     return a
 
 
-@pytest.mark.parametrize("schema", [2, 99, 10**30])
+@pytest.mark.parametrize("schema", [3, 99, 10**30])
 def test_a_newer_file_asks_for_a_newer_program(path, schema):
     record, tensors = parts_of(example(), path)
     write(path, record | {"schema": schema}, tensors)
@@ -340,6 +438,7 @@ ODD_FIELDS = {
     "stop": [None, "BOOM", 3, ["ALL"], {"a": 1}],
     "settings": [None, [], "x", 3],
     "provenance": [None, [], "x", 3],
+    "about": [None, [], "x", 3],
     "features": [
         None, [], "groups", {}, {"kind": "groups"}, {"kind": "bees", "n": 6, "names": None},
         {"kind": "elements", "n": 3, "names": None}, {"kind": "elements", "n": -1, "names": None},
@@ -523,7 +622,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, monkeypatch, e
 
 def test_settings_that_no_file_can_hold_are_refused_before_anything_is_written(path):
     a = replace(example(), settings={"model": object()})
-    with pytest.raises(gp.InvalidFile, match=r"Expected settings.*\(got"):
+    with pytest.raises(gp.InvalidFile, match=r"Expected settings and notes.*\(got"):
         a.save(path)
     assert os.listdir(path.parent) == []
 

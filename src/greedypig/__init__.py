@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import metrics, models
+from . import metrics, models, plots, report
 from .core.algorithms import (
     best_subset,
     greedy,
@@ -56,7 +56,8 @@ __all__ = [
     "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Superpixels",
     "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig",
     "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models",
-    "objective", "one_shot", "rule", "sequential_gradient", "superpixels", "windows",
+    "objective", "one_shot", "plots", "report", "rule", "sequential_gradient", "superpixels",
+    "windows",
 ]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def explain(
     values: ValuesWanted = "end",
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
     """Which features of the example x does the model use for its answer?
 
@@ -92,7 +92,8 @@ def explain(
     seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
-    progress: a line on the terminal, if there is one.
+    progress: True for a line on the terminal, if there is one; or a function, called with the
+        `Rounds` so far before the first round and after every one.
     """
     job = _Job(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
@@ -104,14 +105,19 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
+    watch = progress if callable(progress) else None
     try:
+        if watch is not None:
+            watch(events)
         for done in events:
             if checkpoint is not None:
                 events.attribution().save(checkpoint)
-            if progress:
+            if watch is not None:
+                watch(events)
+            elif progress:
                 _show(done, len(problem.schedule))
     finally:
-        if progress:
+        if progress and watch is None:
             _show(None, 0)
     return events.attribution()
 

@@ -2,6 +2,9 @@
 
 Reading never runs code: safetensors holds numbers only, and the JSON is data. The file says
 which schema it was written with; a newer one is refused rather than misread.
+
+Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of schema 1
+have none and are read as before.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .core.attribution import Attribution, StopReason
+from .core.attribution import Attribution, StopReason, check_attachment
 from .core.errors import GreedyPigError, InvalidFile, InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 
-SCHEMA = 1
+SCHEMA = 2
 KEY = "greedypig"
+ATTACHMENTS = "attachments."
 
 
 def save(attribution: Attribution, path: str | PathLike[str]) -> None:
@@ -45,6 +49,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
                    "shapes": attribution.layout.shapes},
         "settings": dict(attribution.settings),
         "provenance": dict(attribution.provenance),
+        "about": dict(attribution.about),
     }  # fmt: skip
     tensors = {
         "order": attribution.order,
@@ -52,10 +57,15 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
         "values": attribution.values,
         "last_scores": attribution.last_scores,
     } | {f"features.{name}": t for name, t in feature_tensors.items()}
+    for name, tensor in attribution.attachments.items():
+        check_attachment(name, tensor)
+        tensors[ATTACHMENTS + name] = tensor
     try:
         text = json.dumps(record, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidFile(f"Expected settings that JSON can hold (got: {error}).") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidFile(
+            f"Expected settings and notes that JSON can hold (got: {error})."
+        ) from error
     target = Path(fspath(path))
     handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
     os.close(handle)
@@ -124,6 +134,8 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         layout=_restore_layout(record["layout"]),
         settings=_mapping(record, "settings"),
         provenance=_mapping(record, "provenance"),
+        about=_mapping(record, "about") if record["schema"] > 1 else {},
+        attachments=_restore_attachments(record, tensors),
     )
     _check(attribution)
     return attribution
@@ -146,6 +158,19 @@ def _check(a: Attribution) -> None:
         raise InvalidInput(f"{len(a.totals)} totals for {len(a.picks)} rounds")
     if sum(a.picks) != a.selected or a.selected > units:
         raise InvalidInput(f"picks that do not add up to the {a.selected} selected units")
+
+
+def _restore_attachments(record: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = {
+        key.removeprefix(ATTACHMENTS): tensor
+        for key, tensor in tensors.items()
+        if key.startswith(ATTACHMENTS)
+    }
+    if found and record["schema"] < 2:
+        raise InvalidInput(f"attachments in a file of schema {record['schema']}")
+    for name, tensor in found.items():
+        check_attachment(name, tensor)
+    return found
 
 
 def _restore_layout(settings: dict[str, Any]) -> Layout:

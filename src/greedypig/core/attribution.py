@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike
 from typing import Any
@@ -11,9 +13,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput
+from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
+
+ATTACHED = {
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+}  # fmt: skip
+"""Dtypes that an attachment may have."""
+
+
+def check_attachment(name: str, tensor: Any) -> None:
+    """Refuse what is no plain tensor under a plain name."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,63}", name):
+        raise InvalidInput(
+            f"Expected a name of at most 64 letters, digits, '_' and '-' (got {name[:80]!r})."
+        )
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+        raise InvalidType(f"Expected {name} to be a dense tensor (got {type(tensor).__name__}).")
+    if tensor.dtype not in ATTACHED:
+        raise InvalidType(f"Expected {name} to hold plain numbers (got {tensor.dtype}).")
+    if tensor.numel() == 0 or tensor.ndim > 8:
+        raise InvalidInput(
+            f"Expected {name} with at least one number and at most 8 axes "
+            f"(got shape {tuple(tensor.shape)})."
+        )
 
 
 class StopReason(Enum):
@@ -86,6 +111,10 @@ class Attribution:
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, fingerprints of model and input, and what else tells where this came from."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Facts for people (names, predictions, curves), as JSON holds them. See `with_notes`."""
+    attachments: Mapping[str, Tensor] = field(default_factory=dict)
+    """What figures are drawn on, by name: the input as a picture, say. See `with_notes`."""
 
     @property
     def scores(self) -> Tree:
@@ -116,6 +145,30 @@ class Attribution:
     def top(self, k: int) -> list[str]:
         """The names (else the indices, as text) of the first k units."""
         return [self.features.name(u) for u in self.order[:k].tolist()]
+
+    def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
+        """The same result, carrying these facts and tensors besides those it has already.
+
+        Notes are kept in the file, so that figures can be drawn from it alone. They take no part
+        in the run: neither the order nor a resumed run depends on them.
+        """
+        if about is not None and not isinstance(about, Mapping):
+            raise InvalidType(f"Expected a mapping of facts (got {type(about).__name__}).")
+        try:
+            facts = json.loads(json.dumps(dict(about or {}), allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(
+                f"Expected facts that JSON can hold (got: {error}). "
+                "Try plain numbers, text, lists and dicts; None for a number that is missing."
+            ) from error
+        for name, tensor in tensors.items():
+            check_attachment(name, tensor)
+        held = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        return replace(
+            self,
+            about={**self.about, **facts},
+            attachments={**self.attachments, **held},
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""

@@ -1,0 +1,306 @@
+"""The notes that a result carries, checked: names, predictions, curves, a comparison of methods.
+
+Notes are written by whoever ran the model (`Attribution.with_notes`) and are all optional; a file
+may come from a stranger, so each is checked here before anybody draws it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isfinite
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from .core.attribution import Attribution
+from .core.errors import InvalidInput, InvalidType
+
+
+def percent(share: float) -> str:
+    """A share as a short text: 10 %, 0.5 %, 0.013 %."""
+    return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
+
+
+class CurveLike(Protocol):
+    """What can be drawn as a curve: values over the share of features kept."""
+
+    @property
+    def fractions(self) -> Any:
+        """Shares kept, from 0 to 1."""
+
+    @property
+    def values(self) -> Any:
+        """One value per share."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve as plain numbers."""
+
+    name: str
+    fractions: tuple[float, ...]
+    """Share of the elements kept, rising, within [0, 1]."""
+    values: tuple[float, ...]
+    judge: str | None = None
+    """The network that judged, where it is not the one explained."""
+    given_auc: float | None = None
+    full: float | None = None
+    """The value of everything, to compare with; None where it was not told."""
+
+    @staticmethod
+    def of(curve: CurveLike, name: str | None = None) -> Line:
+        """From anything with `fractions` and `values`, and perhaps `name` and `auc`."""
+        if not hasattr(curve, "fractions") or not hasattr(curve, "values"):
+            raise InvalidType(
+                f"Expected a curve with fractions and values (got {type(curve).__name__})."
+            )
+        settings = getattr(curve, "settings", None) or {}
+        return Line._checked(
+            name or str(getattr(curve, "name", "") or "curve"),
+            _listed(curve.fractions),
+            _listed(curve.values),
+            getattr(curve, "judge", None) or settings.get("judge"),
+            getattr(curve, "auc", None),
+            getattr(curve, "full", None),
+        )
+
+    @staticmethod
+    def _checked(
+        name: str, fractions: Any, values: Any, judge: Any, auc: Any, full: Any = None
+    ) -> Line:
+        xs, ys = _listed(fractions), _listed(values)
+        for what, numbers in (("fractions", xs), ("values", ys)):
+            if not isinstance(numbers, Sequence) or isinstance(numbers, str):
+                raise InvalidInput(
+                    f"Expected {name}'s {what} as a list of numbers (got {numbers!r:.60})."
+                )
+        if len(xs) != len(ys):
+            raise InvalidInput(
+                f"Expected {name} with a value for each fraction "
+                f"(got {len(xs)} fractions and {len(ys)} values)."
+            )
+        # A value that could not be measured leaves a gap; the line goes on behind it.
+        pairs = [
+            (_number(x, f"{name}'s fractions"), _number(y, f"{name}'s values"))
+            for x, y in zip(xs, ys, strict=True)
+            if y is not None and y == y
+        ]
+        if len(pairs) < 2:
+            raise InvalidInput(f"Expected {name} with at least two values (got {len(pairs)}).")
+        rising = all(a[0] <= b[0] for a, b in pairwise(pairs))
+        if pairs[0][0] < 0 or pairs[-1][0] > 1 or not rising:
+            raise InvalidInput(
+                f"Expected {name}'s fractions to rise within 0 and 1 "
+                f"(got {pairs[0][0]:g} … {pairs[-1][0]:g})."
+            )
+        if not (judge is None or isinstance(judge, str)):
+            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r:.60}).")
+        area, whole = (
+            None if v is None or v != v else _number(v, f"{name}'s numbers") for v in (auc, full)
+        )
+        return Line(
+            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole
+        )
+
+    @property
+    def auc(self) -> float:
+        """The curve's own AUC where it came with one, else by trapezoids over the fractions."""
+        if self.given_auc is not None:
+            return self.given_auc
+        return float(
+            torch.trapezoid(
+                torch.tensor(self.values, dtype=torch.float64),
+                torch.tensor(self.fractions, dtype=torch.float64),
+            )
+        )
+
+    def through(self, measured: Mapping[float, float]) -> Line:
+        """The same curve drawn through further measured points; its area stays its own."""
+        if not measured:
+            return self
+        points = {**measured, **dict(zip(self.fractions, self.values, strict=True))}
+        xs, ys = zip(*sorted(points.items()), strict=True)
+        return replace(self, fractions=xs, values=ys, given_auc=self.auc)
+
+    def at(self, fraction: float) -> float | None:
+        """The value at a share, by straight lines between points; None outside of them."""
+        if not self.fractions[0] <= fraction <= self.fractions[-1]:
+            return None
+        return float(np.interp(fraction, self.fractions, self.values))
+
+
+COMPARED = ("sic_auc", "lic_auc", "second_opinion_auc", "excess", "gradients", "seconds")
+"""What methods are compared by; excess is how far the curve rises above the whole input's value."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method's row in a comparison."""
+
+    name: str
+    numbers: Mapping[str, float]
+    """Any of COMPARED."""
+    curve: Line | None
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The notes of a result, checked; None or empty where there are none."""
+
+    kind: str | None
+    source: str | None
+    model: str | None
+    label: str | None
+    """The class explained, else "output 7" (of a single output that is no class: 0)."""
+    probability: float | None
+    predictions: tuple[tuple[str, float], ...]
+    baseline: str | None
+    objective: str | None
+    command: str | None
+    curves: Mapping[str, Line]
+    """"softmax" is drawn through the points of `kept` too."""
+    kept: Mapping[float, float]
+    """Probability with only this share kept, as measured."""
+    comparison: tuple[Method, ...]
+
+    @staticmethod
+    def of(a: Attribution) -> Notes:
+        """Read and check a result's notes."""
+        about = a.about
+        target = about.get("target", a.settings.get("target"))
+        label = _text(about, "class")
+        if label is None and type(target) is int:
+            label = f"output {target}"
+        curves = {
+            name: _line(name, spec, f"curve {name!r}")
+            for name, spec in _mapping(about, "curves").items()
+        }
+        kept = {
+            _share(key): _number(value, f"kept[{key!r}]")
+            for key, value in _mapping(about, "kept").items()
+        }
+        if "softmax" in curves:
+            curves["softmax"] = curves["softmax"].through(kept)
+        comparison = _mapping(about, "comparison").items()
+        settings_objective = a.settings.get("objective")
+        return Notes(
+            kind=_text(about, "kind"),
+            source=_text(about, "source"),
+            model=_text(about, "model"),
+            label=label,
+            probability=_probability(about.get("probability")),
+            predictions=tuple(_prediction(p) for p in _sequence(about, "predictions")),
+            baseline=_text(about, "baseline"),
+            objective=_text(about, "objective")
+            or (settings_objective if isinstance(settings_objective, str) else None),
+            command=_text(about, "command"),
+            curves=curves,
+            kept=dict(sorted(kept.items())),
+            comparison=tuple(_method(name, row) for name, row in comparison),
+        )
+
+    @property
+    def curve(self) -> Line | None:
+        """The probability over the share kept, by the network itself."""
+        return self.curves.get("softmax")
+
+    def probability_at(self, fraction: float, slack: float = 0) -> tuple[float, bool] | None:
+        """(probability with this share kept, was it measured): else read off the curve.
+
+        slack: how far a measured share may lie off, for counts that were rounded.
+        """
+        for share, value in self.kept.items():
+            if abs(share - fraction) <= slack + 1e-9:
+                return value, True
+        value_off = None if self.curve is None else self.curve.at(fraction)
+        return None if value_off is None else (value_off, False)
+
+    def excess(self) -> tuple[float, float] | None:
+        """(share, probability) of a subset that outdoes the whole input by more than 0.01.
+
+        The smallest share on the curve within 0.005 of the most certain one.
+        """
+        if self.curve is None or self.probability is None:
+            return None
+        best = max(self.curve.values)
+        if best <= self.probability + 0.01:
+            return None
+        pairs = zip(self.curve.fractions, self.curve.values, strict=True)
+        return next((f, v) for f, v in pairs if v >= max(best - 0.005, self.probability + 0.01))
+
+
+def _line(name: str, spec: Any, what: str) -> Line:
+    if not isinstance(spec, Mapping):
+        raise InvalidInput(f"Expected {what} with fractions and values (got {spec!r:.60}).")
+    return Line._checked(
+        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc"),
+        spec.get("full"),
+    )  # fmt: skip
+
+
+def _method(name: str, row: Any) -> Method:
+    if not isinstance(row, Mapping):
+        raise InvalidInput(f"Expected comparison[{name!r}] as a mapping (got {row!r:.60}).")
+    numbers = {
+        key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
+    }
+    spec = row.get("curve")
+    return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))
+
+
+def _listed(numbers: Any) -> Any:
+    return numbers.tolist() if hasattr(numbers, "tolist") else numbers
+
+
+def _number(value: Any, what: str) -> float:
+    fine = isinstance(value, int | float) and not isinstance(value, bool)
+    if not fine or not isfinite(value):
+        raise InvalidInput(f"Expected {what} to be finite numbers (got {value!r:.60}).")
+    return float(value)
+
+
+def _probability(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = _number(value, "probability")
+    if not -1e-6 <= number <= 1 + 1e-6:
+        raise InvalidInput(f"Expected a probability from 0 to 1 (got {number:g}).")
+    return number
+
+
+def _share(key: str) -> float:
+    fine = re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) and key.strip(".")
+    if not fine or float(key) > 1:
+        raise InvalidInput(f"Expected shares such as '0.05' in kept (got {key[:40]!r}).")
+    return float(key)
+
+
+def _prediction(pair: Any) -> tuple[str, float]:
+    if not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
+        raise InvalidInput(f"Expected predictions as [name, probability] (got {pair!r:.60}).")
+    return pair[0], _probability(pair[1]) or 0.0
+
+
+def _text(about: Mapping[str, Any], name: str) -> str | None:
+    value = about.get(name)
+    if not (value is None or isinstance(value, str)):
+        raise InvalidInput(f"Expected {name!r} in the notes to be text (got {value!r:.60}).")
+    return value or None
+
+
+def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = about.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"Expected {name!r} in the notes to be a mapping (got {value!r:.60}).")
+    return value
+
+
+def _sequence(about: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = about.get(name) or []
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidInput(f"Expected {name!r} in the notes to be a list (got {value!r:.60}).")
+    return value

@@ -1,0 +1,201 @@
+"""A result laid out over the places of a picture, and what its units are called.
+
+Everything comes from an `Attribution` alone, so figures and pages can be drawn from a saved file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .core.attribution import Attribution
+from .core.errors import InvalidInput
+from .notes import Line
+
+COLOURS = {"black": 0, "white": 255}
+"""Gray level of the baselines that are a colour; any other is shown as mid-gray."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A result over the places of a picture."""
+
+    pixels: NDArray[np.uint8] | None
+    """(h, w, 3) as the network sees it; None where the file does not hold it."""
+    baseline: NDArray[np.uint8]
+    """(h, w, 3): what an absent number looks like."""
+    ranks: NDArray[np.int64]
+    """(channels, h, w): position in the order of the first unit that holds the number."""
+    units: int
+
+    @staticmethod
+    def of(a: Attribution) -> Picture | None:
+        """The picture of a result; None for a row, a sequence or a plain set function."""
+        pixels, baseline = _image(a, "picture"), _image(a, "baseline")
+        size = _size(a, pixels)
+        if size is None:
+            return None
+        flat = a.features.first_rank(a.order).cpu().numpy()
+        shape = a.layout.shapes[0]
+        ranks = flat.reshape(shape)
+        ranks = ranks.reshape(-1, *size) if shape[-2:] == size else np.moveaxis(ranks, -1, 0)
+        if baseline is None:
+            level = COLOURS.get(str(a.about.get("baseline")), 127)
+            baseline = np.full((*size, 3), level, np.uint8)
+        elif baseline.shape[:2] != size:
+            raise InvalidInput(
+                f"Expected a baseline of {size[0]} × {size[1]} places "
+                f"(got {baseline.shape[0]} × {baseline.shape[1]})."
+            )
+        return Picture(pixels, baseline, ranks, a.features.units)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """(h, w): the position at which a place was first selected, in any channel."""
+        found: NDArray[np.int64] = self.ranks.min(0)
+        return found
+
+    @property
+    def importance(self) -> NDArray[np.float64]:
+        """(h, w): 1 for what was taken first, falling evenly to 0 for the last; channels' mean.
+
+        importance = 1 − (numbers taken earlier) / (numbers − numbers taken last). For single
+        numbers and equal groups that is `Attribution.importance()`; of overlapping windows, where
+        few are needed to cover everything, it still spans the whole scale.
+        """
+        counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
+        earlier = (np.cumsum(counts) - counts)[self.ranks]
+        found: NDArray[np.float64] = 1 - earlier.mean(0) / max(int(earlier.max()), 1)
+        return found
+
+    def share(self, k: int) -> float:
+        """Share of the numbers that the top k units hold."""
+        return float((self.ranks < k).mean())
+
+    def kept(self, k: int) -> NDArray[np.uint8]:
+        """(h, w, 3): the picture with the numbers of the top k units, the rest at the baseline.
+
+        With other than one or three channels a place is mixed by the share of its channels kept.
+        """
+        present = (self.ranks < k).astype(np.float64)
+        if len(present) not in (1, 3):
+            present = present.mean(0, keepdims=True)
+        weight = np.moveaxis(np.broadcast_to(present, (3, *present.shape[1:])), 0, -1)
+        whole = np.full_like(self.baseline, 255) if self.pixels is None else self.pixels
+        mixed = weight * whole + (1 - weight) * self.baseline
+        return np.round(mixed).astype(np.uint8)
+
+
+def units_within(a: Attribution, share: float) -> int:
+    """The most units that together hold no more than this share of the elements."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise InvalidInput(f"Expected a share from 0 to 1 (got {share!r}). Try 0.1.")
+    ranks = torch.sort(a.features.first_rank(a.order)).values
+    room = int(share * a.features.n + 1e-6)
+    if room >= a.features.n:
+        return a.features.units
+    return int(ranks[room])
+
+
+def unit_label(a: Attribution, unit: int) -> str:
+    """A unit's name; where it has none, its place among the inputs."""
+    features = a.features
+    if features.names is not None:
+        return features.names[unit]
+    if features.kind == "windows":
+        corner = ", ".join(str(c) for c in features.corners[unit])  # type: ignore[attr-defined]
+        return f"window at ({corner})"
+    if features.kind != "elements":
+        return f"group {unit}"
+    offset = unit
+    for name, shape, size in zip(a.layout.names, a.layout.shapes, a.layout.sizes, strict=True):
+        if offset < size:
+            place = ", ".join(str(int(i)) for i in np.unravel_index(offset, shape or (1,)))
+            return f"{'x' if name.isdigit() else ''}{name}[{place}]"
+        offset -= size
+    return str(unit)
+
+
+def unit_word(a: Attribution, count: int = 2) -> str:
+    """What a unit is called in a sentence."""
+    words = {"elements": "number", "groups": "group", "windows": "window"}
+    if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
+        words["elements"] = "feature"
+    word = words.get(a.features.kind, "unit")
+    return word if count == 1 else f"{word}s"
+
+
+def rounds_line(a: Attribution) -> Line | None:
+    """G(S) after each round over the share of elements selected; None if never measured."""
+    ranks = torch.sort(a.features.first_rank(a.order)).values
+    ends = torch.tensor([0, *a.picks]).cumsum(0)
+    counts = torch.searchsorted(ranks, ends.to(ranks))
+    pairs = {
+        count / a.features.n: float(value)
+        for count, value in zip(counts.tolist(), a.values, strict=True)
+        if isfinite(value)
+    }
+    if isfinite(a.full_value):
+        pairs.setdefault(1.0, a.full_value)
+    if len(pairs) < 2:
+        return None
+    return Line("G(S) after each round", tuple(pairs), tuple(pairs.values()))
+
+
+def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
+    """For the first units: a bar's length, its round (0: none), and what the length means."""
+    ends = np.cumsum(a.picks)
+    rounds = [int(np.searchsorted(ends, i, side="right")) + 1 for i in range(count)]
+    rounds = [r if i < a.selected else 0 for i, r in enumerate(rounds)]
+    steps = np.diff(a.values.cpu().numpy())
+    singly = count <= len(a.picks) and all(p == 1 for p in a.picks[:count])
+    if singly and np.isfinite(steps[:count]).all():
+        return steps[:count].tolist(), rounds, "gain in G when it was added"
+    scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
+    last = a.last_scores[a.order[:count]].double().cpu().numpy()
+    found = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
+    cut = [x if isfinite(x) else 0.0 for x in found]
+    one = len(a.picks) == 1 and count <= a.selected
+    return (
+        cut,
+        rounds,
+        "score" if one else "score in the round that took it (compare within a round only)",
+    )
+
+
+def _image(a: Attribution, name: str) -> NDArray[np.uint8] | None:
+    tensor = a.attachments.get(name)
+    if tensor is None:
+        return None
+    if tensor.dtype != torch.uint8 or tensor.ndim != 3 or tensor.shape[2] != 3:
+        raise InvalidInput(
+            f"Expected {name} as uint8 (height, width, 3) "
+            f"(got {tensor.dtype} {tuple(tensor.shape)}). "
+            "Try (pixels * 255).round().byte().permute(1, 2, 0)."
+        )
+    found: NDArray[np.uint8] = tensor.cpu().numpy()
+    return found
+
+
+def _size(a: Attribution, pixels: NDArray[np.uint8] | None) -> tuple[int, int] | None:
+    """Height and width, if the explained input is a picture."""
+    if len(a.layout.shapes) != 1:
+        return None
+    shape = a.layout.shapes[0]
+    if pixels is not None:
+        height, width = pixels.shape[:2]
+        last = len(shape) in (2, 3) and shape[-2:] == (height, width)
+        first = len(shape) == 3 and shape[:2] == (height, width)
+        if not last and not first:
+            raise InvalidInput(
+                f"Expected a picture of the input's size {tuple(shape)} (got {height} × {width})."
+            )
+        return height, width
+    kind = a.about.get("kind")
+    if len(shape) == 3 and shape[0] in (1, 3) and kind in (None, "image"):
+        return shape[1], shape[2]
+    return (shape[0], shape[1]) if len(shape) == 2 and kind == "image" else None

@@ -1,0 +1,95 @@
+"""Where figures are drawn: axes without pyplot, and the few colours and texts they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..notes import Notes
+from ..places import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, SOFT, FAINT = "#1f2430", "#5b6270", "#d5d8de"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
+"""Okabe and Ito's, told apart by the colour-blind; lines also differ in their dashes."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
+EXCESS = "#D55E00"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure that no global list holds on to; `figure.savefig` picks its own backend."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected the package matplotlib for figures (it is not installed). "
+            'Try pip install "greedypig[plots]".'
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def axes_or(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes given, else the only ones of a new figure."""
+    return new_figure(width, height).add_subplot() if ax is None else ax
+
+
+def check(a: Any) -> Attribution:
+    """Refuse what is no result."""
+    if not isinstance(a, Attribution):
+        raise InvalidType(
+            f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
+        )
+    return a
+
+
+def picture_of(a: Attribution, what: str) -> Picture:
+    """The result over the places of a picture, else an error that names what can be drawn."""
+    found = Picture.of(check(a))
+    if found is None:
+        raise InvalidInput(
+            f"Expected the result of a picture for {what} (got inputs of shape "
+            f"{', '.join(str(tuple(s)) for s in a.layout.shapes)}). Try plots.bars."
+        )
+    return found
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """Text that fits a title or label; a cut shows as an ellipsis, `$` is no mathematics here."""
+    cut = text if len(text) <= length else text[: length - 1].rstrip() + "…"
+    return cut.replace("$", r"\$")
+
+
+def headline(notes: Notes) -> str:
+    """Class and probability of the whole input, as far as known."""
+    parts = [] if notes.label is None else [shorten(notes.label)]
+    if notes.probability is not None:
+        parts.append(f"{notes.probability:.3f}")
+    return " ".join(parts)
+
+
+def plain(ax: Axes) -> None:
+    """A quiet frame: two spines, light grid below the data."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(SOFT)
+    ax.tick_params(colors=SOFT, labelcolor=INK, labelsize=8.5)
+    ax.grid(True, color=FAINT, linewidth=0.6, alpha=0.7)
+    ax.set_axisbelow(True)
+
+
+def untick(ax: Axes) -> None:
+    """A picture has no scale along its sides."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def title(ax: Axes, text: str) -> None:
+    """A left-aligned title in the figure's ink."""
+    ax.set_title(text, loc="left", fontsize=9.5, color=INK)

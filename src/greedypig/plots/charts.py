@@ -1,0 +1,188 @@
+"""Curves over the share kept, and bars of the first units by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput
+from ..notes import CurveLike, Line, Notes
+from ..places import rounds_line, strengths, unit_label, unit_word
+from .canvas import COLOURS, DASHES, EXCESS, INK, SOFT, axes_or, check, plain, shorten, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+UNBOUNDED = ("loss", "lic")
+"""Curves in nats: lower is better and there is no upper end."""
+
+
+def curve(
+    *curves: Attribution | CurveLike | Mapping[str, CurveLike],
+    full: float | None = None,
+    median: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """One or several curves over the share of features kept, each with its AUC.
+
+    curves: anything with `fractions` and `values`; mappings from names to such; results, which
+        give the curve in their notes, else G(S) after each round.
+    full: the value of everything. It is drawn as a line and what rises above it is shaded, except
+        of a judge's curves, which have a whole of their own; for a single result it is known.
+    median: also the pointwise median of all curves, over the union of their fractions.
+    """
+    lines, known = _lines(curves)
+    full = known if full is None else full
+    ax = axes_or(ax, 6, 4)
+    many = median and len(lines) > 1
+    for i, line in enumerate(lines):
+        ax.plot(line.fractions, line.values, color=COLOURS[i % len(COLOURS)],
+                linestyle=DASHES[i % len(DASHES)], linewidth=0.8 if many else 1.8,
+                alpha=0.45 if many else 1, label=_label(line))  # fmt: skip
+    if many:
+        line = _median(lines)
+        ax.plot(line.fractions, line.values, color=INK, linewidth=2.6, label=_label(line))
+    if full is not None:
+        _full(ax, lines if not many else [line], full)
+    loss = all(line.name.lower() in UNBOUNDED for line in lines)
+    ax.set_xlim(0, 1)
+    if all(0 <= v <= 1 for line in lines for v in line.values):
+        ax.set_ylim(0, 1.02)
+    elif loss:
+        ax.set_ylim(bottom=0)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+    ax.set_xlabel("share of the features kept, best first", fontsize=9, color=INK)
+    ax.set_ylabel(_quantity(lines), fontsize=9, color=INK)
+    plain(ax)
+    columns = 2 if len(ax.get_legend_handles_labels()[0]) > 4 else 1
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
+              borderaxespad=0, ncols=columns)  # fmt: skip
+    return ax
+
+
+def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
+    lines: list[Line] = []
+    full: list[float | None] = []
+    for item in curves:
+        if isinstance(item, Attribution):
+            line, value = curve_of(item)
+            lines.append(line)
+            full.append(value)
+        elif isinstance(item, Mapping):
+            lines += [Line.of(c, str(name)) for name, c in item.items()]
+            full.append(None)
+        else:
+            lines.append(item if isinstance(item, Line) else Line.of(item))
+            full.append(None if lines[-1].name.lower() in UNBOUNDED else lines[-1].full)
+    if not lines:
+        raise InvalidInput("Expected at least one curve or result (got none).")
+    return lines, full[0] if len(full) == 1 else None
+
+
+def curve_of(a: Attribution) -> tuple[Line, float | None]:
+    """A result's own curve and the value of everything on it."""
+    notes = Notes.of(a)
+    if notes.curve is not None:
+        return notes.curve, notes.probability
+    line = rounds_line(a)
+    if line is None:
+        raise InvalidInput(
+            "Expected a curve in the notes or measured values (got a result with neither). "
+            "Try a.with_notes({'curves': …}), or a run with values='all'."
+        )
+    return line, a.full_value if isfinite(a.full_value) else None
+
+
+def _median(lines: list[Line]) -> Line:
+    """Pointwise over the fractions that every curve covers."""
+    low = max(line.fractions[0] for line in lines)
+    high = min(line.fractions[-1] for line in lines)
+    places = sorted({f for line in lines for f in line.fractions if low <= f <= high})
+    values = np.median([np.interp(places, ln.fractions, ln.values) for ln in lines], axis=0)
+    return Line(f"median of {len(lines)}", tuple(places), tuple(values.tolist()))
+
+
+def _label(line: Line) -> str:
+    name = {"softmax": "probability", "loss": "loss"}.get(line.name, line.name)
+    judge = f" by {line.judge}" if line.judge else ""
+    return f"{shorten(name + judge, 44)}, AUC {line.auc:.3f}"
+
+
+def _quantity(lines: list[Line]) -> str:
+    names = {line.name.lower() for line in lines}
+    if names <= set(UNBOUNDED):
+        return "KL from the whole input's answer (nats)"
+    if names == {"g(s) after each round"}:
+        return "G(S)"
+    probability = all(0 <= v <= 1 for line in lines for v in line.values)
+    return "probability of the class" if probability else "value"
+
+
+def _full(ax: Axes, lines: list[Line], full: float) -> None:
+    """The whole input's value as a line, and every curve's excess above it shaded."""
+    ax.axhline(
+        full, color=SOFT, linewidth=1, linestyle=(0, (2, 2)), label=f"everything: {full:.3f}"
+    )
+    slack = 0.01 if 0 <= full <= 1 else 1e-9 + 1e-6 * abs(full)
+    marked = False
+    for line in lines:
+        values = np.array(line.values)
+        if line.judge is not None or values.max() <= full + slack:  # Another network's own affair.
+            continue
+        ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
+                        interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,
+                        label=None if marked else "more than the whole input gives")  # fmt: skip
+        marked = True
+
+
+def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
+    """The first units by name, in order of selection from top to bottom.
+
+    Where every round took one unit and G was measured, a bar is the gain G(S ∪ {i}) − G(S). Else
+    it is the score in the round that took the unit, and the colour tells the round: scores of
+    different rounds do not compare. A one-shot method has one round, and all its scores do.
+    """
+    check(a)
+    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        raise InvalidInput(f"Expected top to be a whole number ≥ 1 (got {top!r}).")
+    count = min(top, a.features.units)
+    units = a.order[:count].tolist()
+    lengths, rounds, quantity = strengths(a, count)
+    ax = axes_or(ax, 6, 1.2 + 0.26 * count)
+    shades = _shades(rounds)
+    places = range(count)
+    ax.barh(places, lengths, color=shades, height=0.72)
+    ax.axvline(0, color=SOFT, linewidth=0.8)
+    ax.set_yticks(places, [shorten(unit_label(a, u), 32) for u in units])
+    ax.set_ylim(count - 0.4, -0.6)
+    ax.set_xlabel(quantity, fontsize=9, color=INK)
+    plain(ax)
+    ax.grid(False, axis="y")
+    left = a.features.units - count
+    tail = f" ({left:,} more not shown)" if left else ""
+    title(ax, f"first {count} of {a.features.units:,} {unit_word(a)}{tail}")
+    if len(set(rounds)) > 1 and "gain" not in quantity:
+        _round_legend(ax, rounds, shades)
+    return ax
+
+
+def _shades(rounds: list[int]) -> list[Any]:
+    from matplotlib import colormaps
+
+    last = max(*rounds, 2)
+    scale = colormaps["cividis"]
+    return [scale(0.85 * (r - 1) / (last - 1)) if r else "#b8b8b8" for r in rounds]
+
+
+def _round_legend(ax: Axes, rounds: list[int], shades: list[Any]) -> None:
+    from matplotlib.patches import Patch
+
+    seen = dict(zip(rounds, shades, strict=True))
+    names = {r: f"round {r}" if r else "not selected; last score" for r in seen}
+    shown = list(seen) if len(seen) <= 6 else [*list(seen)[:3], *list(seen)[-2:]]
+    ax.legend([Patch(color=seen[r]) for r in shown], [names[r] for r in shown],
+              fontsize=8, frameon=False, loc="lower right")  # fmt: skip

@@ -1,0 +1,203 @@
+"""Whole figures: one result in a panel, several methods side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType
+from ..notes import COMPARED, Line, Notes, percent
+from ..places import Picture, unit_word
+from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
+from .charts import bars, curve, curve_of
+from .pictures import heatmap, kept, order_map
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def panel(a: Attribution, *, share: float = 0.1) -> Figure:
+    """One result at a glance.
+
+    For a picture: the picture, what is kept of it, importance, order of selection, and its curves.
+    For anything else: the first units by name and the curve.
+    """
+    check(a)
+    return _plain_panel(a) if Picture.of(a) is None else _picture_panel(a, share)
+
+
+def _picture_panel(a: Attribution, share: float) -> Figure:
+    notes, picture = Notes.of(a), Picture.of(a)
+    figure = new_figure(12.5, 8)
+    axes = figure.subplots(2, 3)
+    whole = axes[0, 0]
+    if picture is not None and picture.pixels is not None:
+        whole.imshow(picture.pixels, interpolation_stage="rgba")
+        untick(whole)
+        title(whole, "everything, as the network sees it")
+    else:
+        whole.set_axis_off()
+        whole.text(0, 0.5, "the file holds no picture", color=SOFT)
+    kept(a, share, ax=axes[0, 1])
+    heatmap(a, ax=axes[0, 2])
+    order_map(a, ax=axes[1, 0])
+    _own_curves(a, notes, axes[1, 1])
+    loss = notes.curves.get("loss")
+    if loss is not None:
+        curve(loss, ax=axes[1, 2])
+        title(axes[1, 2], "distance from the whole picture's answer")
+    else:
+        _facts(axes[1, 2], a, notes)
+    figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
+    figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
+    return figure
+
+
+def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
+    judged = {k: c for k, c in notes.curves.items() if k in ("softmax", "second-opinion")}
+    if judged:
+        curve(*judged.values(), full=notes.probability, ax=ax)
+        title(ax, "how sure with only the best features")
+        return
+    try:
+        curve_of(a)
+    except InvalidInput:
+        ax.set_axis_off()
+        ax.text(0, 0.5, "no values were measured", color=SOFT)
+        return
+    curve(a, ax=ax)
+    title(ax, "G(S) after each round")
+
+
+def _plain_panel(a: Attribution) -> Figure:
+    notes = Notes.of(a)
+    count = min(20, a.features.units)
+    figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
+    left, right = figure.subplots(1, 2)
+    bars(a, top=count, ax=left)
+    _own_curves(a, notes, right)
+    figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
+    figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
+    return figure
+
+
+def _suptitle(a: Attribution, notes: Notes) -> str:
+    name = shorten(notes.source or notes.model or "result", 40)
+    head = headline(notes)
+    return f"{name}: {head}" if head else name
+
+
+def _footnote(a: Attribution, notes: Notes) -> str:
+    parts = [str(a.settings.get("method", "")), notes.objective or "", notes.model or ""]
+    if notes.baseline:
+        parts.append(f"{notes.baseline} baseline")
+    parts += [f"{a.features.units:,} {unit_word(a)}", f"{a.gradients_used:,} gradients",
+              f"{a.seconds:.1f} s", str(a.stop)]  # fmt: skip
+    excess = notes.excess()
+    line = shorten(" · ".join(p for p in parts if p), 160)
+    if excess is not None:
+        share, value = excess
+        line += (f"\n{percent(share)} of the numbers make the model more certain ({value:.3f}) "
+                 f"than everything does ({notes.probability:.3f}): compare a second opinion, or "
+                 'use objective="log-likelihood".')  # fmt: skip
+    return line
+
+
+def _facts(ax: Axes, a: Attribution, notes: Notes) -> None:
+    ax.set_axis_off()
+    lines = [f"{shorten(name, 30)}  {p:.3f}" for name, p in notes.predictions]
+    ax.text(0, 1, "\n".join(lines), va="top", fontsize=9, color=INK, transform=ax.transAxes)
+
+
+def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float = 0.1) -> Figure:
+    """Methods side by side: kept pictures, curves, and a table of AUC, gradients and seconds.
+
+    results: from a method's name to its result on the same input; or one result whose notes hold a
+        "comparison", which then has no pictures of the others.
+    """
+    if isinstance(results, Attribution):
+        rows = _noted_rows(results)
+        pictures: dict[str, Attribution] = {}
+    elif isinstance(results, Mapping):
+        if not results:
+            raise InvalidInput("Expected at least one method's result (got none).")
+        rows = {str(name): _own_row(check(a)) for name, a in results.items()}
+        pictures = {str(n): a for n, a in results.items() if Picture.of(a) is not None}
+    else:
+        raise InvalidType(f"Expected results by method (got {type(results).__name__}).")
+    across = max(min(len(pictures), 4), 2)
+    deep = -(-len(pictures) // across)
+    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 3.6 + 0.1 * len(rows))
+    grid = figure.add_gridspec(deep + 1, across, height_ratios=[*[1.0] * deep, 1.15])
+    for i, (name, a) in enumerate(pictures.items()):
+        ax = kept(a, share, ax=figure.add_subplot(grid[i // across, i % across]))
+        title(ax, f"{shorten(name, 24)}\n{ax.get_title(loc='left')}")
+    below = grid[deep, :].subgridspec(1, 2, width_ratios=[1.15, 1])
+    lines = {name: row["curve"] for name, row in rows.items() if row["curve"] is not None}
+    left = figure.add_subplot(below[0, 0])
+    if lines:
+        first = next(iter(results.values())) if isinstance(results, Mapping) else results
+        curve(lines, full=Notes.of(first).probability, ax=left)
+    else:
+        left.set_axis_off()
+    _table(figure.add_subplot(below[0, 1]), rows)
+    return figure
+
+
+def _own_row(a: Attribution) -> dict[str, Any]:
+    notes = Notes.of(a)
+    try:
+        line: Line | None = curve_of(a)[0]
+    except InvalidInput:
+        line = None
+    loss, second = notes.curves.get("loss"), notes.curves.get("second-opinion")
+    return {
+        "curve": line,
+        "sic_auc": None if notes.curve is None else notes.curve.auc,
+        "lic_auc": None if loss is None else loss.auc,
+        "second_opinion_auc": None if second is None else second.auc,
+        "excess": None
+        if notes.curve is None or notes.probability is None
+        else max(notes.curve.values) - notes.probability,
+        "gradients": a.gradients_used,
+        "seconds": a.seconds,
+    }
+
+
+def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
+    methods = Notes.of(a).comparison
+    if not methods:
+        raise InvalidInput(
+            "Expected a comparison in the result's notes (got none). "
+            "Try comparison({'greedy-pig': a, 'ig': b})."
+        )
+    return {m.name: {"curve": m.curve, **{n: m.numbers.get(n) for n in COMPARED}} for m in methods}
+
+
+HEADS = {
+    "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
+    "excess": "above all ↓",
+    "gradients": "gradients", "seconds": "seconds",
+}  # fmt: skip
+FORMATS = {"gradients": "{:,.0f}", "seconds": "{:,.1f}"}
+
+
+def _table(ax: Axes, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    ax.set_axis_off()
+    columns = [c for c in HEADS if any(row.get(c) is not None for row in rows.values())]
+    if not columns:
+        return
+    cells = [
+        ["–" if row.get(c) is None else FORMATS.get(c, "{:.3f}").format(row[c]) for c in columns]
+        for row in rows.values()
+    ]
+    table = ax.table(
+        cellText=cells, colLabels=[HEADS[c] for c in columns],
+        rowLabels=[shorten(name, 22) for name in rows], loc="upper center", cellLoc="right",
+        edges="horizontal",
+    )  # fmt: skip
+    table.auto_set_font_size(False)
+    table.set_fontsize(8.5)
+    table.scale(1, 1.45)

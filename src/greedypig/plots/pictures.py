@@ -1,0 +1,148 @@
+"""A result on its picture: what is kept, how much each place matters, when it was selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput
+from ..notes import Notes, percent
+from ..places import Picture, unit_word, units_within
+from .canvas import axes_or, headline, picture_of, shorten, title, untick
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from numpy.typing import NDArray
+
+NEVER = "#b8b8b8"
+
+
+def kept(
+    a: Attribution, share: float = 0.1, *, k: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """The picture with the top units alone, the rest at the baseline.
+
+    Takes the most units that hold no more than `share` of the numbers, or exactly `k` units. The
+    title says how many numbers that is and, if the notes tell, how sure the model is with them.
+    """
+    picture = picture_of(a, "plots.kept")
+    if k is None:
+        k = units_within(a, share)
+    elif isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= a.features.units:
+        raise InvalidInput(f"Expected k from 0 to {a.features.units} units (got {k!r}).")
+    ax = axes_or(ax, 4, 4.4)
+    ax.imshow(picture.kept(k), interpolation_stage="rgba")
+    untick(ax)
+    title(ax, _kept_title(a, picture, k))
+    return ax
+
+
+def _kept_title(a: Attribution, picture: Picture, k: int) -> str:
+    notes, share = Notes.of(a), picture.share(k)
+    count = int((picture.ranks < k).sum())
+    text = f"top {percent(share)} ({count:,} numbers)"
+    if a.features.kind != "elements":
+        text = f"top {percent(share)} ({k:,} {unit_word(a, k)})"
+    found = notes.probability_at(share, slack=0.999 / a.features.n)
+    if found is not None:
+        value, measured = found
+        sign = "" if measured else "≈ "
+        text += f"\n{shorten(notes.label or 'probability', 28)} {sign}{value:.3f}"
+        if notes.probability is not None:
+            text += f" (all: {notes.probability:.3f})"
+    return text
+
+
+def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
+    """How early each place was taken: the order as a scale from 1 to 0, mean over channels.
+
+    The scale is the same for every result and
+    nothing is clipped; raw scores of different rounds do not compare and are not shown.
+    """
+    picture = picture_of(a, "plots.heatmap")
+    ax = axes_or(ax, 5, 4.4)
+    image = ax.imshow(
+        picture.importance, cmap="cividis", vmin=0, vmax=1, interpolation_stage="rgba"
+    )
+    untick(ax)
+    _bar(ax, image, "importance: 1 = taken first, 0 = last")
+    title(ax, _above("importance", a))
+    return ax
+
+
+def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) -> Axes:
+    """The heatmap over the picture in gray; `opacity` 0 shows the picture alone, 1 the map."""
+    if isinstance(opacity, bool) or not isinstance(opacity, int | float) or not 0 <= opacity <= 1:
+        raise InvalidInput(f"Expected opacity from 0 to 1 (got {opacity!r}).")
+    picture = picture_of(a, "plots.overlay")
+    if picture.pixels is None:
+        raise InvalidInput(
+            "Expected a picture to lay the map on (got a result without one). "
+            "Try a.with_notes(picture=…), or plots.heatmap."
+        )
+    ax = axes_or(ax, 5, 4.4)
+    ax.imshow(gray(picture.pixels), cmap="gray", vmin=0, vmax=255, interpolation_stage="rgba")
+    image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
+                      interpolation_stage="rgba")  # fmt: skip
+    untick(ax)
+    _bar(ax, image, f"importance, {100 * opacity:.0f} % opaque over the photo")
+    title(ax, _above("importance over the picture", a))
+    return ax
+
+
+def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
+    """When each place was first selected, in any channel; on a log scale where that spans decades.
+
+    Places that no round selected are gray, a colour that viridis does not have: their rank is by
+    the last score only. Where the first round took many at once, the scale begins at its end and
+    says so.
+    """
+    from matplotlib.colors import LogNorm, Normalize
+
+    picture = picture_of(a, "plots.order_map")
+    first = picture.first + 1
+    selected = np.ma.masked_where(first > a.selected, first)
+    top = max(int(first.max()), 2)
+    ax = axes_or(ax, 5, 4.4)
+    wide = top >= 100
+    low = a.picks[0] if wide and 10 <= a.picks[0] <= top / 10 else 1
+    norm = LogNorm(low, top) if wide else Normalize(low, top)
+    image = ax.imshow(selected, cmap="viridis_r", norm=norm, interpolation_stage="rgba")
+    ax.set_facecolor(NEVER)
+    untick(ax)
+    label = f"selected as number … of {a.features.units:,}{' (log scale)' if wide else ''}"
+    if low > 1:
+        label += f"\nthe first round's {low:,} share one colour"
+    if bool(np.ma.getmaskarray(selected).any()):
+        share = float(np.ma.getmaskarray(selected).mean())
+        label += f"\ngray: {percent(share)} of the places, never selected"
+    _bar(ax, image, label, top)
+    title(ax, _above("first selected", a))
+    return ax
+
+
+def gray(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Luma (Rec. 601) of (h, w, 3) levels."""
+    found: NDArray[np.float64] = pixels @ np.array([0.299, 0.587, 0.114])
+    return found
+
+
+def _above(what: str, a: Attribution) -> str:
+    head = headline(Notes.of(a))
+    return f"{what}: {head}" if head else what
+
+
+def _bar(ax: Axes, image: ScalarMappable, label: str, top: int | None = None) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    bar.outline.set_visible(False)
+    if top is not None:
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+        bar.ax.yaxis.set_minor_formatter(FuncFormatter(lambda v, _: ""))
+        bar.ax.invert_yaxis()
