@@ -12,8 +12,8 @@ A subcommand is a module of its own in this folder, named in `main.COMMANDS`. It
 What `run` may count on: `terminal.say` is for people and is silent under --json or --quiet,
 `terminal.result(record)` prints the one object of --json, `terminal.bar` draws progress where a
 person watches. A `UsageError` ends with exit code 2, any `GreedyPigError` or `OSError` with 1, each
-in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It keeps what it has done, tells
-`terminal.resume_hint()` how to go on, and raises again (or raises `Stopped`): exit code 1.
+in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It keeps what it has done, says
+how to go on (`terminal.tell_resume()`) and raises `Stopped`: exit code 1.
 
 Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
 """

@@ -136,7 +136,7 @@ def _hold(
             terminal.fail(
                 f"Stopped at {run.path.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
             )
-            terminal.note(f"Go on with: {terminal.resume_hint()}")
+            terminal.tell_resume()
             raise Stopped from None
         except (UsageError, OSError, MissingPackage):
             raise

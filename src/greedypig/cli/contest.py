@@ -8,6 +8,7 @@ from typing import Any
 import greedypig as gp
 
 from .. import methods
+from ..core.scorers import PlannedScorer
 from .failures import UsageError
 
 PAPER = "greedy-pig (paper)"
@@ -53,11 +54,13 @@ def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
 
 def _within(name: str, budget: int) -> dict[str, Any]:
     if name in ("greedy-pig", REGIONS):
-        steps = min(methods.STEPS, budget)
-        rounds = budget // steps
-        if name == REGIONS and rounds > MOST_REGION_ROUNDS:
-            rounds, steps = MOST_REGION_ROUNDS, budget // MOST_REGION_ROUNDS
-        return {"rounds": rounds, "steps": steps}
+        scorer, _ = methods.resolve("greedy-pig")
+        each = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
+        if budget < each:
+            return {"rounds": 1, "steps": budget}
+        if name == REGIONS and budget // each > MOST_REGION_ROUNDS:
+            return {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
+        return {"rounds": budget // each}
     if name == "sequential-gradient":
         return {"rounds": budget}
     if name == "smooth-ig":

@@ -63,7 +63,7 @@ class Summary:
         done = f" after {count(len(self.done), 'photo')}" if self.done else ""
         self.terminal.fail(f"Stopped at {name}{done}.{kept}")
         if partial is not None or self.done:
-            self.terminal.note(f"Go on with: {self.terminal.resume_hint()}")
+            self.terminal.tell_resume()
 
     def files(self, files: list[Path]) -> None:
         """Remember files that belong to no photo alone."""

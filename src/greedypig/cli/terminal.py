@@ -86,6 +86,11 @@ class Terminal:
             return text
         return f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
 
+    def tell_resume(self) -> None:
+        """The command that goes on, on a line of its own to be copied."""
+        if not self.quiet:
+            self._print(f"Go on with:\n  {self.resume_hint()}", sys.stderr)
+
     def resume_hint(self) -> str:
         """The command line that goes on where this one was stopped."""
         import shlex
@@ -128,13 +133,10 @@ class Bar:
             self._thread.start()
 
     def follow(self, done: Callable[[], float], total: float) -> None:
-        """Show `done()` of `total` from now on; time left is reckoned from here."""
+        """Show `done()` of `total` from now on; time left is reckoned from the first such call."""
+        if self._done is None or self._total != total:
+            self._base, self._began = done(), time.monotonic()
         self._done, self._total = done, total
-        self._base, self._began = done(), time.monotonic()
-
-    def say(self, label: str) -> None:
-        """Show another label, without a share."""
-        self.label, self._done = label, None
 
     def close(self) -> None:
         """Take the bar away."""
