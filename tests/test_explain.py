@@ -365,6 +365,18 @@ def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatc
     assert pipe.getvalue() == ""
 
 
+def test_progress_may_be_a_function_that_sees_the_rounds_so_far():
+    seen = []
+
+    def watch(rounds):
+        seen.append((len(rounds.problem.rounds), rounds.attribution()))
+
+    a = gp.explain(mlp(), row(), rounds=3, steps=2, progress=watch)
+    assert [count for count, _ in seen] == [0, 1, 2, 3]
+    for count, so_far in seen:
+        assert torch.equal(so_far.order[: sum(a.picks[:count])], a.order[: sum(a.picks[:count])])
+
+
 def test_the_warning_reaches_a_caller_in_a_script_s_function(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

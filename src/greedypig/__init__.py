@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import models
+from . import metrics, models, plots, report
 from .core.algorithms import (
     best_subset,
     greedy,
@@ -41,7 +41,7 @@ from .core.scorers import (
     Scorer,
     Smooth,
 )
-from .domains.image import BlurIG, grid, windows
+from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
 from .methods import Greedy
 from .storage import load
@@ -53,10 +53,11 @@ __all__ = [
     "Attribution", "BlurIG", "Elements", "Features", "Gradient", "Greedy", "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
-    "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Windows",
-    "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig", "grid",
-    "integrated_gradients", "iterate_rounds", "load", "margin", "models", "objective", "one_shot",
-    "rule", "sequential_gradient", "windows",
+    "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Superpixels",
+    "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig",
+    "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models",
+    "objective", "one_shot", "plots", "report", "rule", "sequential_gradient", "superpixels",
+    "windows",
 ]  # fmt: skip
 
 

@@ -30,6 +30,22 @@ def resolve(baseline: Any, x: Any, layout: Layout, model: Any) -> list[Tensor]:
     return [_one(baseline, x, layout, model)]
 
 
+def describe(baseline: Any) -> Any:
+    """A baseline for the record: itself if plain data, else what kind of thing it was."""
+    if baseline is None or isinstance(baseline, str | int | float):
+        return baseline
+    if isinstance(baseline, list):
+        return [describe(b) for b in baseline]
+    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
+
+
+def recorded(description: Any) -> bool:
+    """Does what `describe` recorded say all there is to say about the baseline?"""
+    if isinstance(description, list):
+        return all(recorded(d) for d in description)
+    return not isinstance(description, str) or description in NAMES
+
+
 def _one(baseline: Any, x: Any, layout: Layout, model: Any) -> Tensor:
     tensors = layout.tensors(x)
     if baseline is None:

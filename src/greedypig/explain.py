@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from . import methods, storage
+from . import baselines, methods, storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution, Round
 from .core.errors import InvalidInput, InvalidType
@@ -63,7 +63,7 @@ def explain(
     values: ValuesWanted = "end",
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
     """Which features of the example x does the model use for its answer?
 
@@ -76,8 +76,8 @@ def explain(
     objective: "softmax", "log-likelihood", "log-probability", "logit", "margin",
         "counterfactual", gp.margin(against=…), or a callable from logits to one number per row.
     outputs: "logits", or "probabilities" if the model ends in a softmax.
-    features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), a Features object, or an
-        integer tensor of group ids shaped like x. names: one per unit.
+    features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
+        Features object, or an integer tensor of group ids shaped like x. names: one per unit.
     method: "greedy-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig",
         "guided-ig", "random", a scorer, or gp.Greedy(scorer).
     rounds, per_round, k: how many rounds, units a round, units in all.
@@ -92,7 +92,8 @@ def explain(
     seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
-    progress: a line on the terminal, if there is one.
+    progress: True for a line on the terminal, if there is one; or a function, called with the
+        `Rounds` so far before the first round and after every one.
     """
     job = _Job(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
@@ -104,14 +105,19 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
+    watch = progress if callable(progress) else None
     try:
+        if watch is not None:
+            watch(events)
         for done in events:
             if checkpoint is not None:
                 events.attribution().save(checkpoint)
-            if progress:
+            if watch is not None:
+                watch(events)
+            elif progress:
                 _show(done, len(problem.schedule))
     finally:
-        if progress:
+        if progress and watch is None:
             _show(None, 0)
     return events.attribution()
 
@@ -231,7 +237,7 @@ class _Job:
             "objective": target.name,
             "rival": target.against,
             "outputs": outputs,
-            "baseline": _describe_baseline(baseline),
+            "baseline": baselines.describe(baseline),
             "batch_size": batch_size,
             "optimize": optimize,
         }
@@ -245,7 +251,7 @@ class _Job:
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
         example = self.family.example(x, target=target, fixed=fixed)
         objective = self.family.objective(example, x, self.baseline)
-        features = _features(self.features, self.names, example.layout)
+        features = _features(self.features, self.names, example.layout, x)
         return make_problem(
             objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(features.units),
@@ -276,24 +282,24 @@ def _one_of(each: Any, i: int, name: str) -> Any:
     return each[i]
 
 
-def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Features:
+def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
     if isinstance(spec, str):
         if spec not in NAMED_FEATURES:
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
-                f"gp.windows(b) or a tensor of group ids (got {spec!r})."
+                f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
             )
         spec = NAMED_FEATURES[spec]
     if isinstance(spec, Features):
         made = spec
     elif callable(spec):
-        made = spec(layout)
+        made = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
     elif isinstance(spec, Tensor | tuple | list | dict):
         made = Groups(_group_ids(spec, layout))
     else:
         raise InvalidType(
-            f"Expected features to be a name, gp.grid(b), gp.windows(b), a Features object or "
-            f"group ids (got {type(spec).__name__})."
+            f"Expected features to be a name, gp.grid(b), gp.windows(b), gp.superpixels(), a "
+            f"Features object or group ids (got {type(spec).__name__})."
         )
     if made.n != layout.n:
         raise InvalidInput(f"Expected features over {layout.n} elements (got {made.n}).")
@@ -355,14 +361,6 @@ def _show(done: Round | None, rounds: int) -> None:
             f"{done.seconds:.1f} s"
         )
     sys.stderr.flush()
-
-
-def _describe_baseline(baseline: Any) -> Any:
-    if baseline is None or isinstance(baseline, str | int | float):
-        return baseline
-    if isinstance(baseline, list):
-        return [_describe_baseline(b) for b in baseline]
-    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
 
 
 def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:

@@ -7,8 +7,8 @@ may come from a stranger, so each is checked here before anybody draws it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, Protocol
@@ -18,6 +18,11 @@ import torch
 
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType
+
+
+def percent(share: float) -> str:
+    """A share as a short text: 10 %, 0.5 %, 0.013 %."""
+    return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
 
 
 class CurveLike(Protocol):
@@ -43,6 +48,8 @@ class Line:
     judge: str | None = None
     """The network that judged, where it is not the one explained."""
     given_auc: float | None = None
+    full: float | None = None
+    """The value of everything, to compare with; None where it was not told."""
 
     @staticmethod
     def of(curve: CurveLike, name: str | None = None) -> Line:
@@ -51,32 +58,53 @@ class Line:
             raise InvalidType(
                 f"Expected a curve with fractions and values (got {type(curve).__name__})."
             )
-        own = name or str(getattr(curve, "name", "") or "curve")
-        judge, auc = getattr(curve, "judge", None), getattr(curve, "auc", None)
+        settings = getattr(curve, "settings", None) or {}
         return Line._checked(
-            own,
+            name or str(getattr(curve, "name", "") or "curve"),
             _listed(curve.fractions),
             _listed(curve.values),
-            judge,
-            None if auc is None else float(auc),
+            getattr(curve, "judge", None) or settings.get("judge"),
+            getattr(curve, "auc", None),
+            getattr(curve, "full", None),
         )
 
     @staticmethod
-    def _checked(name: str, fractions: Any, values: Any, judge: Any, auc: Any) -> Line:
-        xs, ys = _numbers(fractions, f"{name}'s fractions"), _numbers(values, f"{name}'s values")
-        if len(xs) != len(ys) or len(xs) < 2:
+    def _checked(
+        name: str, fractions: Any, values: Any, judge: Any, auc: Any, full: Any = None
+    ) -> Line:
+        xs, ys = _listed(fractions), _listed(values)
+        for what, numbers in (("fractions", xs), ("values", ys)):
+            if not isinstance(numbers, Sequence) or isinstance(numbers, str):
+                raise InvalidInput(
+                    f"Expected {name}'s {what} as a list of numbers (got {numbers!r:.60})."
+                )
+        if len(xs) != len(ys):
             raise InvalidInput(
-                f"Expected {name} with a value for each of at least two fractions "
+                f"Expected {name} with a value for each fraction "
                 f"(got {len(xs)} fractions and {len(ys)} values)."
             )
-        if xs[0] < 0 or xs[-1] > 1 or any(b < a for a, b in pairwise(xs)):
+        # A value that could not be measured leaves a gap; the line goes on behind it.
+        pairs = [
+            (_number(x, f"{name}'s fractions"), _number(y, f"{name}'s values"))
+            for x, y in zip(xs, ys, strict=True)
+            if y is not None and y == y
+        ]
+        if len(pairs) < 2:
+            raise InvalidInput(f"Expected {name} with at least two values (got {len(pairs)}).")
+        rising = all(a[0] <= b[0] for a, b in pairwise(pairs))
+        if pairs[0][0] < 0 or pairs[-1][0] > 1 or not rising:
             raise InvalidInput(
-                f"Expected {name}'s fractions to rise from 0 to 1 (got {xs[0]:g} … {xs[-1]:g})."
+                f"Expected {name}'s fractions to rise within 0 and 1 "
+                f"(got {pairs[0][0]:g} … {pairs[-1][0]:g})."
             )
         if not (judge is None or isinstance(judge, str)):
-            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r}).")
-        auc = None if auc is None else _number(auc, f"{name}'s auc")
-        return Line(name, xs, ys, judge, auc)
+            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r:.60}).")
+        area, whole = (
+            None if v is None or v != v else _number(v, f"{name}'s numbers") for v in (auc, full)
+        )
+        return Line(
+            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole
+        )
 
     @property
     def auc(self) -> float:
@@ -90,11 +118,23 @@ class Line:
             )
         )
 
+    def through(self, measured: Mapping[float, float]) -> Line:
+        """The same curve drawn through further measured points; its area stays its own."""
+        if not measured:
+            return self
+        points = {**measured, **dict(zip(self.fractions, self.values, strict=True))}
+        xs, ys = zip(*sorted(points.items()), strict=True)
+        return replace(self, fractions=xs, values=ys, given_auc=self.auc)
+
     def at(self, fraction: float) -> float | None:
         """The value at a share, by straight lines between points; None outside of them."""
         if not self.fractions[0] <= fraction <= self.fractions[-1]:
             return None
         return float(np.interp(fraction, self.fractions, self.values))
+
+
+COMPARED = ("sic_auc", "lic_auc", "second_opinion_auc", "excess", "gradients", "seconds")
+"""What methods are compared by; excess is how far the curve rises above the whole input's value."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +143,7 @@ class Method:
 
     name: str
     numbers: Mapping[str, float]
-    """Any of sic_auc, lic_auc, second_opinion_auc, gradients, seconds."""
+    """Any of COMPARED."""
     curve: Line | None
 
 
@@ -115,13 +155,14 @@ class Notes:
     source: str | None
     model: str | None
     label: str | None
-    """The class explained, else "class 7"."""
+    """The class explained, else "output 7" (of a single output that is no class: 0)."""
     probability: float | None
     predictions: tuple[tuple[str, float], ...]
     baseline: str | None
     objective: str | None
     command: str | None
     curves: Mapping[str, Line]
+    """"softmax" is drawn through the points of `kept` too."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
     comparison: tuple[Method, ...]
@@ -133,7 +174,7 @@ class Notes:
         target = about.get("target", a.settings.get("target"))
         label = _text(about, "class")
         if label is None and type(target) is int:
-            label = f"class {target}"
+            label = f"output {target}"
         curves = {
             name: _line(name, spec, f"curve {name!r}")
             for name, spec in _mapping(about, "curves").items()
@@ -142,6 +183,8 @@ class Notes:
             _share(key): _number(value, f"kept[{key!r}]")
             for key, value in _mapping(about, "kept").items()
         }
+        if "softmax" in curves:
+            curves["softmax"] = curves["softmax"].through(kept)
         comparison = _mapping(about, "comparison").items()
         settings_objective = a.settings.get("objective")
         return Notes(
@@ -194,17 +237,16 @@ def _line(name: str, spec: Any, what: str) -> Line:
     if not isinstance(spec, Mapping):
         raise InvalidInput(f"Expected {what} with fractions and values (got {spec!r:.60}).")
     return Line._checked(
-        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc")
-    )
+        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc"),
+        spec.get("full"),
+    )  # fmt: skip
 
 
 def _method(name: str, row: Any) -> Method:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"Expected comparison[{name!r}] as a mapping (got {row!r:.60}).")
     numbers = {
-        key: _number(row[key], f"{key} of {name}")
-        for key in ("sic_auc", "lic_auc", "second_opinion_auc", "gradients", "seconds")
-        if row.get(key) is not None
+        key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
     spec = row.get("curve")
     return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))
@@ -212,12 +254,6 @@ def _method(name: str, row: Any) -> Method:
 
 def _listed(numbers: Any) -> Any:
     return numbers.tolist() if hasattr(numbers, "tolist") else numbers
-
-
-def _numbers(values: Any, what: str) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"Expected {what} as a list of numbers (got {values!r:.60}).")
-    return tuple(_number(v, what) for v in values)
 
 
 def _number(value: Any, what: str) -> float:
@@ -237,7 +273,8 @@ def _probability(value: Any) -> float | None:
 
 
 def _share(key: str) -> float:
-    if not re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) or not key.strip("."):
+    fine = re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) and key.strip(".")
+    if not fine or float(key) > 1:
         raise InvalidInput(f"Expected shares such as '0.05' in kept (got {key[:40]!r}).")
     return float(key)
 

@@ -68,8 +68,8 @@ class Picture:
         few are needed to cover everything, it still spans the whole scale.
         """
         counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
-        earlier = np.cumsum(counts) - counts
-        found: NDArray[np.float64] = 1 - earlier[self.ranks].mean(0) / max(int(earlier.max()), 1)
+        earlier = (np.cumsum(counts) - counts)[self.ranks]
+        found: NDArray[np.float64] = 1 - earlier.mean(0) / max(int(earlier.max()), 1)
         return found
 
     def share(self, k: int) -> float:
@@ -144,6 +144,27 @@ def rounds_line(a: Attribution) -> Line | None:
     if len(pairs) < 2:
         return None
     return Line("G(S) after each round", tuple(pairs), tuple(pairs.values()))
+
+
+def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
+    """For the first units: a bar's length, its round (0: none), and what the length means."""
+    ends = np.cumsum(a.picks)
+    rounds = [int(np.searchsorted(ends, i, side="right")) + 1 for i in range(count)]
+    rounds = [r if i < a.selected else 0 for i, r in enumerate(rounds)]
+    steps = np.diff(a.values.cpu().numpy())
+    singly = count <= len(a.picks) and all(p == 1 for p in a.picks[:count])
+    if singly and np.isfinite(steps[:count]).all():
+        return steps[:count].tolist(), rounds, "gain in G when it was added"
+    scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
+    last = a.last_scores[a.order[:count]].double().cpu().numpy()
+    found = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
+    cut = [x if isfinite(x) else 0.0 for x in found]
+    one = len(a.picks) == 1 and count <= a.selected
+    return (
+        cut,
+        rounds,
+        "score" if one else "score in the round that took it (compare within a round only)",
+    )
 
 
 def _image(a: Attribution, name: str) -> NDArray[np.uint8] | None:

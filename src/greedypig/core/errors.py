@@ -40,7 +40,7 @@ class NonFinite(GreedyPigError, ArithmeticError):
 
 
 class InvalidFile(GreedyPigError, ValueError):
-    """A result file is corrupt, truncated, foreign, or written by a newer version."""
+    """A file is corrupt, truncated, foreign, or written by a newer version."""
 
 
 class MissingPackage(GreedyPigError, ImportError):

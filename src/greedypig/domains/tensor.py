@@ -158,9 +158,12 @@ class ModelFamily:
             output = self._run(network, rows.clone(), [(example, len(rows))])
             return self.target.logits(output, len(rows))
 
+    def logits(self, points: Tensor, runs: Runs) -> Tensor:
+        """(m, classes), or (m,) for a single output: the model's own answers at these points."""
+        return self.target.logits(self._run(self.network, points, runs), points.shape[0])
+
     def _values(self, points: Tensor, runs: Runs) -> Tensor:
-        output = self._run(self.network, points, runs)
-        return self.target.values(self.target.logits(output, points.shape[0]), runs)
+        return self.target.values(self.logits(points, runs), runs)
 
     def _run(self, network: Frozen, points: Tensor, runs: Runs) -> Any:
         example: Example = runs[0][0]

@@ -8,5 +8,13 @@ from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
 from .pretrained import WeightsNotFoundError, load
+from .resnet import ResNet50
 
-__all__ = ["EfficientNetLite0", "ImageModel", "MobileNetV2", "WeightsNotFoundError", "load"]
+__all__ = [
+    "EfficientNetLite0",
+    "ImageModel",
+    "MobileNetV2",
+    "ResNet50",
+    "WeightsNotFoundError",
+    "load",
+]

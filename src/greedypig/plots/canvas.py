@@ -57,11 +57,6 @@ def picture_of(a: Attribution, what: str) -> Picture:
     return found
 
 
-def percent(share: float) -> str:
-    """A share as a short text: 10 %, 0.5 %, 0.013 %."""
-    return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
-
-
 def shorten(text: str, length: int = 40) -> str:
     """Text that fits a title or label; a cut shows as an ellipsis, `$` is no mathematics here."""
     cut = text if len(text) <= length else text[: length - 1].rstrip() + "…"

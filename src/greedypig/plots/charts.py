@@ -11,7 +11,7 @@ import numpy as np
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..notes import CurveLike, Line, Notes
-from ..places import rounds_line, unit_label, unit_word
+from ..places import rounds_line, strengths, unit_label, unit_word
 from .canvas import COLOURS, DASHES, EXCESS, INK, SOFT, axes_or, check, plain, shorten, title
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def curve(
 
     curves: anything with `fractions` and `values`; mappings from names to such; results, which
         give the curve in their notes, else G(S) after each round.
-    full: the value of everything. It is drawn as a line and what rises above it is shaded; for a
-        single result it is known.
+    full: the value of everything. It is drawn as a line and what rises above it is shaded, except
+        of a judge's curves, which have a whole of their own; for a single result it is known.
     median: also the pointwise median of all curves, over the union of their fractions.
     """
     lines, known = _lines(curves)
@@ -77,7 +77,7 @@ def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
             full.append(None)
         else:
             lines.append(item if isinstance(item, Line) else Line.of(item))
-            full.append(None)
+            full.append(None if lines[-1].name.lower() in UNBOUNDED else lines[-1].full)
     if not lines:
         raise InvalidInput("Expected at least one curve or result (got none).")
     return lines, full[0] if len(full) == 1 else None
@@ -115,7 +115,7 @@ def _label(line: Line) -> str:
 def _quantity(lines: list[Line]) -> str:
     names = {line.name.lower() for line in lines}
     if names <= set(UNBOUNDED):
-        return "KL divergence from the whole input's answer (nats)"
+        return "KL from the whole input's answer (nats)"
     if names == {"g(s) after each round"}:
         return "G(S)"
     probability = all(0 <= v <= 1 for line in lines for v in line.values)
@@ -131,7 +131,7 @@ def _full(ax: Axes, lines: list[Line], full: float) -> None:
     marked = False
     for line in lines:
         values = np.array(line.values)
-        if values.max() <= full + slack:
+        if line.judge is not None or values.max() <= full + slack:  # Another network's own affair.
             continue
         ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
                         interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,
@@ -151,7 +151,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
         raise InvalidInput(f"Expected top to be a whole number ≥ 1 (got {top!r}).")
     count = min(top, a.features.units)
     units = a.order[:count].tolist()
-    lengths, rounds, quantity = bar_lengths(a, count)
+    lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
     shades = _shades(rounds)
     places = range(count)
@@ -168,27 +168,6 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     if len(set(rounds)) > 1 and "gain" not in quantity:
         _round_legend(ax, rounds, shades)
     return ax
-
-
-def bar_lengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
-    """For the first units: a bar's length, its round (0: none), and what the length means."""
-    ends = np.cumsum(a.picks)
-    rounds = [int(np.searchsorted(ends, i, side="right")) + 1 for i in range(count)]
-    rounds = [r if i < a.selected else 0 for i, r in enumerate(rounds)]
-    steps = np.diff(a.values.cpu().numpy())
-    singly = count <= len(a.picks) and all(p == 1 for p in a.picks[:count])
-    if singly and np.isfinite(steps[:count]).all():
-        return steps[:count].tolist(), rounds, "gain in G when it was added"
-    scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
-    last = a.last_scores[a.order[:count]].double().cpu().numpy()
-    found = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
-    cut = [x if isfinite(x) else 0.0 for x in found]
-    one = len(a.picks) == 1 and count <= a.selected
-    return (
-        cut,
-        rounds,
-        "score" if one else "score in the round that took it (compare within a colour)",
-    )
 
 
 def _shades(rounds: list[int]) -> list[Any]:

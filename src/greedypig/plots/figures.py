@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import Line, Notes
+from ..notes import COMPARED, Line, Notes, percent
 from ..places import Picture, unit_word
-from .canvas import INK, SOFT, check, headline, new_figure, percent, shorten, title, untick
+from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
 from .pictures import heatmap, kept, order_map
 
@@ -158,6 +158,9 @@ def _own_row(a: Attribution) -> dict[str, Any]:
         "sic_auc": None if notes.curve is None else notes.curve.auc,
         "lic_auc": None if loss is None else loss.auc,
         "second_opinion_auc": None if second is None else second.auc,
+        "excess": None
+        if notes.curve is None or notes.probability is None
+        else max(notes.curve.values) - notes.probability,
         "gradients": a.gradients_used,
         "seconds": a.seconds,
     }
@@ -170,12 +173,12 @@ def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
             "Expected a comparison in the result's notes (got none). "
             "Try comparison({'greedy-pig': a, 'ig': b})."
         )
-    names = ("sic_auc", "lic_auc", "second_opinion_auc", "gradients", "seconds")
-    return {m.name: {"curve": m.curve, **{n: m.numbers.get(n) for n in names}} for m in methods}
+    return {m.name: {"curve": m.curve, **{n: m.numbers.get(n) for n in COMPARED}} for m in methods}
 
 
 HEADS = {
     "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
+    "excess": "above all ↓",
     "gradients": "gradients", "seconds": "seconds",
 }  # fmt: skip
 FORMATS = {"gradients": "{:,.0f}", "seconds": "{:,.1f}"}

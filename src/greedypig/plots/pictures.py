@@ -8,9 +8,9 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..notes import Notes
+from ..notes import Notes, percent
 from ..places import Picture, unit_word, units_within
-from .canvas import axes_or, headline, percent, picture_of, shorten, title, untick
+from .canvas import axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ def _kept_title(a: Attribution, picture: Picture, k: int) -> str:
     text = f"top {percent(share)} ({count:,} numbers)"
     if a.features.kind != "elements":
         text = f"top {percent(share)} ({k:,} {unit_word(a, k)})"
-    found = notes.probability_at(share, slack=1.5 / a.features.n)
+    found = notes.probability_at(share, slack=0.999 / a.features.n)
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "
@@ -96,8 +96,9 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
 def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     """When each place was first selected, in any channel; on a log scale where that spans decades.
 
-    Places that no round selected are gray: their rank is by the last score only. Where the first
-    round took many at once, the scale begins at its end and says so.
+    Places that no round selected are gray, a colour that viridis does not have: their rank is by
+    the last score only. Where the first round took many at once, the scale begins at its end and
+    says so.
     """
     from matplotlib.colors import LogNorm, Normalize
 
@@ -109,7 +110,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     wide = top >= 100
     low = a.picks[0] if wide and 10 <= a.picks[0] <= top / 10 else 1
     norm = LogNorm(low, top) if wide else Normalize(low, top)
-    image = ax.imshow(selected, cmap="cividis_r", norm=norm, interpolation_stage="rgba")
+    image = ax.imshow(selected, cmap="viridis_r", norm=norm, interpolation_stage="rgba")
     ax.set_facecolor(NEVER)
     untick(ax)
     label = f"selected as number … of {a.features.units:,}{' (log scale)' if wide else ''}"

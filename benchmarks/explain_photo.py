@@ -1,0 +1,103 @@
+"""What `greedypig explain photo.png` costs above the gradients and forward passes it must pay.
+
+    python benchmarks/explain_photo.py [--pairs 5]
+
+The whole command runs in this process (reading the photo, loading the network, explaining,
+curves, result and page written), in turn with two bare loops over the same number of rows in the
+same batches: on the network as it is loaded, and on the fast copy of it that the command finds for
+itself (BatchNorm folded, channels last), whose making is then for free. The start of a process,
+which is mostly `import torch`, is measured apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+from timing import compare
+
+import greedypig as gp
+from greedypig.cli.asking import POINTS, SHARES
+from greedypig.cli.main import main as greedypig
+from greedypig.domains.tensor import ModelFamily
+from greedypig.photos import open_photo
+from greedypig.targets import Target
+
+LIMIT = 1.15
+
+
+def photo() -> Path:
+    import skimage
+
+    return Path(skimage.__file__).parent / "data" / "coffee.png"
+
+
+class Bare:
+    """Gradients in batches of a round's, forwards in larger ones: nothing else."""
+
+    def __init__(self, run: gp.Attribution, fast: bool) -> None:
+        model = gp.models.load("efficientnet-lite0")
+        x = model.preprocess(open_photo(photo()))
+        family = ModelFamily(model, Target("softmax"), optimize=fast)
+        family.objective(family.example(x), x, "gray")
+        self.network = family.network if fast else model
+        self.batch = run.gradients_used // len(run.picks)
+        self.rounds = len(run.picks)
+        self.format = torch.channels_last if fast else torch.contiguous_format
+        self.rows = x.expand(16, -1, -1, -1).contiguous(memory_format=self.format)
+        self.target = int(run.settings["target"])
+
+    def __call__(self) -> None:
+        for _ in range(self.rounds):
+            rows = self.rows[: self.batch].clone(memory_format=self.format).requires_grad_()
+            value = torch.softmax(self.network(rows), 1)[:, self.target].sum()
+            torch.autograd.grad(value, rows)
+        left = POINTS + len(SHARES)
+        with torch.no_grad():
+            while left > 0:
+                self.network(self.rows[: min(left, len(self.rows))])
+                left -= len(self.rows)
+
+
+def start_up(times: int) -> float:
+    """Seconds until the program can do anything: the median of `greedypig --version`."""
+    found = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "greedypig", "--version"], check=True,
+                       capture_output=True)  # fmt: skip
+        found.append(time.perf_counter() - begin)
+    return median(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=5)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+
+        def ours() -> None:
+            if greedypig(["explain", str(photo()), "--out", folder, "--quiet"]) != 0:
+                raise SystemExit("the command failed")
+
+        ours()
+        run = gp.load(Path(folder) / "coffee.gpig")
+        print(f"{torch.get_num_threads()} threads, {len(run.picks)} rounds, {run.gradients_used} "
+              f"gradients, {POINTS + len(SHARES)} forwards")  # fmt: skip
+        for name, fast in (("the network as loaded", False), ("its fast copy, ready made", True)):
+            found = compare(ours, Bare(run, fast), pairs=args.pairs)
+            held = "holds" if found.ratio <= LIMIT else "does not hold"
+            print(f"whole command {found.ours:.2f} s, bare on {name} {found.theirs:.2f} s: "
+                  f"{found.ratio:.2f} × (quartiles {found.low:.2f}–{found.high:.2f}); "
+                  f"≤ {LIMIT} {held}")  # fmt: skip
+    print(f"start of the process: {start_up(args.pairs):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

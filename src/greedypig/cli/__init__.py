@@ -1,0 +1,19 @@
+"""The command line. `greedypig` and `python -m greedypig` both call `main.main`.
+
+A subcommand is a module of its own in this folder, named in `main.COMMANDS`. It defines
+
+- `HELP`: one line for the list of commands;
+- `DESCRIPTION`: what it does, for its own --help;
+- `EXAMPLES`: command lines, shown below its options as they are;
+- `configure(parser)`: adds its arguments to an `argparse.ArgumentParser`; groups that several
+  commands share are in `options`;
+- `run(args, terminal) -> int`: does the job and returns the exit code.
+
+What `run` may count on: `terminal.say` is for people and is silent under --json or --quiet,
+`terminal.result(record)` prints the one object of --json, `terminal.bar` draws progress where a
+person watches. A `UsageError` ends with exit code 2, any `GreedyPigError` or `OSError` with 1, each
+in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It keeps what it has done, says
+how to go on (`terminal.tell_resume()`) and raises `Stopped`: exit code 1.
+
+Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
+"""

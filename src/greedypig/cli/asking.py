@@ -1,0 +1,237 @@
+"""From a photo to an answer: the explanation, its curves, and the notes that its page needs.
+
+A `Question` is what does not depend on the photo: the network, the class, the baseline, the judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import greedypig as gp
+
+from .. import baselines, metrics
+from ..core.errors import GreedyPigError, InvalidInput
+from ..core.layout import Layout
+from ..core.scorers import PlannedScorer
+from ..labels import find_class
+from ..model_spec import model_from
+from ..models import ImageModel
+from ..photos import find_photos, open_photo
+from . import options
+from .failures import UsageError
+
+SHARES = (0.01, 0.05, 0.1)
+"""Shares of the photo at which the probability is told."""
+POINTS = 100
+PREDICTIONS = 5
+EXCESS = 0.01
+"""A part that lifts the probability this far above the whole photo's is worth a warning."""
+_GRADIENT = 2.5
+"""A gradient costs about as much as this many forward passes; for the bar alone."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The photos that a command line means."""
+
+    files: tuple[Path, ...]
+    broken: tuple[tuple[str, str], ...]
+    """What was named and is not there, each with the reason."""
+    single: bool
+    """One path was given and it is no folder or pattern: the answer is one object."""
+
+
+def find(paths: Sequence[str]) -> Found:
+    """The files behind the paths; one that leads nowhere does not end the others."""
+    files: dict[Path, None] = {}
+    broken = []
+    for path in paths:
+        try:
+            files.update(dict.fromkeys(find_photos([path])))
+        except InvalidInput as error:
+            broken.append((path, str(error)))
+    single = len(paths) == 1 and (not files or list(files) == [Path(paths[0])])
+    return Found(tuple(files), tuple(broken), single)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about every photo."""
+
+    model: ImageModel
+    name: str
+    judge: ImageModel | None
+    judge_name: str | None
+    target: int | None
+    objective: Any
+    objective_name: str
+    baseline: Any
+    baseline_name: str
+    batch_size: Any
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> Question:
+        """Read the options and load the networks; whatever is wrong is a wrong command."""
+        device = options.device(args.device)
+        try:
+            baseline = options.baseline(args.baseline)
+            model = model_from(args.model, weights=args.weights).to(device)
+            judge = None if args.judge is None else model_from(args.judge).to(device)
+            if judge is not None and tuple(judge.classes) != tuple(model.classes):
+                raise UsageError(
+                    f"Expected a judge with the classes of {args.model} (got {args.judge}, which "
+                    "names others)."
+                )
+            target = None if args.class_ is None else find_class(args.class_, model.classes)
+            objective = options.objective(args.objective, model)
+        except UsageError:
+            raise
+        except GreedyPigError as error:
+            raise UsageError(str(error)) from error
+        return Question(model, args.model, judge, args.judge, target, objective, args.objective,
+                        baseline, args.baseline, args.batch_size or "auto")  # fmt: skip
+
+    def read(self, path: Path) -> Tensor:
+        """A photo as the network's input."""
+        return self.model.preprocess(open_photo(path))
+
+    def explain(
+        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
+    ) -> gp.Attribution:
+        """The explanation alone."""
+        return gp.explain(
+            self.model, x, target=self.target, baseline=self.baseline, objective=self.objective,
+            progress=watch, resume=resume, **search,
+        )  # fmt: skip
+
+    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
+        """The result with its curves, its predictions and the pictures it is drawn on."""
+        target = int(a.settings["target"])
+        with torch.no_grad():
+            probabilities = torch.softmax(self.model(x.unsqueeze(0))[0].double(), 0).cpu()
+        best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
+        names = self.model.classes
+        curves, kept = self._curves(a, x)
+        return a.with_notes(
+            {
+                "kind": "image",
+                "source": source,
+                "model": self.name,
+                "class": names[target],
+                "target": target,
+                "probability": float(probabilities[target]),
+                "predictions": [
+                    [names[i], p]
+                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                ],
+                "baseline": self.baseline_name,
+                "objective": self.objective_name,
+                "curves": curves,
+                "kept": kept,
+                "judge": self.judge_name,
+                "command": command,
+            },
+            picture=self._pixels(x),
+            baseline=self._pixels(self._absent(x)),
+        )
+
+    def _curves(
+        self, a: gp.Attribution, x: Tensor
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+        """The curves at POINTS shares, and the probability at SHARES, from the same forwards."""
+        gaps = min(POINTS, x.numel() + 1) - 1
+        grid = [i / gaps for i in range(gaps + 1)]
+        points = sorted({*grid, *SHARES})
+        told = {"target": int(a.settings["target"]), "baseline": self.baseline,
+                "batch_size": self.batch_size}  # fmt: skip
+        own = metrics.information_curves(self.model, x, a, points=points, **told)
+        where = [bisect_left(points, share) for share in grid]
+        curves = {name: _plain(_part(curve, where)) for name, curve in own.items()}
+        values = own["softmax"].values
+        kept = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+        if self.judge is not None:
+            second = metrics.softmax_information_curve(
+                self.model, x, a, points=grid, judge=self.judge, **told
+            )
+            curves["second-opinion"] = _plain(second) | {"judge": self.judge_name}
+        return curves, kept
+
+    def _absent(self, x: Tensor) -> Tensor:
+        """The baseline as a picture; of several, their mean."""
+        flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
+        return torch.stack([b.to(x) for b in flat]).mean(0).view_as(x)
+
+    def _pixels(self, x: Tensor) -> Tensor:
+        """(h, w, 3) levels from 0 to 255 of an input."""
+        shown = self.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
+        return shown.expand(3, -1, -1).permute(1, 2, 0).cpu()
+
+
+class Watch:
+    """Sees the rounds as they are done: for the bar, and to keep them when the run is stopped."""
+
+    def __init__(self, forwards: int = POINTS + len(SHARES)) -> None:
+        self.rounds: gp.Rounds | None = None
+        self.forwards = forwards
+        self._planned = 0
+
+    def __call__(self, rounds: gp.Rounds) -> None:
+        """Before the first round and after every one."""
+        if self.rounds is None:
+            self._planned = planned(rounds)
+        self.rounds = rounds
+
+    def share(self) -> float:
+        """How much of the work is done; the curves are the rest."""
+        if self.rounds is None or not self._planned:
+            return 0.0
+        done = min(self.rounds.problem.gradients_used, self._planned)
+        return _GRADIENT * done / (_GRADIENT * self._planned + self.forwards)
+
+    def so_far(self) -> gp.Attribution | None:
+        """The rounds done, to go on from; None if there are none."""
+        if self.rounds is None or not self.rounds.problem.rounds:
+            return None
+        return self.rounds.attribution()
+
+
+def planned(rounds: gp.Rounds) -> int:
+    """Gradients that a run will pay, as far as that is known beforehand."""
+    problem = rounds.problem
+    if not isinstance(problem.scorer, PlannedScorer):
+        return 0
+    each = problem.scorer.cost() * len(problem.objective.parts)
+    total = each * len(problem.schedule)
+    return total if problem.limits.budget is None else min(total, problem.limits.budget)
+
+
+def excess(about: Mapping[str, Any]) -> tuple[float, float] | None:
+    """(share, probability) of the part that outdoes the whole photo most, if one does."""
+    curve = about["curves"]["softmax"]
+    best = max(curve["values"])
+    if best <= about["probability"] + EXCESS:
+        return None
+    # The smallest part that is about as certain: later ones add little.
+    near = max(best - 0.005, about["probability"] + EXCESS)
+    i = next(i for i, value in enumerate(curve["values"]) if value >= near)
+    return curve["fractions"][i], curve["values"][i]
+
+
+def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:
+    index = torch.tensor(where)
+    return metrics.Curve(
+        curve.fractions[index], curve.values[index], curve.name, curve.full, curve.settings
+    )
+
+
+def _plain(curve: metrics.Curve) -> dict[str, Any]:
+    return {"fractions": curve.fractions.tolist(), "values": curve.values.tolist(),
+            "auc": curve.auc}  # fmt: skip

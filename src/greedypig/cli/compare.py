@@ -1,0 +1,163 @@
+"""`greedypig compare photo.jpg`: every method on the same photos, judged by the same curves."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+import greedypig as gp
+
+from ..core.errors import MissingPackage
+from . import contest, options, outputs, standings
+from .asking import Question, find
+from .failures import DONE, FAILED, Stopped, UsageError, sentence
+from .sitting import Sitting
+from .standings import Standings
+from .terminal import Bar, Terminal, count
+
+HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
+DESCRIPTION = """\
+Explain photos by several methods and compare them: the area under the softmax information curve
+(SIC, higher is better) and the loss information curve (LIC, lower is better), of the median curve
+where there are several photos; gradients and seconds per photo. Writes a table (Markdown and CSV),
+a figure and every result into a folder."""
+EXAMPLES = """\
+  greedypig compare photo.jpg
+  greedypig compare holiday/ --judge mobilenet-v2 --out results
+  greedypig compare photo.jpg --methods greedy-pig,ig,random --budget 100"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `greedypig compare`."""
+    options.add_photos(parser)
+    options.add_model(parser)
+    group = parser.add_argument_group("the contest")
+    group.add_argument(
+        "--methods",
+        metavar="A,B,…",
+        help=f"which to run: {', '.join(contest.NAMES)}; those in brackets also as paper and "
+        "regions (default: all but paper and gradient)",
+    )
+    group.add_argument(
+        "--paper",
+        action="store_true",
+        help="also the paper's setting, 2,000 gradients a photo: slow",
+    )
+    group.add_argument(
+        "--budget",
+        type=options.whole,
+        metavar="N",
+        help="give every method about N gradients (default: its usual number)",
+    )
+    options.add_features(group)
+    group = parser.add_argument_group("the results")
+    group.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="where they go (default: photo-comparison, or comparison for several photos)",
+    )
+    options.add_resume(group)
+    options.add_machine(parser)
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Run every method on every photo, tell the table, write the files."""
+    names = contest.chosen(args.methods, args.paper)
+    features = options.features(args.features)
+    searches = {name: contest.arguments(name, features, args.budget) for name in names}
+    found = find(args.photos)
+    failed = list(found.broken)
+    for _, reason in failed:
+        terminal.fail(reason)
+    table, files = Standings({}), list[Path]()
+    if found.files:
+        folder = _folder(args.out, found.files)
+        runs = _runs(found.files, names, folder, args.resume)
+        outputs.refuse_foreign([run.sitting.result for run in runs])
+        standings.refuse_foreign(folder)
+        question = Question.of(args)
+        with terminal.bar("") as bar:
+            results, broken = _hold(question, searches, runs, args, terminal, bar)
+        table, failed = Standings(results), failed + broken
+        if results:
+            files = standings.write(table, folder)
+            standings.tell(table, terminal, files)
+    if failed:
+        terminal.note(f"{len(failed)} could not be compared: {', '.join(n for n, _ in failed)}")
+    terminal.result(standings.record(table, args, files, failed))
+    return FAILED if failed else DONE
+
+
+class Run:
+    """One method on one photo."""
+
+    def __init__(self, path: Path, method: str, result: Path, resume: bool) -> None:
+        self.path, self.method = path, method
+        self.sitting = Sitting(result, resume)
+
+
+def _runs(files: Sequence[Path], names: Sequence[str], folder: Path, resume: bool) -> list[Run]:
+    made = []
+    for path, stem in zip(files, outputs.stems(fspath(folder), files), strict=True):
+        outputs.folder(stem)
+        made += [Run(path, n, stem / f"{contest.slug(n)}.gpig", resume) for n in names]
+    return made
+
+
+def _hold(
+    question: Question,
+    searches: Mapping[str, Mapping[str, Any]],
+    runs: Sequence[Run],
+    args: argparse.Namespace,
+    terminal: Terminal,
+    bar: Bar,
+) -> tuple[dict[str, dict[Path, gp.Attribution]], list[tuple[str, str]]]:
+    """Results by method and photo; a photo that fails with one method leaves, with the reason."""
+    command = shlex.join(terminal.command)
+    common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
+    results: dict[str, dict[Path, gp.Attribution]] = {}
+    broken: dict[Path, str] = {}
+    for i, run in enumerate(runs):
+        if run.path in broken:
+            continue
+        watch = run.sitting.watch
+        bar.label = f"{run.path.name}: {run.method}"
+        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
+        try:
+            x = question.read(run.path)
+            search = {**searches[run.method], **common}
+            a = run.sitting.answer(question, search, x, run.path.name, command)
+        except KeyboardInterrupt:
+            run.sitting.keep()
+            terminal.fail(
+                f"Stopped at {run.path.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
+            )
+            terminal.tell_resume()
+            raise Stopped from None
+        except (UsageError, OSError, MissingPackage):
+            raise
+        except Exception as error:
+            broken[run.path] = sentence(error)
+            terminal.fail(broken[run.path])
+        else:
+            results.setdefault(run.method, {})[run.path] = a
+    left = {
+        name: {path: a for path, a in of.items() if path not in broken}
+        for name, of in results.items()
+    }
+    return (
+        {name: of for name, of in left.items() if of},
+        [(fspath(path), reason) for path, reason in broken.items()],
+    )
+
+
+def _folder(out: str | None, files: Sequence[Path]) -> Path:
+    if out is None:
+        out = f"{files[0].stem}-comparison" if len(files) == 1 else "comparison"
+    elif Path(out).suffix.lower() in outputs.ENDINGS:
+        raise UsageError(f"Expected a folder as --out (got {out}).")
+    return outputs.folder(Path(out))

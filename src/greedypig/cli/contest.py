@@ -1,0 +1,91 @@
+"""The methods that `greedypig compare` puts side by side, each with the arguments it runs with."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import greedypig as gp
+
+from .. import methods
+from ..core.scorers import PlannedScorer
+from .failures import UsageError
+
+PAPER = "greedy-pig (paper)"
+REGIONS = "greedy-pig (regions)"
+ALIASES = {"paper": PAPER, "regions": REGIONS}
+NAMES = (
+    "greedy-pig", PAPER, "sequential-gradient", "ig", "smooth-ig", "blur-ig", "guided-ig",
+    "gradient", REGIONS, "random",
+)  # fmt: skip
+USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
+"""Without the paper's 2,000 gradients, which are slow."""
+SMOOTH_SAMPLES = 25
+MOST_REGION_ROUNDS = 50
+
+
+def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
+    """The methods that --methods names, in its order; else the usual ones."""
+    if text is None:
+        names = list(USUAL)
+    else:
+        names = [_known(word.strip()) for word in text.split(",") if word.strip()]
+    if not names:
+        raise UsageError(f"Expected --methods as names with commas: {', '.join(NAMES)} (got none).")
+    if paper and PAPER not in names:
+        names.insert(1 if names[0] == "greedy-pig" else 0, PAPER)
+    return tuple(dict.fromkeys(names))
+
+
+def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
+    """The arguments of `gp.explain` for a method; with a budget it pays about that many gradients.
+
+    The paper's setting is a fixed one, 100 equal rounds of 20 steps, and no budget changes it.
+    """
+    if name == PAPER:
+        return {"method": "greedy-pig", "features": features, "rounds": 100, "steps": 20,
+                "schedule": "equal"}  # fmt: skip
+    if name == REGIONS:
+        made = {"method": "greedy-pig", "features": gp.superpixels()}
+    else:
+        made = {"method": name, "features": features}
+    return made if budget is None else made | _within(name, budget)
+
+
+def _within(name: str, budget: int) -> dict[str, Any]:
+    if name in ("greedy-pig", REGIONS):
+        scorer, _ = methods.resolve("greedy-pig")
+        each = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
+        if budget < each:
+            return {"rounds": 1, "steps": budget}
+        if name == REGIONS and budget // each > MOST_REGION_ROUNDS:
+            return {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
+        return {"rounds": budget // each}
+    if name == "sequential-gradient":
+        return {"rounds": budget}
+    if name == "smooth-ig":
+        samples = min(SMOOTH_SAMPLES, budget)
+        scorer = gp.IntegratedGradients(budget // samples)
+        return {"method": gp.Smooth(scorer, samples=samples)}
+    if name in ("ig", "blur-ig", "guided-ig"):
+        return {"steps": budget}
+    return {}
+
+
+def slug(name: str) -> str:
+    """The method's name as a file's name."""
+    return name.replace(" (", "-").replace(")", "")
+
+
+def _known(word: str) -> str:
+    name = ALIASES.get(word, word)
+    if name in NAMES:
+        return name
+    by_slug = {slug(known): known for known in NAMES}
+    if word in by_slug:
+        return by_slug[word]
+    words = [*NAMES, *ALIASES]
+    near = difflib.get_close_matches(word, words, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    listed = ", ".join([n for n in NAMES if n not in (PAPER, REGIONS)] + list(ALIASES))
+    raise UsageError(f"Expected --methods among {listed} (got {word!r}).{hint}")

@@ -1,0 +1,182 @@
+"""`greedypig explain photo.jpg`: which parts of a photo a network used, checked by its curve."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+import greedypig as gp
+
+from .. import plots, report
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from . import options, outputs
+from .asking import Found, Question, excess, find
+from .failures import DONE, FAILED, Stopped, UsageError, sentence
+from .sitting import Sitting
+from .summary import Summary
+from .terminal import Bar, Terminal
+
+HELP = "which parts of a photo a network used, and how sure it is with only those"
+DESCRIPTION = """\
+Explain what an ImageNet network (or your own) sees in photos. For every photo it prints
+the class, its probability, and the probability with only the best 1, 5 and 10 % of the photo's
+numbers present, and writes photo.gpig (the result) and photo.html (a page to explore it) into the
+current directory or --out."""
+EXAMPLES = """\
+  greedypig explain photo.jpg
+  greedypig explain holiday/ --out results --judge mobilenet-v2
+  greedypig explain photo.jpg --class tabby --objective log-likelihood --features pixels
+  greedypig explain photo.jpg --model my_models:build --json > answer.json"""
+DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
+    "kept": plots.kept, "heatmap": plots.heatmap, "overlay": plots.overlay,
+    "order": plots.order_map, "curve": plots.curve,
+}  # fmt: skip
+PICTURES = tuple(DRAW)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `greedypig explain`."""
+    options.add_photos(parser)
+    options.add_model(parser)
+    options.add_effort(parser)
+    group = parser.add_argument_group("the results")
+    group.add_argument(
+        "--out",
+        metavar="PATH",
+        help="a folder for the results; for one photo also a file, x.gpig or x.html",
+    )
+    group.add_argument("--no-html", action="store_true", help="write no pages")
+    group.add_argument(
+        "--pictures", action="store_true", help=f"also write PNG files: {', '.join(PICTURES)}"
+    )
+    options.add_resume(group)
+    options.add_machine(parser)
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Explain every photo; those that fail are told and do not end the others."""
+    try:
+        search = options.search_arguments(args)
+    except (InvalidInput, InvalidType) as error:
+        raise UsageError(str(error)) from error
+    if args.pictures and importlib.util.find_spec("matplotlib") is None:
+        raise MissingPackage(
+            "Expected the package matplotlib for --pictures (it is not installed). "
+            'Try pip install "greedypig[plots]".'
+        )
+    found = find(args.photos)
+    stems = outputs.stems(args.out, found.files)
+    jobs = [Job(path, stem, args) for path, stem in zip(found.files, stems, strict=True)]
+    index = _index(jobs, args)
+    outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
+    summary = Summary(terminal, found, [job.path.name for job in jobs])
+    for path, reason in found.broken:
+        summary.broken(path, reason)
+    if jobs:
+        question = Question.of(args)
+        with terminal.bar("") as bar:
+            _explain_all(question, search, jobs, summary, bar)
+        if index and summary.done:
+            report.write_index({f.name: a for f, a in summary.pages}, index[0])
+            summary.files(index)
+    summary.close()
+    terminal.result(_json(found, summary))
+    return FAILED if summary.failed else DONE
+
+
+class Job:
+    """One photo and the files that its answer goes to."""
+
+    def __init__(self, path: Path, stem: Path, args: argparse.Namespace) -> None:
+        self.path = path
+        # Not with_suffix: a stem may hold dots of its own.
+        self.sitting = Sitting(stem.with_name(stem.name + ".gpig"), args.resume)
+        self.page = None if args.no_html else stem.with_name(stem.name + ".html")
+        names = PICTURES if args.pictures else ()
+        self.pictures = {name: stem.with_name(f"{stem.name}-{name}.png") for name in names}
+
+    def files(self) -> list[Path]:
+        """Everything that will be written."""
+        page = [] if self.page is None else [self.page]
+        return [self.sitting.result, *page, *self.pictures.values()]
+
+    def draw(self, a: gp.Attribution) -> None:
+        """The page and the pictures of the answer."""
+        if self.page is not None:
+            report.write(a, self.page)
+        for name, file in self.pictures.items():
+            outputs.save_figure(DRAW[name](a).figure, file)
+
+
+def _explain_all(
+    question: Question, search: Mapping[str, Any], jobs: list[Job], summary: Summary, bar: Bar
+) -> None:
+    command = shlex.join(summary.terminal.command)
+    for i, job in enumerate(jobs):
+        watch = job.sitting.watch
+        bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.path.name
+        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(jobs))  # type: ignore[misc]
+        began = time.monotonic()
+        try:
+            x = question.read(job.path)
+            a = job.sitting.answer(question, search, x, job.path.name, command)
+            job.draw(a)
+        except KeyboardInterrupt:
+            summary.stopped(job.path.name, job.sitting.keep())
+            raise Stopped from None
+        except (UsageError, OSError, MissingPackage):
+            raise
+        except Exception as error:
+            summary.broken(fspath(job.path), sentence(error))
+        else:
+            summary.add(job.path, a, job.files(), time.monotonic() - began, excess(a.about))
+
+
+def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:
+    """The page that leads to the others, if there are several."""
+    if args.no_html or len(jobs) < 2:
+        return []
+    return [jobs[0].sitting.result.parent / "index.html"]
+
+
+def _json(found: Found, summary: Summary) -> dict[str, Any]:
+    records = [
+        {
+            "photo": fspath(path),
+            "class": a.about["class"],
+            "target": a.about["target"],
+            "probability": a.about["probability"],
+            "predictions": a.about["predictions"],
+            "kept": a.about["kept"],
+            "excess": _excess_record(a),
+            "order": a.order.tolist(),
+            "selected": a.selected,
+            "curve": a.about["curves"]["softmax"],
+            "curves": a.about["curves"],
+            "gradients": a.gradients_used,
+            "seconds": a.seconds,
+            "stop": a.stop.name.lower(),
+            "settings": dict(a.settings) | {"model": a.about["model"]},
+            "files": [fspath(file) for file in files],
+        }
+        for path, a, files in summary.done
+    ]
+    failed = [{"photo": path, "reason": reason} for path, reason in summary.failed]
+    if found.single and records:
+        return records[0]
+    return {"results": records, "failed": failed, "files": _all_files(summary)}
+
+
+def _excess_record(a: gp.Attribution) -> dict[str, float] | None:
+    found = excess(a.about)
+    return None if found is None else {"share": found[0], "probability": found[1]}
+
+
+def _all_files(summary: Summary) -> list[str]:
+    return [fspath(file) for _, _, files in summary.done for file in files]

@@ -1,0 +1,216 @@
+"""The program: finds the subcommand, runs it, and turns whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol
+
+import greedypig
+
+from . import compare, explain, report
+from .failures import FAILED, USAGE, Stopped, UsageError, sentence
+from .terminal import Terminal
+
+
+class Command(Protocol):
+    """What a subcommand's module defines; see the package's docstring."""
+
+    HELP: str
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add its arguments."""
+
+    def run(self, args: argparse.Namespace, terminal: Terminal) -> int:
+        """Do the job and return the exit code."""
+
+
+COMMANDS: dict[str, Command] = {"explain": explain, "compare": compare, "report": report}
+"""The subcommands, in the order of the help."""
+
+DEBUG = "GREEDYPIG_DEBUG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    _forgive_encodings()
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = build_parser().parse_args(words)
+    except SystemExit as end:  # argparse has said what there is to say.
+        return _flushed(int(end.code or 0))
+    terminal = Terminal(
+        json_wanted=args.json, quiet=args.quiet, command=(_program(), *words),
+    )  # fmt: skip
+    debug = args.debug or bool(os.environ.get(DEBUG))
+    with _sigterm_interrupts(), _short_warnings(terminal):
+        code = _run(COMMANDS[args.command], args, terminal, debug)
+    return _flushed(code)
+
+
+def _run(command: Command, args: argparse.Namespace, terminal: Terminal, debug: bool) -> int:
+    """The command's exit code, whatever happens in it; with `debug` the traceback too."""
+    try:
+        return command.run(args, terminal)
+    except BrokenPipeError:
+        return FAILED  # Whoever read the output has had enough: `… | head`.
+    except (KeyboardInterrupt, Stopped) as stop:
+        if not isinstance(stop, Stopped):
+            terminal.fail("Stopped.")
+        return FAILED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        terminal.fail(sentence(error, debug))
+        return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = _Parser(
+        prog="greedypig",
+        description="Which few features does a trained model really use?",
+        epilog="example:\n  greedypig explain photo.jpg\n\n"
+        "'greedypig COMMAND --help' tells more about each command.\n"
+        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
+        formatter_class=_Help,
+    )
+    parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
+    )
+    for name, command in COMMANDS.items():
+        one = commands.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            epilog=f"examples:\n{command.EXAMPLES.rstrip()}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.configure(one)
+        _add_manners(one)
+    return parser
+
+
+def _add_manners(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("how it speaks")
+    group.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object on standard output and nothing else there",
+    )
+    group.add_argument("--quiet", "-q", action="store_true", help="print only what went wrong")
+    group.add_argument(
+        "--debug", action="store_true", help=f"show the traceback of an error (or set {DEBUG}=1)"
+    )
+
+
+class _Help(argparse.HelpFormatter):
+    """Descriptions as wide as the terminal, examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example"):
+            return "".join(indent + line for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse with one short line for a mistake, and the nearest option for a wrong one."""
+
+    def error(self, message: str) -> NoReturn:
+        Terminal().fail(f"{message}{self._near(message)}. Try '{self.prog} --help'.")
+        raise SystemExit(USAGE)
+
+    def _near(self, message: str) -> str:
+        if "unrecognized arguments:" not in message:
+            return ""
+        # The options of the subcommand that was typed are known to its own parser only.
+        known = [name for parser in self._family() for name in parser._option_string_actions]
+        for word in message.partition("unrecognized arguments:")[2].split():
+            near = difflib.get_close_matches(word.partition("=")[0], known, 1)
+            if word.startswith("-") and near:
+                return f" (did you mean {near[0]}?)"
+        return ""
+
+    def _family(self) -> Iterator[argparse.ArgumentParser]:
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from action.choices.values()
+
+
+def _program() -> str:
+    import shlex
+
+    name = os.path.basename(sys.argv[0])
+    if name in ("__main__.py", "-m", "-c", ""):
+        return f"{shlex.quote(os.path.basename(sys.executable) or 'python')} -m greedypig"
+    return "greedypig"
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """A polite kill keeps what was done, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _short_warnings(terminal: Terminal) -> Iterator[None]:
+    """Warnings in one line each, without the place in the code; our own ones only by default."""
+    with warnings.catch_warnings():
+        shown: set[str] = set()
+
+        def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+            text = " ".join(str(message).split())
+            if text not in shown and issubclass(category, UserWarning):
+                shown.add(text)
+                terminal.warn(text)
+
+        warnings.showwarning = show
+        yield
+
+
+def _forgive_encodings() -> None:
+    """A file name that the terminal cannot show is shown escaped rather than ending the run."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _flushed(code: int) -> int:
+    """The exit code once the output is out; a reader that left is no reason for a traceback."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would be written, and fail, once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code or FAILED
+    except (OSError, ValueError):
+        return code or FAILED
+    return code
+
+
+__all__ = ["COMMANDS", "build_parser", "main"]

@@ -1,0 +1,77 @@
+"""One explanation that may take several sittings: what is done is kept, and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import greedypig as gp
+
+from ..core.errors import InvalidFile, InvalidInput, InvalidType
+from .asking import Question, Watch
+from .failures import UsageError
+
+PARTIAL = ".partial"
+
+
+@dataclass
+class Sitting:
+    """The result's file, and beside it what is kept of a run that was stopped."""
+
+    result: Path
+    resume: bool
+    watch: Watch = field(default_factory=Watch)
+
+    @property
+    def partial(self) -> Path:
+        """photo.partial.gpig for photo.gpig."""
+        return self.result.with_name(f"{self.result.stem}{PARTIAL}{self.result.suffix}")
+
+    def answer(
+        self, question: Question, search: Mapping[str, Any], x: Tensor, source: str, command: str
+    ) -> gp.Attribution:
+        """The result with its notes, saved; an earlier sitting's is taken up if asked for."""
+        saved = self._saved()
+        try:
+            a = question.explain(x, search, self.watch, saved)
+        except (InvalidInput, InvalidType) as error:
+            hint = "" if saved is None else " Try the options of the stopped run, or no --resume."
+            raise UsageError(f"{error}{hint}") from error
+        if saved is not None and _nothing_new(saved, a, question):
+            a = saved
+        else:
+            a = question.with_notes(a, x, source, command)
+        a.save(self.result)
+        self.partial.unlink(missing_ok=True)
+        return a
+
+    def keep(self) -> Path | None:
+        """Save the rounds done so far, if any, and tell where."""
+        kept = self.watch.so_far()
+        if kept is None:
+            return None
+        kept.save(self.partial)
+        return self.partial
+
+    def _saved(self) -> gp.Attribution | None:
+        if not self.resume:
+            return None
+        for file in (self.partial, self.result):
+            if file.exists():
+                try:
+                    return gp.load(file)
+                except InvalidFile as error:
+                    raise UsageError(f"{error} Try without --resume, to begin anew.") from error
+        return None
+
+
+def _nothing_new(saved: gp.Attribution, a: gp.Attribution, question: Question) -> bool:
+    """Is the saved result whole, and does it tell all that is asked for now?"""
+    same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
+    told = saved.about.get("curves") and saved.about.get("judge") == question.judge_name
+    return bool(same and told and saved.stop is not gp.StopReason.RUNNING)

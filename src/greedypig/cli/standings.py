@@ -1,0 +1,237 @@
+"""The standings of a comparison: a table for the terminal, for files, and for programs."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import io
+from collections.abc import Iterator, Mapping
+from os import fspath
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import greedypig as gp
+
+from .. import metrics, plots, report
+from . import outputs
+from .terminal import BOLD, DIM, Terminal, count, duration
+
+COLUMNS = {
+    "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
+    "excess": "above full ↓", "gradients": "gradients", "seconds": "seconds",
+}  # fmt: skip
+BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
+CSV_MARK = b"method,sic_auc,"
+ENDINGS = ("md", "csv", "png", "gpig", "html")
+
+
+class Standings:
+    """The results by method and photo, and the numbers that follow from them."""
+
+    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
+        self.results = results
+
+    @property
+    def photos(self) -> Mapping[Path, gp.Attribution]:
+        """The photos that were compared, each with one of its results."""
+        return next(iter(self.results.values()), {})
+
+    def rows(self) -> dict[str, dict[str, float]]:
+        """The numbers of every method: AUC of the median curve, medians of the rest."""
+        return {name: self._row(list(of.values())) for name, of in self.results.items()}
+
+    def curve(self, name: str, kind: str) -> metrics.Curve | None:
+        """A method's median curve over the photos."""
+        return _median(list(self.results[name].values()), kind)
+
+    def _row(self, results: list[gp.Attribution]) -> dict[str, float]:
+        row = {}
+        for column, kind in (("sic_auc", "softmax"), ("lic_auc", "loss"),
+                             ("second_opinion_auc", "second-opinion")):  # fmt: skip
+            curve = _median(results, kind)
+            if curve is not None:
+                row[column] = curve.auc
+        row["excess"] = median(_excess(a) for a in results)
+        row["gradients"] = median(a.gradients_used for a in results)
+        row["seconds"] = median(a.seconds for a in results)
+        return row
+
+
+def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
+    """The table for people."""
+    rows, say = standings.rows(), terminal.say
+    photos = standings.photos
+    if len(photos) == 1:
+        ((path, a),) = photos.items()
+        say(terminal.style(terminal.wrapped(
+            f"{path.name}: {a.about['class']}, probability {a.about['probability']:.3f}"
+        ), BOLD))  # fmt: skip
+    else:
+        head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
+        say(terminal.style(terminal.wrapped(head), BOLD))
+    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    heads = {c: COLUMNS[c] for c in columns}
+    first = max(len(name) for name in rows)
+    if first + sum(len(h) + 2 for h in heads.values()) > terminal.width:
+        heads = {c: h.replace(" AUC", "").replace("second opinion", "2nd")
+                 .replace("above full", "above").replace("gradients", "grad.")
+                 .replace("seconds", "s") for c, h in heads.items()}  # fmt: skip
+    widths = {c: max(len(h), 6) for c, h in heads.items()}
+    say(
+        terminal.style(
+            f"{'':{first}}" + "".join(f"  {heads[c]:>{widths[c]}}" for c in columns), DIM
+        )
+    )
+    for name, row in rows.items():
+        line = f"{name:{first}}"
+        for c in columns:
+            cell = f"  {_cell(c, row.get(c)):>{widths[c]}}"
+            best = c in BEST and row.get(c) == BEST[c](r[c] for r in rows.values() if c in r)
+            line += terminal.style(cell, BOLD) if best else cell
+        say(line)
+    spent = sum(a.seconds for of in standings.results.values() for a in of.values())
+    say()
+    where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
+    text = f"{duration(spent)} of explaining. Wrote {where}: {names}, and every result"
+    say(terminal.wrapped(text))
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse to overwrite files of others, before any work is done."""
+    outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in ENDINGS if ending != "csv")
+    outputs.refuse_foreign([folder / "comparison.csv"], CSV_MARK)
+
+
+def write(standings: Standings, folder: Path) -> list[Path]:
+    """The table as Markdown and CSV, the figure, and for one photo the page and its result."""
+    rows, one = standings.rows(), len(standings.photos) == 1
+    table, numbers, figure, whole, page = (folder / f"comparison.{e}" for e in ENDINGS)
+    a = _with_comparison(standings, rows)
+    table.write_text(_markdown(standings, rows, a), encoding="utf-8")
+    numbers.write_text(_csv(rows), encoding="utf-8", newline="")
+    files = [table, numbers]
+    if importlib.util.find_spec("matplotlib") is not None:
+        firsts = {name: next(iter(of.values())) for name, of in standings.results.items()}
+        outputs.save_figure(plots.comparison(firsts if one else a), figure)
+        files.append(figure)
+    if one:
+        a.save(whole)
+        report.write(a, page)
+        files += [whole, page]
+    return files
+
+
+def _with_comparison(
+    standings: Standings, rows: Mapping[str, Mapping[str, float]]
+) -> gp.Attribution:
+    """The first method's result, with the numbers and curves of all in its notes."""
+    photos = standings.photos
+    first = next(iter(photos.values()))
+    notes: dict[str, Any] = {"comparison": {}}
+    for name, row in rows.items():
+        curve = standings.curve(name, "softmax")
+        notes["comparison"][name] = dict(row)
+        if curve is not None:
+            notes["comparison"][name]["curve"] = {"fractions": curve.fractions.tolist(),
+                                                  "values": curve.values.tolist()}  # fmt: skip
+    if len(photos) > 1:
+        notes["source"] = count(len(photos), "photo")
+        notes["probability"] = median(a.about["probability"] for a in photos.values())
+    return first.with_notes(notes)
+
+
+def _markdown(
+    standings: Standings, rows: Mapping[str, Mapping[str, float]], a: gp.Attribution
+) -> str:
+    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    photos = standings.photos
+    judge = a.about.get("judge")
+    lines = [
+        "# greedypig compare",
+        "",
+        f"{count(len(photos), 'photo')}, {a.about['model']}, {a.about['baseline']} baseline, "
+        f"objective {a.about['objective']}"
+        + (f"; second opinion by {judge}." if judge else "."),
+        "SIC: the class's probability with only the best parts present. LIC: how far the answer "
+        "is from the whole photo's, in nats. Both are areas under the median curve over the share "
+        "kept.",
+        "Above full: how much more certain a part makes the network than the whole photo does "
+        "(median).",
+        "",
+        "| method | " + " | ".join(COLUMNS[c] for c in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]  # fmt: skip
+    for name, row in rows.items():
+        lines.append(f"| {name} | " + " | ".join(_cell(c, row.get(c)) for c in columns) + " |")
+    lines += ["", *(f"- {path.name}: {of.about['class']}, {of.about['probability']:.3f}"
+                    for path, of in photos.items())]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _csv(rows: Mapping[str, Mapping[str, float]]) -> str:
+    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["method", *columns])
+    writer.writerows([name, *(row.get(c, "") for c in columns)] for name, row in rows.items())
+    return text.getvalue()
+
+
+def record(
+    standings: Standings, args: argparse.Namespace, files: list[Path], failed: list[tuple[str, str]]
+) -> dict[str, Any]:
+    """The object of --json; its units are the methods, best SIC first in `order`."""
+    rows = standings.rows()
+    curves = {
+        name: {kind: {"fractions": c.fractions.tolist(), "values": c.values.tolist()}
+               for kind, c in _curves(standings, name)}
+        for name in rows
+    }  # fmt: skip
+    everything = [a for of in standings.results.values() for a in of.values()]
+    return {
+        "methods": {name: dict(row) | {"curves": curves[name]} for name, row in rows.items()},
+        "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
+        "photos": [
+            {"photo": fspath(path), "class": a.about["class"], "target": a.about["target"],
+             "probability": a.about["probability"]}
+            for path, a in standings.photos.items()
+        ],
+        "gradients": sum(a.gradients_used for a in everything),
+        "seconds": sum(a.seconds for a in everything),
+        "settings": {"model": args.model, "judge": args.judge, "objective": args.objective,
+                     "baseline": args.baseline, "features": args.features, "budget": args.budget,
+                     "seed": args.seed},
+        "failed": [{"photo": name, "reason": reason} for name, reason in failed],
+        "files": [fspath(f) for f in files],
+    }  # fmt: skip
+
+
+def _curves(standings: Standings, name: str) -> Iterator[tuple[str, metrics.Curve]]:
+    for kind in ("softmax", "loss", "second-opinion"):
+        curve = standings.curve(name, kind)
+        if curve is not None:
+            yield kind, curve
+
+
+def _median(results: list[gp.Attribution], kind: str) -> metrics.Curve | None:
+    found = [a.about["curves"][kind] for a in results if kind in a.about["curves"]]
+    if len(found) != len(results):
+        return None
+    return metrics.median_curve(
+        [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
+    )
+
+
+def _excess(a: gp.Attribution) -> float:
+    best: float = max(a.about["curves"]["softmax"]["values"])
+    return max(0.0, best - float(a.about["probability"]))
+
+
+def _cell(column: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    if column == "gradients":
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if column == "seconds" else f"{value:.3f}"

@@ -1,0 +1,215 @@
+"""What a person sees: lines on standard output, warnings and progress on standard error.
+
+With --json standard output carries one object and nothing else; with --quiet only what went wrong
+is told. Colours and bars appear on terminals alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
+_LEAST_WIDTH, _MOST_WIDTH = 20, 100
+_TICK = 0.1
+"""Seconds between two drawings of a bar."""
+
+
+class Terminal:
+    """Where a command speaks."""
+
+    def __init__(
+        self, *, json_wanted: bool = False, quiet: bool = False, command: Sequence[str] = ()
+    ) -> None:
+        self.json_wanted, self.quiet = json_wanted, quiet
+        self.command = tuple(command)
+        """The command line as it was typed, program first."""
+        self._bar: Bar | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns to write in."""
+        return max(_LEAST_WIDTH, min(_MOST_WIDTH, shutil.get_terminal_size((80, 24)).columns))
+
+    def say(self, text: str = "") -> None:
+        """A line for people."""
+        if not (self.json_wanted or self.quiet):
+            self._print(text, sys.stdout)
+
+    def wrapped(self, text: str, indent: str = "", hanging: str | None = None) -> str:
+        """Text broken into lines of the terminal's width; long names stay whole."""
+        return textwrap.fill(
+            text, self.width, initial_indent=indent,
+            subsequent_indent=indent if hanging is None else hanging,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+
+    def note(self, text: str) -> None:
+        """Something about how it goes: on standard error, also under --json."""
+        if not self.quiet:
+            self._print(self.wrapped(text), sys.stderr)
+
+    def warn(self, text: str) -> None:
+        """Something to take notice of, on standard error."""
+        if not self.quiet:
+            mark = self.style("warning:", YELLOW, stream=sys.stderr)
+            self._print(f"{mark} {text}", sys.stderr)
+
+    def fail(self, text: str) -> None:
+        """What went wrong, in one sentence, on standard error."""
+        mark = self.style("error:", RED, stream=sys.stderr)
+        self._print(f"{mark} {text}", sys.stderr)
+
+    def result(self, record: dict[str, Any]) -> None:
+        """The one object of --json."""
+        if self.json_wanted:
+            self._print(json.dumps(record, allow_nan=False), sys.stdout)
+
+    def _print(self, text: str, stream: TextIO) -> None:
+        if self._bar is None:
+            print(text, file=stream, flush=True)
+            return
+        with self._bar.hidden():
+            print(text, file=stream, flush=True)
+
+    def style(self, text: str, *codes: str, stream: TextIO | None = None) -> str:
+        """Text in a colour or weight, where the stream shows them."""
+        if not codes or not _has_colours(sys.stdout if stream is None else stream):
+            return text
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
+
+    def tell_resume(self) -> None:
+        """The command that goes on, on a line of its own to be copied."""
+        if not self.quiet:
+            self._print(f"Go on with:\n  {self.resume_hint()}", sys.stderr)
+
+    def resume_hint(self) -> str:
+        """The command line that goes on where this one was stopped."""
+        import shlex
+
+        program, *rest = self.command or ("greedypig",)
+        words = [word for word in rest if word != "--resume"]
+        # Behind the subcommand: a "--" further on would make a file name of it.
+        words[1:1] = ["--resume"]
+        return f"{program} {shlex.join(words)}"
+
+    @contextmanager
+    def bar(self, label: str) -> Iterator[Bar]:
+        """A bar on the terminal while the block runs; invisible where there is none."""
+        self._bar = Bar(label, self, visible=not self.quiet and _is_terminal(sys.stderr))
+        try:
+            yield self._bar
+        finally:
+            self._bar.close()
+            self._bar = None
+
+
+class Bar:
+    """How far it is and how long it will take, drawn by a thread so that the work never waits.
+
+    `follow(done, total)` takes a function that tells how much is done; it is asked ten times a
+    second.
+    """
+
+    def __init__(self, label: str, terminal: Terminal, *, visible: bool) -> None:
+        self.label, self.terminal = label, terminal
+        self._done: Callable[[], float] | None = None
+        self._total = 0.0
+        self._base = 0.0
+        self._began = time.monotonic()
+        self._ended = threading.Event()
+        self._pen = threading.RLock()
+        self._thread: threading.Thread | None = None
+        if visible:
+            self._thread = threading.Thread(target=self._draw, daemon=True)
+            self._thread.start()
+
+    def follow(self, done: Callable[[], float], total: float) -> None:
+        """Show `done()` of `total` from now on; time left is reckoned from the first such call."""
+        if self._done is None or self._total != total:
+            self._base, self._began = done(), time.monotonic()
+        self._done, self._total = done, total
+
+    def close(self) -> None:
+        """Take the bar away."""
+        with self.hidden():
+            self._ended.set()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Out of the way while other lines are written; the next tick draws it again."""
+        with self._pen:
+            if self._thread is not None and not self._ended.is_set():
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+            yield
+
+    def line(self) -> str:
+        """The line as it is now."""
+        width = self.terminal.width - 1
+        if self._done is None or self._total <= 0:
+            return _cut(self.label, width)
+        done = min(self._done(), self._total)
+        share = done / self._total
+        tail = f" {100 * share:3.0f} %"
+        if done > self._base:
+            passed = time.monotonic() - self._began
+            left = passed * (self._total - done) / (done - self._base)
+            tail += f", {duration(left)} left"
+        room = min(30, width - len(tail) - min(len(self.label), 24) - 2)
+        if room < 5:
+            return _cut(self.label, max(width - len(tail), 0)) + tail
+        full = round(share * room)
+        label = _cut(self.label, width - len(tail) - room - 1)
+        return f"{label} {'█' * full}{'░' * (room - full)}{tail}"
+
+    def _draw(self) -> None:
+        while not self._ended.wait(_TICK):
+            with self._pen:
+                if self._ended.is_set():
+                    return
+                try:
+                    sys.stderr.write(f"\r\x1b[K{self.line()}")
+                    sys.stderr.flush()
+                except (OSError, ValueError):  # The terminal went away; the work goes on.
+                    return
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: 1 photo, 2 photos."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError):  # Closed, or no real stream.
+        return False
+
+
+def _has_colours(stream: TextIO) -> bool:
+    return not os.environ.get("NO_COLOR") and _is_terminal(stream)

@@ -1,0 +1,129 @@
+"""From whatever explains an input to the order in which its elements are shown.
+
+A curve needs one number per element: how many elements are present once this one is. It is a rank
+without ties, so that "the top k" is k elements and not however many reach a threshold; where units
+are larger than an element a unit is shown whole or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType
+from ..core.layout import Layout
+
+RANKINGS = ("order", "absolute", "signed")
+
+
+def is_one_shot(a: Attribution) -> bool:
+    """Was everything ranked by one round's scores?"""
+    return int(a.settings.get("rounds", len(a.picks))) == 1
+
+
+def counts_needed(
+    a: Any, layout: Layout, ranking: str | None = None, *, one_shot: str = "absolute"
+) -> tuple[Tensor, str]:
+    """(n,) long: with how many elements present each one is among them; and the ranking used.
+
+    a: an Attribution, a permutation of the elements (n,), best first, or scores shaped like x.
+    ranking: "order" of selection, "absolute" value or "signed" value of the scores; None takes
+    "order" for greedy runs and permutations, `one_shot` for one round's scores. Equal scores go by
+    the order of selection, else by the lower index.
+    """
+    if ranking is not None and ranking not in RANKINGS:
+        raise InvalidInput(
+            f"Expected ranking to be one of {', '.join(RANKINGS)} (got {ranking!r})."
+        )
+    if isinstance(a, Attribution):
+        return _of_attribution(a, layout, ranking, one_shot)
+    if isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()):
+        if ranking not in (None, "order"):
+            raise InvalidInput(
+                "Expected ranking 'order' for a permutation, which has no scores "
+                f"(got {ranking!r})."
+            )
+        return _positions(_permutation(a, layout.n)), "order"
+    if ranking == "order":
+        raise InvalidInput(
+            "Expected ranking 'absolute' or 'signed' for scores, which have no order of selection "
+            "(got 'order')."
+        )
+    scores = _scores(a, layout)
+    rule = ranking or one_shot
+    return _positions(_sorted(scores, rule)), rule
+
+
+def unit_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute") -> Tensor:
+    """(units,) long: the units of an attribution, best first by the ranking."""
+    rule = ranking or (one_shot if is_one_shot(a) else "order")
+    if rule == "order":
+        return a.order
+    # One round scores everyone; of several rounds only those taken have a score to show.
+    scores = a.last_scores if is_one_shot(a) else a.unit_scores
+    return a.order[_sorted(scores[a.order], rule)]
+
+
+def _of_attribution(
+    a: Attribution, layout: Layout, ranking: str | None, one_shot: str
+) -> tuple[Tensor, str]:
+    if a.layout.shapes != layout.shapes:
+        raise InvalidInput(
+            f"Expected an attribution of inputs shaped {_shapes(layout)} (got one of "
+            f"{_shapes(a.layout)})."
+        )
+    rule = ranking or (one_shot if is_one_shot(a) else "order")
+    first = a.features.first_rank(unit_order(a, rule))
+    sizes = torch.bincount(first, minlength=a.features.units)
+    return sizes.cumsum(0)[first], rule
+
+
+def _sorted(scores: Tensor, rule: str) -> Tensor:
+    keys = scores.abs() if rule == "absolute" else scores
+    return torch.sort(keys, descending=True, stable=True).indices
+
+
+def _positions(order: Tensor) -> Tensor:
+    needed = torch.empty_like(order)
+    needed[order] = torch.arange(1, order.numel() + 1, device=order.device)
+    return needed
+
+
+def _permutation(order: Tensor, n: int) -> Tensor:
+    order = order.detach()
+    whole = order.dtype != torch.bool and order.shape == (n,)
+    if not whole or not torch.equal(order.long().sort().values, torch.arange(n).to(order.device)):
+        raise InvalidInput(
+            f"Expected a permutation of the {n} elements, best first, or floating-point scores "
+            f"shaped like x (got {order.dtype} {tuple(order.shape)})."
+        )
+    return order.long()
+
+
+def _scores(scores: Any, layout: Layout) -> Tensor:
+    if not isinstance(scores, Tensor | tuple | list | dict):
+        raise InvalidType(
+            "Expected an Attribution, a permutation of the elements or scores shaped like x "
+            f"(got {type(scores).__name__}). Try torch.as_tensor(scores)."
+        )
+    if isinstance(scores, dict) and sorted(scores) == sorted(layout.names):
+        scores = {name: scores[name] for name in layout.names}
+    given = Layout.of(scores)
+    if given.shapes != layout.shapes:
+        hint = ""
+        if len(given.shapes) == 1 and layout.shapes[0][-2:] == given.shapes[0][-2:]:
+            hint = " Try scores.expand_as(x)."
+        raise InvalidInput(
+            f"Expected scores shaped like x, {_shapes(layout)} (got {_shapes(given)}).{hint}"
+        )
+    flat = layout.flatten(scores).detach()
+    if not bool(torch.isfinite(flat).all()):
+        raise InvalidInput("Expected finite scores (got NaN or infinity).")
+    return flat
+
+
+def _shapes(layout: Layout) -> str:
+    return ", ".join(str(shape) for shape in layout.shapes)

@@ -1,0 +1,277 @@
+"""Does an explanation depend on the model at all, and does it depend on chance?
+
+`randomisation_check` is the cascading test of Adebayo et al. 2018: the network's layers are made
+random one after the other from the output down, and the explanation must change with them. One
+that stays is a picture of the input, not of the model. `stability` is the opposite question:
+nothing but the seed changes, and the explanation should stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.attribution import Attribution
+from ..core.errors import GreedyPigError, InvalidInput, InvalidType
+from ..core.lockstep import Undisturbed
+from ..core.schedule import check_count
+from ..explain import explain
+from ..frozen import twin_of
+from .ranking import unit_order
+
+TOP = 0.1
+"""The share of the units that counts as the top where k is not given."""
+MOST_DEPTHS = 10
+"""Explanations a randomisation check pays for where it is not told how many."""
+
+
+@dataclass(frozen=True, repr=False)
+class RandomisationCheck:
+    """How like the original the explanations of ever more random networks are."""
+
+    layers: tuple[str, ...]
+    """The lowest layer that was random each time; all above it were random, too."""
+    rank_correlation: tuple[float, ...]
+    """Spearman's, between the ranks of all units: 1 for the same order, 0 for unrelated ones."""
+    overlap: tuple[float, ...]
+    """The share of the original's top k units that are among the top k."""
+    chance: float
+    """The overlap of unrelated orders: k over the number of units."""
+    k: int
+    """How many units count as the top."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Method, seed and what else tells how it was done."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "layers": list(self.layers), "rank_correlation": list(self.rank_correlation),
+            "overlap": list(self.overlap), "chance": self.chance, "k": self.k,
+            "settings": dict(self.settings),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return (
+            f"RandomisationCheck(rank correlation {self.rank_correlation[0]:.3f} with "
+            f"{self.layers[0]!r} random → {self.rank_correlation[-1]:.3f} with all; top-{self.k:,} "
+            f"overlap {self.overlap[-1]:.3f}, chance {self.chance:.3f})"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Stability:
+    """How like each other explanations are that differ in their seed alone."""
+
+    rank_correlation: float
+    """Spearman's between the ranks of all units, mean over pairs of seeds."""
+    overlap: float
+    """The share of the top k units that two seeds have in common, mean over pairs."""
+    chance: float
+    """The overlap of unrelated orders: k over the number of units."""
+    k: int
+    """How many units count as the top."""
+    seeds: tuple[int, ...]
+    """The seeds that were compared."""
+    attributions: tuple[Attribution, ...]
+    """The explanations, one per seed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, without the explanations themselves."""
+        return {
+            "rank_correlation": self.rank_correlation, "overlap": self.overlap,
+            "chance": self.chance, "k": self.k, "seeds": list(self.seeds),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return (
+            f"Stability(rank correlation {self.rank_correlation:.3f}, top-{self.k:,} overlap "
+            f"{self.overlap:.3f}, chance {self.chance:.3f}, over {len(self.seeds)} seeds)"
+        )
+
+
+def randomisation_check(
+    model: nn.Module,
+    x: Any,
+    *,
+    target: int | None = None,
+    method: Any = "greedy-pig",
+    depths: int | None = None,
+    how: str = "shuffle",
+    k: int | None = None,
+    ranking: str | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+) -> RandomisationCheck:
+    """Explain the class again with the layers made random from the output down, on a copy.
+
+    method, options: what explains; options are further arguments of `gp.explain`.
+    depths: how many explanations, the layers spread evenly over them, the last with all of them
+        random; None takes at most 10.
+    how: "shuffle" permutes every weight tensor in itself, which keeps its distribution; "reset"
+        draws new weights by each layer's own `reset_parameters`.
+    k: how many units count as the top; None takes a tenth.
+    ranking: as for curves: None ranks one-shot scores by absolute value.
+    """
+    if how not in ("shuffle", "reset"):
+        raise InvalidInput(f"Expected how to be 'shuffle' or 'reset' (got {how!r}).")
+    given = _options(options, ("method", "target", "seed"))
+    with Undisturbed():
+        copy = _private_copy(model)
+    layers = _layers(copy)
+    count = min(len(layers), MOST_DEPTHS) if depths is None else depths
+    check_count("depths", count, len(layers))
+    first = explain(model, x, target=target, method=method, seed=seed, **given)
+    kept = first.settings["target"] if first.settings["objective"] != "callable" else None
+    correlations, overlaps, names = [], [], []
+    top = _top(k, first)
+    for name in _randomised(layers, count, how, seed):
+        again = explain(copy, x, target=kept, method=method, seed=seed, **given)
+        names.append(name)
+        correlations.append(rank_correlation(first, again, ranking))
+        overlaps.append(top_overlap(first, again, top, ranking))
+    return RandomisationCheck(
+        tuple(names), tuple(correlations), tuple(overlaps), top / first.features.units, top,
+        {"method": first.settings["method"], "how": how, "seed": seed, "target": kept},
+    )  # fmt: skip
+
+
+def stability(
+    model: Callable[..., Any],
+    x: Any,
+    *,
+    seeds: int | Sequence[int] = 5,
+    target: int | None = None,
+    method: Any = "greedy-pig",
+    k: int | None = None,
+    ranking: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Stability:
+    """Explain the same thing with several seeds, and compare the explanations pairwise.
+
+    seeds: how many (0, 1, …) or which. Methods without chance are perfectly stable.
+    """
+    which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if len(which) < 2 or len(set(which)) < len(which):
+        raise InvalidInput(f"Expected at least two different seeds (got {seeds!r}).")
+    given = _options(options, ("method", "target", "seed"))
+    found = [explain(model, x, target=target, method=method, seed=s, **given) for s in which]
+    top = _top(k, found[0])
+    pairs = list(combinations(found, 2))
+    return Stability(
+        sum(rank_correlation(a, b, ranking) for a, b in pairs) / len(pairs),
+        sum(top_overlap(a, b, top, ranking) for a, b in pairs) / len(pairs),
+        top / found[0].features.units, top, which, tuple(found),
+    )  # fmt: skip
+
+
+def rank_correlation(a: Attribution, b: Attribution, ranking: str | None = None) -> float:
+    """Spearman's correlation of two orders of the same units: 1 − 6 · Σ d² / (u³ − u)."""
+    first, second = _orders(a, b, ranking)
+    units = len(first)
+    if units == 1:
+        return 1.0
+    ranks = torch.empty(2, units, dtype=torch.float64)
+    for row, order in zip(ranks, (first, second), strict=True):
+        row[order] = torch.arange(units, dtype=torch.float64)
+    distance = float((ranks[0] - ranks[1]).square().sum())
+    return 1 - 6 * distance / (units**3 - units)
+
+
+def top_overlap(a: Attribution, b: Attribution, k: int, ranking: str | None = None) -> float:
+    """The share of the top k units that two explanations have in common."""
+    first, second = _orders(a, b, ranking)
+    check_count("k", k, len(first))
+    return len(set(first[:k].tolist()) & set(second[:k].tolist())) / k
+
+
+def _orders(a: Attribution, b: Attribution, ranking: str | None) -> tuple[Tensor, Tensor]:
+    if a.features.units != b.features.units or a.features.n != b.features.n:
+        raise InvalidInput(
+            f"Expected explanations of the same units (got {a.features.units} and "
+            f"{b.features.units})."
+        )
+    return unit_order(a, ranking).cpu(), unit_order(b, ranking).cpu()
+
+
+def _top(k: int | None, a: Attribution) -> int:
+    units = a.features.units
+    if k is None:
+        return max(1, round(TOP * units))
+    check_count("k", k, units)
+    return k
+
+
+def _options(options: Mapping[str, Any] | None, taken: Sequence[str]) -> dict[str, Any]:
+    given = dict(options or {})
+    for name in taken:
+        if name in given:
+            raise InvalidInput(f"Expected {name} as an argument of its own (got it in options).")
+    return given
+
+
+def _private_copy(model: Any) -> nn.Module:
+    """A copy that shares no number with the model."""
+    if not isinstance(model, nn.Module):
+        raise InvalidType(
+            "Expected an nn.Module, whose layers can be made random on a copy "
+            f"(got {type(model).__name__})."
+        )
+    try:
+        copy = twin_of(model)
+    except GreedyPigError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"Expected a model that can be copied (got {type(model).__name__}: {error})."
+        ) from error
+    for parameter in copy.parameters():
+        parameter.data = parameter.detach().clone()
+    return copy
+
+
+def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Modules that own weights, from the output down: in the reverse order of their definition."""
+    found = [
+        (name or type(module).__name__, module)
+        for name, module in model.named_modules()
+        if next(module.parameters(recurse=False), None) is not None
+    ]
+    if not found:
+        raise InvalidInput("Expected a model with weights to make random (got none).")
+    return found[::-1]
+
+
+def _randomised(
+    layers: list[tuple[str, nn.Module]], depths: int, how: str, seed: int
+) -> Iterator[str]:
+    """Make more and more layers random, and name the lowest at each of `depths` stops."""
+    generator = torch.Generator().manual_seed(seed)
+    done = 0
+    for stop in range(1, depths + 1):
+        upto = -(-len(layers) * stop // depths)
+        for _, module in layers[done:upto]:
+            _randomise(module, how, generator)
+        done = upto
+        yield layers[done - 1][0]
+
+
+def _randomise(module: nn.Module, how: str, generator: torch.Generator) -> None:
+    if how == "reset":
+        reset = getattr(module, "reset_parameters", None)
+        if not callable(reset):
+            raise InvalidInput(
+                f"Expected layers with reset_parameters for how='reset' (got "
+                f"{type(module).__name__}). Try how='shuffle'."
+            )
+        with torch.random.fork_rng():
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
+            reset()
+        return
+    for parameter in module.parameters(recurse=False):
+        order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+        parameter.data = parameter.detach().reshape(-1)[order].view(parameter.shape)

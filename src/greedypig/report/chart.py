@@ -1,0 +1,178 @@
+"""Charts as inline SVG, readable without any script: curves over the share kept, and bars.
+
+Colours come from the page's style, so they follow light and dark; lines also differ in dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any
+
+from ..notes import Line
+from .markup import escape
+
+WIDTH, HEIGHT = 640, 320
+LEFT, RIGHT, TOP, BOTTOM = 56, 26, 14, 52
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One drawing and what the script needs to put its marker on it."""
+
+    svg: str
+    data: dict[str, Any]
+
+
+def line_chart(
+    name: str,
+    lines: Sequence[Line],
+    labels: Sequence[str],
+    *,
+    quantity: str,
+    full: float | None,
+    word: str = "features",
+) -> Chart:
+    """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded."""
+    values = [v for line in lines for v in line.values] + ([] if full is None else [full])
+    low, high, ticks = scale(min(values), max(values))
+
+    def x(fraction: float) -> float:
+        return round(LEFT + fraction * (WIDTH - LEFT - RIGHT), 2)
+
+    def y(value: float) -> float:
+        return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 2)
+
+    parts = [_grid(ticks, x, y)]
+    if full is not None:
+        parts += [_excess(line, full, x, y) for line in lines]
+        parts.append(f'<line class="full" x1="{x(0)}" x2="{x(1)}" y1="{y(full)}" y2="{y(full)}"/>')
+    for i, line in enumerate(lines):
+        points = " ".join(
+            f"{x(f)},{y(v)}" for f, v in zip(line.fractions, line.values, strict=True)
+        )
+        parts.append(f'<polyline class="line c{i % 8}" points="{points}"/>')
+    parts.append(
+        f'<line class="marker" x1="{x(0)}" x2="{x(0)}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+    )
+    parts += [f'<circle class="dot c{i % 8}" r="4.5" cx="-9" cy="-9"/>' for i in range(len(lines))]
+    parts.append(
+        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" '
+        f'text-anchor="middle">share of the {word} kept, best first</text>'
+    )
+    spoken = "; ".join(
+        f"{label}: {line.values[0]:.3g} at {line.fractions[0]:.0%}, {_middle(line)}"
+        f"{line.values[-1]:.3g} at {line.fractions[-1]:.0%}"
+        for label, line in zip(labels, lines, strict=True)
+    )
+    svg = (
+        f'<svg class="chart" id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(quantity)} over the share kept. {escape(spoken)}">'
+        f"{''.join(parts)}</svg>{_legend(lines, labels, full)}"
+    )
+    data = {
+        "id": name,
+        "box": [LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM],
+        "range": [low, high],
+        "lines": [
+            {"label": label, "x": list(line.fractions), "y": list(line.values)}
+            for label, line in zip(labels, lines, strict=True)
+        ],
+    }
+    head = f"<figcaption>{escape(quantity)}</figcaption>"
+    return Chart(f'<figure class="plot">{head}{svg}<output class="read"></output></figure>', data)
+
+
+def scale(low: float, high: float) -> tuple[float, float, list[float]]:
+    """(low, high, ticks): round numbers around the data; probabilities span 0 to 1."""
+    if low >= 0 and 0.2 <= high <= 1.0001:
+        return 0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    low = min(low, 0.0) if low > 0 or high > 0 else low
+    span = (high - low) or abs(high) or 1.0
+    raw = span / 4
+    size = 10 ** floor(log10(raw))
+    step = next(size * m for m in (1, 2, 2.5, 5, 10) if size * m >= raw * 0.999)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    last = max(last, first + 1)
+    return first * step, last * step, [i * step for i in range(first, last + 1)]
+
+
+def _middle(line: Line) -> str:
+    value = line.at(0.1)
+    return "" if value is None else f"{value:.3g} at 10%, "
+
+
+def _grid(ticks: Sequence[float], x: Any, y: Any) -> str:
+    parts = []
+    for tick in ticks:
+        parts.append(f'<line class="grid" x1="{x(0)}" x2="{x(1)}" y1="{y(tick)}" y2="{y(tick)}"/>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">'
+            f"{tick:.4g}</text>"
+        )
+    for tenth in range(0, 11, 2):
+        place = x(tenth / 10)
+        parts.append(
+            f'<text class="tick" x="{place}" y="{HEIGHT - BOTTOM + 20}" '
+            f'text-anchor="middle">{10 * tenth}&#8239;%</text>'
+        )
+    return "".join(parts)
+
+
+def _excess(line: Line, full: float, x: Any, y: Any) -> str:
+    """The area between the curve and `full`, where the curve is above it.
+
+    None of a judge's curve: `full` is the explained network's value.
+    """
+    if line.judge is not None:
+        return ""
+    points = list(zip(line.fractions, line.values, strict=True))
+    outline = [points[0]]
+    for (f0, v0), (f1, v1) in pairwise(points):
+        if (v0 - full) * (v1 - full) < 0:
+            outline.append((f0 + (f1 - f0) * (full - v0) / (v1 - v0), full))
+        outline.append((f1, v1))
+    if all(v <= full for _, v in outline):
+        return ""
+    above = " ".join(f"{x(f)},{y(max(v, full))}" for f, v in outline)
+    ends = f"{x(outline[-1][0])},{y(full)} {x(outline[0][0])},{y(full)}"
+    return f'<polygon class="excess" points="{above} {ends}"/>'
+
+
+def _legend(lines: Sequence[Line], labels: Sequence[str], full: float | None) -> str:
+    sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
+    stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
+    items = [
+        f"<li>{sample.format(stroke.format(i % 8))}"
+        f"{escape(label)} <small>area {line.auc:.3f}</small></li>"
+        for i, (label, line) in enumerate(zip(labels, lines, strict=True))
+    ]
+    if full is not None:
+        mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
+        items.append(f"<li>{mark}everything <small>{full:.3f}</small></li>")
+        if any(v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values):
+            mark = sample.format('<rect class="excess" width="28" height="8"/>')
+            items.append(f"<li>{mark}more than everything gives</li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def bar_chart(labels: Sequence[str], lengths: Sequence[float], texts: Sequence[str]) -> str:
+    """Rows of a name, a bar to the left or right of zero, and its number."""
+    low, high = min(0.0, *lengths, 0.0), max(0.0, *lengths, 0.0)
+    span = (high - low) or 1.0
+    zero = 100 * -low / span
+    rows = []
+    for label, length, text in zip(labels, lengths, texts, strict=True):
+        width = max(100 * abs(length) / span, 0.4)
+        start = zero - width if length < 0 else zero
+        kind = "down" if length < 0 else "up"
+        rows.append(
+            f'<tr><th scope="row">{escape(label)}</th>'
+            '<td><svg class="bar" viewBox="0 0 100 6" '
+            f'preserveAspectRatio="none" aria-hidden="true"><rect class="{kind}" '
+            f'x="{start:.2f}" width="{width:.2f}" height="6"/></svg></td>'
+            f'<td class="num">{escape(text)}</td></tr>'
+        )
+    return f'<table class="bars"><tbody>{"".join(rows)}</tbody></table>'

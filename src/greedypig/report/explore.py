@@ -1,0 +1,143 @@
+"""The part of a page to explore a picture with: a canvas, its views, and the slider over k."""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.attribution import Attribution
+from ..notes import Notes
+from ..places import Picture, unit_word
+from .markup import escape, packed
+
+MOST = 1_600_000
+"""Numbers of a picture that a page holds; of larger ones every second, third, … place is shown."""
+STOPS = 120
+"""Positions of the slider, besides those of the presets."""
+PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
+"""Shares to jump to."""
+
+
+def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[list[int]]:
+    """[k, numbers kept] from nothing to everything, log-spaced, each adding something."""
+    ordered = np.sort(ranks.reshape(-1))
+    last = int(ordered[-1]) + 1
+    wanted = np.unique(np.round(np.geomspace(1, last, STOPS)).astype(int)).tolist()
+    wanted += [int(ordered[int(share * ordered.size)]) for share in PRESETS if share < 1]
+    wanted = sorted({*wanted, min(selected, last), last})
+    stops, before = [[0, 0]], 0
+    for k in wanted:
+        count = int(np.searchsorted(ordered, k))
+        if count > before:
+            stops.append([k if k < last else units, count])
+            before = count
+    return stops
+
+
+def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
+    """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
+    stride = explorer_stride(picture)
+    ranks = picture.ranks[:, ::stride, ::stride]
+    width_of = 2 if picture.units <= 1 << 16 else 3 if picture.units <= 1 << 24 else 4
+    raw = ranks.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :width_of]
+    base = picture.baseline[::stride, ::stride]
+    flat = bool((base == base[:1, :1]).all())
+    pixels = None if picture.pixels is None else picture.pixels[::stride, ::stride]
+    return {
+        "shape": list(ranks.shape),
+        "stride": stride,
+        "units": a.features.units,
+        "n": a.features.n,
+        "selected": a.selected,
+        "word": [unit_word(a, 1), unit_word(a)],
+        "elements": a.features.kind == "elements",
+        "ends": np.cumsum(a.picks).tolist(),
+        "stops": slider_stops(picture.ranks, a.features.units, a.selected),
+        "bytes": width_of,
+        "ranks": packed(raw.tobytes()),
+        "picture": None if pixels is None else packed(pixels.tobytes()),
+        "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
+        "label": notes.label or "the class",
+        "whole": notes.probability,
+        "curve": None
+        if notes.curve is None
+        else [list(notes.curve.fractions), list(notes.curve.values)],
+    }
+
+
+VIEWS = {
+    "photo": ("Photo", "Everything, as the network sees it."),
+    "kept": ("Kept", "Only the numbers taken so far; everything else shows the baseline."),
+    "overlay": ("Overlay", "Importance over the photo in gray."),
+    "heat": ("Importance", "How early each place was taken, mean over its colours."),
+    "order": ("Order", "When each place was first taken, in any colour, up to the slider."),
+}
+
+
+def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
+    """The canvas with its controls; the script fills it."""
+    views = {
+        k: v
+        for k, v in VIEWS.items()
+        if k not in ("photo", "overlay") or picture.pixels is not None
+    }
+    tabs = "".join(
+        f'<button type="button" role="tab" id="tab-{key}" data-view="{key}" aria-controls="view" '
+        f'aria-selected="{"true" if key == "kept" else "false"}" '
+        f'tabindex="{0 if key == "kept" else -1}" data-hint="{escape(hint)}">{name}</button>'
+        for key, (name, hint) in views.items()
+    )
+    presets = "".join(
+        f'<button type="button" class="preset" data-share="{s}">{t}</button>'
+        for s, t in PRESETS.items()
+    )
+    _, height, width = picture.ranks.shape
+    name = escape(notes.source or "the picture")
+    label = escape(notes.label or "its class")
+    absent = "" if picture.pixels is not None else (
+        '<p class="note">The file holds no picture: what is kept is shown white.</p>'
+    )  # fmt: skip
+    stride = explorer_stride(picture)
+    if stride > 1:
+        absent += (
+            f'<p class="note">The picture has {width} × {height} places; one in {stride} rows and '
+            "columns is shown. The counts are of all of them.</p>"
+        )
+    return f"""
+<section class="explore" aria-labelledby="explore-title">
+<h2 id="explore-title">Explore</h2>
+<noscript><p class="warn">The picture is drawn by this page’s own script, which is switched
+off. Everything below can be read without it.</p></noscript>
+<div role="tablist" aria-label="Views of the picture" class="tabs">{tabs}</div>
+<div id="view" role="tabpanel" aria-labelledby="tab-kept">
+<p class="note" id="hint">{escape(VIEWS["kept"][1])}</p>
+<div class="frame"><canvas id="canvas" width="{width}" height="{height}" tabindex="0" role="img"
+aria-label="{name}, explained for {label}" aria-describedby="place hint"></canvas><div id="cross"
+hidden></div></div>
+<div class="key" id="key" hidden><span id="key-low"></span><span class="ramp" aria-hidden="true"
+id="ramp"></span><span id="key-high"></span></div>
+<p class="note" id="key-note" hidden></p>
+<p id="place" class="place" aria-live="polite">Point at, tap or, with the picture focused, use the
+arrow keys on a place to see its rank.</p>
+{absent}
+</div>
+<div class="control" id="k-control">
+<label for="k">How much is kept</label>
+<div class="slide"><input type="range" id="k" min="0" max="1" step="1" value="0"><button
+type="button" id="play" aria-pressed="false">Play</button></div>
+<output id="told" for="k"></output>
+<div class="presets" role="group" aria-label="Shares to jump to">{presets}</div>
+</div>
+<div class="control" id="opacity-control" hidden>
+<label for="opacity">Opacity of the map</label>
+<input type="range" id="opacity" min="0" max="100" value="65">
+</div>
+</section>"""
+
+
+def explorer_stride(picture: Picture) -> int:
+    """Every how-manieth place a page shows."""
+    return max(1, ceil(sqrt(picture.ranks.size / MOST)))

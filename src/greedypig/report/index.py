@@ -1,0 +1,88 @@
+"""Many results on one page: a row each, with thumbnails, linked to their own pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from os import PathLike
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType
+from ..notes import Notes, percent
+from ..places import Picture, unit_word, units_within
+from .markup import document, escape, png, table, write_text
+
+THUMBNAIL = 112
+SHARES = (0.01, 0.05, 0.1)
+
+
+def write_index(results: Mapping[str, Attribution], path: str | PathLike[str]) -> None:
+    """Write a page that lists results, each under the relative path of its own page."""
+    write_text(index_html(results), path)
+
+
+def index_html(results: Mapping[str, Attribution]) -> str:
+    """The text of `write_index`."""
+    if not isinstance(results, Mapping):
+        raise InvalidType(
+            f"Expected results by the path of their page (got {type(results).__name__}). "
+            "Try {'photo.html': a}."
+        )
+    if not results:
+        raise InvalidInput("Expected at least one result (got none).")
+    rows = [_row(str(link), a) for link, a in results.items()]
+    heads = ["result", "whole", "top 10 %", "class", "probability",
+             *(f"with {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
+    sure = [n.excess() is not None for n in map(Notes.of, results.values())]
+    caution = ""
+    if any(sure):
+        caution = (
+            f'<p class="warn" role="note">{sum(sure)} of {len(sure)}, marked ▲, have a part that '
+            "makes the model more certain than the whole: their pages say how to check it.</p>"
+        )
+    body = f"""
+<header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
+<p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>
+<main>{caution}{table(heads, rows, caption="Results", words=4)}</main>"""
+    return document("Results · greedypig", body, script=False)
+
+
+def _row(link: str, a: Attribution) -> list[str]:
+    if not isinstance(a, Attribution):
+        raise InvalidType(f"Expected {link!r:.60} to be an Attribution (got {type(a).__name__}).")
+    notes, picture = Notes.of(a), Picture.of(a)
+    name = escape(notes.source or link)
+    # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
+    how = f"{a.settings.get('method') or ''} {a.features.units:,} {unit_word(a)}".strip()
+    cells = [f'<a href="./{escape(quote(link))}">{name}</a><small>{escape(how)}</small>']
+    if picture is None:
+        cells += ["–", "–"]
+    else:
+        whole = None if picture.pixels is None else picture.pixels
+        part = picture.kept(units_within(a, 0.1))
+        cells += [
+            "–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"),
+            _thumbnail(part, f"{notes.source or link}, top tenth of its numbers"),
+        ]
+    mark = "" if notes.excess() is None else ' <span title="more certain than the whole">▲</span>'
+    cells.append(escape(notes.label or "–") + mark)
+    cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
+    for share in SHARES:
+        found = notes.probability_at(share)
+        cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")
+    return [*cells, f"{a.gradients_used:,}", f"{a.seconds:.1f}"]
+
+
+def _thumbnail(pixels: NDArray[np.uint8], text: str) -> str:
+    stride = max(1, ceil(max(pixels.shape[:2]) / (2 * THUMBNAIL)))
+    small = np.ascontiguousarray(pixels[::stride, ::stride])
+    height, width = small.shape[:2]
+    ratio = THUMBNAIL / max(height, width)
+    return (
+        f'<img class="thumb" src="{png(small)}" alt="{escape(text)}" '
+        f'width="{max(1, round(width * ratio))}" height="{max(1, round(height * ratio))}">'
+    )

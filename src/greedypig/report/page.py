@@ -1,0 +1,75 @@
+"""One result, one page."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidType
+from ..notes import Notes
+from ..places import Picture
+from .explore import explorer_data, explorer_html
+from .markup import document, escape, write_text
+from .sections import comparison, curves, first_units, made, predictions
+from .words import summary, warning
+
+
+def write(a: Attribution, path: str | PathLike[str]) -> None:
+    """Write the page of a result: one file that needs nothing else, also from file://."""
+    write_text(html(a), path)
+
+
+def html(a: Attribution) -> str:
+    """The page of a result as text; the same text for the same result."""
+    if not isinstance(a, Attribution):
+        raise InvalidType(
+            f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
+        )
+    notes, picture = Notes.of(a), Picture.of(a)
+    charts = curves(a, notes)
+    others, more = comparison(notes.comparison, notes.probability)
+    data: dict[str, Any] = {
+        "charts": [c.data for c in (*charts, *more)],
+        "explore": None if picture is None else explorer_data(a, notes, picture),
+    }
+    drawn = "".join(c.svg for c in charts)
+    plots = f"<section><h2>Curves</h2>{drawn}</section>" if drawn else ""
+    caution = warning(a, notes)
+    noted = f'<div class="warn" role="note">{caution}</div>' if caution else ""
+    if picture is None:
+        left = first_units(a)
+        right = plots + predictions(notes)
+    else:
+        left = explorer_html(a, notes, picture)
+        right = predictions(notes) + plots
+        if a.features.names is not None:
+            others = first_units(a) + others
+    body = f"""
+<a class="skip" href="#main">Skip to the explanation</a>
+<header><p class="eyebrow">{_eyebrow(a, notes)}</p>
+<h1>{_title(notes)}</h1>
+<p class="lead">{summary(a, notes, picture is not None)}</p></header>
+<main id="main">{noted}
+<div class="columns"><div>{left}</div><div>{right}</div></div>
+{others}{made(a, notes)}
+</main>
+<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
+Features are taken greedily by path-integrated gradients (Greedy PIG). The order tells what the
+<em>model</em> used, not what is true of the world.</p></footer>"""
+    name = " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
+    return document(name, body, script=True, data=data)
+
+
+def _eyebrow(a: Attribution, notes: Notes) -> str:
+    parts = [notes.source, notes.model, str(a.settings.get("method") or "")]
+    return " · ".join(escape(p) for p in parts if p) or "greedypig"
+
+
+def _title(notes: Notes) -> str:
+    if notes.label is None:
+        return "What the model used"
+    sure = (
+        "" if notes.probability is None else f' <span class="sure">{notes.probability:.3f}</span>'
+    )
+    return f"Why “{escape(notes.label)}”?{sure}"

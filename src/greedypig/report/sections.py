@@ -1,0 +1,223 @@
+"""The sections of a page below its picture: predictions, methods, rounds, and how it was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import accumulate
+from math import isfinite
+from typing import Any
+
+from ..core.attribution import Attribution
+from ..notes import Line, Method, Notes, percent
+from ..places import rounds_line, strengths, unit_label, unit_word
+from .chart import Chart, bar_chart, line_chart
+from .markup import escape, table
+
+LONGEST = 200
+"""Rows of a table; a longer one says what it leaves out."""
+
+
+def predictions(notes: Notes) -> str:
+    """The model's first answers for the whole input, as bars."""
+    if not notes.predictions:
+        return ""
+    names, values = zip(*notes.predictions, strict=True)
+    bars = bar_chart(names, values, [f"{v:.3f}" for v in values])
+    return (
+        f'<section><h2>The model’s answers</h2><p class="note">For everything.</p>{bars}</section>'
+    )
+
+
+def curves(a: Attribution, notes: Notes) -> list[Chart]:
+    """Charts of the curves in the notes, else of G(S) after each round."""
+    charts = []
+    judged = {k: c for k, c in notes.curves.items() if k in ("softmax", "second-opinion")}
+    if judged:
+        labels = [_curve_label(k, c, notes) for k, c in judged.items()]
+        quantity = f"How sure of {notes.label or 'the class'} with only the best numbers"
+        chart = line_chart("curve-probability", list(judged.values()), labels, quantity=quantity,
+                           full=notes.probability, word="numbers")  # fmt: skip
+        charts.append(chart)
+    for i, (key, line) in enumerate(notes.curves.items()):
+        if key not in judged:
+            loss = "Distance from the whole input’s answer (KL, nats; 0 is the same answer)"
+            quantity = loss if key == "loss" else key
+            charts.append(line_chart(f"curve-{i}", [line], [_curve_label(key, line, notes)],
+                                     quantity=quantity, full=None, word="numbers"))  # fmt: skip
+    after = rounds_line(a)
+    if not judged and after is not None:
+        full = a.full_value if isfinite(a.full_value) else None
+        charts.append(line_chart("curve-rounds", [after], ["G(S) after each round"],
+                                 quantity=f"The objective{_named(notes)} after each round",
+                                 full=full))  # fmt: skip
+    return charts
+
+
+def _named(notes: Notes) -> str:
+    return f" ({notes.objective})" if notes.objective else ""
+
+
+def _curve_label(key: str, line: Line, notes: Notes) -> str:
+    if key == "softmax":
+        return f"{notes.model or 'the model'} itself"
+    if key == "second-opinion":
+        return f"second opinion by {line.judge or 'another network'}"
+    return key
+
+
+def first_units(a: Attribution, count: int = 20) -> str:
+    """The first units by name with bars of what they brought."""
+    count = min(count, a.features.units)
+    lengths, rounds, meaning = strengths(a, count)
+    labels = [unit_label(a, u) for u in a.order[:count].tolist()]
+    texts = [
+        f"{x:.3g}".replace("-", "−") + (f" · round {r}" if r and len(a.picks) > 1 else "")
+        for x, r in zip(lengths, rounds, strict=True)
+    ]
+    more = a.features.units - count
+    tail = f" {more:,} more are not shown." if more else ""
+    return (
+        f"<section><h2>First {unit_word(a)}</h2>"
+        f'<p class="note">In order of selection. A bar is the {escape(meaning)}.{tail}</p>'
+        f"{bar_chart(labels, lengths, texts)}</section>"
+    )
+
+
+COLUMNS = {
+    "sic_auc": ("SIC area ↑", "{:.3f}"),
+    "lic_auc": ("LIC area ↓", "{:.3f}"),
+    "second_opinion_auc": ("second opinion ↑", "{:.3f}"),
+    "excess": ("above everything ↓", "{:.3f}"),
+    "gradients": ("gradients", "{:,.0f}"),
+    "seconds": ("seconds", "{:,.1f}"),
+}
+
+
+def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, list[Chart]]:
+    """Methods side by side: a table, and their curves if they came along."""
+    if not methods:
+        return "", []
+    columns = [c for c in COLUMNS if any(c in m.numbers for m in methods)]
+    best = {c: _best(c, methods) for c in columns}
+    rows = [
+        [escape(m.name), *(_cell(c, m.numbers.get(c), best[c]) for c in columns)] for m in methods
+    ]
+    text = table(
+        ["method", *(COLUMNS[c][0] for c in columns)], rows, caption="Methods side by side"
+    )
+    lines = [m.curve for m in methods if m.curve is not None]
+    charts = []
+    if lines:
+        charts.append(line_chart("curve-methods", lines, [line.name for line in lines],
+                                 quantity="Probability with only each method’s best numbers",
+                                 full=full))  # fmt: skip
+    explained = (
+        '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
+        "from the whole input’s answer, lower is better. Above everything: how much more certain "
+        "some part makes the model than the whole does. The best of a column is bold.</p>"
+    )
+    body = f"<h2>Other methods</h2>{explained}{text}{''.join(c.svg for c in charts)}"
+    return f"<section>{body}</section>", charts
+
+
+def _best(column: str, methods: tuple[Method, ...]) -> float | None:
+    values = [m.numbers[column] for m in methods if column in m.numbers]
+    if column not in ("sic_auc", "lic_auc", "second_opinion_auc") or len(values) < 2:
+        return None
+    return min(values) if column == "lic_auc" else max(values)
+
+
+def _cell(column: str, value: float | None, best: float | None) -> str:
+    if value is None:
+        return "–"
+    text = COLUMNS[column][1].format(value)
+    return f"<b>{text}</b>" if value == best else text
+
+
+def rounds(a: Attribution) -> str:
+    """What each round took and where it led."""
+    ends = list(accumulate(a.picks))
+    rows = [
+        [str(i + 1), f"{pick:,}", f"{end:,}", percent(end / a.features.units), _g(value), _g(total)]
+        for i, (pick, end, value, total) in enumerate(
+            zip(a.picks, ends, a.values[1:].tolist(), a.totals, strict=True)
+        )
+    ]
+    left = len(rows) - LONGEST
+    tail = f'<p class="note">{left:,} more rounds are not shown.</p>' if left > 0 else ""
+    heads = ["round", "took", "so far", f"of all {unit_word(a)}", "G(S) after", "sum of scores"]
+    body = table(heads, rows[:LONGEST], caption="What each round took")
+    return f"<details><summary>Rounds ({len(rows)})</summary>{body}{tail}</details>"
+
+
+def _g(value: float) -> str:
+    return f"{value:.4g}" if isfinite(value) else "not measured"
+
+
+def made(a: Attribution, notes: Notes) -> str:
+    """Cost, settings, versions and fingerprints, and how to do it again."""
+    facts: dict[str, Any] = {
+        "gradients": f"{a.gradients_used:,}",
+        "seconds": f"{a.seconds:.1f}",
+        "stopped because": str(a.stop),
+        f"{unit_word(a)} selected": f"{a.selected:,} of {a.features.units:,}",
+        "model": notes.model,
+        "source": notes.source,
+        "baseline": notes.baseline,
+    }
+    cost = _pairs({k: v for k, v in facts.items() if v is not None}, "The run")
+    settings = _pairs(a.settings, "Settings")
+    origin = _pairs(a.provenance, "Versions and fingerprints")
+    return (
+        f"<section><h2>How it was made</h2>{cost}"
+        f"<details><summary>Settings</summary>{settings}</details>"
+        f"<details><summary>Versions and fingerprints</summary>{origin}</details>"
+        f"{rounds(a)}<h3>Do it again</h3>"
+        '<pre tabindex="0" aria-label="How to reproduce">'
+        f"{escape(reproduce(a, notes))}</pre></section>"
+    )
+
+
+def _pairs(mapping: Mapping[str, Any], caption: str) -> str:
+    rows = [
+        [escape(key), escape(value if isinstance(value, str) else json.dumps(value, default=str))]
+        for key, value in mapping.items()
+    ]
+    return table(["name", "value"], rows, caption=caption, words=2) if rows else ""
+
+
+KNOBS = ("target", "baseline", "objective", "method", "rounds", "steps", "rule", "schedule", "seed")
+
+
+def reproduce(a: Attribution, notes: Notes) -> str:
+    """The command, if the notes hold it; else the call with this result's settings."""
+    if notes.command:
+        return notes.command
+    settings = a.settings
+    knobs = [
+        f"    {key}={settings[key]!r},"
+        for key in KNOBS
+        if isinstance(settings.get(key), str | int | float)
+    ]
+    if not knobs:
+        return "import greedypig as gp\n\na = gp.load(…)    # this result's file"
+    units = {"elements": "", "groups": "    features=…,  # the groups used here",
+             "windows": _window(a)}[a.features.kind]  # fmt: skip
+    lines = ["import greedypig as gp", ""]
+    if notes.kind == "image" and notes.model and notes.source:
+        lines += [
+            "import PIL.Image",
+            f"model = gp.models.load({notes.model!r})",
+            f"x = model.preprocess(PIL.Image.open({notes.source!r}))",
+        ]
+    return "\n".join(
+        [*lines, "a = gp.explain(", "    model, x,", *knobs, *([units] if units else []), ")"]
+    )
+
+
+def _window(a: Attribution) -> str:
+    settings, _ = a.features.state()
+    size, stride = settings.get("size"), settings.get("stride")
+    step = "" if stride == 1 else f", stride={stride}"
+    return f"    features=gp.windows({size}{step}),"

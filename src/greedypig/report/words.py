@@ -1,0 +1,125 @@
+"""What a result says in plain words, and the warning where it must not be taken at its word."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from ..core.attribution import Attribution
+from ..notes import Notes, percent
+from ..places import unit_label, unit_word
+from .markup import escape
+
+
+def summary(a: Attribution, notes: Notes, picture: bool) -> str:
+    """One paragraph, as HTML."""
+    return _of_picture(a, notes) if picture else _of_units(a, notes)
+
+
+def _tied(share: float) -> str:
+    """A percentage that no line break tears apart."""
+    return percent(share).replace(" ", "\u00a0")
+
+
+def _of_picture(a: Attribution, notes: Notes) -> str:
+    label = escape(notes.label or "its class")
+    shares = [s for s in (0.01, 0.05, 0.1) if notes.probability_at(s) is not None]
+    sentences = []
+    if shares:
+        told = [(s, notes.probability_at(s)) for s in shares]
+        first, *others = [(s, f[0], "" if f[1] else "about ") for s, f in told if f is not None]
+        share, value, about = first
+        text = (
+            f"With <b>{_tied(share)}</b> of the photo’s numbers "
+            f"({int(share * a.features.n):,} of {a.features.n:,}) the model says <b>{label}</b> "
+            f"with {about}<b>{value:.2f}</b>"
+        )
+        text += "".join(
+            f", with <b>{_tied(s)}</b> it is {about}<b>{v:.2f}</b>" for s, v, about in others
+        )
+        if notes.probability is not None:
+            text += f"; the whole photo gives <b>{notes.probability:.2f}</b>"
+        sentences.append(text + ".")
+    elif notes.probability is not None:
+        sentences.append(
+            f"For the whole photo the model says <b>{label}</b> "
+            f"with <b>{notes.probability:.2f}</b>."
+        )
+    if notes.curve is not None and notes.probability:
+        reached = next(
+            (f for f, v in zip(notes.curve.fractions, notes.curve.values, strict=True)
+             if v >= 0.9 * notes.probability), None)  # fmt: skip
+        if reached is not None and reached < 1:
+            sentences.append(
+                f"It needs about {_tied(reached)} of the numbers to be nine tenths as sure as "
+                "with all of them."
+            )
+    if a.features.kind == "elements" and sentences:
+        sentences.append("A number is one colour of one pixel.")
+    return " ".join(sentences) or _of_units(a, notes)
+
+
+def _of_units(a: Attribution, notes: Notes) -> str:
+    count = min(3, a.features.units)
+    names = ", ".join(f"<b>{escape(unit_label(a, u))}</b>" for u in a.order[:count].tolist())
+    what = f" for <b>{escape(notes.label)}</b>" if notes.label else ""
+    units = f"{a.features.units:,} {unit_word(a, a.features.units)}"
+    text = f"The first {count} of {units}{what}: {names}."
+    start, end = float(a.values[0]), float(a.values[-1])
+    if isfinite(start) and isfinite(end):
+        text += (
+            f" From nothing to the {a.selected:,} selected, the objective G goes from "
+            f"<b>{start:.3g}</b> to <b>{end:.3g}</b>"
+        )
+        if isfinite(a.full_value):
+            text += f"; everything gives <b>{a.full_value:.3g}</b>"
+        text += "."
+    return text
+
+
+def warning(a: Attribution, notes: Notes) -> str | None:
+    """Where a part makes the model more certain than the whole: what that means, how to check."""
+    found = notes.excess()
+    if found is None:
+        return _plain_warning(a) if notes.curve is None else None
+    share, value = found
+    text = (
+        f"<p><b>More certain than the whole photo.</b> With {_tied(share)} of the numbers the "
+        f"model gives {value:.3f}, with all of them {notes.probability:.3f}. Such a part is a "
+        "pattern that this network likes; it need not be what it saw in the photo. Do not read "
+        "the high value as a better explanation.</p><p>"
+    )
+    second = notes.curves.get("second-opinion")
+    judged = None if second is None else second.at(share)
+    if second is not None and judged is not None:
+        whole = second.full if second.full is not None else second.at(1.0)
+        beside = "" if whole is None else f" ({whole:.3f} for the whole photo)"
+        text += (
+            f"The check: another network, {escape(second.judge or 'not asked before')}, gives the "
+            f"same part {judged:.3f}{beside}. "
+        )
+    else:
+        text += "The check: let another network judge the same parts (a second opinion). "
+    if notes.objective == "log-likelihood":
+        text += "The objective was log-likelihood already, which asks for the photo’s own answer."
+    else:
+        text += (
+            'Or explain again with <code>objective="log-likelihood"</code>, which asks for the '
+            "photo’s own answer and not for more."
+        )
+    return text + "</p>"
+
+
+def _plain_warning(a: Attribution) -> str | None:
+    values = a.values[a.values.isfinite()]
+    if not isfinite(a.full_value) or values.numel() == 0:
+        return None
+    best = float(values.max())
+    slack = 0.01 * max(abs(a.full_value), abs(best - float(values.min())))
+    if best <= a.full_value + slack:
+        return None
+    return (
+        f"<p><b>More than everything.</b> Some of the {unit_word(a)} alone give G = {best:.3g}, "
+        f"all of them {a.full_value:.3g}: some of those left out work against the answer, or the "
+        "part is one that the model merely likes. It is a fact about the model; compare with "
+        '<code>objective="log-likelihood"</code>, which asks for the whole answer.</p>'
+    )

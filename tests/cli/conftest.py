@@ -1,0 +1,75 @@
+"""A folder with a photo, and the command line called as a function or as a program."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("PIL", reason="needs the extra images")
+from PIL import Image
+
+from greedypig.cli.main import main
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent.parent / "src"
+TINY = ("--model", "tiny_models:build")
+
+
+def make_photo(path, colour=(230, 60, 40)):
+    """A plain patch on black, so that a few pixels decide."""
+    image = Image.new("RGB", (8, 8), (20, 20, 20))
+    image.paste(colour, (2, 2, 6, 6))
+    image.save(path)
+    return path
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty current directory with photo.png, in which tiny_models is found."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.delenv("GREEDYPIG_DEBUG", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    make_photo(tmp_path / "photo.png")
+    return tmp_path
+
+
+@pytest.fixture
+def call(place, capsys):
+    """Run the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*words):
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def answer(call):
+    """Run with --json and read the one object."""
+
+    def run(*words, code=0):
+        got, out, err = call(*words, "--json")
+        assert got == code, err
+        return json.loads(out)
+
+    return run
+
+
+def environment(**more):
+    path = os.pathsep.join([str(SOURCE), str(HERE)])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "80", **more}
+
+
+def program(*words, cwd, **more):
+    """Run as a program of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "greedypig", *map(str, words)], cwd=cwd, env=environment(**more),
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip

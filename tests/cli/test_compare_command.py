@@ -1,0 +1,161 @@
+"""`greedypig compare`: the same photos, every method, one table."""
+
+import csv
+
+import pytest
+import torch
+
+import greedypig as gp
+from conftest import TINY, make_photo
+from greedypig import metrics
+from greedypig.cli import contest, sitting
+
+FEW = ("--methods", "greedy-pig,ig,random")
+
+
+def test_every_method_is_there_unless_it_is_slow(answer):
+    pytest.importorskip("skimage")
+    record = answer("compare", "photo.png", "--model", "tiny_models:wide", "--budget", "30")
+    assert list(record["methods"]) == [
+        "greedy-pig", "sequential-gradient", "ig", "smooth-ig", "blur-ig", "guided-ig",
+        "greedy-pig (regions)", "random",
+    ]  # fmt: skip
+    for name, row in record["methods"].items():
+        paid = 0 if name == "random" else row["gradients"]
+        assert paid == 0 or 25 <= paid <= 30, name
+        assert 0 < row["sic_auc"] < 1
+        assert row["lic_auc"] > 0
+        assert row["seconds"] > 0
+    best = max(record["methods"], key=lambda name: record["methods"][name]["sic_auc"])
+    assert record["order"][0] == best
+
+
+def test_the_numbers_are_those_of_the_metrics(answer, place):
+    from greedypig.photos import model_from, open_photo
+
+    record = answer("compare", "photo.png", *TINY, *FEW)
+    model = model_from("tiny_models:build")
+    x = model.preprocess(open_photo("photo.png"))
+    for name in ("greedy-pig", "ig"):
+        a = gp.explain(model, x, baseline="gray", method=name)
+        curves = metrics.information_curves(model, x, a)
+        row = record["methods"][name]
+        assert row["sic_auc"] == pytest.approx(curves["softmax"].auc, abs=1e-6)
+        assert row["lic_auc"] == pytest.approx(curves["loss"].auc, abs=1e-6)
+        assert row["gradients"] == a.gradients_used
+
+
+def test_curves_over_several_photos_are_medians(answer, place):
+    make_photo(place / "b.png", (220, 90, 90))
+    make_photo(place / "c.png", (160, 20, 20))
+    alone = [answer("compare", name, *TINY, *FEW)["methods"]["ig"]["curves"]["softmax"]["values"]
+             for name in ("photo.png", "b.png", "c.png")]  # fmt: skip
+    both = answer("compare", "photo.png", "b.png", "c.png", *TINY, *FEW)
+    median = torch.tensor(alone, dtype=torch.float64).median(0).values
+    found = torch.tensor(both["methods"]["ig"]["curves"]["softmax"]["values"], dtype=torch.float64)
+    assert torch.allclose(found, median)
+
+
+def test_files_hold_the_table(call, answer, place):
+    pytest.importorskip("matplotlib")
+    record = answer("compare", "photo.png", *TINY, *FEW, "--judge", "tiny_models:other")
+    folder = place / "photo-comparison"
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "comparison.csv", "comparison.gpig", "comparison.html", "comparison.md", "comparison.png",
+        "photo",
+    ]  # fmt: skip
+    with (folder / "comparison.csv").open() as file:
+        rows = {row["method"]: row for row in csv.DictReader(file)}
+    for name, row in record["methods"].items():
+        assert float(rows[name]["second_opinion_auc"]) == row["second_opinion_auc"]
+        assert f"| {name} | {row['sic_auc']:.3f} |" in (folder / "comparison.md").read_text()
+    saved = sorted(p.name for p in (folder / "photo").iterdir())
+    assert saved == ["greedy-pig.gpig", "ig.gpig", "random.gpig"]
+    code, out, _ = call("compare", "photo.png", *TINY, *FEW, "--judge", "tiny_models:other")
+    assert code == 0
+    assert "2nd" in out or "second opinion" in out
+
+
+def test_people_read_a_table(call, monkeypatch):
+    _, out, err = call("compare", "photo.png", *TINY, *FEW)
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].startswith("photo.png: red")
+    assert [line.split()[0] for line in lines[2:5]] == ["greedy-pig", "ig", "random"]
+    monkeypatch.setenv("COLUMNS", "56")
+    _, out, _ = call("compare", "photo.png", *TINY, *FEW)
+    assert max(map(len, out.splitlines()[:6])) <= 56
+
+
+def test_the_paper_s_setting_only_when_asked_for(answer):
+    record = answer("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper")
+    assert record["methods"]["greedy-pig (paper)"]["gradients"] == 2000
+    assert contest.PAPER in contest.chosen(None, paper=True)
+    assert contest.PAPER not in contest.chosen(None, paper=False)
+
+
+def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
+    whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
+    plain, calls = sitting.Watch.__call__, [0]
+
+    def watch(self, events):
+        plain(self, events)
+        calls[0] += events.problem.settings["method"] == "ig"
+        if calls[0] == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(sitting.Watch, "__call__", watch)
+        code, _, err = call("compare", "photo.png", *TINY, *FEW, "--out", "o")
+    assert code == 1
+    assert "after 1 of 3 runs" in err
+    assert "compare --resume photo.png" in err
+    kept = (place / "o/photo/greedy-pig.gpig").read_bytes()
+    again = answer("compare", "--resume", "photo.png", *TINY, *FEW, "--out", "o")
+    assert (place / "o/photo/greedy-pig.gpig").read_bytes() == kept
+    for name, row in again["methods"].items():
+        assert row["sic_auc"] == whole["methods"][name]["sic_auc"]
+
+
+def test_broken_photos_leave_the_comparison(answer, place):
+    (place / "text.png").write_text("hello")
+    record = answer("compare", "photo.png", "text.png", *TINY, *FEW, code=1)
+    assert [p["photo"] for p in record["photos"]] == ["photo.png"]
+    assert len(record["failed"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--methods", "greedy"], "Did you mean"),
+        (["--methods", ","], "none"),
+        (["--out", "x.html"], "folder"),
+        (["--budget", "0"], "at least 1"),
+        (["--judge", "tiny_models:crash"], "the weights are gone"),
+    ],
+)
+def test_a_wrong_comparison_is_exit_code_2(call, words, said):
+    code, out, err = call("compare", "photo.png", *TINY, *words)
+    assert code == 2
+    assert out == ""
+    assert said in err
+
+
+def test_a_foreign_table_is_left_alone(call, place):
+    (place / "photo-comparison").mkdir()
+    (place / "photo-comparison/comparison.csv").write_text("a,b\n1,2\n")
+    code, _, err = call("compare", "photo.png", *TINY, *FEW)
+    assert code == 2
+    assert "comparison.csv" in err
+
+
+@pytest.mark.parametrize("name", [n for n in contest.NAMES if n != contest.PAPER])
+@pytest.mark.parametrize("budget", [1, 7, 100, 1000])
+def test_budgets_are_kept(name, budget):
+    from greedypig import methods
+
+    made = contest.arguments(name, "elements", budget)
+    scorer, greedy = methods.resolve(made["method"], steps=made.get("steps"))
+    rounds = made.get("rounds", 1) if greedy else 1
+    assert scorer.cost() * rounds <= max(budget, 1)
+    assert scorer.cost() * rounds >= 0.7 * budget or name in ("random", "gradient")

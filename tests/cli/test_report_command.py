@@ -1,0 +1,60 @@
+"""`greedypig report`: the page from the file alone."""
+
+import webbrowser
+
+import pytest
+
+from conftest import TINY, make_photo
+
+
+@pytest.fixture
+def result(call, place):
+    call("explain", "photo.png", *TINY)
+    (place / "photo.png").unlink()
+    return place / "photo.gpig"
+
+
+def test_the_page_is_the_same_without_the_photo_and_the_model(call, place, result):
+    page = (place / "photo.html").read_bytes()
+    code, out, err = call("report", "photo.gpig", "--out", "again.html")
+    assert (code, out, err) == (0, "wrote again.html\n", "")
+    assert (place / "again.html").read_bytes() == page
+
+
+def test_the_page_goes_beside_its_result(answer, place, result):
+    (place / "deep").mkdir()
+    result.rename(place / "deep" / "moved.gpig")
+    assert answer("report", "deep/moved.gpig")["files"] == ["deep/moved.html"]
+    assert answer("report", "deep", "--out", "pages")["files"] == ["pages/moved.html"]
+
+
+def test_what_is_no_result_is_told_and_the_others_are_done(call, place, result):
+    make_photo(place / "x.gpig.png")
+    (place / "bad.gpig").write_text("hello")
+    code, out, err = call("report", "bad.gpig", "gone.gpig", "photo.gpig")
+    assert code == 1
+    assert out == "wrote photo.html\n"
+    assert "bad.gpig" in err
+    assert "gone.gpig" in err
+    assert "2 of 3 files could not be read" in err
+
+
+def test_a_foreign_page_is_left_alone(call, place, result):
+    (place / "mine.html").write_text("<p>mine</p>")
+    code, _, err = call("report", "photo.gpig", "--out", "mine.html")
+    assert code == 2
+    assert (place / "mine.html").read_text() == "<p>mine</p>"
+    assert "mine.html" in err
+
+
+def test_an_empty_folder_and_one_file_for_two_results(call, place, result):
+    (place / "bare").mkdir()
+    assert call("report", "bare")[0] == 2
+    assert call("report", "photo.gpig", "other.gpig", "--out", "one.html")[0] == 2
+
+
+def test_open_shows_the_page(call, place, result, monkeypatch):
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    assert call("report", "photo.gpig", "--open")[0] == 0
+    assert shown == [(place / "photo.html").resolve().as_uri()]

@@ -1,0 +1,135 @@
+"""Ctrl-C keeps what was done, says how to go on, and going on gives the same result."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import greedypig as gp
+from conftest import TINY, environment, make_photo
+from greedypig.cli import sitting
+
+KNOBS = ("--rounds", "6", "--steps", "2", "--schedule", "equal")
+
+
+def stop_after(monkeypatch, rounds, sittings=1):
+    """Ctrl-C in a run's round, as often as said."""
+    left = [sittings]
+    plain = sitting.Watch.__call__
+
+    def watch(self, events):
+        plain(self, events)
+        if left[0] and len(events.problem.rounds) == rounds:
+            left[0] -= 1
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sitting.Watch, "__call__", watch)
+
+
+def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypatch):
+    whole = answer("explain", "photo.png", *TINY, *KNOBS, "--out", "whole")
+    stop_after(monkeypatch, 3)
+    code, out, err = call("explain", "photo.png", *TINY, *KNOBS)
+    assert code == 1
+    assert out == ""
+    assert "Stopped at photo.png" in err
+    assert "photo.partial.gpig" in err
+    hint = " ".join(err.split()).split("Go on with: ")[1]
+    words = shlex.split(hint)
+    assert words[-len(KNOBS) :] == list(KNOBS)
+    assert len(gp.load(place / "photo.partial.gpig").picks) == 3
+    assert not (place / "photo.gpig").exists()
+
+    words = words[words.index("explain") :]
+    record = answer(*words)
+    assert record["order"] == whole["order"]
+    assert record["gradients"] == whole["gradients"]
+    assert record["curve"] == whole["curve"]
+    assert not (place / "photo.partial.gpig").exists()
+
+
+def test_ctrl_c_before_the_first_round_keeps_nothing_and_says_so(call, place, monkeypatch):
+    stop_after(monkeypatch, 0)
+    code, _, err = call("explain", "photo.png", *TINY)
+    assert code == 1
+    assert "Stopped at photo.png" in err
+    assert "Go on" not in err
+    assert [p.name for p in place.iterdir()] == ["photo.png"]
+
+
+def test_ctrl_c_during_the_curves_keeps_the_explanation(call, answer, place, monkeypatch):
+    from greedypig import metrics
+
+    whole = answer("explain", "photo.png", *TINY, *KNOBS, "--out", "whole")
+    with monkeypatch.context() as m:
+        m.setattr(metrics, "information_curves", lambda *a, **k: (_ for _ in ()).throw(
+            KeyboardInterrupt))  # fmt: skip
+        assert call("explain", "photo.png", *TINY, *KNOBS)[0] == 1
+    assert gp.load(place / "photo.partial.gpig").gradients_used == 12
+    assert answer("explain", "--resume", "photo.png", *TINY, *KNOBS)["order"] == whole["order"]
+
+
+def test_photos_that_are_done_are_not_done_again(call, answer, place, monkeypatch):
+    make_photo(place / "second.png", (30, 200, 40))
+    stop_after(monkeypatch, 2, sittings=0)
+    first = answer("explain", "photo.png", "second.png", *TINY, *KNOBS)
+    before = (place / "photo.gpig").read_bytes()
+
+    def must_not_run(*_, **__):
+        pytest.fail("measured again")
+
+    from greedypig.cli import asking
+
+    monkeypatch.setattr(asking.Question, "with_notes", must_not_run)
+    again = answer("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)
+    assert [r["order"] for r in again["results"]] == [r["order"] for r in first["results"]]
+    assert (place / "photo.gpig").read_bytes() == before
+
+
+def test_other_settings_are_not_mixed(call, monkeypatch):
+    stop_after(monkeypatch, 3)
+    call("explain", "photo.png", *TINY, *KNOBS)
+    code, _, err = call("explain", "--resume", "photo.png", *TINY, "--rounds", "5")
+    assert code == 2
+    assert "no --resume" in err
+
+
+def test_a_judge_may_be_asked_later(call, answer):
+    answer("explain", "photo.png", *TINY)
+    record = answer("explain", "--resume", "photo.png", *TINY, "--judge", "tiny_models:other")
+    assert "second-opinion" in record["curves"]
+
+
+def test_a_larger_budget_goes_on(answer):
+    assert answer("explain", "photo.png", *TINY, *KNOBS, "--budget", "4")["gradients"] == 4
+    more = answer("explain", "--resume", "photo.png", *TINY, *KNOBS)
+    assert more["gradients"] == 12
+    assert more["order"] == answer("explain", "photo.png", *TINY, *KNOBS, "--out", "o")["order"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_signal_in_the_middle(place, number):
+    words = ("explain", "photo.png", "--model", "tiny_models:slow", "--rounds", "60", "--steps",
+             "1", "--batch-size", "1")  # fmt: skip
+    command = [sys.executable, "-m", "greedypig", *words]
+    running = subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)  # fmt: skip
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and not (place / "under-way").exists():
+        time.sleep(0.05)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=300)
+    assert running.returncode == 1, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert "Stopped at photo.png" in err
+    assert "python" in err
+    assert "-m greedypig explain --resume photo.png" in err
+    kept = gp.load(place / "photo.partial.gpig")
+    assert 0 < len(kept.picks) < 60
+    assert torch.equal(kept.order.sort().values, torch.arange(192))

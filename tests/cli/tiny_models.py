@@ -1,0 +1,70 @@
+"""Networks that answer at once, for the command line's tests: --model tiny_models:build."""
+
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+CLASSES = ("dark", "red", "green", "blue")
+
+
+class Tiny(nn.Module):
+    """Says which colour there is most of; three logits grow with the channels' sums."""
+
+    classes = CLASSES
+
+    def __init__(self, delay=0.0, side=8):
+        super().__init__()
+        self.side = side
+        self.head = nn.Linear(3, 4)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.cat([torch.full((1, 3), -1.0), 4 * torch.eye(3)]))
+            self.head.bias.zero_()
+        self.delay, self.calls = delay, 0
+
+    def forward(self, x):
+        if self.delay:
+            time.sleep(self.delay)
+            self.calls += 1
+            if self.calls == 12:  # Some rounds are done: a test waits for this.
+                Path("under-way").touch()
+        return self.head(x.flatten(2).mean(2) * 2)
+
+    def preprocess(self, image):
+        small = image.resize((self.side, self.side))
+        levels = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
+        return levels.view(self.side, self.side, 3).permute(2, 0, 1).float() / 255
+
+
+def build():
+    return Tiny()
+
+
+def wide():
+    return Tiny(side=16)
+
+
+def slow():
+    return Tiny(0.1)
+
+
+def other():
+    net = Tiny()
+    with torch.no_grad():
+        net.head.weight.mul_(0.5)
+    return net
+
+
+def nan():
+    class Broken(Tiny):
+        def forward(self, x):
+            # Finite at plain pictures, so that the network itself is accepted.
+            spread = x.flatten(2).std(2).sum(1, keepdim=True)
+            return super().forward(x) + torch.where(spread > 0.01, torch.nan, 0.0)
+
+    return Broken()
+
+
+def crash():
+    raise RuntimeError("the weights are gone")

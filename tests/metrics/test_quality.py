@@ -1,0 +1,185 @@
+"""Definition 4.1 where the best set is known, and its bounds where it is not."""
+
+from itertools import combinations
+
+import pytest
+import torch
+
+import greedypig as gp
+
+M = gp.metrics
+WEIGHTS = torch.tensor([3.0, 1.0, 4.0, 1.5, 2.0])
+
+
+def modular(weights=WEIGHTS):
+    return gp.objective(lambda masks: masks @ weights, len(weights))
+
+
+def coverage():
+    """Sets that cover points: monotone and submodular. Greedy takes the big set, the best two not.
+
+    0 covers a b c d (4), 1 covers a b e (3), 2 covers c d f (3): {1, 2} covers six, {0, x} five.
+    """
+    covers = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [0, 0, 1, 1, 0, 1]]).float()
+
+    def g(masks):
+        return 1 - torch.prod(1 - masks.unsqueeze(2) * covers, 1)
+
+    return gp.objective(lambda masks: g(masks).sum(1), 3)
+
+
+def wide(n=40, seed=0):
+    """Coverage by many random sets, too many to try all."""
+    covers = (torch.rand(n, 60, generator=torch.Generator().manual_seed(seed)) < 0.1).double()
+    return gp.objective(
+        lambda masks: (1 - torch.prod(1 - masks.unsqueeze(2) * covers, 1)).sum(1) + 1.0, n
+    )
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+def test_the_order_of_the_weights_is_best_at_every_k(k):
+    order = WEIGHTS.sort(descending=True).indices
+    found = M.attribution_quality(modular(), order, k)
+    assert found.exact
+    assert found.quality == pytest.approx(1)
+    assert found.at_least == pytest.approx(1)
+    assert found.best_units == tuple(sorted(order[:k].tolist()))
+
+
+def test_another_order_reaches_its_share_of_the_best():
+    found = M.attribution_quality(modular(), [1, 3, 4, 0, 2], 2)
+    assert found.value == pytest.approx(2.5)
+    assert found.best == pytest.approx(7.0)
+    assert found.quality == pytest.approx(2.5 / 7)
+    assert str(found) == "quality = 0.3571 at k = 2"
+
+
+def test_greedy_misses_the_best_pair_by_a_sixth():
+    objective = coverage()
+    a = gp.greedy(objective, k=2)
+    assert a.order[0] == 0
+    found = M.attribution_quality(objective, a, 2)
+    assert found.best_units == (1, 2)
+    assert found.quality == pytest.approx(5 / 6)
+
+
+def test_a_redundant_copy_costs_what_it_displaces():
+    """Integrated gradients give both copies 1.5 and rank them before the feature worth 1."""
+    objective = gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2], 3)
+    ig = M.attribution_quality(objective, gp.integrated_gradients(objective), 2)
+    greedy = M.attribution_quality(objective, gp.greedy_pig(objective, per_round=1), 2)
+    assert ig.quality == pytest.approx(3 / 4)
+    assert greedy.quality == pytest.approx(1)
+
+
+def test_units_are_what_is_counted():
+    features = gp.Groups(torch.tensor([0, 0, 1, 1, 2]))  # worth 4, 5.5, 2
+    a = gp.greedy_pig(modular(), features=features, per_round=1)
+    assert M.attribution_quality(modular(), a, 1).value == pytest.approx(5.5)
+    worst = gp.one_shot(modular(), lambda objective, mask: -WEIGHTS, features=features)
+    assert M.attribution_quality(modular(), worst, 1).quality == pytest.approx(2 / 5.5)
+
+
+def test_absolute_ranking_takes_what_speaks_against():
+    weights = torch.tensor([3.0, -5.0, 1.0])
+    objective = gp.objective(lambda m: m @ weights + 6, 3)
+    a = gp.integrated_gradients(objective)
+    assert M.attribution_quality(objective, a, 1).quality == pytest.approx(1)
+    assert M.attribution_quality(objective, a, 1, ranking="absolute").quality == pytest.approx(
+        1 / 9
+    )
+
+
+def test_many_sets_are_bounded_and_the_truth_lies_between():
+    """At k = 3 all sets can be tried too, and their best lies within the bounds."""
+    objective = wide()
+    order = torch.arange(40)
+    truth = M.attribution_quality(objective, order, 3)
+    bounded = M.attribution_quality(objective, order, 3, most_subsets=100, submodular=True)
+    assert truth.exact
+    assert not bounded.exact
+    assert bounded.best <= truth.best <= bounded.most
+    assert bounded.at_least <= truth.quality <= bounded.quality
+    assert str(bounded).startswith("quality ≤")
+
+
+def test_the_bound_is_tight_where_nothing_overlaps():
+    weights = torch.arange(1.0, 31.0)
+    found = M.attribution_quality(modular(weights), torch.arange(30), 10, submodular=True)
+    assert not found.exact
+    assert found.best == pytest.approx(sum(range(21, 31)))
+    assert found.most == pytest.approx(found.best)
+    assert found.quality == found.at_least == pytest.approx(55 / 255)
+
+
+def test_without_a_word_about_submodularity_there_is_no_upper_bound():
+    found = M.attribution_quality(wide(), torch.arange(40), 8)
+    assert found.most != found.most
+    assert found.at_least != found.at_least
+
+
+def test_a_ranking_better_than_greedy_is_the_best_known():
+    """Two complements that are worth something together only: greedy never sees it."""
+
+    def g(masks):
+        return 10 * masks[:, 38] * masks[:, 39] + masks[:, :38].sum(1) * 0.1 + 1
+
+    objective = gp.objective(g, 40)
+    order = torch.tensor([38, 39, *range(38)])
+    found = M.attribution_quality(objective, order, 2, most_subsets=10)
+    assert found.best_units == (38, 39)
+    assert found.quality == 1
+
+
+def test_best_is_the_maximum_over_all_sets():
+    objective = wide(n=9, seed=4)
+    masks = torch.zeros(84, 9, dtype=torch.float64)
+    for row, units in zip(masks, combinations(range(9), 3), strict=True):
+        row[list(units)] = 1
+    found = M.attribution_quality(objective, torch.arange(9), 3)
+    assert found.best == pytest.approx(float(objective.values(masks).max()))
+
+
+def test_the_curve_holds_g_of_every_k_and_its_area_is_the_definition_s():
+    order = WEIGHTS.sort(descending=True).indices
+    curve = M.quality_curve(modular(), order)
+    assert curve.values.tolist() == pytest.approx([0, 4, 7, 9, 10.5, 11.5])
+    assert curve.fractions.tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert curve.auc == pytest.approx((2 + 5.5 + 8 + 9.75 + 11) / 5)
+    assert curve.full == pytest.approx(11.5)
+    assert curve.name == "quality"
+    assert curve.auc > M.quality_curve(modular(), order.flip(0)).auc
+
+
+def test_objectives_below_zero_are_refused():
+    objective = gp.objective(lambda m: m.sum(1) - 10, 3)
+    with pytest.raises(gp.InvalidInput, match="positive values"):
+        M.attribution_quality(objective, torch.arange(3), 2)
+
+
+@pytest.mark.parametrize(
+    ("a", "k", "says"),
+    [
+        ([0, 1, 2], 2, "permutation of the 5"),
+        ([0, 1, 2, 3, 3], 2, "permutation of the 5"),
+        (torch.rand(5), 2, "permutation of the 5"),
+        ([0, 1, 2, 3, 4], 6, "k to be a whole number from 1 to 5"),
+        ([0, 1, 2, 3, 4], 0, "k to be a whole number"),
+    ],
+)
+def test_wrong_input_is_refused(a, k, says):
+    with pytest.raises(gp.InvalidInput, match=says):
+        M.attribution_quality(modular(), a, k)
+
+
+def test_an_attribution_of_something_else_is_refused():
+    with pytest.raises(gp.InvalidInput, match="of 5 elements"):
+        M.attribution_quality(modular(), gp.greedy(coverage()), 1)
+    with pytest.raises(gp.InvalidType, match="Attribution"):
+        M.attribution_quality(modular(), "greedy", 1)
+
+
+def test_values_that_are_not_finite_are_named():
+    objective = gp.objective(lambda m: 1 / (m.sum(1) - 2), 4)
+    with pytest.raises(gp.NonFinite, match="top 2 units"):
+        M.quality_curve(objective, torch.arange(4))

@@ -1,0 +1,328 @@
+"""The page in a real browser: it draws what the result says, by hand and by keyboard, in light
+and dark, on a phone, and lets nothing in or out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from test_page import hostile
+
+import greedypig as gp
+from greedypig import report
+from greedypig.places import Picture
+from seen import COMPARISON, photo, pixels, ranked
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+         "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]  # fmt: skip
+
+
+def executable() -> str:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = os.environ.get("GREEDYPIG_CHROMIUM") or next(
+        filter(None, map(shutil.which, names)), None
+    )
+    if found is None:
+        pytest.skip("needs Chromium: apt-get install chromium, or set GREEDYPIG_CHROMIUM")
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    path = executable()
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield running
+        running.close()
+
+
+class Visit:
+    """A page opened from a file, with what it said and asked for."""
+
+    def __init__(self, browser, path, **options):
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(path.as_uri())
+
+    def _hear(self, message) -> None:
+        if "willReadFrequently" not in message.text:  # Said of this test's own reading.
+            self.said.append(message.text)
+
+    def canvas(self) -> np.ndarray:
+        """(h, w, 3) as drawn."""
+        flat, height, width = self.page.evaluate(
+            "() => { const c = document.getElementById('canvas');"
+            "return [[...c.getContext('2d').getImageData(0, 0, c.width, c.height).data],"
+            "c.height, c.width]; }"
+        )
+        return np.array(flat, np.uint8).reshape(height, width, 4)[..., :3]
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def value(self) -> int:
+        return int(self.page.input_value("#k"))
+
+    def slide(self, stop: int) -> None:
+        self.page.eval_on_selector(
+            "#k", "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", stop
+        )
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    opened = []
+
+    def open_(a, **options) -> Visit:
+        path = tmp_path / f"page{len(opened)}.html"
+        path.write_text(a if isinstance(a, str) else report.html(a), "utf-8")
+        opened.append(Visit(browser, path, **options))
+        return opened[-1]
+
+    yield open_
+    for one in opened:
+        one.context.close()
+
+
+def stops(v: Visit) -> list[list[int]]:
+    return v.page.evaluate("JSON.parse(document.getElementById('data').textContent).explore.stops")
+
+
+@pytest.mark.parametrize("features", ["elements", "pixels", gp.grid(3), gp.windows(3)], ids=str)
+def test_the_slider_draws_exactly_what_is_kept(visit, features):
+    a = photo((3, 8, 9), features=features, method="greedy-pig", rounds=5)
+    v, picture = visit(a), Picture.of(a)
+    places = stops(v)
+    for stop in (0, 1, len(places) // 2, len(places) - 1):
+        v.slide(stop)
+        assert np.array_equal(v.canvas(), picture.kept(places[stop][0]))
+        assert f"{places[stop][1]} of 216 numbers" in v.text("#told")
+    assert np.array_equal(v.canvas(), pixels(8, 9).numpy())  # Everything is the photo.
+    assert v.said == []
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (4, 4, 5)])
+def test_other_numbers_of_channels_are_drawn_as_kept_too(visit, shape):
+    a = ranked(shape).with_notes({"kind": "image"}, picture=pixels(4, 5))
+    v = visit(a)
+    for stop, (k, _) in enumerate(stops(v)):
+        v.slide(stop)
+        assert np.abs(v.canvas().astype(int) - Picture.of(a).kept(k)).max() <= 1
+
+
+def test_the_probability_is_read_off_the_curve_at_the_slider(visit):
+    v = visit(photo((3, 8, 8)))
+    v.page.click("text='50 %'")
+    share = stops(v)[v.value()][1] / 192
+    assert share == 0.5
+    expected = np.interp(share, [0, 0.25, 0.5, 1], [0, 0.5, 1.0, 0.75])
+    assert f"espresso ≈ {expected:.3f} (whole photo 0.750, so more certain" in v.text("#told")
+    assert f"efficientnet-lite0 itself ≈ {expected:.3f}" in v.text("figure:has(#curve-probability)")
+    v.page.click(".preset:text-is('all')")
+    assert "espresso ≈ 0.750 (whole photo 0.750)" in v.text("#told")
+
+
+def test_views_show_importance_overlay_order_and_photo(visit):
+    a = photo((3, 8, 9))
+    v, picture = visit(a), Picture.of(a)
+    v.page.click("#tab-heat")
+    heat = v.canvas().astype(int).sum(-1)
+    level = picture.importance
+    assert heat.flat[level.argmax()] == heat.max()
+    # Cividis rises in lightness: brighter is more important, everywhere.
+    light = v.canvas() @ np.array([0.2126, 0.7152, 0.0722])
+    assert np.corrcoef(light.reshape(-1), level.reshape(-1))[0, 1] > 0.98
+    assert "taken first" in v.text("#key")
+    v.page.click("#tab-photo")
+    assert np.array_equal(v.canvas(), picture.pixels)
+    v.page.click("#tab-overlay")
+    before = v.canvas()
+    v.page.eval_on_selector(
+        "#opacity", "e => { e.value = 0; e.dispatchEvent(new Event('input')); }"
+    )
+    gray = np.round(picture.pixels @ np.array([0.299, 0.587, 0.114]))
+    assert np.abs(v.canvas()[..., 0] - gray).max() <= 1
+    assert not np.array_equal(before, v.canvas())
+    v.page.click("#tab-order")
+    v.slide(3)
+    taken = picture.first < stops(v)[3][0]
+    assert np.array_equal((v.canvas() == 184).all(-1), ~taken)
+    assert v.said == []
+
+
+def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
+    a = photo((3, 8, 9))
+    v, picture = visit(a), Picture.of(a)
+    box = v.page.locator("#canvas").bounding_box()
+    x, y = box["x"] + 2.5 / 9 * box["width"], box["y"] + 1.5 / 8 * box["height"]
+    v.page.mouse.move(x, y)
+    rank = picture.first[1, 2] + 1
+    assert f"Row 2, column 3: first taken as number {rank} of 216" in v.text("#place")
+    assert f"red {picture.ranks[0, 1, 2] + 1}" in v.text("#place")
+    v.page.focus("#canvas")
+    v.page.keyboard.press("ArrowRight")
+    v.page.keyboard.press("ArrowDown")
+    assert f"Row 3, column 4: first taken as number {picture.first[2, 3] + 1} " in v.text("#place")
+    for _ in range(20):
+        v.page.keyboard.press("ArrowUp")
+    assert "Row 1, column 4" in v.text("#place")
+
+
+def test_everything_works_from_the_keyboard(visit):
+    v = visit(photo((3, 8, 9)))
+    v.page.keyboard.press("Tab")
+    assert v.page.evaluate("document.activeElement.className") == "skip"
+    v.page.keyboard.press("Tab")
+    assert v.page.evaluate("document.activeElement.id") == "tab-kept"
+    v.page.keyboard.press("ArrowRight")
+    assert v.page.get_attribute("#tab-overlay", "aria-selected") == "true"
+    assert v.page.get_attribute("#tab-kept", "tabindex") == "-1"
+    v.page.keyboard.press("Home")
+    assert v.page.get_attribute("#tab-photo", "aria-selected") == "true"
+    v.page.keyboard.press("ArrowLeft")  # Around the corner.
+    assert v.page.get_attribute("#tab-order", "aria-selected") == "true"
+    v.page.keyboard.press("Tab")
+    assert v.page.evaluate("document.activeElement.id") == "canvas"
+    v.page.keyboard.press("Tab")
+    assert v.page.evaluate("document.activeElement.id") == "k"
+    before, drawn = v.value(), v.canvas()
+    v.page.keyboard.press("ArrowRight")
+    assert v.value() == before + 1
+    assert not np.array_equal(v.canvas(), drawn)
+    assert "of 216 numbers" in v.page.get_attribute("#k", "aria-valuetext")
+
+
+def test_play_runs_to_everything_and_is_not_offered_to_those_who_want_no_motion(visit):
+    v = visit(photo((3, 2, 2)))
+    v.slide(0)
+    v.page.click("#play")
+    for _ in range(100):
+        v.page.wait_for_timeout(50)
+        if v.text("#play") == "Play":
+            break
+    assert v.value() == len(stops(v)) - 1
+    assert np.array_equal(v.canvas(), pixels(2, 2).numpy())
+    still = visit(photo((3, 2, 2)), reduced_motion="reduce")
+    assert not still.page.is_visible("#play")
+
+
+def test_nothing_is_asked_of_any_network(visit):
+    for a in (photo(about={"comparison": COMPARISON}), ranked((6,)), hostile()):
+        v = visit(a)
+        assert len(v.asked) == 1
+        assert v.asked[0].startswith("file:")
+        assert v.said == []
+    v = visit(report.index_html({"a.html": photo()}))
+    assert [u.split(":")[0] for u in v.asked if not u.startswith("data:")] == ["file"]
+    assert v.page.evaluate("[...document.images].every((i) => i.naturalWidth === 5)")
+
+
+def test_hostile_text_runs_nothing(visit):
+    v = visit(hostile())
+    for tab in v.page.query_selector_all("[role=tab]"):
+        tab.click()
+    v.page.hover("#canvas")
+    assert v.page.evaluate("window.hacked") is None
+    assert v.page.evaluate("document.images.length") == 0
+    assert "window.hacked=1" in v.text("h1")
+
+
+def test_the_policy_stops_what_would_get_past_the_escaping(visit):
+    inside = (
+        "<script>window.hacked=1</script><p style='color:red' id='p'>x</p>"
+        "<img src='https://example.org/x.png' onerror='window.hacked=2'>"
+        "<iframe src='https://example.org/'></iframe>"
+    )
+    v = visit(report.html(photo()).replace("</main>", inside + "</main>"))
+    v.page.evaluate("fetch('https://example.org/').catch(() => 0)")
+    assert v.page.evaluate("window.hacked") is None
+    assert (
+        v.page.evaluate("getComputedStyle(document.getElementById('p')).color") != "rgb(255, 0, 0)"
+    )
+    assert len([s for s in v.said if "Content Security Policy" in s]) >= 4
+
+
+CONTRAST = """() => {
+  const lum = (c) => { const v = c.map((x) => { x /= 255;
+    return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2]; };
+  const rgb = (s) => (s.match(/[\\d.]+/g) || []).map(Number);
+  const worst = [];
+  for (const e of document.querySelectorAll('body *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.closest('script,style,noscript')) continue;
+    let b = e, back = [0, 0, 0, 0];
+    while (b) { back = rgb(getComputedStyle(b).backgroundColor);
+      if (back.length === 3 || back[3] > 0) break; b = b.parentElement; }
+    const style = getComputedStyle(e);
+    const fore = rgb(e instanceof SVGElement ? style.fill : style.color);
+    const [x, y] = [lum(fore), lum(back)].sort((p, q) => q - p);
+    worst.push([(x + 0.05) / (y + 0.05), e.tagName + '.' + e.getAttribute('class') + '#' + e.id]);
+  }
+  return worst.sort((p, q) => p[0] - q[0]).slice(0, 5);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_light_and_dark(visit, scheme):
+    v = visit(photo(about={"comparison": COMPARISON}), color_scheme=scheme)
+    v.page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    worst = v.page.evaluate(CONTRAST)
+    assert worst[0][0] >= 4.5, worst
+    dark = v.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", dark))) < 200) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("name", ["espresso", "Donaudampfschifffahrtsgesellschaft" * 6])
+def test_a_phone_s_width_is_enough(visit, name):
+    about = {"class": name, "source": name + ".jpg", "predictions": [[name, 0.75]],
+             "comparison": {name: COMPARISON["ig"]}}  # fmt: skip
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+    for page in (photo(about=about), ranked((6,), names=[name + str(i) for i in range(6)])):
+        v = visit(page, **phone)
+        assert v.page.evaluate("document.documentElement.scrollWidth") <= 360
+    v = visit(report.index_html({"a.html": photo(about=about)}), **phone)
+    assert v.page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_tap_tells_a_place(visit):
+    v = visit(photo(), has_touch=True, viewport={"width": 360, "height": 740})
+    v.page.tap("#canvas")
+    assert "first taken as number" in v.text("#place")
+
+
+def test_print_leaves_the_controls_out(visit):
+    v = visit(photo())
+    v.page.emulate_media(media="print")
+    assert not v.page.is_visible("#k")
+    assert not v.page.is_visible("[role=tablist]")
+    assert v.page.is_visible("#canvas")
+    assert v.page.is_visible("#told")
+
+
+def test_controls_and_pictures_have_names(visit):
+    v = visit(photo(about={"comparison": COMPARISON}))
+    unnamed = v.page.evaluate(
+        "() => [...document.querySelectorAll('button, input, canvas, svg[role=img], pre')]"
+        ".filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') ||"
+        " (e.labels && e.labels.length))).map((e) => e.outerHTML)"
+    )
+    assert unnamed == []
+    assert v.page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert v.page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_without_scripts_the_page_still_reads(visit):
+    v = visit(photo(), java_script_enabled=False)
+    assert "With 1" in v.text(".lead")
+    assert "switched off" in " ".join(v.text("noscript").split())
+    assert v.page.is_visible("svg#curve-probability")

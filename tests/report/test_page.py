@@ -1,0 +1,246 @@
+"""The page as text: it holds what the result holds, escapes all of it, and is always the same."""
+
+import base64
+import hashlib
+import re
+import struct
+import zlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig import report
+from greedypig.places import Picture
+from greedypig.report import explore
+from greedypig.report.chart import scale
+from greedypig.report.markup import escape, png
+from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked
+
+
+def visible(page: str) -> str:
+    """The text between the tags, without data and code."""
+    body = page[page.index("<body>") :]
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", body, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def test_the_summary_says_in_plain_words_how_sure_the_model_is_with_how_little():
+    text = visible(report.html(photo()))
+    assert "With 1 % of the photo’s numbers" in text
+    assert "the model says espresso with 0.02" in text
+    assert "the whole photo gives 0.75" in text
+
+
+def test_a_part_that_outdoes_the_whole_is_warned_of_with_the_second_opinion():
+    text = visible(report.html(photo()))
+    assert "More certain than the whole photo. With 50 % of the numbers" in text
+    assert "gives 1.000, with all of them 0.750" in text
+    assert "mobilenet-v2, gives the same part 0.250 (0.500 for the whole photo)" in text
+    assert "log-likelihood" in text
+    calm = visible(report.html(photo(about={"probability": 1.0})))
+    assert "More certain than" not in calm
+
+
+def test_predictions_settings_versions_and_cost_are_on_the_page():
+    a = photo()
+    text = visible(report.html(a))
+    parts = ["coffee mug", "0.062", "efficientnet-lite0", "photo.jpg", a.provenance["input"]]
+    for part in [*parts, str(a.gradients_used), "gp.models.load(&#x27;efficientnet-lite0&#x27;)"]:
+        assert part in text, part
+    told = visible(report.html(photo(about={"command": "greedypig explain photo.jpg"})))
+    assert "greedypig explain photo.jpg" in told
+
+
+def test_methods_side_by_side_are_a_table_with_the_best_in_bold():
+    page = report.html(photo(about={"comparison": COMPARISON}))
+    assert "<b>0.900</b>" in page
+    assert "<b>0.500</b>" in page
+    assert "Other methods" in page
+    assert '<td class="num">0.250</td>' in page
+    assert "Other methods" not in report.html(photo())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ranked((6,), names=["age", "bmi", "bp", "s1", "s2", "s3"]),
+        lambda: ranked((5, 4)),
+        lambda: gp.greedy_pig(gp.objective(lambda m: m.sum(1), 3), per_round=1),
+        lambda: ranked((1,)),
+        lambda: ranked((6,), method="greedy-pig", values="free", rounds=2),
+    ],
+    ids=["row", "embeddings", "set function", "one feature", "no values"],
+)
+def test_results_without_a_picture_get_bars_rounds_and_values(make):
+    a = make()
+    text = visible(report.html(a))
+    assert "First features" in text
+    assert a.features.name(int(a.order[0])) in text or "x[" in text
+    assert f"Rounds ({len(a.picks)})" in text
+    assert "after each round" in text
+    assert ("not measured" in text) == bool(a.values.isnan().any())
+
+
+def test_pages_of_pictures_whatever_a_unit_is():
+    groups = torch.arange(48).view(3, 4, 4) % 7
+    for features in ("pixels", gp.grid(2), gp.windows(2), gp.windows(3, stride=2), groups):
+        a = ranked((3, 4, 4), features=features, method="greedy-pig", rounds=3)
+        page = report.html(a.with_notes(ABOUT, picture=pixels(4, 4)))
+        assert 'id="canvas"' in page
+
+
+def test_the_page_is_the_same_from_the_saved_file(tmp_path):
+    for a in (photo(about={"comparison": COMPARISON}), ranked((6,)), hostile()):
+        a.save(tmp_path / "a.gpig")
+        assert report.html(gp.load(tmp_path / "a.gpig")) == report.html(a)
+
+
+def test_writing_writes_the_page_and_nothing_else(tmp_path):
+    report.write(photo(), tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text("utf-8") == report.html(photo())
+    assert [p.name for p in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_a_photo_s_page_is_below_two_megabytes():
+    a = gp.explain(lambda x: x.mean((1, 2, 3)).unsqueeze(1), torch.zeros(3, 224, 224),
+                   method="random")  # fmt: skip
+    page = report.html(a.with_notes(ABOUT, picture=pixels(224, 224), baseline=pixels(224, 224)))
+    assert len(page.encode()) < 2_000_000
+
+
+def test_huge_pictures_are_thinned_and_the_page_says_so(monkeypatch):
+    monkeypatch.setattr(explore, "MOST", 30)
+    a = photo((3, 8, 9))
+    data = explore.explorer_data(a, *_seen(a))
+    assert data["stride"] == 3
+    assert data["shape"] == [3, 3, 3]
+    assert data["stops"][-1] == [216, 216]  # Counts are of all numbers.
+    assert "one in 3 rows and columns is shown" in visible(report.html(a))
+
+
+def _seen(a):
+    from greedypig.notes import Notes
+
+    return Notes.of(a), Picture.of(a)
+
+
+def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
+    ranks = np.random.default_rng(0).permutation(5000).reshape(1, 50, 100)
+    stops = explore.slider_stops(ranks, 5000, 1234)
+    assert stops[0] == [0, 0]
+    assert stops[-1] == [5000, 5000]
+    assert [1234, 1234] in stops  # Where the selection ended.
+    assert all(a[1] < b[1] for a, b in pairwise(stops))
+    assert [s for s in stops if s[1] in (500, 2500)] == [[500, 500], [2500, 2500]]  # Presets.
+    assert len(stops) <= 127
+
+
+def test_ranks_on_the_page_are_the_result_s_own():
+    a = photo()
+    data = explore.explorer_data(a, *_seen(a))
+    raw = np.frombuffer(base64.b64decode(data["ranks"]), np.uint8)
+    found = raw.reshape(-1, data["bytes"]).astype(int) @ (256 ** np.arange(data["bytes"]))
+    assert np.array_equal(found, Picture.of(a).ranks.reshape(-1))
+
+
+# Safety.
+
+
+def test_hostile_text_stays_text_everywhere():
+    page = report.html(hostile())
+    assert "<script>window.hacked" not in page
+    assert "<img src=x" not in page
+    assert page.count("<script") == 2  # The data and our own code.
+    assert page.count("</script>") == 2
+    assert page.count("</style>") == 1
+    assert "\u202e" not in page
+    assert "window.hacked=1" in visible(page)  # Told, as text.
+
+
+def test_the_policy_allows_this_page_s_own_code_by_hash_and_nothing_else():
+    page = report.html(photo())
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    for text in (style, script):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r'\sstyle="', page)  # Inline styles would need unsafe-inline.
+    assert not re.search(r"\son\w+=", re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S))
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_odd_notes_are_refused_and_no_page_is_written(tmp_path):
+    with pytest.raises(gp.InvalidInput, match=r"^Expected"):
+        report.write(photo(about={"probability": "high"}), tmp_path / "a.html")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(gp.InvalidType, match=r"Try gp\.load"):
+        report.html("a.gpig")
+
+
+# Parts.
+
+
+def test_escaping_leaves_letters_and_removes_disguise():
+    assert escape("çup & <b>\"'") == "çup &amp; &lt;b&gt;&quot;&#x27;"
+    assert escape("a\u202eb\x00") == "a�b�"
+    assert escape("می\u200cخواهم") == "می\u200cخواهم"
+
+
+def test_pictures_are_lossless():
+    image = pixels(5, 7).numpy()
+    raw = base64.b64decode(png(image).split(",")[1])
+    assert raw[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", raw[16:24]) == (7, 5)
+    start = raw.index(b"IDAT")
+    length = struct.unpack(">I", raw[start - 4 : start])[0]
+    rows = np.frombuffer(zlib.decompress(raw[start + 4 : start + 4 + length]), np.uint8)
+    assert np.array_equal(rows.reshape(5, 22)[:, 1:].reshape(5, 7, 3), image)
+
+
+@pytest.mark.parametrize(
+    "ends", [(0, 1), (0, 0.5), (-3, 4), (1e-9, 2e-9), (5, 5), (0, 0), (-7, -2), (0, 8.7), (-1e6, 3)]
+)
+def test_scales_hold_the_data_between_round_ticks(ends):
+    low, high, ticks = scale(*ends)
+    assert low <= ends[0] + 1e-12
+    assert high >= ends[1] - 1e-12
+    assert low < high
+    assert 2 <= len(ticks) <= 8
+    assert ticks[0] == pytest.approx(low)
+    assert ticks[-1] == pytest.approx(high)
+
+
+# Many results.
+
+
+def test_the_index_links_every_page_with_pictures_and_numbers(tmp_path):
+    results = {"a/photo 1.html": photo(), "row.html": ranked((6,))}
+    report.write_index(results, tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert 'href="./a/photo%201.html"' in page
+    assert page.count("<img") == 2
+    assert "espresso" in visible(page)
+    assert "1 of 2, marked ▲" in visible(page)
+    assert "<script" not in page
+
+
+def test_index_links_are_paths_whatever_they_look_like():
+    page = report.index_html({"javascript:alert(1)": hostile()})
+    assert 'href="./javascript%3Aalert%281%29"' in page
+    assert "<script" not in page
+
+
+def test_an_index_of_nothing_is_refused():
+    with pytest.raises(gp.InvalidInput, match="at least one"):
+        report.index_html({})
+    with pytest.raises(gp.InvalidType, match="by the path"):
+        report.index_html([photo()])
+    with pytest.raises(gp.InvalidType, match="an Attribution"):
+        report.index_html({"a.html": 3})

@@ -1,0 +1,487 @@
+"""`python -m greedypig.assets`: from small packages of our own, by the real pip and a fake npm."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import io
+import json
+import os
+import pickle
+import stat
+import sys
+import tarfile
+import types
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load as read_safetensors
+
+import greedypig as gp
+from greedypig import models
+from greedypig.assets import CATALOGUE, Asset, bring, delivery, keras, planetoid, textcnn
+from greedypig.assets.__main__ import main
+from greedypig.assets.archives import Archive, Archives, written_whole
+
+WHEEL = "tinypack-1.0-py3-none-any.whl"
+TARBALL = "tinypack-2.0.tgz"
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_wheel(files: dict[str, bytes]) -> bytes:
+    info = "tinypack-1.0.dist-info"
+    metadata = {
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: tinypack\nVersion: 1.0\n"
+        b"Requires-Dist: no-such-dependency-anywhere\nRequires-Python: <3\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": b"",
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as wheel:
+        for name, content in (files | metadata).items():
+            wheel.writestr(name, content)
+    return file.getvalue()
+
+
+def make_tarball(files: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tarball:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tarball.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
+
+
+class Registry:
+    """A folder that pip and npm download from, and the assets that come of it."""
+
+    def __init__(self, root: Path, monkeypatch) -> None:
+        self.root = root
+        self.into = root / "assets"
+        self.wheel = make_wheel({"tinypack/a.bin": b"alpha", "tinypack/b.bin": b"beta" * 99})
+        self.tarball = make_tarball({"package/c.bin": b"gamma", "package/d.bin": b"delta"})
+        shop = root / "shop"
+        shop.mkdir()
+        (shop / WHEEL).write_bytes(self.wheel)
+        (shop / TARBALL).write_bytes(self.tarball)
+        tools = root / "tools"
+        tools.mkdir()
+        npm = tools / "npm"
+        npm.write_text(f'#!/bin/sh\necho "$@" >> "{root}/npm.log"\ncp "{shop}/{TARBALL}" .\n')
+        npm.chmod(npm.stat().st_mode | stat.S_IEXEC)
+        monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(shop))
+        monkeypatch.setenv("GREEDYPIG_ASSETS", str(self.into))
+        self.shop, self.tools = shop, tools
+        self.by_pip = Archive(WHEEL, "tinypack==1.0", digest(self.wheel))
+        self.by_npm = Archive(TARBALL, "tinypack@2.0", digest(self.tarball), client="npm")
+
+    def assets(self) -> dict[str, Asset]:
+        def from_wheel(archives: Archives):
+            for name in ("a", "b"):
+                yield f"deep/{name}.bin", archives.read(self.by_pip, f"tinypack/{name}.bin")
+
+        def from_tarball(archives: Archives):
+            members = ["package/d.bin", "package/c.bin"]
+            contents = dict(archives.read_all(self.by_npm, members))
+            yield "cd.bin", b"".join(contents[member] for member in members)
+
+        made = (
+            Asset("wheel", "from a wheel", (self.by_pip,), from_wheel),
+            Asset("tarball", "from a tarball", (self.by_npm,), from_tarball),
+        )
+        return {asset.name: asset for asset in made}
+
+    def close(self) -> None:
+        """Nothing can be downloaded any more."""
+        for file in (WHEEL, TARBALL):
+            (self.shop / file).unlink()
+
+    def contents(self) -> dict[str, bytes]:
+        return {
+            path.relative_to(self.into).as_posix(): path.read_bytes()
+            for path in sorted(self.into.rglob("*.bin"))
+        }
+
+
+@pytest.fixture
+def registry(tmp_path, monkeypatch) -> Registry:
+    made = Registry(tmp_path, monkeypatch)
+    monkeypatch.setattr(delivery, "CATALOGUE", made.assets())
+    return made
+
+
+EXPECTED = {"cd.bin": b"deltagamma", "deep/a.bin": b"alpha", "deep/b.bin": b"beta" * 99}
+
+
+def test_pip_and_npm_bring_the_files_and_a_table_says_so(registry, capsys):
+    assert main([]) == 0
+    assert registry.contents() == EXPECTED
+    assert (registry.root / "npm.log").read_text().startswith("pack tinypack@2.0 --ignore-scripts")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"assets in {registry.into}"
+    assert out[1].split()[:4] == ["wheel", "brought", "2", "files"]
+    assert out[2].split()[:4] == ["tarball", "brought", "1", "files"]
+    # No half-written file or folder is left.
+    assert not [path for path in registry.into.rglob("*") if path.name.startswith(".")]
+
+
+def test_a_relative_folder_is_seen_from_where_the_command_runs(registry, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GREEDYPIG_ASSETS", "brought here")
+    assert main([]) == 0
+    assert (tmp_path / "brought here" / "manifest.json").is_file()
+
+
+def test_what_is_complete_is_left_alone(registry):
+    list(bring())
+    registry.close()
+    for archive in (registry.into / "dl").iterdir():
+        archive.unlink()
+    before = {path: path.stat().st_mtime_ns for path in registry.into.rglob("*.bin")}
+    assert [outcome.state for outcome in bring()] == ["there", "there"]
+    assert before == {path: path.stat().st_mtime_ns for path in registry.into.rglob("*.bin")}
+
+
+@pytest.mark.parametrize("harm", ["deleted", "damaged", "no manifest", "broken manifest"])
+def test_what_is_not_complete_is_brought_again_without_a_second_download(registry, harm):
+    list(bring())
+    registry.close()
+    victim = registry.into / "deep/b.bin"
+    if harm == "deleted":
+        victim.unlink()
+    elif harm == "damaged":
+        victim.write_bytes(b"beto" * 99)
+    elif harm == "no manifest":
+        (registry.into / "manifest.json").unlink()
+    else:
+        (registry.into / "manifest.json").write_text('{"wheel": {"files": ')
+    assert next(iter(bring(["wheel"]))).state == "brought"
+    assert registry.contents() == EXPECTED
+
+
+def test_files_with_the_right_content_are_not_written_again(registry):
+    list(bring(["wheel"]))
+    place = (registry.into / "deep/a.bin").stat().st_ino
+    (registry.into / "deep/b.bin").unlink()
+    list(bring(["wheel"]))
+    assert (registry.into / "deep/a.bin").stat().st_ino == place
+
+
+def test_another_archive_than_the_recorded_one_makes_the_asset_stale(registry, monkeypatch):
+    list(bring(["wheel"]))
+    manifest = json.loads((registry.into / "manifest.json").read_text())
+    manifest["wheel"]["from"] = {WHEEL: "0" * 64}
+    (registry.into / "manifest.json").write_text(json.dumps(manifest))
+    assert next(iter(bring(["wheel"]))).state == "brought"
+
+
+def test_one_failure_is_listed_and_the_rest_is_brought(registry, capsys):
+    (registry.shop / WHEEL).write_bytes(make_wheel({"tinypack/a.bin": b"tampered"}))
+    assert main([]) == 1
+    assert registry.contents() == {"cd.bin": b"deltagamma"}
+    assert not (registry.into / "dl" / WHEEL).exists()
+    streams = capsys.readouterr()
+    assert f"with SHA-256 {registry.by_pip.sha256} (got " in streams.err
+    assert streams.err.splitlines()[-1] == "failed: wheel; again with --only wheel"
+    assert streams.out.splitlines()[1].split()[:2] == ["wheel", "failed"]
+
+
+def test_a_damaged_download_of_before_is_replaced(registry):
+    downloads = registry.into / "dl"
+    downloads.mkdir(parents=True)
+    (downloads / WHEEL).write_bytes(registry.wheel[:100])
+    assert next(iter(bring(["wheel"]))).state == "brought"
+    assert (downloads / WHEEL).read_bytes() == registry.wheel
+
+
+def test_only_brings_only_these(registry):
+    assert main(["--only", "tarball"]) == 0
+    assert list(registry.contents()) == ["cd.bin"]
+
+
+def test_an_unknown_name_is_wrong_usage(registry, capsys):
+    assert main(["--only", "wheel", "wheels"]) == 2
+    assert "Expected assets among wheel, tarball (got wheels)" in capsys.readouterr().err
+    assert not registry.into.exists()
+
+
+def test_without_npm_a_sentence_says_what_brings_it(registry, monkeypatch):
+    monkeypatch.setenv("PATH", str(registry.root / "nowhere"))
+    wheel, tarball = bring()
+    assert wheel.state == "brought"
+    assert tarball.state == "failed"
+    assert "got no such command" in tarball.error
+    assert "Try installing Node.js" in tarball.error
+
+
+def test_a_client_that_fails_is_quoted_in_one_line(registry):
+    registry.close()
+    for outcome in bring():
+        assert outcome.state == "failed"
+        assert f"{'pip' if outcome.asset.name == 'wheel' else 'npm'} to download" in outcome.error
+        assert "\n" not in outcome.error
+
+
+def test_an_interruption_keeps_what_is_whole_and_the_next_goes_on(registry, monkeypatch, capsys):
+    made = registry.assets()
+
+    def interrupted(archives: Archives):
+        yield "deep/a.bin", archives.read(registry.by_pip, "tinypack/a.bin")
+        raise KeyboardInterrupt
+
+    broken = Asset("wheel", "", (registry.by_pip,), interrupted)
+    monkeypatch.setattr(delivery, "CATALOGUE", made | {"wheel": broken})
+    assert main([]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert registry.contents() == {"deep/a.bin": b"alpha"}
+    monkeypatch.setattr(delivery, "CATALOGUE", made)
+    assert main([]) == 0
+    assert registry.contents() == EXPECTED
+
+
+def test_a_file_takes_its_place_only_when_it_is_complete(tmp_path):
+    path = tmp_path / "file.bin"
+    path.write_bytes(b"old")
+
+    def stopped_half_way() -> None:
+        with written_whole(path) as part:
+            part.write_bytes(b"ne")
+            raise RuntimeError("half")
+
+    with pytest.raises(RuntimeError, match="half"):
+        stopped_half_way()
+    assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
+    assert path.read_bytes() == b"old"
+    with written_whole(path) as part:
+        part.write_bytes(b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
+
+
+def current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("which", ["by_pip", "by_npm"])
+def test_a_member_that_is_not_there_is_named(registry, which):
+    archive = getattr(registry, which)
+    archives = Archives(registry.into / "dl")
+    with pytest.raises(gp.InvalidFile, match=r"Expected none\.bin in tinypack"):
+        archives.read(archive, "none.bin")
+    with pytest.raises(gp.InvalidFile, match=r"Expected none\.bin in tinypack"):
+        list(archives.read_all(archive, ["none.bin"]))
+
+
+def test_every_archive_of_the_catalogue_has_its_hash_and_a_version():
+    archives = {archive for asset in CATALOGUE.values() for archive in asset.archives}
+    assert len(archives) == 7
+    for archive in archives:
+        assert len(bytes.fromhex(archive.sha256)) == 32
+        assert ("@" if archive.client == "npm" else "==") in archive.package
+
+
+# Conversions
+
+
+def keras_entries() -> list[tuple[str, tuple[int, ...]]]:
+    """The weights of Keras's ResNet50 by its own naming: stages 2 to 5, blocks a to f."""
+    entries: list[tuple[str, tuple[int, ...]]] = []
+
+    def conv(name: str, norm: str, shape: tuple[int, ...]) -> None:
+        entries.extend([(f"{name}/kernel", shape), (f"{name}/bias", shape[-1:])])
+        for suffix in ("gamma", "beta", "moving_mean", "moving_variance"):
+            entries.append((f"{norm}/{suffix}", shape[-1:]))
+
+    conv("conv1", "bn_conv1", (7, 7, 3, 64))
+    before = 64
+    for stage, (blocks, width) in enumerate([(3, 64), (4, 128), (6, 256), (3, 512)], start=2):
+        for block in "abcdef"[:blocks]:
+            branches = {"2a": (1, 1, before, width), "2b": (3, 3, width, width),
+                        "2c": (1, 1, width, 4 * width)}  # fmt: skip
+            if block == "a":
+                branches["1"] = (1, 1, before, 4 * width)
+            for branch, shape in branches.items():
+                conv(f"res{stage}{block}_branch{branch}", f"bn{stage}{block}_branch{branch}", shape)
+            before = 4 * width
+    return [*entries, ("fc1000/kernel", (2048, 1000)), ("fc1000/bias", (1000,))]
+
+
+def keras_manifest(entries) -> bytes:
+    weights = [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in entries]
+    return json.dumps({"weightsManifest": [{"paths": ["s1", "s2"], "weights": weights}]}).encode()
+
+
+def test_keras_weights_find_their_places(tmp_path):
+    entries = keras_entries()
+    generator = np.random.default_rng(0)
+    arrays = {n: generator.standard_normal(s, dtype=np.float32) for n, s in entries}
+    manifest = keras_manifest(entries)
+    assert keras.shards(manifest) == ["s1", "s2"]
+    content = keras.resnet50(manifest, b"".join(array.tobytes() for array in arrays.values()))
+    state = read_safetensors(content)
+    first = torch.from_numpy(arrays["conv1/kernel"])
+    # (height, width, blue-green-red, out) → (out, red-green-blue, height, width)
+    assert torch.equal(state["conv1.weight"], first.permute(3, 2, 0, 1).flip(1))
+    inner = torch.from_numpy(arrays["res3a_branch2b/kernel"])
+    assert torch.equal(state["layer2.0.conv2.weight"], inner.permute(3, 2, 0, 1))
+    for ours, theirs in {
+        "bn1.running_var": "bn_conv1/moving_variance",
+        "layer4.2.bn3.weight": "bn5c_branch2c/gamma",
+        "layer3.0.downsample.0.bias": "res4a_branch1/bias",
+        "layer3.0.downsample.1.running_mean": "bn4a_branch1/moving_mean",
+        "layer3.5.bn1.bias": "bn4f_branch2a/beta",
+    }.items():
+        assert torch.equal(state[ours], torch.from_numpy(arrays[theirs])), ours
+    assert torch.equal(state["fc.weight"], torch.from_numpy(arrays["fc1000/kernel"]).T)
+    path = tmp_path / "resnet.safetensors"
+    path.write_bytes(content)
+    assert models.load("resnet50", weights=path).keras
+
+
+@pytest.mark.parametrize(
+    ("entries", "extra", "pattern"),
+    [
+        ([("conv9/kernel", (1,))], b"", "got one called conv9/kernel"),
+        ([("conv1/other", (1,))], b"", "got one called conv1/other"),
+        ([("fc1000/bias", (1000,))], b"", "got a misfit at"),
+        ([("fc1000/bias", (3,))], b"more", "Expected 12 bytes of weights"),
+        ([("fc1000/bias", (3,)), ("fc1000/kernel", (9, 9))], b"", "bytes left"),
+    ],
+)
+def test_other_weights_than_resnet50_s_are_refused(entries, extra, pattern):
+    content = bytes(4 * sum(np.prod(s) for _, s in entries)) + extra
+    content = content[:12] if "left" in pattern else content
+    with pytest.raises(gp.InvalidFile, match=pattern):
+        keras.resnet50(keras_manifest(entries), content)
+
+
+def as_python_2(value: object) -> bytes:
+    """A pickle with the module names of the files of old."""
+    content = pickle.dumps(value, 3)
+    content = content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+    return content.replace(b"cbuiltins\nlist", b"c__builtin__\nlist")
+
+
+@pytest.fixture
+def csr(monkeypatch):
+    module = types.ModuleType("scipy.sparse.csr")
+    made = type("csr_matrix", (), {"__module__": "scipy.sparse.csr"})
+    module.csr_matrix = made
+    monkeypatch.setitem(sys.modules, "scipy.sparse.csr", module)
+
+    def make(dense: list[list[float]]):
+        array = np.array(dense, dtype=np.float32)
+        matrix = made()
+        matrix.indices = array.nonzero()[1].astype(np.int32)
+        matrix.data = array[array.nonzero()]
+        matrix.indptr = np.concatenate([[0], (array != 0).sum(1).cumsum()]).astype(np.int32)
+        matrix._shape = array.shape
+        return matrix
+
+    return make
+
+
+def test_planetoid_rows_go_to_the_nodes_that_the_test_index_names(csr, monkeypatch):
+    """Six nodes: 0 and 1 with their own rows, 5 and 3 tested, 2 and 4 isolated in between."""
+    monkeypatch.setattr(planetoid, "_VALIDATION", 1)
+    graph = collections.defaultdict(list, {0: [1, 5, 0], 1: [0, 3, 3], 3: [1], 5: [0]})
+    labels = np.eye(3, dtype=np.int32)
+    parts = {
+        "x": csr([[0, 2]]), "y": labels[[2]],
+        "tx": csr([[5, 0], [0, 3]]), "ty": labels[[1, 2]],
+        "allx": csr([[0, 2], [1, 1]]), "ally": labels[[2, 0]],
+        "graph": graph,
+    }  # fmt: skip
+    contents = {part: as_python_2(value) for part, value in parts.items()}
+    found = np.load(
+        io.BytesIO(planetoid.from_pickles(contents | {"test.index": b"5\n3\n"})),
+        allow_pickle=False,
+    )
+    dense = np.zeros(found["x_shape"])
+    dense[found["x_row"], found["x_col"]] = found["x_val"]
+    assert dense.tolist() == [[0, 2], [1, 1], [0, 0], [0, 3], [0, 0], [5, 0]]
+    assert found["edges"].tolist() == [[0, 0, 1], [1, 5, 3]]
+    assert found["y"].tolist() == [2, 0, 0, 2, 0, 1]
+    assert found["train"].tolist() == [0]
+    assert found["val"].tolist() == [1]
+    assert found["test"].tolist() == [3, 5]
+
+
+def test_raw_cora_becomes_the_same_kind_of_file():
+    content = b"p7\t0\t1\t1\tTheory\np3\t0\t0\t0\tAgents\np9\t1\t0\t0\tTheory\n"
+    cites = b"p3\tp7\np7\tp3\np9\tp9\np9\tp7\n"
+    found = np.load(io.BytesIO(planetoid.from_raw(content, cites)), allow_pickle=False)
+    assert found["edges"].tolist() == [[0, 0], [1, 2]]
+    assert (found["x_row"].tolist(), found["x_col"].tolist()) == ([0, 0, 2], [1, 2, 0])
+    assert found["x_shape"].tolist() == [3, 3]
+    assert found["y"].tolist() == [1, 0, 1]
+    assert "train" not in found
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil-was-here",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(Evil()), b"no pickle", b""])
+def test_a_pickle_of_anything_else_is_refused_and_runs_nothing(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(gp.InvalidFile, match=r"Expected .*arrays"):
+        planetoid.read_pickle(content)
+    assert not list(tmp_path.iterdir())
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def onnx(name: str, array: np.ndarray, *, packed: bool = False) -> bytes:
+    dims = (
+        field(1, b"".join(varint(d) for d in array.shape))
+        if packed
+        else b"".join(field(1, d) for d in array.shape)
+    )
+    tensor = dims + field(2, 1) + field(8, name.encode()) + field(9, array.tobytes())
+    ignored = field(1, b"node") + varint(9 << 3 | 5) + b"\0\0\0\0"
+    return field(1, 7) + field(7, ignored + field(5, tensor))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_tensors_of_an_onnx_file_keep_name_shape_and_numbers(packed):
+    array = np.arange(2 * 300, dtype=np.float32).reshape(2, 300)
+    found = read_safetensors(textcnn.weights(onnx("fc.weight", array, packed=packed)))
+    assert list(found) == ["fc.weight"]
+    assert torch.equal(found["fc.weight"], torch.from_numpy(array))
+
+
+def test_a_file_that_is_no_onnx_is_refused():
+    whole = onnx("fc.weight", np.ones((3, 4), dtype=np.float32))
+    for content in (whole[:-5], b"", b"\xff\xff\xff", whole[:1]):
+        with pytest.raises(gp.InvalidFile, match="Expected "):
+            textcnn.weights(content)
+
+
+def test_words_are_the_first_of_every_line():
+    vectors = "<unk> 0.0 0.1\n<pad> 0 0\ncafé 1 2\n".encode()
+    assert textcnn.words(vectors) == "<unk>\n<pad>\ncafé\n".encode()

@@ -1,0 +1,196 @@
+"""Notes are checked before anybody draws them; ranks become places as the order says."""
+
+import numpy as np
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig.notes import Line, Notes, percent
+from greedypig.places import Picture, rounds_line, strengths, unit_label, unit_word, units_within
+from seen import COMPARISON, known_order, photo, pixels, ranked
+
+
+def test_notes_are_read_as_they_were_written():
+    notes = Notes.of(photo(about={"comparison": COMPARISON}))
+    assert (notes.label, notes.probability, notes.source) == ("espresso", 0.75, "photo.jpg")
+    assert notes.predictions[1] == ("cup", 0.125)
+    assert notes.kept == {0.01: 0.02, 0.05: 0.1, 0.1: 0.2}
+    assert notes.curve.auc == pytest.approx(0.6875)
+    assert notes.curves["second-opinion"].judge == "mobilenet-v2"
+    assert [m.name for m in notes.comparison] == ["greedy-pig", "ig"]
+    assert notes.comparison[0].curve.values == (0.1, 0.7)
+    assert notes.comparison[1].curve is None
+
+
+def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings():
+    notes = Notes.of(gp.explain(torch.nn.Linear(3, 2), torch.ones(3), target=1, rounds=1))
+    assert notes.label == "output 1"
+    assert notes.objective == "softmax"
+    assert (notes.probability, notes.curve, notes.comparison) == (None, None, ())
+
+
+def test_probabilities_are_measured_ones_first_else_on_the_line_between_points():
+    notes = Notes.of(photo())
+    assert notes.probability_at(0.05) == (0.1, True)
+    assert notes.probability_at(0.0501, slack=0.001) == (0.1, True)
+    assert notes.probability_at(0.125) == (pytest.approx(0.25), False)
+    assert Notes.of(ranked()).probability_at(0.1) is None
+
+
+def test_the_curve_runs_through_what_was_measured_besides_and_keeps_its_area():
+    kept = {"0.1": 0.4, "0.5": 0.3}  # 0.5 is on the curve already, and stays.
+    line = Notes.of(photo(about={"kept": kept})).curve
+    assert line.fractions == (0, 0.1, 0.25, 0.5, 1)
+    assert line.values == (0, 0.4, 0.5, 1.0, 0.75)
+    assert line.auc == pytest.approx(0.6875)
+
+
+def test_excess_is_the_smallest_part_that_outdoes_the_whole():
+    assert Notes.of(photo()).excess() == (0.5, 1.0)
+    assert Notes.of(photo(about={"probability": 0.995})).excess() is None
+    flat = {"softmax": {"fractions": [0, 0.1, 0.2, 1], "values": [0, 0.997, 1.0, 0.75]}}
+    assert Notes.of(photo(about={"curves": flat})).excess() == (0.1, 0.997)
+
+
+ODD = {
+    "kind": 3, "class": [["a"]], "source": {}, "probability": [1.5, "x", -0.1, True],
+    "predictions": ["espresso", [["cup"]], [[1, 0.5]], [["cup", 2]], {"cup": 1}],
+    "kept": [[0.1], {"x": 1}, {"0.1": "x"}, {"": 1}, {"-1": 0.5}, {"5": 0.5}],
+    "curves": [[1], {"softmax": 3}, {"softmax": {}},
+               {"softmax": {"fractions": [0, 1], "values": [1]}},
+               {"softmax": {"fractions": [0], "values": [1]}},
+               {"softmax": {"fractions": [1, 0], "values": [1, 1]}},
+               {"softmax": {"fractions": [0, 2], "values": [1, 1]}},
+               {"softmax": {"fractions": "01", "values": [1, 1]}},
+               {"softmax": {"fractions": [0, 1], "values": ["a", "b"]}},
+               {"softmax": {"fractions": [0, 1], "values": [None, 1]}},
+               {"softmax": {"fractions": [0, 1], "values": [0, 1], "judge": 3}}],
+    "comparison": [[1], {"ig": 3}, {"ig": {"seconds": "x"}}, {"ig": {"curve": 3}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(k, v) for k, vs in ODD.items() for v in (vs if isinstance(vs, list) else [vs])],
+    ids=str,
+)
+def test_odd_notes_are_refused_in_one_sentence(name, value):
+    with pytest.raises(gp.InvalidInput, match=r"^Expected .*\(got"):
+        Notes.of(photo(about={name: value}))
+
+
+def test_unmeasured_values_leave_a_gap_in_a_line():
+    line = Line.of(type("C", (), {"fractions": [0, 0.5, 1], "values": [0, float("nan"), 1]})())
+    assert line.fractions == (0, 1)
+
+
+def test_what_is_no_curve_is_refused():
+    with pytest.raises(gp.InvalidType, match=r"got int"):
+        Line.of(3)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.1, "10 %"), (0.005, "0.5 %"), (1, "100 %"), (0, "0 %"), (1 / 3, "33.3 %")],
+)
+def test_percentages_are_short(share, text):
+    assert percent(share) == text
+
+
+# Places.
+
+
+def test_kept_numbers_show_the_picture_and_all_others_the_baseline():
+    a, k = photo(), 13
+    found = Picture.of(a).kept(k)
+    expected = torch.full((4, 5, 3), 100, dtype=torch.uint8)
+    for unit in known_order(60)[:k].tolist():
+        channel, rest = divmod(unit, 20)
+        expected[rest // 5, rest % 5, channel] = pixels(4, 5)[rest // 5, rest % 5, channel]
+    assert np.array_equal(found, expected.numpy())
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 5), (4, 5), (4, 5, 3)])
+def test_pictures_of_other_shapes_are_laid_out_too(shape):
+    a = ranked(shape).with_notes({"kind": "image"}, picture=pixels(4, 5))
+    found = Picture.of(a)
+    assert found.ranks.shape == ((3 if shape[-1] == 3 else 1), 4, 5)
+    assert np.array_equal(found.kept(a.features.units), pixels(4, 5).numpy())
+    assert (found.kept(0) == 127).all()
+    flat = np.moveaxis(found.ranks, 0, -1) if shape[-1] == 3 else found.ranks
+    assert flat.reshape(-1)[known_order(a.features.n)].tolist() == list(range(a.features.n))
+
+
+def test_many_channels_are_mixed_by_the_share_kept():
+    a = ranked((4, 1, 1)).with_notes(picture=torch.full((1, 1, 3), 200, dtype=torch.uint8))
+    assert Picture.of(a).kept(1).reshape(-1).tolist() == [round(0.25 * 200 + 0.75 * 127)] * 3
+
+
+def test_importance_of_numbers_is_the_attribution_s_own():
+    a = photo()
+    assert Picture.of(a).importance == pytest.approx(a.importance().mean(0).numpy(), abs=1e-6)
+
+
+def test_importance_of_windows_spans_the_whole_scale():
+    found = Picture.of(ranked((3, 8, 8), features=gp.windows(3), method="greedy-pig")).importance
+    assert found.max() == 1
+    assert found.min() == 0
+
+
+def test_rows_and_sequences_are_no_pictures():
+    for shape in ((6,), (4, 5), (7, 4, 5)):
+        assert Picture.of(ranked(shape)) is None
+    assert Picture.of(ranked((3, 4, 5)).with_notes({"kind": "table"})) is None
+    assert Picture.of(ranked((3, 4, 5))).pixels is None
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"picture": torch.zeros(4, 5, 3)}, {"picture": torch.zeros(4, 5, dtype=torch.uint8)},
+        {"picture": torch.zeros(5, 5, 3, dtype=torch.uint8)},
+        {"baseline": torch.zeros(5, 5, 3, dtype=torch.uint8)},
+        {"baseline": torch.zeros(4, 5, 4, dtype=torch.uint8)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_pictures_that_do_not_fit_are_refused(tensors):
+    with pytest.raises(gp.InvalidInput, match=r"^Expected .*\(got"):
+        Picture.of(ranked((3, 4, 5)).with_notes(**tensors))
+
+
+def test_shares_never_take_more_than_they_say():
+    a = ranked((3, 4, 4), features=gp.grid(2))  # 4 units of 12 numbers.
+    assert [units_within(a, s) for s in (0, 0.24, 0.25, 0.26, 0.99, 1)] == [0, 0, 1, 1, 3, 4]
+    with pytest.raises(gp.InvalidInput, match="share from 0 to 1"):
+        units_within(a, 1.5)
+
+
+def test_units_are_called_by_name_else_by_place():
+    assert unit_label(ranked((2,), names=["age", "bmi"]), 1) == "bmi"
+    assert unit_label(ranked((2, 3, 4)), 23) == "x[1, 2, 3]"
+    assert unit_label(ranked((3, 4, 4), features=gp.grid(2)), 3) == "group 3"
+    assert unit_label(ranked((3, 4, 4), features=gp.windows(2)), 4) == "window at (1, 1)"
+    assert unit_word(photo()) == "numbers"
+    assert unit_word(ranked((2,)), 1) == "feature"
+
+
+def test_the_line_of_rounds_runs_over_the_share_selected():
+    g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
+    line = rounds_line(gp.greedy_pig(g, per_round=1, rounds=2))
+    assert line.fractions == pytest.approx((0, 1 / 3, 2 / 3, 1))
+    assert line.values == pytest.approx((0, 4, 6, 7))
+
+
+def test_bars_are_gains_where_each_round_took_one_else_scores_of_their_round():
+    g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
+    lengths, rounds, meaning = strengths(gp.greedy_pig(g, per_round=1), 3)
+    assert lengths == pytest.approx([4, 2, 1])
+    assert rounds == [1, 2, 3]
+    assert "gain" in meaning
+    lengths, rounds, meaning = strengths(gp.integrated_gradients(g), 3)
+    assert lengths == pytest.approx([4, 2, 1])
+    assert (rounds, meaning) == ([1, 1, 1], "score")
+    lengths, rounds, meaning = strengths(gp.greedy_pig(g, rounds=1, per_round=2), 3)
+    assert rounds == [1, 1, 0]  # The third was never selected.
+    assert "round" in meaning

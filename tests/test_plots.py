@@ -1,0 +1,311 @@
+"""Figures say what the result says: facts of axes and artists, not pixels."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("matplotlib", reason="needs the extra plots")
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+import greedypig as gp
+from greedypig import plots
+from greedypig.places import Picture
+from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
+
+
+def texts(ax) -> str:
+    legend = ax.get_legend()
+    entries = [] if legend is None else [t.get_text() for t in legend.get_texts()]
+    return " | ".join([ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *entries])
+
+
+def bar_of(ax):
+    return next(other for other in ax.figure.axes if other is not ax)
+
+
+def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
+    a = photo()
+    ax = plots.kept(a, 0.1)
+    assert np.array_equal(ax.images[0].get_array(), Picture.of(a).kept(6))
+    assert "top 10 % (6 numbers)" in texts(ax)
+    assert "espresso 0.200 (all: 0.750)" in texts(ax)  # As measured.
+    assert "espresso ≈ 0.233" in texts(plots.kept(a, 0.125))  # 7 of 60, read off: 2 · 7 / 60.
+
+
+def test_kept_takes_a_number_of_units_too():
+    a = photo(features=gp.grid(2))
+    ax = plots.kept(a, k=2)
+    assert np.array_equal(ax.images[0].get_array(), Picture.of(a).kept(2))
+    assert "2 groups" in texts(ax)
+    with pytest.raises(gp.InvalidInput, match="k from 0 to"):
+        plots.kept(a, k=99)
+
+
+def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
+    a = photo()
+    ax = plots.heatmap(a)
+    image = ax.images[0]
+    assert np.allclose(image.get_array(), a.importance().mean(0), atol=1e-6)
+    assert image.get_clim() == (0, 1)
+    assert image.get_cmap().name == "cividis"
+    assert "importance" in bar_of(ax).get_ylabel()
+    assert "espresso 0.750" in texts(ax)
+
+
+def test_overlays_lie_on_the_picture_in_gray():
+    a = photo()
+    ax = plots.overlay(a, opacity=0.4)
+    below, above = ax.images
+    luma = pixels(4, 5).double() @ torch.tensor([0.299, 0.587, 0.114], dtype=torch.float64)
+    assert np.allclose(below.get_array(), luma)
+    assert above.get_alpha() == 0.4
+    assert "40 % opaque" in bar_of(ax).get_ylabel()
+    with pytest.raises(gp.InvalidInput, match="a picture to lay the map on"):
+        plots.overlay(ranked())
+    with pytest.raises(gp.InvalidInput, match="opacity from 0 to 1"):
+        plots.overlay(a, opacity=2)
+
+
+def test_order_maps_show_when_a_place_was_first_taken():
+    ranks = torch.empty(60, dtype=torch.long)
+    ranks[known_order(60)] = torch.arange(60)
+    ax = plots.order_map(photo())
+    expected = ranks.view(3, 4, 5).amin(0) + 1
+    assert np.array_equal(ax.images[0].get_array(), expected.numpy())
+    assert type(ax.images[0].norm) is Normalize
+    assert "of 60" in bar_of(ax).get_ylabel()
+
+
+def test_orders_that_span_decades_are_drawn_on_a_log_scale_and_say_so():
+    ax = plots.order_map(ranked((1, 20, 20)))
+    assert isinstance(ax.images[0].norm, LogNorm)
+    assert ax.images[0].get_clim() == (1, 400)
+    assert "log scale" in bar_of(ax).get_ylabel()
+    label = bar_of(plots.order_map(ranked((1, 20, 20), method="greedy-pig", per_round=20)))
+    assert "first round's 20 share one colour" in label.get_ylabel()
+
+
+def test_places_that_no_round_selected_are_masked_and_counted():
+    a = ranked((1, 4, 5), method="greedy-pig", k=5, per_round=1)
+    ax = plots.order_map(a)
+    shown = ax.images[0].get_array()
+    assert int(shown.mask.sum()) == 15
+    assert "75 % of the places, never selected" in bar_of(ax).get_ylabel()
+
+
+def test_maps_are_of_pictures_only():
+    for draw in (plots.kept, plots.heatmap, plots.order_map, plots.overlay):
+        with pytest.raises(gp.InvalidInput, match=r"Try plots\.bars"):
+            draw(ranked((6,)))
+        with pytest.raises(gp.InvalidType, match="Expected an Attribution"):
+            draw("photo.gpig")
+
+
+def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
+    ax = plots.curve(photo())
+    line, full = ax.lines
+    assert list(line.get_xdata()) == [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]  # As measured, and kept.
+    assert list(line.get_ydata()) == [0, 0.02, 0.1, 0.2, 0.5, 1.0, 0.75]
+    assert list(full.get_ydata()) == [0.75, 0.75]
+    (area,) = [c for c in ax.collections if isinstance(c, PolyCollection)]
+    corners = area.get_paths()[0].vertices
+    assert corners[:, 1].min() == pytest.approx(0.75)
+    assert corners[:, 0].min() == pytest.approx(0.375)  # Where the line crosses 0.75.
+    assert "AUC 0.688" in texts(ax)
+    assert "everything: 0.750" in texts(ax)
+    assert "share of the features kept" in texts(ax)
+    assert ax.get_ylim()[1] >= 1
+
+
+def test_a_judge_s_curve_is_not_held_against_the_explained_network_s_value():
+    second = Curve("second-opinion", [0.0, 0.9, 0.9])
+    second.judge = "mobilenet-v2"
+    ax = plots.curve(second, full=0.5)
+    assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
+
+
+def test_a_curve_below_the_whole_has_no_shade():
+    ax = plots.curve(photo(about={"probability": 1.0}))
+    assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
+
+
+class Curve:
+    def __init__(self, name, values, fractions=(0, 0.5, 1)):
+        self.name, self.fractions = name, torch.tensor(fractions)
+        self.values = torch.tensor(values)
+
+
+def test_many_curves_have_names_and_their_median():
+    ax = plots.curve(Curve("a", [0.0, 0.2, 1.0]), Curve("b", [0.0, 0.4, 1.0]),
+                     {"c": Curve("", [0.0, 0.9, 1.0])}, median=True)  # fmt: skip
+    assert len(ax.lines) == 4
+    assert list(ax.lines[-1].get_ydata()) == pytest.approx([0, 0.4, 1])
+    for name in ("a, AUC 0.350", "b, AUC 0.450", "c, AUC 0.700", "median of 3, AUC 0.450"):
+        assert name in texts(ax)
+
+
+def test_measured_curves_bring_their_own_full_value_and_judge():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 3))
+    x = torch.linspace(-1, 1, 6)
+    a = gp.explain(net, x, rounds=2)
+    curve = gp.metrics.softmax_information_curve(net, x, a, points=5)
+    ax = plots.curve(curve)
+    assert list(ax.lines[0].get_ydata()) == curve.values.tolist()
+    assert ax.lines[1].get_ydata()[0] == curve.full
+    assert f"AUC {curve.auc:.3f}" in texts(ax)
+    second = gp.metrics.softmax_information_curve(net, x, a, points=5, judge=torch.nn.Linear(6, 3))
+    assert "by Linear" in texts(plots.curve(second))
+    noted = a.with_notes({"curves": {"softmax": curve.to_dict()}, "probability": curve.full})
+    assert list(plots.curve(noted).lines[0].get_ydata()) == curve.values.tolist()
+
+
+def test_losses_are_in_nats_from_zero():
+    ax = plots.curve(Curve("loss", [4.0, 1.0, 0.0]))
+    assert "nats" in ax.get_ylabel()
+    assert ax.get_ylim()[0] == 0
+
+
+def test_results_without_a_curve_show_their_rounds():
+    g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
+    ax = plots.curve(gp.greedy_pig(g, per_round=1))
+    assert list(ax.lines[0].get_ydata()) == pytest.approx([0, 4, 6, 7])
+    with pytest.raises(gp.InvalidInput, match="at least one curve"):
+        plots.curve()
+    with pytest.raises(gp.InvalidType, match="fractions and values"):
+        plots.curve(3)
+
+
+def test_bars_are_the_first_units_from_top_to_bottom():
+    names = ["age", "a $cost$ in $", "bmi"]
+    model, x = torch.nn.Linear(3, 1), torch.tensor([1.0, 4.0, -2.0])
+    torch.nn.init.ones_(model.weight)
+    a = gp.explain(model, x, names=names, per_round=1)
+    ax = plots.bars(a, top=2)
+    assert [p.get_width() for p in ax.patches] == pytest.approx([4, 1])
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels == [r"a \$cost\$ in \$", "age"]
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # The first is at the top.
+    assert "first 2 of 3 features (1 more not shown)" in texts(ax)
+    assert "gain" in texts(ax)
+    ax.figure.savefig(io.BytesIO())  # No mathematics in names.
+    with pytest.raises(gp.InvalidInput, match="whole number"):
+        plots.bars(a, top=0)
+
+
+def test_given_axes_are_used_and_returned():
+    figure = Figure()
+    for draw in (
+        plots.kept,
+        plots.heatmap,
+        plots.overlay,
+        plots.order_map,
+        plots.curve,
+        plots.bars,
+    ):
+        ax = figure.add_subplot()
+        assert draw(photo(), ax=ax) is ax
+
+
+def test_the_panel_of_a_picture_holds_all_its_views():
+    figure = plots.panel(photo())
+    titles = " | ".join(ax.get_title(loc="left") for ax in figure.axes)
+    for part in ("as the network sees it", "top 10 %", "importance", "first selected", "how sure"):
+        assert part in titles
+    assert "photo.jpg: espresso 0.750" in figure.get_suptitle()
+    assert "50 % of the numbers make the model more certain (1.000)" in figure.get_supxlabel()
+    figure.savefig(io.BytesIO(), dpi=50)
+
+
+def test_the_panel_of_anything_else_holds_bars_and_a_curve():
+    g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
+    figure = plots.panel(gp.greedy_pig(g, per_round=1))
+    assert len(figure.axes) == 2
+    assert len(figure.axes[0].patches) == 3
+    figure.savefig(io.BytesIO(), dpi=50)
+    blind = ranked((6,), method="greedy-pig", values="free", rounds=2)
+    plots.panel(blind).savefig(io.BytesIO(), dpi=50)
+
+
+def test_figures_are_the_same_from_the_saved_file(tmp_path):
+    photo().save(tmp_path / "a.gpig")
+    for draw in (plots.kept, plots.heatmap, plots.overlay, plots.order_map, plots.curve):
+        ax, again = draw(photo()), draw(gp.load(tmp_path / "a.gpig"))
+        assert texts(ax) == texts(again)
+        for one, other in zip(ax.images, again.images, strict=True):
+            assert np.array_equal(one.get_array(), other.get_array())
+        for one, other in zip(ax.lines, again.lines, strict=True):
+            assert np.array_equal(one.get_xydata(), other.get_xydata())
+
+
+def cells(figure) -> dict[tuple[int, int], str]:
+    table = next(t for ax in figure.axes for t in ax.tables)
+    return {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
+
+
+def test_comparisons_show_pictures_curves_and_numbers():
+    results = {"greedy-pig": photo(), "random $": photo(seed=3, about={"kept": {}})}
+    figure = plots.comparison(results)
+    assert sum(bool(ax.images) for ax in figure.axes) == 2
+    found = cells(figure)
+    assert found[0, 0] == "SIC AUC ↑"
+    assert found[1, -1] == "greedy-pig"
+    assert found[1, 0] == "0.688"
+    assert found[1, 3] == "0.250"  # The curve's 1 above the whole's 0.75.
+    curves = next(ax for ax in figure.axes if len(ax.lines) >= 2)
+    assert "greedy-pig, AUC 0.688" in texts(curves)
+    figure.savefig(io.BytesIO(), dpi=50)
+
+
+def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():
+    figure = plots.comparison(photo(about={"comparison": COMPARISON}))
+    found = cells(figure)
+    assert [found[i, -1] for i in (1, 2)] == ["greedy-pig", "ig"]
+    assert found[2, 3] == "50"
+    assert found[1, 2] == "0.250"
+    assert not any(ax.images for ax in figure.axes)
+    for bad in ({}, photo()):
+        with pytest.raises(gp.InvalidInput):
+            plots.comparison(bad)
+    with pytest.raises(gp.InvalidType):
+        plots.comparison([photo()])
+
+
+def test_tiny_results_can_be_drawn():
+    one = ranked((1, 1, 1)).with_notes(ABOUT, picture=pixels(1, 1))
+    plots.panel(one).savefig(io.BytesIO(), dpi=50)
+    plots.panel(ranked((1,))).savefig(io.BytesIO(), dpi=50)
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_no_pyplot_no_global_figure_no_changed_settings():
+    out = python(
+        "import sys, io, matplotlib, torch, greedypig as gp\n"
+        "before = repr(matplotlib.rcParams.copy())\n"
+        "g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)\n"
+        "gp.plots.panel(gp.greedy_pig(g, per_round=1)).savefig(io.BytesIO())\n"
+        "print('matplotlib.pyplot' in sys.modules, repr(matplotlib.rcParams.copy()) == before)\n"
+    )
+    assert out == "False True"
+
+
+def test_a_missing_matplotlib_names_the_extra():
+    out = python(
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import torch, greedypig as gp\n"
+        "a = gp.integrated_gradients(gp.objective(lambda m: m.sum(1), 3))\n"
+        "try: gp.plots.bars(a)\n"
+        "except gp.MissingPackage as error: print(error)\n"
+    )
+    assert out.startswith("Expected the package matplotlib")
+    assert "greedypig[plots]" in out
