@@ -104,6 +104,9 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
+    if checkpoint is None and not progress:
+        events.finish()
+        return events.attribution()
     try:
         for done in events:
             if checkpoint is not None:

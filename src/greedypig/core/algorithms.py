@@ -298,6 +298,5 @@ def describe(scorer: PlannedScorer | Scorer) -> dict[str, Any]:
 
 
 def _finish(rounds: Rounds) -> Attribution:
-    for _ in rounds:
-        pass
+    rounds.finish()
     return rounds.attribution()

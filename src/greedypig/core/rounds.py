@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan
 from typing import Any, Literal, get_args
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from .attribution import Attribution, Round, StopReason
 from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Features
-from .lockstep import Answer, Plan, Request, Task, alone, drive, together
+from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
 from .scorers import PlannedScorer, Scored, Scorer, Situation
 
@@ -164,12 +164,10 @@ class Problem:
             begin += count
             scores = saved.unit_scores[chosen].to(self.mask)
             self._take(chosen.to(self.mask.device), scores, saved.totals[index])
-            self.rounds[-1] = replace(
-                self.rounds[-1],
-                value=float(saved.values[index + 1]),
-                gradients_used=self._cost() * (index + 1)
-                or saved.gradients_used * (index + 1) // len(saved.picks),
-                seconds=saved.seconds,
+            used = self._cost() * (index + 1)
+            self.rounds[-1] = Round(
+                index, chosen, scores, float(saved.values[index + 1]), saved.totals[index],
+                used or saved.gradients_used * (index + 1) // len(saved.picks), saved.seconds,
             )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
@@ -229,7 +227,8 @@ class Problem:
         if scored.elements is not None:
             elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
-            total, self.last = elements.sum().item(), self.features.sum(elements)
+            total = elements.sum().item() if scored.total is None else scored.total
+            self.last = self.features.sum(elements)
         else:
             assert scored.units is not None
             self.last = scored.units.to(self.mask)
@@ -264,9 +263,9 @@ class Problem:
         if self.values_wanted == "each" or not self.rounds:
             return
         if scored.value is not None:
-            self.rounds[-1] = replace(self.rounds[-1], value=scored.value.item())
+            self.rounds[-1] = _valued(self.rounds[-1], scored.value.item())
         elif not isnan(self.rounds[-1].value):
-            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
+            self.rounds = [_valued(r, UNKNOWN) for r in self.rounds]
 
     def _measure(self, indices: list[int]) -> Plan[None]:
         """G(S) after these rounds, where it is not known yet."""
@@ -279,7 +278,7 @@ class Problem:
         else:
             values = yield from self._past_values(indices)
         for index, value in zip(indices, values.tolist(), strict=True):
-            self.rounds[index] = replace(self.rounds[index], value=value)
+            self.rounds[index] = _valued(self.rounds[index], value)
 
     def _past_values(self, indices: list[int]) -> Plan[Tensor]:
         """G(S) after these rounds, their masks made anew from the order of selection."""
@@ -391,10 +390,15 @@ class Rounds(Iterator[Round]):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._events = alone(problem.task())
+        self._task = problem.task()
+        self._events = alone(self._task)
 
     def __next__(self) -> Round:
         return next(self._events)
+
+    def finish(self) -> None:
+        """Do all rounds that are left, unseen; a little faster than asking for them."""
+        finish(self._task)
 
     def attribution(self) -> Attribution:
         """A complete result from the rounds done so far: order, scores, values."""
@@ -427,6 +431,11 @@ def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
             if error := ended.pop(id(task)):
                 raise error
             yield problem
+
+
+def _valued(r: Round, value: float) -> Round:
+    """The same round, G(S) after it being known now."""
+    return Round(r.index, r.chosen, r.scores, value, r.total, r.gradients_used, r.seconds)
 
 
 def _mean(found: list[Scored]) -> Scored:
