@@ -106,6 +106,7 @@ def explain(
     events = Rounds(problem)
     if checkpoint is None and not progress:
         events.finish()
+        job.family.end()
         return events.attribution()
     try:
         for done in events:
@@ -116,6 +117,7 @@ def explain(
     finally:
         if progress:
             _show(None, 0)
+    job.family.end()
     return events.attribution()
 
 
@@ -185,6 +187,7 @@ def _stream(
 
     for problem in run(problems()):
         yield problem.attribution()
+    job.family.end()
     if broken:
         raise broken[0]
 

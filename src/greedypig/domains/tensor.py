@@ -18,9 +18,9 @@ from ..baselines import resolve
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
-from ..fast import optimised
-from ..fingerprint import fingerprint
-from ..frozen import Frozen, freeze
+from ..fast import convolutional, optimised
+from ..frozen import Frozen
+from ..kept import Loan
 from ..targets import Reference, Target
 
 
@@ -61,11 +61,17 @@ class ModelFamily:
             raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
         self.model, self.target = model, target
         self.batch_size, self.optimize = batch_size, optimize
-        self.fingerprint = fingerprint(model)
-        self.plain = freeze(model)
+        self._loan = Loan(model)
+        # A folded copy's numbers are its own, so what it was folded from must be known exactly.
+        self.fingerprint = self._loan.fingerprint(exact=optimize and convolutional(model))
+        self.plain = self._loan.plain
         self.network = self.plain
         self._prepared = False
         self._oracles: dict[object, Oracle] = {}
+
+    def end(self) -> None:
+        """No more will be asked of the model: its private copy can serve the next call."""
+        self._loan.end()
 
     def example(self, x: Any, *, target: int | None = None, fixed: Any = None) -> Example:
         """Check one input and read the model's answer to it."""
