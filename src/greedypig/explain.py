@@ -16,14 +16,14 @@ from torch import Tensor
 from . import methods, storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution, Round
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
-from .core.schedule import check_count
+from .core.schedule import check_count, whole
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
@@ -224,7 +224,7 @@ class _Job:
         self.baseline, self.features, self.names = baseline, features, names
         self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
-        self.rounds = {"rounds": rounds, "per_round": per_round, "k": k,
+        self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
                        "schedule": schedule, "ratio": ratio}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
             given = [name for name, value in self.rounds.items() if value is not None]
@@ -238,7 +238,7 @@ class _Job:
             "rival": target.against,
             "outputs": outputs,
             "baseline": _describe_baseline(baseline),
-            "batch_size": batch_size,
+            "batch_size": whole(batch_size),
             "optimize": optimize,
         }
         self.versions = _versions()
@@ -288,13 +288,14 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Feature
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
                 f"gp.windows(b) or a tensor of group ids (got {spec!r})."
+                f"{did_you_mean(spec, NAMED_FEATURES)}"
             )
         spec = NAMED_FEATURES[spec]
     if isinstance(spec, Features):
         made = spec
     elif callable(spec):
         made = spec(layout)
-    elif isinstance(spec, Tensor | tuple | list | dict):
+    elif isinstance(spec, tuple | list | dict) or hasattr(spec, "__array__"):
         made = Groups(_group_ids(spec, layout))
     else:
         raise InvalidType(
@@ -307,6 +308,10 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout) -> Feature
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
+    if isinstance(spec, dict):
+        spec = {name: _tensor(ids) for name, ids in spec.items()}
+    else:
+        spec = [_tensor(ids) for ids in spec] if isinstance(spec, tuple | list) else _tensor(spec)
     given = Layout.of(spec)
     by_name = isinstance(spec, dict) and layout.kind == "dict"
     if len(given.shapes) != len(layout.shapes):
@@ -329,6 +334,11 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
                 f"(got {tuple(tensor.shape)})."
             ) from None
     return torch.cat(parts)
+
+
+def _tensor(ids: Any) -> Any:
+    """NumPy's arrays as tensors."""
+    return torch.as_tensor(ids) if hasattr(ids, "__array__") else ids
 
 
 def _renamed(features: Features, names: Sequence[str]) -> Features:
@@ -368,7 +378,7 @@ def _describe_baseline(baseline: Any) -> Any:
         return baseline
     if isinstance(baseline, list):
         return [_describe_baseline(b) for b in baseline]
-    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
+    return "tensor" if hasattr(baseline, "__array__") else type(baseline).__name__
 
 
 def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:

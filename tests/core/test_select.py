@@ -32,6 +32,8 @@ def test_ties_go_to_the_lowest_index(case):
     scores, blocked, z = case
     got, best = top_z(torch.tensor(scores), torch.tensor(blocked), z)
     assert got.tolist() == by_sorting(scores, blocked, z)
+    mask = torch.tensor(blocked).to(torch.tensor(scores))
+    assert torch.equal(top_z(torch.tensor(scores) * (1 - mask), mask, z)[0], got)
     assert best.tolist() == torch.tensor(scores)[got].tolist()
 
 

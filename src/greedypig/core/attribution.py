@@ -14,6 +14,7 @@ from torch import Tensor
 from .errors import InvalidInput
 from .features import Features
 from .layout import Layout, Tree
+from .schedule import whole
 
 
 class StopReason(Enum):
@@ -103,7 +104,8 @@ class Attribution:
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the elements of the top k units."""
-        if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= self.features.units:
+        k = whole(k)
+        if type(k) is not int or not 0 <= k <= self.features.units:
             raise InvalidInput(
                 f"Expected k from 0 to {self.features.units}, the number of units (got {k!r})."
             )

@@ -89,6 +89,10 @@ class Elements(Features):
     def sum(self, elements: Tensor) -> Tensor:
         return elements
 
+    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        # What the mask has on is taken, and scores 0.
+        return top_z(elements, mask, z)
+
     def members(self, units: Tensor) -> Tensor:
         out = torch.zeros(self.n, dtype=torch.bool, device=units.device)
         out[units] = True

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, NotDifferentiable
 from .layout import Layout
+from .schedule import whole
 
 Runs: TypeAlias = "Sequence[tuple[Any, int]]"
 """Whose rows these are: (owner, number of consecutive rows)."""
@@ -63,6 +64,7 @@ class Oracle:
     ) -> None:
         self.function = function
         self.copies = False
+        batch_size = whole(batch_size)
         self.adaptive = batch_size == "auto"
         if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
             self.batch_size = batch_size
@@ -140,9 +142,10 @@ class Oracle:
     def _checked(self, values: Tensor, points: Tensor) -> Tensor:
         if not isinstance(values, Tensor):
             raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
-        if values.shape != points.shape[:1]:
+        rows = points.shape[0]
+        if values.shape != (rows,):
             raise InvalidInput(
-                f"Expected values of shape ({points.shape[0]},), one per row of the masks "
+                f"Expected values of shape ({rows},), one per row of the masks "
                 f"{tuple(points.shape)} (got {tuple(values.shape)}). "
                 "Try torch.func.vmap(g) for a g of one mask."
             )
@@ -315,7 +318,8 @@ def objective(
     """
     if not callable(g):
         raise InvalidType(f"Expected g to be callable (got {type(g).__name__}).")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    n = whole(n)
+    if type(n) is not int or n < 1:
         raise InvalidInput(f"Expected n to be a whole number ≥ 1 (got {n!r}).")
     oracle = Oracle(lambda points, _: g(points), n, batch_size=batch_size)
     if dtype is None:

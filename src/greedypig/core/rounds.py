@@ -21,6 +21,7 @@ from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Features
 from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
+from .schedule import whole
 from .scorers import PlannedScorer, Scored, Scorer, Situation
 
 UNKNOWN = float("nan")
@@ -45,7 +46,8 @@ class Stop:
     """Take only units with a positive score, and stop when there is none."""
 
     def __post_init__(self) -> None:
-        budget = self.budget
+        budget = whole(self.budget)
+        object.__setattr__(self, "budget", budget)
         if budget is not None and (type(budget) is not int or budget < 0):
             raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
         for name, number in (("seconds", self.seconds), ("reach", self.reach)):
@@ -93,6 +95,7 @@ class Problem:
         self.stopped = StopReason.RUNNING
         self.began = time.monotonic()
         self.paid_before = 0
+        self._no_gain = False
         self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
@@ -174,6 +177,7 @@ class Problem:
             self.first_value, self.full_value = float(saved.values[0]), saved.full_value
         self.began -= saved.seconds
         self.paid_before = saved.gradients_used
+        self._no_gain = self.limits.gain and saved.stop is StopReason.NO_GAIN
 
     def task(self) -> Task[Round]:
         """This run, ready for the driver."""
@@ -336,6 +340,8 @@ class Problem:
             return StopReason.ALL
         if len(self.rounds) == len(self.schedule):
             return StopReason.K if self.settings.get("k") == self.count else StopReason.ROUNDS
+        if self._no_gain:
+            return StopReason.NO_GAIN
         budget, seconds, reach = self.limits.budget, self.limits.seconds, self.limits.reach
         if budget is not None and self.gradients_used + self._next_cost() > budget:
             return StopReason.BUDGET
