@@ -422,7 +422,7 @@ def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
     assert listed.picks == (2, 4)
 
 
-@pytest.mark.parametrize("options, meant", [
+@pytest.mark.parametrize(("options", "meant"), [
     ({"objective": "sofmax"}, "softmax"), ({"baseline": "grey"}, "gray"),
     ({"features": "pixel"}, "pixels"), ({"method": "greedy_pig"}, "greedy-pig"),
     ({"method": "Integrated-Gradients"}, "ig"),
