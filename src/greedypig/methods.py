@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.quadrature import Rule
+from .core.schedule import check_count, whole
 from .core.scorers import (
     Gradient,
     GuidedIG,
@@ -92,14 +92,14 @@ def resolve(
     """The scorer of a method, and its greedy rounds or None for a one-shot method."""
     if isinstance(method, str):
         if method not in _MAKERS:
-            near = [n for n in ("ig",) if method.lower() in ("ig", "integrated-gradients")]
-            near = near or get_close_matches(method.lower(), NAMES, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            long = method.lower() == "integrated-gradients"
+            hint = did_you_mean("ig" if long else method, NAMES)
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(NAMES)} (got {method!r}).{hint}"
             )
-        if steps is not None and (type(steps) is not int or steps < 1):
-            raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+        steps = whole(steps)
+        if steps is not None:
+            check_count("steps", steps)
         if not isinstance(rule, str | Rule | None):
             raise InvalidType(
                 f"Expected rule to be a name or a gp.Rule (got {type(rule).__name__})."

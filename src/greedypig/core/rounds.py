@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan
 from typing import Any, Literal, get_args
 
@@ -19,8 +19,9 @@ from torch import Tensor
 from .attribution import Attribution, Round, StopReason
 from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Elements, Features
-from .lockstep import Answer, Plan, Request, Task, alone, drive, together
+from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
+from .schedule import whole
 from .scorers import PlannedScorer, Scored, Scorer, Situation
 
 UNKNOWN = float("nan")
@@ -45,7 +46,8 @@ class Stop:
     """Take only units with a positive score, and stop when there is none."""
 
     def __post_init__(self) -> None:
-        budget = self.budget
+        budget = whole(self.budget)
+        object.__setattr__(self, "budget", budget)
         if budget is not None and (type(budget) is not int or budget < 0):
             raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
         for name, number in (("seconds", self.seconds), ("reach", self.reach)):
@@ -95,6 +97,7 @@ class Problem:
         self.stopped = StopReason.RUNNING
         self.began = time.monotonic()
         self.paid_before = 0
+        self._no_gain = False
         self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
@@ -167,12 +170,10 @@ class Problem:
             begin += count
             scores = saved.unit_scores[chosen].to(self.mask)
             self._take(chosen.to(self.mask.device), scores, saved.totals[index])
-            self.rounds[-1] = replace(
-                self.rounds[-1],
-                value=float(saved.values[index + 1]),
-                gradients_used=self._cost() * (index + 1)
-                or saved.gradients_used * (index + 1) // len(saved.picks),
-                seconds=saved.seconds,
+            used = self._cost() * (index + 1)
+            self.rounds[-1] = Round(
+                index, chosen, scores, float(saved.values[index + 1]), saved.totals[index],
+                used or saved.gradients_used * (index + 1) // len(saved.picks), saved.seconds,
             )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
@@ -184,6 +185,7 @@ class Problem:
             self.first_value, self.full_value = float(saved.values[0]), saved.full_value
         self.began -= saved.seconds
         self.paid_before = saved.gradients_used
+        self._no_gain = self.limits.gain and saved.stop is StopReason.NO_GAIN
 
     def task(self) -> Task[Round]:
         """This run, ready for the driver."""
@@ -237,7 +239,8 @@ class Problem:
         if scored.elements is not None:
             elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
-            total, self.last = elements.sum().item(), self.features.sum(elements)
+            total = elements.sum().item() if scored.total is None else scored.total
+            self.last = self.features.sum(elements)
             if getattr(self.scorer, "remembers", False):
                 self.before = elements
         else:
@@ -274,9 +277,9 @@ class Problem:
         if self.values_wanted == "each" or not self.rounds:
             return
         if scored.value is not None:
-            self.rounds[-1] = replace(self.rounds[-1], value=scored.value.item())
+            self.rounds[-1] = _valued(self.rounds[-1], scored.value.item())
         elif not isnan(self.rounds[-1].value):
-            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
+            self.rounds = [_valued(r, UNKNOWN) for r in self.rounds]
 
     def _measure(self, indices: list[int]) -> Plan[None]:
         """G(S) after these rounds, where it is not known yet."""
@@ -289,7 +292,7 @@ class Problem:
         else:
             values = yield from self._past_values(indices)
         for index, value in zip(indices, values.tolist(), strict=True):
-            self.rounds[index] = replace(self.rounds[index], value=value)
+            self.rounds[index] = _valued(self.rounds[index], value)
 
     def _past_values(self, indices: list[int]) -> Plan[Tensor]:
         """G(S) after these rounds, their masks made anew from the order of selection."""
@@ -347,6 +350,8 @@ class Problem:
             return StopReason.ALL
         if len(self.rounds) == len(self.schedule):
             return StopReason.K if self.settings.get("k") == self.count else StopReason.ROUNDS
+        if self._no_gain:
+            return StopReason.NO_GAIN
         budget, seconds, reach = self.limits.budget, self.limits.seconds, self.limits.reach
         if budget is not None and self.gradients_used + self._next_cost() > budget:
             return StopReason.BUDGET
@@ -401,10 +406,15 @@ class Rounds(Iterator[Round]):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._events = alone(problem.task())
+        self._task = problem.task()
+        self._events = alone(self._task)
 
     def __next__(self) -> Round:
         return next(self._events)
+
+    def finish(self) -> None:
+        """Do all rounds that are left, unseen; a little faster than asking for them."""
+        finish(self._task)
 
     def attribution(self) -> Attribution:
         """A complete result from the rounds done so far: order, scores, values."""
@@ -437,6 +447,11 @@ def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
             if error := ended.pop(id(task)):
                 raise error
             yield problem
+
+
+def _valued(r: Round, value: float) -> Round:
+    """The same round, G(S) after it being known now."""
+    return Round(r.index, r.chosen, r.scores, value, r.total, r.gradients_used, r.seconds)
 
 
 def _mean(found: list[Scored]) -> Scored:
