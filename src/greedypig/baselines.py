@@ -36,7 +36,7 @@ def describe(baseline: Any) -> Any:
         return baseline
     if isinstance(baseline, list):
         return [describe(b) for b in baseline]
-    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
+    return "tensor" if hasattr(baseline, "__array__") else type(baseline).__name__
 
 
 def recorded(description: Any) -> bool:

@@ -243,13 +243,8 @@ class _Job:
             "objective": target.name,
             "rival": target.against,
             "outputs": outputs,
-<<<<<<< HEAD
             "baseline": baselines.describe(baseline),
-            "batch_size": batch_size,
-=======
-            "baseline": _describe_baseline(baseline),
             "batch_size": whole(batch_size),
->>>>>>> speed
             "optimize": optimize,
         }
         self.versions = _versions()
@@ -298,24 +293,15 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) ->
         if spec not in NAMED_FEATURES:
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
-<<<<<<< HEAD
                 f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
-=======
-                f"gp.windows(b) or a tensor of group ids (got {spec!r})."
                 f"{did_you_mean(spec, NAMED_FEATURES)}"
->>>>>>> speed
             )
         spec = NAMED_FEATURES[spec]
     if isinstance(spec, Features):
         made = spec
     elif callable(spec):
-<<<<<<< HEAD
         made = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
-    elif isinstance(spec, Tensor | tuple | list | dict):
-=======
-        made = spec(layout)
     elif isinstance(spec, tuple | list | dict) or hasattr(spec, "__array__"):
->>>>>>> speed
         made = Groups(_group_ids(spec, layout))
     else:
         raise InvalidType(
@@ -393,17 +379,6 @@ def _show(done: Round | None, rounds: int) -> None:
     sys.stderr.flush()
 
 
-<<<<<<< HEAD
-=======
-def _describe_baseline(baseline: Any) -> Any:
-    if baseline is None or isinstance(baseline, str | int | float):
-        return baseline
-    if isinstance(baseline, list):
-        return [_describe_baseline(b) for b in baseline]
-    return "tensor" if hasattr(baseline, "__array__") else type(baseline).__name__
-
-
->>>>>>> speed
 def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:
     """A digest of the input, of every baseline and of what is passed along."""
     ends: dict[str, Tensor] = {}
