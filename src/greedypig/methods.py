@@ -15,6 +15,7 @@ from .core.scorers import (
     IntegratedGradients,
     PlannedScorer,
     RandomOrder,
+    RollingGradients,
     Scorer,
     Smooth,
 )
@@ -74,6 +75,7 @@ def _no_steps(name: str, scorer: PlannedScorer) -> Maker:
 
 _MAKERS: dict[str, tuple[bool, Maker]] = {
     "greedy-pig": (True, lambda t, r: IntegratedGradients(t or STEPS, r or "midpoint")),
+    "rolling-pig": (True, _fixed_rule("rolling-pig", lambda t: RollingGradients(t or 1))),
     "sequential-gradient": (True, _no_steps("sequential-gradient", Gradient())),
     "ig": (False, lambda t, r: IntegratedGradients(t or 50, r or "midpoint")),
     "gradient": (False, _no_steps("gradient", Gradient())),
