@@ -56,9 +56,9 @@ __all__ = [
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy",
-    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models",
-    "objective", "one_shot", "plots", "report", "rule", "sequential_gradient", "superpixels",
-    "windows",
+    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics",
+    "models", "objective", "one_shot", "plots", "report", "rule", "sequential_gradient",
+    "superpixels", "windows",
 ]  # fmt: skip
 
 
