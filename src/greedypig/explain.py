@@ -278,7 +278,8 @@ class _Job:
             picks.setdefault("schedule", methods.SCHEDULE)
             if "k" in picks:
                 check_count("k", picks["k"], units)
-            picks.setdefault("rounds", min(methods.ROUNDS, picks.get("k", units)))
+            rounds = methods.default_rounds(self.scorer)
+            picks.setdefault("rounds", min(rounds, picks.get("k", units)))
         return picks
 
 

@@ -51,6 +51,15 @@ ROUNDS = 20
 STEPS = 5
 SCHEDULE = "geometric"
 """Defaults of "greedy-pig": 100 gradients; early rounds are small because early picks decide."""
+ROUNDS_OF_ONE = 100
+"""Rounds for scorers that take one gradient a round, for the same 100 gradients."""
+
+
+def default_rounds(scorer: PlannedScorer | Scorer) -> int:
+    """Rounds where none are asked for."""
+    single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1
+    return ROUNDS_OF_ONE if single else ROUNDS
+
 
 Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]
 
