@@ -76,13 +76,13 @@ def mobilenet() -> nn.Module:
 
 
 def bare_loop(net: nn.Module, x: Tensor, rounds: int, steps: int) -> Callable[[], None]:
-    """The forward and input-gradient calls of a run and nothing else, points made beforehand."""
+    """The forward and input-gradient calls of a run, each on rows of its own, and nothing else."""
     target = int(net(x.unsqueeze(0)).argmax())
-    points = torch.rand(steps, 1).view(-1, *[1] * x.dim()) * x
+    shares = torch.rand(steps, 1).view(-1, *[1] * x.dim())
 
     def run() -> None:
         for _ in range(rounds):
-            leaf = points.detach().requires_grad_(True)
+            leaf = (shares * x).requires_grad_(True)
             value = torch.softmax(net(leaf), 1)[:, target]
             torch.autograd.grad(value.sum(), leaf)
 
