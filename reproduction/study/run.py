@@ -172,9 +172,30 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield row
 
 
+def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is measured here, and rows of results.csv that were measured elsewhere or earlier."""
+    kept = {}
+    if (HERE / "results.csv").exists():
+        with (HERE / "results.csv").open() as file:
+            for row in csv.DictReader(file):
+                typed: dict[str, Any] = dict(row)
+                for name in ("gradients", "photos"):
+                    typed[name] = int(row[name])
+                for name in ("own", "second", "loss", "pointing", "pointing_error"):
+                    typed[name] = float(row[name]) if row[name] else None
+                kept[row["part"], row["network"], row["candidate"]] = typed
+    for row in found:
+        key = row["part"], row["network"], row["candidate"]
+        if row["photos"] >= kept.get(key, row)["photos"]:
+            kept[key] = row
+    places = list(candidates)
+    return sorted(kept.values(), key=lambda r: (r["part"] != "tune", list(NETWORKS).index(r["network"]),
+                                                places.index(r["candidate"])))  # fmt: skip
+
+
 def table(args: Any, candidates: dict[str, Any]) -> None:
     """results.csv, results.md and the Pareto picture of what there is."""
-    found = list(rows(args.out, candidates))
+    found = with_earlier(list(rows(args.out, candidates)), candidates)
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, found[0].keys())
         writer.writeheader()
