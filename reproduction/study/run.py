@@ -188,9 +188,15 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
         key = row["part"], row["network"], row["candidate"]
         if row["photos"] >= kept.get(key, row)["photos"]:
             kept[key] = row
-    places = list(candidates)
-    return sorted(kept.values(), key=lambda r: (r["part"] != "tune", list(NETWORKS).index(r["network"]),
-                                                places.index(r["candidate"])))  # fmt: skip
+    networks, places = list(NETWORKS), list(candidates)
+    return sorted(
+        kept.values(),
+        key=lambda r: (
+            r["part"] != "tune",
+            networks.index(r["network"]),
+            places.index(r["candidate"]),
+        ),
+    )
 
 
 def table(args: Any, candidates: dict[str, Any]) -> None:
