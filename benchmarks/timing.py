@@ -20,6 +20,8 @@ class Ratio:
     low: float
     high: float
     """Quartiles of the paired ratios."""
+    cpu: float
+    """The same ratio of processor time, which other processes disturb less."""
 
 
 def compare(
@@ -28,14 +30,22 @@ def compare(
     """Time both in turn `pairs` times (swapping who goes first), `inner` calls a time."""
     ours()
     theirs()
-    mine, other = [], []
+    mine: list[tuple[float, float]] = []
+    other: list[tuple[float, float]] = []
     for i in range(pairs):
-        for who in ((ours, mine), (theirs, other))[:: 1 if i % 2 else -1]:
+        for function, times in ((ours, mine), (theirs, other))[:: 1 if i % 2 else -1]:
             gc.collect()
-            begin = time.perf_counter()
+            wall, cpu = time.perf_counter(), time.process_time()
             for _ in range(inner):
-                who[0]()
-            who[1].append((time.perf_counter() - begin) / inner)
-    ratios = sorted(a / b for a, b in zip(mine, other, strict=True))
+                function()
+            times.append(
+                ((time.perf_counter() - wall) / inner, (time.process_time() - cpu) / inner)
+            )
+    ratios = sorted(a / b for (a, _), (b, _) in zip(mine, other, strict=True))
+    # A child process's time is not ours: where nothing was spent here there is no ratio.
+    cpu_ratios = [a / b if b else float("nan") for (_, a), (_, b) in zip(mine, other, strict=True)]
     quarter = len(ratios) // 4
-    return Ratio(median(mine), median(other), median(ratios), ratios[quarter], ratios[-1 - quarter])
+    return Ratio(
+        median(t for t, _ in mine), median(t for t, _ in other),
+        median(ratios), ratios[quarter], ratios[-1 - quarter], median(cpu_ratios),
+    )  # fmt: skip

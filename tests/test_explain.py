@@ -415,3 +415,35 @@ def test_a_checkpoint_is_written_after_every_round_and_resumed_from(tmp_path):
     resumed = gp.explain(model, row(), resume=path, **knobs)
     assert torch.equal(resumed.order, gp.explain(model, row(), **knobs).order)
     assert resumed.gradients_used == 12
+
+
+def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
+    knobs = {"rounds": 2, "steps": 3, "k": 2, "batch_size": 3, "budget": 100, "seed": 3}
+    ids, base = torch.tensor([0, 0, 1, 1, 2, 2]), torch.full((6,), 0.1)
+    expected = gp.explain(mlp(), row(), features=ids, baseline=base, **knobs)
+    found = gp.explain(
+        mlp(), row(), features=ids.numpy(), baseline=base.numpy(),
+        **{name: np.int64(number) for name, number in knobs.items()},
+    )  # fmt: skip
+    assert torch.equal(found.unit_scores, expected.unit_scores)
+    assert torch.equal(found.mask(np.int32(2)), expected.mask(2))
+    assert found.provenance == expected.provenance
+    found.save(tmp_path / "a.gpig")
+    assert gp.load(tmp_path / "a.gpig").settings == expected.settings
+    listed = gp.explain(mlp(), row(), schedule=[np.int64(2), np.int64(4)], baseline=np.float32(0.5))
+    assert listed.picks == (2, 4)
+
+
+@pytest.mark.parametrize(("options", "meant"), [
+    ({"objective": "sofmax"}, "softmax"), ({"baseline": "grey"}, "gray"),
+    ({"features": "pixel"}, "pixels"), ({"method": "greedy_pig"}, "greedy-pig"),
+    ({"method": "Integrated-Gradients"}, "ig"),
+])  # fmt: skip
+def test_a_misspelt_name_is_answered_with_the_right_one(options, meant):
+    with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+        gp.explain(mlp(), row(), **options)
+
+
+def test_a_name_near_to_none_gets_no_suggestion():
+    with pytest.raises(ValueError, match=r"\(got 'zzz'\)\.$"):
+        gp.explain(mlp(), row(), objective="zzz")

@@ -13,7 +13,7 @@ import greedypig
 ROOT = Path(greedypig.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-MIDDLE = {"domains", "targets", "baselines", "fast", "fingerprint", "frozen", "storage"}
+MIDDLE = {"domains", "targets", "baselines", "fast", "fingerprint", "frozen", "kept", "storage"}
 MAY_IMPORT: dict[str, set[str]] = {
     # Part of the package → the parts it may import besides itself.
     "core": set(),

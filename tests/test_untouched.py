@@ -365,6 +365,9 @@ def test_the_result_does_not_change_with_the_caller_s_tensors():
     assert torch.equal(a.mask(1), mask)
 
 
+FREEZING = ("greedypig/frozen.py", "greedypig/kept.py", "contextlib.py", "lockstep.py")
+
+
 def interrupt_at(call: int, run) -> int:
     """Run, raising KeyboardInterrupt as the call-th function of the freezing code is entered.
 
@@ -376,7 +379,7 @@ def interrupt_at(call: int, run) -> int:
     def trace(frame, event, arg):
         nonlocal seen
         code = frame.f_code
-        place = code.co_filename.endswith(("greedypig/frozen.py", "contextlib.py", "lockstep.py"))
+        place = code.co_filename.endswith(FREEZING)
         if event == "call" and (place or code.co_name == "__setattr__"):
             seen += 1
             if seen == call:

@@ -38,6 +38,7 @@ from .core.scorers import (
     IntegratedGradients,
     MarginalGains,
     RandomOrder,
+    RollingGradients,
     Scorer,
     Smooth,
 )
@@ -53,11 +54,11 @@ __all__ = [
     "Attribution", "BlurIG", "Elements", "Features", "Gradient", "Greedy", "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
-    "RandomOrder", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason", "Superpixels",
-    "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy", "greedy_pig",
-    "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics", "models",
-    "objective", "one_shot", "plots", "report", "rule", "sequential_gradient", "superpixels",
-    "windows",
+    "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
+    "Superpixels", "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy",
+    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics",
+    "models", "objective", "one_shot", "plots", "report", "rule", "sequential_gradient",
+    "superpixels", "windows",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.layout import Layout
 
 COLOURS = {"gray": 0.5, "black": 0.0, "white": 1.0}
@@ -36,7 +36,7 @@ def describe(baseline: Any) -> Any:
         return baseline
     if isinstance(baseline, list):
         return [describe(b) for b in baseline]
-    return "tensor" if isinstance(baseline, Tensor) else type(baseline).__name__
+    return "tensor" if hasattr(baseline, "__array__") else type(baseline).__name__
 
 
 def recorded(description: Any) -> bool:
@@ -80,6 +80,8 @@ def _tensor(piece: Any, x: Tensor, name: str, model: Any) -> Tensor:
         piece = named(piece, x, model)
     elif isinstance(piece, int | float) and not isinstance(piece, bool):
         piece = torch.tensor(float(piece), dtype=x.dtype)
+    elif not isinstance(piece, Tensor) and hasattr(piece, "__array__"):
+        piece = torch.as_tensor(piece)  # NumPy's arrays and numbers.
     if not isinstance(piece, Tensor):
         raise InvalidType(
             f"Expected the baseline of input {name!r} to be a number, tensor, callable or one of "
@@ -103,7 +105,10 @@ def _tensor(piece: Any, x: Tensor, name: str, model: Any) -> Tensor:
 def named(name: str, x: Tensor, model: Any = None) -> Tensor:
     """The baseline called `name` for the example x; broadcasts to x's shape."""
     if name not in NAMES:
-        raise InvalidInput(f"Expected baseline to be one of {', '.join(NAMES)} (got {name!r}).")
+        raise InvalidInput(
+            f"Expected baseline to be one of {', '.join(NAMES)} (got {name!r})."
+            f"{did_you_mean(name, NAMES)}"
+        )
     if name == "zero":
         return torch.zeros((), dtype=x.dtype)
     if name in COLOURS:

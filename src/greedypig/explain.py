@@ -16,14 +16,14 @@ from torch import Tensor
 from . import baselines, methods, storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution, Round
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
-from .core.schedule import check_count
+from .core.schedule import check_count, whole
 from .domains.image import pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
@@ -105,6 +105,10 @@ def explain(
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
+    if checkpoint is None and not progress:
+        events.finish()
+        job.family.end()
+        return events.attribution()
     watch = progress if callable(progress) else None
     try:
         if watch is not None:
@@ -119,6 +123,7 @@ def explain(
     finally:
         if progress and watch is None:
             _show(None, 0)
+    job.family.end()
     return events.attribution()
 
 
@@ -188,6 +193,7 @@ def _stream(
 
     for problem in run(problems()):
         yield problem.attribution()
+    job.family.end()
     if broken:
         raise broken[0]
 
@@ -224,7 +230,7 @@ class _Job:
         self.baseline, self.features, self.names = baseline, features, names
         self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
-        self.rounds = {"rounds": rounds, "per_round": per_round, "k": k,
+        self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
                        "schedule": schedule, "ratio": ratio}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
             given = [name for name, value in self.rounds.items() if value is not None]
@@ -238,7 +244,7 @@ class _Job:
             "rival": target.against,
             "outputs": outputs,
             "baseline": baselines.describe(baseline),
-            "batch_size": batch_size,
+            "batch_size": whole(batch_size),
             "optimize": optimize,
         }
         self.versions = _versions()
@@ -272,7 +278,8 @@ class _Job:
             picks.setdefault("schedule", methods.SCHEDULE)
             if "k" in picks:
                 check_count("k", picks["k"], units)
-            picks.setdefault("rounds", min(methods.ROUNDS, picks.get("k", units)))
+            rounds = methods.default_rounds(self.scorer)
+            picks.setdefault("rounds", min(rounds, picks.get("k", units)))
         return picks
 
 
@@ -288,13 +295,14 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) ->
             raise InvalidInput(
                 f"Expected features to be one of {', '.join(NAMED_FEATURES)}, gp.grid(b), "
                 f"gp.windows(b), gp.superpixels() or a tensor of group ids (got {spec!r})."
+                f"{did_you_mean(spec, NAMED_FEATURES)}"
             )
         spec = NAMED_FEATURES[spec]
     if isinstance(spec, Features):
         made = spec
     elif callable(spec):
         made = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
-    elif isinstance(spec, Tensor | tuple | list | dict):
+    elif isinstance(spec, tuple | list | dict) or hasattr(spec, "__array__"):
         made = Groups(_group_ids(spec, layout))
     else:
         raise InvalidType(
@@ -307,6 +315,10 @@ def _features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) ->
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
+    if isinstance(spec, dict):
+        spec = {name: _tensor(ids) for name, ids in spec.items()}
+    else:
+        spec = [_tensor(ids) for ids in spec] if isinstance(spec, tuple | list) else _tensor(spec)
     given = Layout.of(spec)
     by_name = isinstance(spec, dict) and layout.kind == "dict"
     if len(given.shapes) != len(layout.shapes):
@@ -329,6 +341,11 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
                 f"(got {tuple(tensor.shape)})."
             ) from None
     return torch.cat(parts)
+
+
+def _tensor(ids: Any) -> Any:
+    """NumPy's arrays as tensors."""
+    return torch.as_tensor(ids) if hasattr(ids, "__array__") else ids
 
 
 def _renamed(features: Features, names: Sequence[str]) -> Features:

@@ -44,7 +44,7 @@ def optimised(
     its fingerprint stays the same. As no fingerprint sees everything it is tried once more at
     the input of every call (at_input).
     """
-    if plain.held or not isinstance(model, nn.Module) or not _convolutional(model):
+    if plain.held or not isinstance(model, nn.Module) or not convolutional(model):
         return plain
     key = f"{fingerprint} {_hooks(model)}"
     kept = _kept.get(id(model))
@@ -96,8 +96,9 @@ def _hooks(model: nn.Module) -> list[int]:
     ]
 
 
-def _convolutional(model: nn.Module) -> bool:
-    return any(isinstance(m, nn.Conv2d) for m in model.modules())
+def convolutional(model: Callable[..., Any]) -> bool:
+    """Is there a convolution of pictures in the network?"""
+    return isinstance(model, nn.Module) and any(isinstance(m, nn.Conv2d) for m in model.modules())
 
 
 def _fold(twin: nn.Module) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.quadrature import Rule
+from .core.schedule import check_count, whole
 from .core.scorers import (
     Gradient,
     GuidedIG,
     IntegratedGradients,
     PlannedScorer,
     RandomOrder,
+    RollingGradients,
     Scorer,
     Smooth,
 )
@@ -50,6 +51,15 @@ ROUNDS = 20
 STEPS = 5
 SCHEDULE = "geometric"
 """Defaults of "greedy-pig": 100 gradients; early rounds are small because early picks decide."""
+ROUNDS_OF_ONE = 100
+"""Rounds for scorers that take one gradient a round, for the same 100 gradients."""
+
+
+def default_rounds(scorer: PlannedScorer | Scorer) -> int:
+    """Rounds where none are asked for."""
+    single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1
+    return ROUNDS_OF_ONE if single else ROUNDS
+
 
 Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]
 
@@ -74,6 +84,7 @@ def _no_steps(name: str, scorer: PlannedScorer) -> Maker:
 
 _MAKERS: dict[str, tuple[bool, Maker]] = {
     "greedy-pig": (True, lambda t, r: IntegratedGradients(t or STEPS, r or "midpoint")),
+    "rolling-pig": (True, _fixed_rule("rolling-pig", lambda t: RollingGradients(t or 1))),
     "sequential-gradient": (True, _no_steps("sequential-gradient", Gradient())),
     "ig": (False, lambda t, r: IntegratedGradients(t or 50, r or "midpoint")),
     "gradient": (False, _no_steps("gradient", Gradient())),
@@ -92,14 +103,14 @@ def resolve(
     """The scorer of a method, and its greedy rounds or None for a one-shot method."""
     if isinstance(method, str):
         if method not in _MAKERS:
-            near = [n for n in ("ig",) if method.lower() in ("ig", "integrated-gradients")]
-            near = near or get_close_matches(method.lower(), NAMES, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            long = method.lower() == "integrated-gradients"
+            hint = did_you_mean("ig" if long else method, NAMES)
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(NAMES)} (got {method!r}).{hint}"
             )
-        if steps is not None and (type(steps) is not int or steps < 1):
-            raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+        steps = whole(steps)
+        if steps is not None:
+            check_count("steps", steps)
         if not isinstance(rule, str | Rule | None):
             raise InvalidType(
                 f"Expected rule to be a name or a gp.Rule (got {type(rule).__name__})."

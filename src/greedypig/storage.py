@@ -60,6 +60,8 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     for name, tensor in attribution.attachments.items():
         check_attachment(name, tensor)
         tensors[ATTACHMENTS + name] = tensor
+    if attribution.memory is not None:
+        tensors["memory"] = attribution.memory
     try:
         text = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -136,6 +138,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         provenance=_mapping(record, "provenance"),
         about=_mapping(record, "about") if record["schema"] > 1 else {},
         attachments=_restore_attachments(record, tensors),
+        memory=tensors.get("memory"),
     )
     _check(attribution)
     return attribution
@@ -150,6 +153,9 @@ def _check(a: Attribution) -> None:
         tensor = getattr(a, name)
         if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
+    memory = a.memory
+    if memory is not None and not (memory.shape == (a.features.n,) and memory.is_floating_point()):
+        raise InvalidInput(f"memory {memory.dtype} {tuple(memory.shape)}")
     if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
         raise InvalidInput("an order that is not a permutation of the units")
     if a.values.shape != (len(a.picks) + 1,) or a.values.dtype != torch.float64:

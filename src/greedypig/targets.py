@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .core.errors import InvalidInput, InvalidType
+from .core.errors import InvalidInput, InvalidType, did_you_mean
 
 SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
 NAMES = (
@@ -72,6 +72,7 @@ class Target:
                 raise InvalidInput(
                     f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
                     f"logits to one number per row (got {objective!r})."
+                    f"{did_you_mean(objective, NAMES)}"
                 )
             self.name = objective
         elif callable(objective):

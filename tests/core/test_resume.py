@@ -171,8 +171,10 @@ def test_a_run_that_found_no_gain_resumes_to_itself():
     g = modular([3, -2, 1])
     whole = finish(gp.iterate_rounds(g.objective(), **knobs))
     again = finish(gp.iterate_rounds(g.objective(), resume=whole, **knobs))
-    assert again.order.tolist() == whole.order.tolist()
+    assert_same(again, whole)  # Also what it paid: nothing is scored again.
     assert again.stop is gp.StopReason.NO_GAIN
+    greedy = finish(gp.iterate_rounds(g.objective(), resume=whole, per_round=1, steps=2))
+    assert greedy.stop is gp.StopReason.ALL
 
 
 @pytest.mark.parametrize("name", ["ig", "ig-left", "gradient"])

@@ -23,7 +23,7 @@ from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
 from ..core.rounds import Problem, run
 from ..core.scorers import IntegratedGradients
 from ..domains.tensor import ModelObjective
-from ..frozen import freeze
+from ..kept import Loan
 
 try:
     from captum._utils.common import (
@@ -93,12 +93,14 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             )
         if type(n_rounds) is not int or n_rounds < 1:
             raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
+        loan = Loan(self.forward_func)
         batch = _Batch(
-            freeze(self.forward_func), rows, starts, target, additional_forward_args,
+            loan.plain, rows, starts, target, additional_forward_args,
             internal_batch_size, feature_mask,
         )  # fmt: skip
         scorer = IntegratedGradients(n_steps, _RULES[method])
         results = [p.attribution() for p in run(batch.problems(scorer, n_rounds))]
+        loan.end()
         trees = [a.scores if n_rounds == 1 else a.importance() for a in results]
         columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
         attributions = tuple(

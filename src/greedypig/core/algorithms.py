@@ -15,7 +15,7 @@ from .features import Elements, Features
 from .objective import MeanObjective, Objective, PointObjective, as_objective
 from .quadrature import Rule
 from .rounds import Problem, Rounds, Stop, ValuesWanted
-from .schedule import check_count, plan_picks
+from .schedule import check_count, plan_picks, whole
 from .scorers import Gradient, IntegratedGradients, MarginalGains, PlannedScorer, Scorer
 
 ObjectiveLike = Objective | PointObjective | MeanObjective
@@ -208,6 +208,7 @@ def best_subset(
     """
     problem = as_objective(objective)
     units = features or Elements(problem.n)
+    k = whole(k)
     check_count("k", k, units.units)
     sizes = range(0 if at_most else k, k + 1)
     count = sum(comb(units.units, size) for size in sizes)
@@ -264,6 +265,7 @@ def make_problem(
             f"Expected a scorer, a callable (objective, mask) → scores "
             f"(got {type(scorer).__name__})."
         )
+    seed, k = whole(seed), whole(k)
     if type(seed) is not int:
         raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
     reseeded = getattr(scorer, "reseeded", None)  # Random scorers follow the run's seed.
@@ -298,6 +300,5 @@ def describe(scorer: PlannedScorer | Scorer) -> dict[str, Any]:
 
 
 def _finish(rounds: Rounds) -> Attribution:
-    for _ in rounds:
-        pass
+    rounds.finish()
     return rounds.attribution()

@@ -16,6 +16,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
+from .schedule import whole
 
 ATTACHED = {
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -107,6 +108,9 @@ class Attribution:
     """What a unit is."""
     layout: Layout
     """How elements fold back into the caller's tensors."""
+    memory: Tensor | None = None
+    """(n,) every element's score in the last round, where a resumed run goes on from them and
+    units are not elements (whose scores are in `last_scores`)."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -132,7 +136,8 @@ class Attribution:
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the elements of the top k units."""
-        if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= self.features.units:
+        k = whole(k)
+        if type(k) is not int or not 0 <= k <= self.features.units:
             raise InvalidInput(
                 f"Expected k from 0 to {self.features.units}, the number of units (got {k!r})."
             )

@@ -5,7 +5,8 @@ Messages read "Expected … (got …). Try …" and name shapes, never tensor co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,3 +46,9 @@ class InvalidFile(GreedyPigError, ValueError):
 
 class MissingPackage(GreedyPigError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of an error about a name: a suggestion if there is a near one, else nothing."""
+    near = get_close_matches(name.lower(), list(names), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -67,13 +67,11 @@ class Features:
 
     def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """The z best units by summed score (fewer if fewer are left), and those scores."""
-        scores = self.sum(elements)
-        chosen = top_z(scores, taken, z)
-        return chosen, scores.index_select(0, chosen)
+        return top_z(self.sum(elements), taken, z)
 
     def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
         """The z best units by scores (units,) of their own."""
-        return top_z(scores, taken, z)
+        return top_z(scores, taken, z)[0]
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """Plain settings and tensors from which `restore` builds the same object."""
@@ -90,6 +88,10 @@ class Elements(Features):
 
     def sum(self, elements: Tensor) -> Tensor:
         return elements
+
+    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        # What the mask has on is taken, and scores 0.
+        return top_z(elements, mask, z)
 
     def members(self, units: Tensor) -> Tensor:
         out = torch.zeros(self.n, dtype=torch.bool, device=units.device)
@@ -259,9 +261,9 @@ class Windows(Features):
         chosen: list[Tensor] = []
         scores: list[Tensor] = []
         while len(chosen) < z and left:
-            best = top_z(sums.reshape(-1), blocked.reshape(-1), 1)
+            best, score = top_z(sums.reshape(-1), blocked.reshape(-1), 1)
             chosen.append(best)
-            scores.append(sums.reshape(-1)[best])
+            scores.append(score)
             region, part, near, starts = self._around(int(best))
             box[region] = 0
             free[region] = 0

@@ -84,7 +84,8 @@ class Layout:
     def split(self, rows: Tensor) -> list[Tensor]:
         """(m, n) → one tensor (m, *shape) per input."""
         if len(self.shapes) == 1:
-            return [rows.view(rows.shape[0], *self.shapes[0])]
+            shape = self.shapes[0]
+            return [rows if len(shape) == 1 else rows.view(rows.shape[0], *shape)]
         parts = torch.split(rows, list(self.sizes), dim=1)
         return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
 

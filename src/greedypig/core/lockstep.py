@@ -28,13 +28,15 @@ T = TypeVar("T")
 class Request:
     """`count` points of one problem, made on demand so that they never all exist at once.
 
-    With weights (count,) the answer holds Σ_k weights_k · ∇(points_k); without, values only.
+    With weights (count,) the answer holds Σ_k weights_k · ∇(points_k), and with a way (n,) that
+    times the way, which makes it scores; without weights, values only.
     """
 
     objective: PointObjective
     count: int
     points: Callable[[int, int], Tensor]
     weights: Tensor | None = None
+    way: Tensor | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -43,10 +45,12 @@ class Answer:
 
     values: Tensor
     total: Tensor | None
+    sum: float | None = None
+    """Σ total_i, where the request had a way."""
 
     @property
     def gradient(self) -> Tensor:
-        """The weighted sum of gradients; only where the request had weights."""
+        """The weighted sum of gradients, along the way if there was one."""
         assert self.total is not None
         return self.total
 
@@ -99,8 +103,7 @@ def complete(plan: Plan[T]) -> T:
         results.append((yield from plan))
 
     results: list[T] = []
-    for _ in alone(Task(work())):
-        pass
+    finish(Task(work()))
     return results[0]
 
 
@@ -109,12 +112,29 @@ def alone(task: Task[T]) -> Iterator[T]:
     while True:
         with Undisturbed():
             try:
-                item = next(task.steps)
-                while isinstance(item, list):
-                    item = task.steps.send(_answers_alone(task, item))
+                item = _event(task)
             except StopIteration:
                 return
         yield item
+
+
+def finish(task: Task[Any]) -> None:
+    """Run one task to its end, its events unseen. A model that draws random numbers draws those
+    that it would draw in `alone`: the same after every event."""
+    with Undisturbed() as undisturbed:
+        try:
+            while True:
+                _event(task)
+                torch.set_rng_state(undisturbed.state)
+        except StopIteration:
+            return
+
+
+def _event(task: Task[T]) -> T:
+    item = next(task.steps)
+    while isinstance(item, list):
+        item = task.steps.send(_answers_alone(task, item))
+    return item  # type: ignore[no-any-return]
 
 
 def _answers_alone(task: Task[T], requests: list[Request]) -> list[Answer]:
@@ -148,25 +168,32 @@ class _Slot:
     done: int = 0
     values: list[Tensor] = field(default_factory=list)
     total: Tensor | None = None
+    sum: float | None = None
 
     def take(self, room: int) -> tuple[int, int]:
         lo, self.done = self.done, min(self.request.count, self.done + room)
         return lo, self.done
 
     def receive(self, lo: int, hi: int, values: Tensor, gradients: Tensor | None) -> bool:
-        """Keep these rows' share of the answer; False if it is not finite."""
+        """Keep these rows' share of the answer; False if a gradient is not finite."""
         self.values.append(values)
         if gradients is None:
-            return isfinite(values.sum())
-        weights = self.request.weights
+            return True
+        request = self.request
+        weights, way = request.weights, request.way
         assert weights is not None
-        part = (weights if hi - lo == len(weights) else weights[lo:hi]) @ gradients
+        part = (weights if hi - lo == request.count else weights[lo:hi]) @ gradients
         self.total = part if self.total is None else self.total.add_(part)
-        return isfinite(values.sum() + part.sum())
+        if way is None or hi < request.count:
+            return isfinite(part.sum().item())
+        # What is not finite stays so along the way, also where the way is 0.
+        self.total = self.total * way
+        self.sum = self.total.sum().item()
+        return isfinite(self.sum)
 
     def answer(self) -> Answer:
         values = self.values[0] if len(self.values) == 1 else torch.cat(self.values)
-        return Answer(values, self.total)
+        return Answer(values, self.total, self.sum)
 
 
 @dataclass(slots=True, eq=False)
@@ -256,11 +283,12 @@ class Undisturbed:
     Held only while the engine works, never while the caller's own code runs between two steps.
     """
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Undisturbed:
         self.state = torch.get_rng_state()
         self.mode = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         if self.mode is not None:
             self.mode.__enter__()
+        return self
 
     def __exit__(self, *error: object) -> None:
         if self.mode is not None:
@@ -309,7 +337,8 @@ def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
     runs = [(slot.request.objective.owner, hi - lo) for _, slot, lo, hi in taken]
     first = taken[0][1].request
     gradient = first.weights is not None
-    values, gradients = first.objective.oracle.evaluate(points, runs, gradient=gradient)
+    values, gradients, total = first.objective.oracle.evaluate(points, runs, gradient=gradient)
+    finite = isfinite(total.item())
     finished, at = [], 0
     for call, slot, lo, hi in taken:
         if gradient:
@@ -319,7 +348,7 @@ def _evaluate_batch(taken: list[_Rows]) -> list[_Call]:
             rows = slice(at, at + hi - lo)
             mine, slopes = values[rows], None if gradients is None else gradients[rows]
         fine = slot.receive(lo, hi, mine, slopes)
-        if not fine and call.error is None:
+        if not (fine and finite) and call.error is None:
             call.error = _non_finite_step(call, slot, lo, mine, slopes)
             if call.error is not None:
                 finished.append(call)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, NotDifferentiable
 from .layout import Layout
+from .schedule import whole
 
 Runs: TypeAlias = "Sequence[tuple[Any, int]]"
 """Whose rows these are: (owner, number of consecutive rows)."""
@@ -63,6 +64,7 @@ class Oracle:
     ) -> None:
         self.function = function
         self.copies = False
+        batch_size = whole(batch_size)
         self.adaptive = batch_size == "auto"
         if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
             self.batch_size = batch_size
@@ -75,8 +77,8 @@ class Oracle:
 
     def evaluate(
         self, points: Tensor, runs: Runs, *, gradient: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """values (m,) and, if asked, gradients (m, n) with respect to the points."""
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """values (m,); gradients (m, n) with respect to the points, if asked; and Σ values."""
         if points.shape[0] <= self.batch_size:
             try:
                 return self._call(points, runs, gradient)
@@ -87,34 +89,44 @@ class Oracle:
         lo = 0
         while lo < points.shape[0]:  # The batch may shrink on the way.
             chunk = points[lo : lo + self.batch_size]
-            v, g = self.evaluate(chunk, _cut(runs, lo, chunk.shape[0]), gradient=gradient)
+            v, g, _ = self.evaluate(chunk, _cut(runs, lo, chunk.shape[0]), gradient=gradient)
             values.append(v)
             if g is not None:
                 gradients.append(g)
             lo += chunk.shape[0]
-        return torch.cat(values), torch.cat(gradients) if gradient else None
+        whole = torch.cat(values)
+        return whole, torch.cat(gradients) if gradient else None, whole.sum()
 
-    def _call(self, points: Tensor, runs: Runs, gradient: bool) -> tuple[Tensor, Tensor | None]:
+    def _call(
+        self, points: Tensor, runs: Runs, gradient: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
         if not gradient:
             with torch.no_grad():
                 # A copy, as the points may be the mask itself and the function may write on them.
-                return self._checked(self.function(points.clone(), runs), points).detach(), None
+                values = self._checked(self.function(points.clone(), runs), points).detach()
+                return values, None, values.sum()
+        if torch.is_grad_enabled():
+            return self._differentiated(points, runs)
         with torch.enable_grad():
-            leaf = points.detach().requires_grad_(True)
-            values = self._checked(self._apply(leaf, runs), points)
-            if not values.requires_grad:
-                raise NotDifferentiable(
-                    "Expected an output that depends on the features through differentiable "
-                    "torch operations (got one without a gradient). Look for detach(), argmax, "
-                    "rounding, numpy or no_grad on the way, or an output that ignores its input."
-                )
-            # One summed root: rows are independent, so the sum's gradient is every row's own.
-            (gradients,) = torch.autograd.grad(values.sum(), leaf, allow_unused=True)
+            return self._differentiated(points, runs)
+
+    def _differentiated(self, points: Tensor, runs: Runs) -> tuple[Tensor, Tensor, Tensor]:
+        leaf = points.detach().requires_grad_(True)
+        values = self._checked(self._apply(leaf, runs), points)
+        if not values.requires_grad:
+            raise NotDifferentiable(
+                "Expected an output that depends on the features through differentiable "
+                "torch operations (got one without a gradient). Look for detach(), argmax, "
+                "rounding, numpy or no_grad on the way, or an output that ignores its input."
+            )
+        # One summed root: rows are independent, so the sum's gradient is every row's own.
+        root = values.sum()
+        (gradients,) = torch.autograd.grad(root, leaf, allow_unused=True)
         if gradients is None:
             raise NotDifferentiable(
                 "Expected an output that depends on the features (got one that ignores them)."
             )
-        return values.detach(), gradients
+        return values.detach(), gradients, root
 
     def _apply(self, leaf: Tensor, runs: Runs) -> Tensor:
         """The function at a leaf, or at a copy if it begins with a step in place."""
@@ -130,9 +142,10 @@ class Oracle:
     def _checked(self, values: Tensor, points: Tensor) -> Tensor:
         if not isinstance(values, Tensor):
             raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
-        if values.shape != points.shape[:1]:
+        rows = points.shape[0]
+        if values.shape != (rows,):
             raise InvalidInput(
-                f"Expected values of shape ({points.shape[0]},), one per row of the masks "
+                f"Expected values of shape ({rows},), one per row of the masks "
                 f"{tuple(points.shape)} (got {tuple(values.shape)}). "
                 "Try torch.func.vmap(g) for a g of one mask."
             )
@@ -215,11 +228,11 @@ class PointObjective:
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(m, n) masks → (m,) values and (m, n) gradients with respect to the masks."""
-        values, gradients = self._rows(masks, gradient=True)
+        values, gradients, _ = self._rows(masks, gradient=True)
         assert gradients is not None
         return values, gradients if self._unit else gradients * self.reach
 
-    def _rows(self, masks: Tensor, *, gradient: bool) -> tuple[Tensor, Tensor | None]:
+    def _rows(self, masks: Tensor, *, gradient: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         if masks.dim() != 2 or masks.shape[1] != self.n:
             raise InvalidInput(f"Expected masks of shape (m, {self.n}) (got {tuple(masks.shape)}).")
         masks = masks.to(dtype=self.start.dtype, device=self.start.device)
@@ -275,16 +288,20 @@ class _OwnGradient(Oracle):
         )
         self.objective = objective
 
-    def _call(self, points: Tensor, runs: Runs, gradient: bool) -> tuple[Tensor, Tensor | None]:
+    def _call(
+        self, points: Tensor, runs: Runs, gradient: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
         if not gradient:
-            return self._checked(self.objective.values(points), points).detach(), None
+            values = self._checked(self.objective.values(points), points).detach()
+            return values, None, values.sum()
         values, gradients = self.objective.values_and_gradients(points)
         if gradients.shape != points.shape:
             raise InvalidInput(
                 f"Expected gradients of the masks' shape {tuple(points.shape)} "
                 f"(got {tuple(gradients.shape)})."
             )
-        return self._checked(values, points).detach(), gradients.detach()
+        values = self._checked(values, points).detach()
+        return values, gradients.detach(), values.sum()
 
 
 def objective(
@@ -301,7 +318,8 @@ def objective(
     """
     if not callable(g):
         raise InvalidType(f"Expected g to be callable (got {type(g).__name__}).")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    n = whole(n)
+    if type(n) is not int or n < 1:
         raise InvalidInput(f"Expected n to be a whole number ≥ 1 (got {n!r}).")
     oracle = Oracle(lambda points, _: g(points), n, batch_size=batch_size)
     if dtype is None:

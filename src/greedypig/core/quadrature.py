@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput
+from .schedule import check_count, whole
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ RULES: dict[str, Callable[[int], Rule]] = {
 
 def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
-    if type(steps) is not int or steps < 1:
-        raise InvalidInput(f"Expected steps to be a whole number ≥ 1 (got {steps!r}).")
+    steps = whole(steps)
+    check_count("steps", steps)
     return _made(name, steps)
 
 

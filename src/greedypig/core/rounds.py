@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isnan
 from typing import Any, Literal, get_args
 
@@ -18,9 +18,10 @@ from torch import Tensor
 
 from .attribution import Attribution, Round, StopReason
 from .errors import InvalidInput, InvalidType, NonFinite
-from .features import Features
-from .lockstep import Answer, Plan, Request, Task, alone, drive, together
+from .features import Elements, Features
+from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
+from .schedule import whole
 from .scorers import PlannedScorer, Scored, Scorer, Situation
 
 UNKNOWN = float("nan")
@@ -45,7 +46,8 @@ class Stop:
     """Take only units with a positive score, and stop when there is none."""
 
     def __post_init__(self) -> None:
-        budget = self.budget
+        budget = whole(self.budget)
+        object.__setattr__(self, "budget", budget)
         if budget is not None and (type(budget) is not int or budget < 0):
             raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
         for name, number in (("seconds", self.seconds), ("reach", self.reach)):
@@ -88,11 +90,14 @@ class Problem:
             self.taken = self.mask.new_zeros(features.units, dtype=torch.bool)
         self.count, self.complete = 0, False
         self.last: Tensor | None = None
+        self.before: Tensor | None = None
+        self._elements = isinstance(features, Elements)
         self.rounds: list[Round] = []
         self.first_value = self.full_value = UNKNOWN
         self.stopped = StopReason.RUNNING
         self.began = time.monotonic()
         self.paid_before = 0
+        self._no_gain = False
         self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
@@ -149,6 +154,7 @@ class Problem:
             seconds=time.monotonic() - self.began,
             stop=self.stopped,
             last_scores=self._last().cpu().clone(),
+            memory=None if self.before is None or self._elements else self.before.cpu().clone(),
             features=self.features,
             layout=self.objective.layout,
             settings=self.settings,
@@ -164,18 +170,22 @@ class Problem:
             begin += count
             scores = saved.unit_scores[chosen].to(self.mask)
             self._take(chosen.to(self.mask.device), scores, saved.totals[index])
-            self.rounds[-1] = replace(
-                self.rounds[-1],
-                value=float(saved.values[index + 1]),
-                gradients_used=self._cost() * (index + 1)
-                or saved.gradients_used * (index + 1) // len(saved.picks),
-                seconds=saved.seconds,
+            used = self._cost() * (index + 1)
+            self.rounds[-1] = Round(
+                index, chosen, scores, float(saved.values[index + 1]), saved.totals[index],
+                used or saved.gradients_used * (index + 1) // len(saved.picks), saved.seconds,
             )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
+            if getattr(self.scorer, "remembers", False):
+                kept = saved.last_scores if self._elements else saved.memory
+                if kept is None:
+                    raise InvalidInput("Expected a saved run with its memory (got one without).")
+                self.before = kept.to(self.mask)
             self.first_value, self.full_value = float(saved.values[0]), saved.full_value
         self.began -= saved.seconds
         self.paid_before = saved.gradients_used
+        self._no_gain = self.limits.gain and saved.stop is StopReason.NO_GAIN
 
     def task(self) -> Task[Round]:
         """This run, ready for the driver."""
@@ -209,7 +219,7 @@ class Problem:
         if isinstance(self.scorer, PlannedScorer):
             at = Situation(
                 part, self.mask, self.features, self.taken, self.schedule[index], index,
-                self.seed, self.last, len(self.objective.parts) == 1,
+                self.seed, self.last, len(self.objective.parts) == 1, self.before,
             )  # fmt: skip
             return (yield from self.scorer.plan(at))
         scores = self.scorer(part, self.mask.clone())
@@ -229,7 +239,10 @@ class Problem:
         if scored.elements is not None:
             elements = scored.elements
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
-            total, self.last = elements.sum().item(), self.features.sum(elements)
+            total = elements.sum().item() if scored.total is None else scored.total
+            self.last = self.features.sum(elements)
+            if getattr(self.scorer, "remembers", False):
+                self.before = elements
         else:
             assert scored.units is not None
             self.last = scored.units.to(self.mask)
@@ -264,9 +277,9 @@ class Problem:
         if self.values_wanted == "each" or not self.rounds:
             return
         if scored.value is not None:
-            self.rounds[-1] = replace(self.rounds[-1], value=scored.value.item())
+            self.rounds[-1] = _valued(self.rounds[-1], scored.value.item())
         elif not isnan(self.rounds[-1].value):
-            self.rounds = [replace(r, value=UNKNOWN) for r in self.rounds]
+            self.rounds = [_valued(r, UNKNOWN) for r in self.rounds]
 
     def _measure(self, indices: list[int]) -> Plan[None]:
         """G(S) after these rounds, where it is not known yet."""
@@ -279,7 +292,7 @@ class Problem:
         else:
             values = yield from self._past_values(indices)
         for index, value in zip(indices, values.tolist(), strict=True):
-            self.rounds[index] = replace(self.rounds[index], value=value)
+            self.rounds[index] = _valued(self.rounds[index], value)
 
     def _past_values(self, indices: list[int]) -> Plan[Tensor]:
         """G(S) after these rounds, their masks made anew from the order of selection."""
@@ -337,6 +350,8 @@ class Problem:
             return StopReason.ALL
         if len(self.rounds) == len(self.schedule):
             return StopReason.K if self.settings.get("k") == self.count else StopReason.ROUNDS
+        if self._no_gain:
+            return StopReason.NO_GAIN
         budget, seconds, reach = self.limits.budget, self.limits.seconds, self.limits.reach
         if budget is not None and self.gradients_used + self._next_cost() > budget:
             return StopReason.BUDGET
@@ -391,10 +406,15 @@ class Rounds(Iterator[Round]):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._events = alone(problem.task())
+        self._task = problem.task()
+        self._events = alone(self._task)
 
     def __next__(self) -> Round:
         return next(self._events)
+
+    def finish(self) -> None:
+        """Do all rounds that are left, unseen; a little faster than asking for them."""
+        finish(self._task)
 
     def attribution(self) -> Attribution:
         """A complete result from the rounds done so far: order, scores, values."""
@@ -427,6 +447,11 @@ def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
             if error := ended.pop(id(task)):
                 raise error
             yield problem
+
+
+def _valued(r: Round, value: float) -> Round:
+    """The same round, G(S) after it being known now."""
+    return Round(r.index, r.chosen, r.scores, value, r.total, r.gradients_used, r.seconds)
 
 
 def _mean(found: list[Scored]) -> Scored:

@@ -6,8 +6,10 @@ number of rounds but starts fine and ends coarse.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from .errors import InvalidInput
 
@@ -58,6 +60,7 @@ def plan_picks(
     per_round alone picks that many until k (default: every unit) are selected; rounds alone
     splits k over them by the schedule; both are Algorithm 1's R and z.
     """
+    rounds, per_round, k = whole(rounds), whole(per_round), whole(k)
     for name, number in (("rounds", rounds), ("per_round", per_round), ("k", k)):
         if number is not None:
             check_count(name, number, units)
@@ -93,6 +96,16 @@ def plan_picks(
     )
 
 
+def whole(number: Any) -> Any:
+    """An integer of any make (NumPy's, a 0-dim tensor's) as Python's own; all else as it is."""
+    if isinstance(number, bool | int | float | str | None):
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        return number
+
+
 def check_count(name: str, number: int, units: int | None = None) -> None:
     """A whole number, at least 1 and at most the number of units."""
     whole = isinstance(number, int) and not isinstance(number, bool)
@@ -102,7 +115,7 @@ def check_count(name: str, number: int, units: int | None = None) -> None:
 
 
 def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
-    picks = tuple(schedule)
+    picks = tuple(map(whole, schedule))
     if not picks:
         raise InvalidInput("Expected a schedule with at least one round (got an empty list).")
     for r, count in enumerate(picks):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -42,15 +42,18 @@ class Situation:
     """The unit scores of the round before, where there was one."""
     alone: bool = True
     """False where the objective is one of several whose scores are averaged."""
+    before: Tensor | None = None
+    """The element scores of the round before, for scorers that remember."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """Scores of the elements, or of whole units; and g(1_S) where it came for free."""
+    """Scores of the elements, or of whole units; and what came for free: g(1_S), Σ elements."""
 
     elements: Tensor | None = None
     units: Tensor | None = None
     value: Tensor | None = None
+    total: float | None = None
 
 
 class Scorer(Protocol):
@@ -67,6 +70,8 @@ class PlannedScorer:
     name = ""
     of_elements = True
     """Does it score elements (rather than whole units)?"""
+    remembers = False
+    """Does it go on from the element scores of the round before?"""
 
     def plan(self, at: Situation) -> Plan[Scored]:
         """The scores at 1_S, as a generator of requests."""
@@ -104,31 +109,45 @@ class IntegratedGradients(PlannedScorer):
     name = "integrated-gradients"
 
     def __post_init__(self) -> None:
-        if isinstance(self.rule, str):
-            rule(self.rule, self.steps)
+        self._quadrature  # noqa: B018  # Raises if there is no such rule.
 
     def plan(self, at: Situation) -> Plan[Scored]:
         begin, end = at.objective.place(at.mask), at.objective.end
-        nodes, weights = _tensors(self._rule(), begin.dtype, begin.device)
+        nodes, weights = self._tensors(begin)
+        count = len(self._quadrature.nodes)
 
         def points(lo: int, hi: int) -> Tensor:
-            return torch.lerp(begin, end, nodes[lo:hi])
+            return torch.lerp(begin, end, nodes if hi - lo == count else nodes[lo:hi])
 
-        answer = yield from ask(Request(at.objective, len(nodes), points, weights))
-        free = answer.values[0] if self._rule().nodes[0] == 0.0 else None
-        return Scored(elements=answer.gradient * (end - begin), value=free)
+        (answer,) = yield [Request(at.objective, count, points, weights, end - begin)]
+        free = answer.values[0] if self._quadrature.nodes[0] == 0.0 else None
+        return Scored(answer.gradient, None, free, answer.sum)
 
     def cost(self) -> int:
-        return len(self._rule())
+        return len(self._quadrature.nodes)
 
     def settings(self) -> dict[str, Any]:
         own = self.rule if isinstance(self.rule, str) else [
             list(self.rule.nodes), list(self.rule.weights)
         ]  # fmt: skip
-        return {"scorer": self.name, "steps": len(self._rule()), "rule": own}
+        return {"scorer": self.name, "steps": self.cost(), "rule": own}
 
-    def _rule(self) -> Rule:
+    @cached_property
+    def _quadrature(self) -> Rule:
         return rule(self.rule, self.steps) if isinstance(self.rule, str) else self.rule
+
+    @cached_property
+    def _made(self) -> dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]]:
+        return {}
+
+    def _tensors(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes (count, 1) and weights (count,), made once for every dtype and device."""
+        key = (like.dtype, like.device)
+        if key not in self._made:
+            nodes = torch.tensor(self._quadrature.nodes, dtype=like.dtype, device=like.device)
+            weights = torch.tensor(self._quadrature.weights, dtype=like.dtype, device=like.device)
+            self._made[key] = nodes.unsqueeze(1), weights
+        return self._made[key]
 
 
 @dataclass(frozen=True)
@@ -142,16 +161,65 @@ class Gradient(PlannedScorer):
     name = "gradient"
 
     def __post_init__(self) -> None:
-        self._inner()
+        self._inner  # noqa: B018  # Raises if there is no such point.
 
     def plan(self, at: Situation) -> Plan[Scored]:
-        return (yield from self._inner().plan(at))
+        return (yield from self._inner.plan(at))
 
     def cost(self) -> int:
         return 1
 
+    @cached_property
     def _inner(self) -> IntegratedGradients:
         return IntegratedGradients(rule=Rule((float(self.at),), (1.0,)))
+
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it modulo 1 are spread evenly, whichever run of them one looks at."""
+
+
+@dataclass(frozen=True)
+class RollingGradients(PlannedScorer):
+    """Algorithm 1's integral rolled over the rounds: a point or a few a round, remembered.
+
+    new_i = mean over the round's points t of ∂_i g(mask + t · (1 − mask))
+    scores = (new + memory · W_before · scores_before) / W,  W = Σ_{j ≤ round} memory^j
+
+    S grows little from round to round, so the gradients of the last rounds are still good points
+    of this round's integral. The points t are multiples of the golden ratio modulo 1: every run
+    of consecutive rounds covers [0, 1] evenly.
+    """
+
+    points: int = 1
+    memory: float = 0.5
+    name = "rolling-gradients"
+    remembers = True
+
+    def __post_init__(self) -> None:
+        check_count("points", self.points)
+        if not 0 <= self.memory < 1:
+            raise InvalidInput(f"Expected memory from 0 to below 1 (got {self.memory!r}).")
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        begin, end = at.objective.place(at.mask), at.objective.end
+        first = at.round * self.points
+        nodes = [((first + i) * GOLDEN + 0.5) % 1.0 for i in range(self.points)]
+        where = torch.tensor(nodes, dtype=begin.dtype, device=begin.device).unsqueeze(1)
+        weights = torch.full_like(where[:, 0], 1 / self.points)
+
+        def points(lo: int, hi: int) -> Tensor:
+            return torch.lerp(begin, end, where[lo:hi])
+
+        answer = yield from ask(Request(at.objective, self.points, points, weights))
+        new = answer.gradient * (end - begin)
+        if at.before is None or not self.memory:
+            return Scored(elements=new)
+        older = sum(self.memory**j for j in range(1, at.round + 1))
+        remembered = torch.where(at.mask == 0, at.before, 0)
+        return Scored(elements=(new + older * remembered) / (1 + older))
+
+    def cost(self) -> int:
+        return self.points
 
 
 @dataclass(frozen=True)
@@ -353,10 +421,3 @@ def _generator(*seed: int) -> torch.Generator:
     # A digest keeps neighbouring seeds, rounds and samples apart, on every platform alike.
     digest = blake2b(repr(seed).encode(), digest_size=7).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
-
-
-@lru_cache(maxsize=64)
-def _tensors(quadrature: Rule, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    nodes = torch.tensor(quadrature.nodes, dtype=dtype, device=device)
-    weights = torch.tensor(quadrature.weights, dtype=dtype, device=device)
-    return nodes.unsqueeze(1), weights

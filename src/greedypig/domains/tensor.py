@@ -18,9 +18,9 @@ from ..baselines import resolve
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
-from ..fast import optimised
-from ..fingerprint import fingerprint
-from ..frozen import Frozen, freeze
+from ..fast import convolutional, optimised
+from ..frozen import Frozen
+from ..kept import Loan
 from ..targets import Reference, Target
 
 
@@ -60,12 +60,19 @@ class ModelFamily:
         if not callable(model):
             raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
         self.model, self.target = model, target
-        self.batch_size, self.optimize = batch_size, optimize
-        self.fingerprint = fingerprint(model)
-        self.plain = freeze(model)
+        self.batch_size = batch_size
+        self._loan = Loan(model)
+        # A folded copy's numbers are its own, so what it was folded from must be known exactly.
+        self._foldable = optimize and convolutional(model)
+        self.fingerprint = self._loan.fingerprint(exact=self._foldable)
+        self.plain = self._loan.plain
         self.network = self.plain
         self._prepared = False
         self._oracles: dict[object, Oracle] = {}
+
+    def end(self) -> None:
+        """No more will be asked of the model: its private copy can serve the next call."""
+        self._loan.end()
 
     def example(self, x: Any, *, target: int | None = None, fixed: Any = None) -> Example:
         """Check one input and read the model's answer to it."""
@@ -143,7 +150,7 @@ class ModelFamily:
     def _prepare(self, example: Example, baseline: Tensor) -> None:
         """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
         self._prepared = True
-        if not self.optimize:
+        if not self._foldable:
             return
         line = torch.stack([baseline, (baseline + example.x) / 2, example.x])
         self.network = optimised(
@@ -170,14 +177,18 @@ class ModelFamily:
         layout = example.layout
         inputs = layout.split(points)
         for i, dtype in enumerate(example.dtypes):
-            if inputs[i].dtype != dtype:
+            if points.dtype != dtype:
                 inputs[i] = inputs[i].to(dtype)
             if network.channels_last and inputs[i].dim() == 4:
                 inputs[i] = inputs[i].contiguous(memory_format=torch.channels_last)
-        args = () if layout.kind == "dict" else tuple(inputs)
-        kwargs = dict(zip(layout.names, inputs, strict=True)) if layout.kind == "dict" else {}
-        extra_args, extra_kwargs = _expand_fixed([(owner.fixed, count) for owner, count in runs])
-        return network(*args, *extra_args, **kwargs, **extra_kwargs)
+        args: Sequence[Any] = inputs
+        kwargs: dict[str, Any] = {}
+        if layout.kind == "dict":
+            args, kwargs = (), dict(zip(layout.names, inputs, strict=True))
+        if example.fixed is not None:
+            more, named = _expand_fixed([(owner.fixed, count) for owner, count in runs])
+            args, kwargs = (*args, *more), kwargs | named
+        return network(*args, **kwargs)
 
 
 def _check_input(name: str, tensor: Tensor) -> None:
@@ -218,8 +229,6 @@ def as_tuple(fixed: Any) -> tuple[Any, ...]:
 def _expand_fixed(runs: Sequence[tuple[Any, int]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The fixed inputs of every row: tensors get the batch axis in front, the rest passes as is."""
     first = runs[0][0]
-    if first is None:
-        return (), {}
     if isinstance(first, Mapping):
         return (), {k: _expand([(f[k], c) for f, c in runs]) for k in first}
     rows = [(as_tuple(f), c) for f, c in runs]

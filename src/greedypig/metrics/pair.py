@@ -268,7 +268,7 @@ def _ask(
         if example.reference.log_probabilities is None:
             raise InvalidInput("Expected class scores for PAIR's curves (got a single output).")
         flat = inputs.flatten(1).to(example.x)
-        logits, _ = network.oracle(example.layout).evaluate(
+        logits, _, _ = network.oracle(example.layout).evaluate(
             flat, [(example, len(flat))], gradient=False
         )
     sure = torch.softmax(logits.double(), 1).cpu()

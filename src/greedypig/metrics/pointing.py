@@ -270,7 +270,7 @@ def _confidences(
         lo = 0
         while lo < len(pictures):
             rows = pictures[lo : lo + oracle.batch_size].flatten(1)
-            logits, _ = oracle.evaluate(rows, [(example, len(rows))], gradient=False)
+            logits, _, _ = oracle.evaluate(rows, [(example, len(rows))], gradient=False)
             sure = torch.softmax(logits.double(), 1).cpu()
             given = sure.argmax(1) if targets is None else _classes(targets, lo, sure)
             classes.append(given)

@@ -163,7 +163,7 @@ class Network:
             images = points.view(-1, *first.layout.shapes[0])
             points = self.translate(images).reshape(len(points), -1).to(first.example.x)
         runs = [(sweep.example, hi - lo) for sweep, lo, hi in batch]
-        logits, _ = self.oracle(first.example.layout).evaluate(points, runs, gradient=False)
+        logits, _, _ = self.oracle(first.example.layout).evaluate(points, runs, gradient=False)
         at = 0
         for sweep, lo, hi in batch:
             sweep.receive(lo, logits[at : at + hi - lo])
