@@ -78,8 +78,8 @@ def explain(
     outputs: "logits", or "probabilities" if the model ends in a softmax.
     features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
         Features object, or an integer tensor of group ids shaped like x. names: one per unit.
-    method: "greedy-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig",
-        "guided-ig", "random", a scorer, or gp.Greedy(scorer).
+    method: "greedy-pig", "rolling-pig", "sequential-gradient", "ig", "gradient", "smooth-ig",
+        "blur-ig", "guided-ig", "random", a scorer, or gp.Greedy(scorer).
     rounds, per_round, k: how many rounds, units a round, units in all.
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
