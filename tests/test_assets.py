@@ -134,6 +134,13 @@ def test_pip_and_npm_bring_the_files_and_a_table_says_so(registry, capsys):
     assert not [path for path in registry.into.rglob("*") if path.name.startswith(".")]
 
 
+def test_a_relative_folder_is_seen_from_where_the_command_runs(registry, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GREEDYPIG_ASSETS", "brought here")
+    assert main([]) == 0
+    assert (tmp_path / "brought here" / "manifest.json").is_file()
+
+
 def test_what_is_complete_is_left_alone(registry):
     list(bring())
     registry.close()

@@ -3,13 +3,16 @@
 import json
 import math
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from greedypig.core.layout import Layout
 from greedypig.metrics.curves import counts_of
+from greedypig.metrics.ranking import counts_needed
 from nets import Calls, TwoInputs, bits, cnn, linear, mlp, picture, row
 
 M = gp.metrics
@@ -184,6 +187,34 @@ def test_a_hundred_points_cost_a_hundred_rows_for_all_curves_at_once():
     assert curves["loss"].settings["forwards"] == 100
 
 
+class Counted(nn.Module):
+    """A convolutional network that counts the rows of every copy of it."""
+
+    rows: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = cnn()
+
+    def forward(self, x: Tensor) -> Tensor:
+        # The graph of the network is read with something that has no shape.
+        if isinstance(x, Tensor):
+            self.rows.append(x.shape[0])
+        return self.net(x)
+
+
+def test_a_fast_copy_costs_one_row_more_to_be_checked():
+    net, x = Counted(), picture(shape=(3, 10, 10))
+    order = torch.arange(300)
+    M.information_curves(net, x, order)
+    del Counted.rows[:]
+    M.information_curves(net, x, order)
+    assert sum(Counted.rows) == 101
+    del Counted.rows[:]
+    M.information_curves(net, x, order, optimize=False)
+    assert sum(Counted.rows) == 100
+
+
 def test_the_explained_class_is_not_asked_for_again():
     calls = Calls(mlp(200))
     x = row(n=200)
@@ -316,6 +347,13 @@ def test_scores_shaped_like_the_input_are_ranked_with_ties_by_index():
     absolute = M.softmax_information_curve(MODEL, X, scores)
     sums = [0.0, 1.0, -1.0, 2.0, 2.5]  # 0, 1, 2, 3
     assert absolute.values.tolist() == pytest.approx([sigmoid(s) for s in sums], rel=1e-6)
+
+
+def test_many_ties_go_by_index():
+    values = torch.arange(5000) % 2 / 2
+    needed, _ = counts_needed(values, Layout.of(values))
+    order = torch.cat([torch.arange(1, 5000, 2), torch.arange(0, 5000, 2)])
+    assert torch.equal(needed.argsort(), order)
 
 
 def test_a_constant_map_reveals_k_elements_and_not_everything():
@@ -467,7 +505,8 @@ class Seen(nn.Module):
 
     def __init__(self, mean: float, std: float, size: int = 6, seed: int = 0) -> None:
         super().__init__()
-        self.net, self.mean, self.std, self.size = cnn(seed=seed), mean, std, size
+        self.net = cnn(seed=seed).requires_grad_(False)
+        self.mean, self.std, self.size = mean, std, size
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x)

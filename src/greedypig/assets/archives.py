@@ -50,7 +50,7 @@ class Archives:
     """The archives in the folder `downloads`: those that are missing there are downloaded."""
 
     def __init__(self, downloads: Path) -> None:
-        self.downloads = downloads
+        self.downloads = downloads.resolve()  # The clients run in a folder of their own.
         self._checked: dict[Archive, Path] = {}
 
     def path(self, archive: Archive) -> Path:

@@ -112,7 +112,7 @@ def information_curves(
     fixed, outputs, batch_size, optimize: as in `gp.explain`.
 
     It costs one forward row per point; where optimize finds a fast copy of the network, one more
-    on the network itself to check it (the first time, a few). `curve.settings` says what was used.
+    to check it against the network (the first time, a few). `curve.settings` says what was used.
     """
     want = _Want(points, ranking)
     network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
