@@ -1,0 +1,44 @@
+"""The files of a result: CSV, figure and the page around them, all in one folder."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import tables
+from .request import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Written:
+    """Writes a result's files and remembers them."""
+
+    def __init__(self, folder: Path, result: Result) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.result = folder, result
+        self.files: list[Path] = []
+        self.pictures: list[Path] = []
+
+    def csv(self, name: str, rows: Sequence[Mapping[str, Any]], first: str = "method") -> None:
+        """A CSV file of rows."""
+        tables.write_csv(self.folder / name, rows, first)
+        self.files.append(self.folder / name)
+
+    def figure(self, name: str, draw: Callable[[], Figure]) -> None:
+        """A PNG, where matplotlib is there to draw it."""
+        if importlib.util.find_spec("matplotlib") is None:
+            return
+        draw().savefig(self.folder / name, dpi=130, metadata={"Software": "greedypig"})
+        self.files.append(self.folder / name)
+        self.pictures.append(self.folder / name)
+
+    def page(self, name: str) -> Result:
+        """The Markdown page with the table and the pictures; the result with all its files."""
+        text = tables.markdown(self.result, self.result.name, self.pictures)
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return replace(self.result, files=[self.folder / name, *self.files])
