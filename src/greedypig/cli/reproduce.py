@@ -36,7 +36,7 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig reproduce`."""
-    about = "; ".join(f"{name}: {reproduction(name).ABOUT}" for name in MODULES)
+    about = "; ".join(f"{name}: {line}" for name, line in MODULES.items())
     parser.add_argument("what", choices=[*MODULES, ALL], metavar="WHAT", help=f"{about}; {ALL}")
     group = parser.add_argument_group("the photos")
     group.add_argument(

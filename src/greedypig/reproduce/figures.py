@@ -38,7 +38,6 @@ from .sample import Networks, Sample, Seen, default_photos, survey
 from .settings import Contender, Settings
 from .shelf import Shelf
 
-ABOUT = "the tabby and tench pictures: top 15,000, two objectives, blocks (appendix)"
 FILES = ("figures.md", "figures.csv", "tabby.png", "tench.png", "blocks.png")
 OBJECTIVES = {"softmax": "softmax", "log-likelihood": "cross-entropy"}
 """Our names of the objectives and the paper's."""
@@ -162,9 +161,8 @@ class Job:
         search = {k: v for k, v in search.items() if v is not None}
         a = explain(model, x, target=shot.seen.target, baseline=baseline, seed=request.seed,
                     objective=shot.objective, batch_size=request.batch_size, **search)  # fmt: skip
-        rule = (
-            "signed" if shot.block is not None and shot.contender.search["method"] == "ig" else None
-        )
+        one_shot = shot.contender.search["method"] != "greedy-pig"
+        rule = "signed" if shot.block is not None and one_shot else None
         needed, ranking = counts_needed(a, Layout.of(x), rule)
         k = self._k(x)
         share = k / x.numel()

@@ -23,6 +23,7 @@ from ..core.errors import InvalidInput
 from ..explain import explain_many
 from ..metrics.curve import Curve, median_curve
 from ..metrics.curves import information_curves_many
+from ..models import ImageModel
 from ..plots import Panel, curve_sheet
 from . import shelf as files
 from .engine import Batch, Task, carry_out, in_turn
@@ -118,7 +119,7 @@ class Job:
                          **common, **contender.search)
         )  # fmt: skip
         curves: list[dict[str, dict[str, Curve]]] = [{} for _ in photos]
-        judges = [("own", None)]
+        judges: list[tuple[str, ImageModel | None]] = [("own", None)]
         if objective == "softmax" and self.networks.judge is not None:
             judges.append((SECOND, self.networks.judge))
         for ranking in contender.rankings:
@@ -257,9 +258,7 @@ class Job:
         for contender in self.contenders:
             for ranking in contender.rankings:
                 medians = self.curves(found, contender, ranking)
-                tag = (
-                    contender.name if ranking in (None, "order") else f"{contender.name}-{ranking}"
-                )
+                tag = contender.name + ("" if ranking in (None, "order") else f"-{ranking}")
                 for column, curve in medians.items():
                     lines.setdefault(column, {})[tag] = curve
                 points += _points(tag, medians)

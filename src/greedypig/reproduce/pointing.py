@@ -29,7 +29,6 @@ from .settings import Contender, Settings, digest
 from .shelf import Shelf
 from .tables import listed
 
-ABOUT = "the pointing game on 2 × 2 grids, MobileNetV2 (Figure 3)"
 FILES = ("pointing.md", "pointing.png", "pointing.csv", "pointing-photos.csv")
 HEADS = {
     "title": "method", "setting": "setting", "gradients": "gradients",

@@ -6,7 +6,6 @@ from . import information
 from .request import Request, Result
 from .settings import Settings
 
-ABOUT = "softmax information curve of PIG and Greedy PIG, ResNet50 (appendix)"
 FILES = ("resnet.md", "resnet.png", "resnet.csv", "resnet-photos.csv", "resnet-curves.csv")
 
 

@@ -6,7 +6,6 @@ from . import information
 from .request import Request, Result
 from .settings import Settings
 
-ABOUT = "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)"
 FILES = ("sic.md", "sic.png", "sic.csv", "sic-photos.csv", "sic-curves.csv")
 
 
