@@ -68,3 +68,20 @@ def nan():
 
 def crash():
     raise RuntimeError("the weights are gone")
+
+
+def thousand():
+    """A thousand logits, so that its classes are ImageNet's: 0 for red, 1 for green, 2 for blue."""
+
+    class Thousand(Tiny):
+        classes = None
+
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(3, 1000)
+            with torch.no_grad():
+                self.head.weight.zero_()
+                self.head.weight[:3].copy_(16 * torch.eye(3))
+                self.head.bias.zero_()
+
+    return Thousand()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..distributed import Group, joined
 from ..models.pretrained import NAMES as MODELS
-from ..reproduce import MODULES, Request, Result, reproduction
+from ..reproduce import MODULES, Request, Result, Table, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
 from ..reproduce.tables import cell
 from . import options, outputs
@@ -18,6 +19,8 @@ from .failures import DONE, FAILED, Stopped, UsageError
 from .terminal import BOLD, DIM, Bar, Terminal, count
 
 ALL = "all"
+SHORTER = {" AUC": "", " ↑": "", " ↓": "", ",": "", "second opinion": "2nd", "gradients": "grad.",
+           "probability kept ": "", " from the whole photo": "", "more than half": "> half"}  # fmt: skip
 OUT = "out/reproduction"
 HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
@@ -159,23 +162,46 @@ def _tell(result: Result, terminal: Terminal) -> None:
     """The table for people."""
     say, table = terminal.say, result.table
     say(terminal.style(terminal.wrapped(result.title), BOLD))
-    columns = {k: h for k, h in table.columns.items() if k != "setting"}
-    cells = [[cell(table, c, row.get(c)) for c in columns] for row in table.rows]
-    heads = [h.replace(" AUC", "") for h in columns.values()]
-    widths = [max(len(h), *(len(row[i]) for row in cells)) for i, h in enumerate(heads)]
-    texts = [any(isinstance(row.get(c), str) for row in table.rows) for c in columns]
-    for j, row in enumerate([heads, *cells]):
-        line = "  ".join(
-            f"{text:<{w}}" if left else f"{text:>{w}}"
-            for text, w, left in zip(row, widths, texts, strict=True)
-        )
-        say(terminal.style(line.rstrip(), DIM) if j == 0 else line.rstrip())
+    lines = _lines(table, {k: h for k, h in table.columns.items() if k != "setting"})
+    if len(lines[0]) > terminal.width:
+        lines = _lines(table, _short(table))
+    say(terminal.style(lines[0], DIM))
+    for line in lines[1:]:
+        say(line)
     say()
     for remark in result.remarks[:2]:
         say(terminal.wrapped(remark))
     if result.files:
         where = outputs.shown(result.files[0].parent)
         say(terminal.wrapped(f"Wrote {where}: {', '.join(f.name for f in result.files)}"))
+
+
+def _lines(table: Table, columns: Mapping[str, str]) -> list[str]:
+    """The table in columns of equal width, its head first."""
+    cells = [[cell(table, row, c) for c in columns] for row in table.rows]
+    heads = list(columns.values())
+    widths = [max(len(h), *(len(row[i]) for row in cells)) for i, h in enumerate(heads)]
+    texts = [any(isinstance(row.get(c), str) for row in table.rows) for c in columns]
+    return [
+        "  ".join(
+            f"{text:<{w}}" if left else f"{text:>{w}}"
+            for text, w, left in zip(row, widths, texts, strict=True)
+        )
+        for row in [heads, *cells]
+    ]
+
+
+def _short(table: Table) -> dict[str, str]:
+    """Columns for a narrow terminal: methods by the names they are called by."""
+    heads = {}
+    for key, head in table.columns.items():
+        if key not in ("setting", "photo", "share"):
+            for long, short in SHORTER.items():
+                head = head.replace(long, short)
+            heads["method" if key == "title" else key] = head
+    if any(row.get("ranking") for row in table.rows):
+        heads = {"method": heads.pop("method"), "ranking": "ranked by", **heads}
+    return heads
 
 
 def _record(result: Result) -> dict[str, Any]:

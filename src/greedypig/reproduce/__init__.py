@@ -1,8 +1,9 @@
 """The paper's tables and figures, measured anew, with its numbers beside ours.
 
-One module per table or figure, named in `MODULES`. It defines `FILES` (what it writes) and `run(request) -> Result`; its settings and the paper's numbers are in the TOML file of
-its name. What photos and methods need in common is in `sample` (photos), `engine` (resumable work
-on several processes), `shelf` (results of single photos) and `information` (curves).
+One module per table or figure, named in `MODULES`. It defines `FILES` (what it writes) and
+`run(request) -> Result`; its settings and the paper's numbers are in the TOML file of its name.
+What photos and methods need in common is in `sample` (photos), `engine` (resumable work on several
+processes), `shelf` (results of single photos) and `information` (curves).
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class Job:
 
     def written(self, result: Result) -> Result:
         """The files of the result."""
-        out = Written(self.request.out, result)
+        out = Written(self.request, result)
         columns = [*HEADS, "method", "kept", "seconds"]
         rows = [{k: row[k] for k in columns if k != "title"} for row in result.table.rows]
         out.csv("figures.csv", rows, first="figure")

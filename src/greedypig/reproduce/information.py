@@ -159,6 +159,7 @@ class Job:
             if key in ("title", "setting") or any(row.get(key) is not None for row in rows)
         }
         formats = {"gradients": "{:,.0f}", "paper_sic": "{:.4f}", "paper_lic": "{:.4f}"}
+        errors = {c: f"{c}_error" for c in ("sic", "lic", SECOND)}
         about = {
             "photos": len(found),
             "photos_agreed": len(_agreed(found)),
@@ -169,7 +170,7 @@ class Job:
             "budget": self.request.budget,
             "photos_paper": self.settings.paper["photos"],
         }
-        return Result(self.settings.name, self.settings.title, Table(columns, rows, formats),
+        return Result(self.settings.name, self.settings.title, Table(columns, rows, formats, errors),
                       self._remarks(found), failed, about=about)  # fmt: skip
 
     def curves(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Curve]:
@@ -195,11 +196,9 @@ class Job:
     def _row(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Any]:
         first = next(iter(found.values()))[contender.name, self.objectives[0]]
         of = [records[contender.name, o] for records in found.values() for o in self.objectives]
-        title = contender.title
-        if ranking is not None:
-            title += {"order": "", "absolute": ", ranked by |score|"}.get(ranking, f", {ranking}")
         row: dict[str, Any] = {
-            "method": contender.name, "ranking": ranking or first["ranking"], "title": title,
+            "method": contender.name, "ranking": ranking or first["ranking"],
+            "title": _title(contender, ranking),
             "setting": setting(first["settings"]),
             "gradients": median(r["gradients"] for r in of),
         }  # fmt: skip
@@ -221,7 +220,8 @@ class Job:
             f"{len(found):,} photos ({self.sample.source}; the paper: "
             f"{settings.paper['photos']:,} of ImageNet), {networks.name}, "
             f"{settings.more['baseline']} baseline, {settings.more['points']} points; the area "
-            "under the median curve. Gradients are per photo and objective.",
+            "under the median curve, ± its standard error (photos resampled). Gradients are per photo "
+            "and objective.",
         ]
         if networks.judge_name:
             remarks.append(
@@ -249,7 +249,7 @@ class Job:
 
     def written(self, result: Result, found: Found) -> Result:
         """The files of the result."""
-        name, out = self.settings.name, Written(self.request.out, result)
+        name, out = self.settings.name, Written(self.request, result)
         rows = [{k: v for k, v in row.items() if k != "title"} for row in result.table.rows]
         out.csv(f"{name}.csv", rows)
         out.csv(f"{name}-photos.csv", list(self._per_photo(found)))
@@ -260,7 +260,7 @@ class Job:
                 medians = self.curves(found, contender, ranking)
                 tag = contender.name + ("" if ranking in (None, "order") else f"-{ranking}")
                 for column, curve in medians.items():
-                    lines.setdefault(column, {})[tag] = curve
+                    lines.setdefault(column, {})[_title(contender, ranking)] = curve
                 points += _points(tag, medians)
         out.csv(f"{name}-curves.csv", points)
         panels = [Panel(*PANELS[column], curves) for column, curves in lines.items()]
@@ -294,6 +294,11 @@ PANELS = {
     "lic": ("Loss information curve ↓", "KL divergence from the whole photo's answer (nats)"),
     SECOND: ("Second opinion ↑", "probability of the class, by the judge"),
 }
+
+
+def _title(contender: Contender, ranking: str | None) -> str:
+    """A line's name: the same runs may be ranked in two ways."""
+    return contender.title + (", by absolute score" if ranking == "absolute" else "")
 
 
 def setting(settings: Mapping[str, Any]) -> str:

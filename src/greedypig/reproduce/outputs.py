@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import tables
-from .request import Result
+from .request import Request, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Written:
     """Writes a result's files and remembers them."""
 
-    def __init__(self, folder: Path, result: Result) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.result = folder, result
+    def __init__(self, request: Request, result: Result) -> None:
+        self.folder, self.result = request.out, result
+        self.command = request.words(result.name)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.files: list[Path] = []
         self.pictures: list[Path] = []
 
@@ -39,6 +40,6 @@ class Written:
 
     def page(self, name: str) -> Result:
         """The Markdown page with the table and the pictures; the result with all its files."""
-        text = tables.markdown(self.result, self.result.name, self.pictures)
+        text = tables.markdown(self.result, self.command, self.pictures)
         (self.folder / name).write_text(text, encoding="utf-8")
         return replace(self.result, files=[self.folder / name, *self.files])

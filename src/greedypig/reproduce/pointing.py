@@ -32,7 +32,7 @@ from .tables import listed
 FILES = ("pointing.md", "pointing.png", "pointing.csv", "pointing-photos.csv")
 HEADS = {
     "title": "method", "setting": "setting", "gradients": "gradients",
-    "paper": "pointing ↑, paper", "pointing": "pointing ↑, ours", "error": "± s.e.",
+    "paper": "pointing ↑, paper", "pointing": "pointing ↑, ours",
     "majority": "more than half ↑, ours", "share": "share in the right cell",
 }  # fmt: skip
 
@@ -159,7 +159,7 @@ class Job:
             usual = ranking == contender.rankings[0]
             row = {
                 "method": contender.name, "ranking": ranking or "",
-                "title": contender.title if usual else f"{contender.title}, ranked {ranking}",
+                "title": contender.title if usual else f"{contender.title}, by {ranking} score",
                 "setting": setting(records[0]["settings"]),
                 "gradients": median(r["gradients"] for r in records),
                 "paper": contender.paper.get("pointing") if usual else None,
@@ -176,7 +176,8 @@ class Job:
             "reused": self.grids.reused, "k": self.k, "model": self.networks.name,
             "seed": self.request.seed, "budget": self.request.budget,
         }  # fmt: skip
-        return Result(self.settings.name, self.settings.title, Table(HEADS, rows, formats),
+        table = Table(HEADS, rows, formats, {"pointing": "error"})
+        return Result(self.settings.name, self.settings.title, table,
                       self._remarks(rows[0]["grids"]), self._failed(), about=about)  # fmt: skip
 
     def _failed(self) -> list[tuple[str, str]]:
@@ -217,7 +218,7 @@ class Job:
 
     def written(self, result: Result) -> Result:
         """The files of the result."""
-        out = Written(self.request.out, result)
+        out = Written(self.request, result)
         rows = [{k: v for k, v in row.items() if k != "title"} for row in result.table.rows]
         out.csv("pointing.csv", rows)
         out.csv("pointing-photos.csv", list(self._pairs()))

@@ -46,6 +46,21 @@ class Request:
     group: Group = ALONE
     progress: Progress = _silent
 
+    def words(self, name: str) -> str:
+        """The command's words that tell what was measured; no paths."""
+        given = {
+            "photos": "DIR" if self.photos is not None else None,
+            "limit": self.limit,
+            "methods": ",".join(self.methods) if self.methods is not None else None,
+            "objective": self.objective,
+            "budget": self.budget,
+            "model": self.model,
+            "weights": "FILE" if self.weights is not None else None,
+            "judge": self.judge,
+            "seed": self.seed or None,
+        }
+        return " ".join([name, *(f"--{k} {v}" for k, v in given.items() if v is not None)])
+
 
 @dataclass(frozen=True)
 class Table:
@@ -56,6 +71,8 @@ class Table:
     rows: Sequence[Mapping[str, Any]]
     formats: Mapping[str, str] = field(default_factory=dict)
     """How to write a column's numbers; three decimals otherwise."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """From a column to the one that holds its standard error."""
 
 
 @dataclass(frozen=True)

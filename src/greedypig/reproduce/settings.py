@@ -69,7 +69,9 @@ class Contender:
             scorer, _ = methods.resolve(knobs["method"], steps=1)
             samples = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
             knobs["steps"] = max(1, min(steps, budget // max(samples, 1)))
-        return replace(self, search=knobs)
+        if knobs == dict(self.search):
+            return self
+        return replace(self, search=knobs, title=f"{self.title} (cut)")
 
 
 @dataclass(frozen=True)

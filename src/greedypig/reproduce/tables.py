@@ -13,13 +13,16 @@ from .request import Result, Table
 MARK = "Made by `greedypig reproduce"
 
 
-def cell(table: Table, column: str, value: Any) -> str:
-    """A value as it stands in a table; – where there is none."""
+def cell(table: Table, row: Mapping[str, Any], column: str, *, errors: bool = False) -> str:
+    """A value as it stands in a table, perhaps with its standard error; – where there is none."""
+    value = row.get(column)
     if value is None or value == "":
         return "–"
     if isinstance(value, str):
         return value
-    return table.formats.get(column, "{:.3f}").format(value)
+    error = row.get(table.errors.get(column, "")) if errors else None
+    text = table.formats.get(column, "{:.3f}").format(value)
+    return text if error is None else f"{text} ± {error:.3f}"
 
 
 def markdown(result: Result, command: str, pictures: Iterable[Path] = ()) -> str:
@@ -30,7 +33,8 @@ def markdown(result: Result, command: str, pictures: Iterable[Path] = ()) -> str
     texts = [c for c in table.columns if any(isinstance(r.get(c), str) for r in table.rows)]
     lines.append("|" + "".join("---|" if c in texts else "---:|" for c in table.columns))
     for row in table.rows:
-        lines.append("| " + " | ".join(cell(table, c, row.get(c)) for c in table.columns) + " |")
+        cells = (cell(table, row, c, errors=True).replace("|", "\\|") for c in table.columns)
+        lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"- {remark}" for remark in result.remarks)]
     for picture in pictures:
         lines += ["", f"![{result.title}]({picture.name})"]
