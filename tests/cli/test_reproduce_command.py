@@ -139,13 +139,13 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
 def test_two_ranks_give_the_table_of_one(photos, place):
     words = ("-m", "greedypig", "reproduce", "sic", *TINY, "--photos", "photos", "--budget", "8",
              *METHODS)  # fmt: skip
-    one = subprocess.run([sys.executable, *words, "--out", "one"], cwd=place, env=environment(),
-                         capture_output=True, text=True, timeout=120)  # fmt: skip
-    assert one.returncode == 0, one.stderr
     ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    two = subprocess.run([sys.executable, *ranks, *words, "--out", "two"], cwd=place,
-                         env=environment(), capture_output=True, text=True, timeout=240)  # fmt: skip
-    assert two.returncode == 0, two.stderr
+    for out, begin in (("one", ()), ("two", ranks)):
+        two = subprocess.run(
+            [sys.executable, *begin, *words, "--out", out], cwd=place, env=environment(),
+            capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        assert two.returncode == 0, two.stderr
     for file in ("sic.csv", "sic-photos.csv", "sic-curves.csv"):
         assert without_time(table(place / "one" / file)) == without_time(
             table(place / "two" / file)

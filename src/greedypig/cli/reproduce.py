@@ -19,8 +19,11 @@ from .failures import DONE, FAILED, Stopped, UsageError
 from .terminal import BOLD, DIM, Bar, Terminal, count
 
 ALL = "all"
-SHORTER = {" AUC": "", " ↑": "", " ↓": "", ",": "", "second opinion": "2nd", "gradients": "grad.",
-           "probability kept ": "", " from the whole photo": "", "more than half": "> half"}  # fmt: skip
+SHORTER = {
+    " AUC": "", " ↑": "", " ↓": "", ",": "", "second opinion": "2nd", "gradients": "grad.",
+    "probability kept ": "", " from the whole photo": "", "more than half": "> half",
+}  # fmt: skip
+"""Words of headings for narrow terminals."""
 OUT = "out/reproduction"
 HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\

@@ -170,8 +170,9 @@ class Job:
             "budget": self.request.budget,
             "photos_paper": self.settings.paper["photos"],
         }
-        return Result(self.settings.name, self.settings.title, Table(columns, rows, formats, errors),
-                      self._remarks(found), failed, about=about)  # fmt: skip
+        table = Table(columns, rows, formats, errors)
+        return Result(self.settings.name, self.settings.title, table, self._remarks(found), failed,
+                      about=about)  # fmt: skip
 
     def curves(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Curve]:
         """The median curves of a contender: "sic", "lic", "second_opinion"."""
@@ -220,8 +221,8 @@ class Job:
             f"{len(found):,} photos ({self.sample.source}; the paper: "
             f"{settings.paper['photos']:,} of ImageNet), {networks.name}, "
             f"{settings.more['baseline']} baseline, {settings.more['points']} points; the area "
-            "under the median curve, ± its standard error (photos resampled). Gradients are per photo "
-            "and objective.",
+            "under the median curve, ± its standard error (photos resampled). Gradients are per "
+            "photo and objective.",
         ]
         if networks.judge_name:
             remarks.append(

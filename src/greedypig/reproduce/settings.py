@@ -63,7 +63,7 @@ class Contender:
             return self
         if rounds is not None:
             if rounds * steps > budget:
-                knobs["rounds"] = max(1, min(rounds, isqrt(budget * rounds // steps)))
+                knobs["rounds"] = max(1, min(rounds, budget, isqrt(budget * rounds // steps)))
                 knobs["steps"] = max(1, budget // knobs["rounds"])
         else:
             scorer, _ = methods.resolve(knobs["method"], steps=1)
