@@ -85,3 +85,13 @@ def thousand():
                 self.head.bias.zero_()
 
     return Thousand()
+
+
+def four():
+    """Red, green, blue and yellow, which all four are seen."""
+    net = Tiny(side=16)
+    net.classes = ("red", "green", "blue", "yellow")
+    with torch.no_grad():
+        rows = [[4.0, -2, -2], [-2, 4, -2], [-2, -2, 4], [3, 3, -4]]
+        net.head.weight.copy_(torch.tensor(rows))
+    return net

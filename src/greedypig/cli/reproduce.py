@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(f"{len(failed)} left out: {', '.join(Path(n).name for n, _ in failed)}")
         records = {result.name: _record(result) for result in results}
         terminal.result(records[args.what] if args.what != ALL else {"reproductions": records})
-        return FAILED if failed else DONE
+        return FAILED if failed and group.first else DONE
 
 
 def _one(
@@ -136,6 +136,8 @@ def _one(
             raise Stopped from None
         except (InvalidInput, InvalidType) as error:
             raise UsageError(str(error)) from error
+    # A process that ends early, with an exit code of its own, would end the one that writes.
+    group.barrier()
     _tell(result, terminal)
     return result
 

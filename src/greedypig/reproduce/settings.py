@@ -52,7 +52,10 @@ class Contender:
         said = [repr(sorted(self.search.items())), repr(found[0])]
         if found[1] is not None and not {"rounds", "schedule"} <= set(self.search):
             # What is not said here is as the library's defaults have it.
-            said += [f"{k}={v}" for k, v in sorted(vars(methods).items()) if k.isupper()]
+            known = sorted(
+                (k, v) for k, v in vars(methods).items() if k[:1].isalpha() and k.isupper()
+            )
+            said.append(repr(known))
         return " ".join(said)
 
     def within(self, budget: int | None) -> Contender:
