@@ -301,7 +301,7 @@ def test_scores_stand_beside_the_published_ones():
     scores = {"ig": Score(0.6, 0.05, 0.66), "random": Score(0.25)}
     (ax,) = score_sheet(scores, quantity="pointing", chance=0.25).axes
     assert [bar.get_width() for bar in ax.patches] == [0.6, 0.25]
-    published = [c for c in ax.collections if len(c.get_offsets()) == 1]
+    published = [c for c in ax.collections if c.get_label() == "paper"]
     assert published[0].get_offsets().tolist() == [[0.66, 0.0]]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["ig", "random"]
 
@@ -312,7 +312,7 @@ def test_a_gallery_shows_pictures_as_they_are_and_importance_on_one_scale():
 
     picture = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     figure = gallery([[Cell("photo", picture), Cell("map", np.full((4, 4), 0.3))],
-                      [Cell("alone", picture)]])  # fmt: skip
+                      [None, Cell("alone", picture)]])  # fmt: skip
     images = [ax.images[0] for ax in figure.axes if ax.images]
     assert np.array_equal(images[0].get_array(), picture)
     assert images[1].get_clim() == (0, 1)

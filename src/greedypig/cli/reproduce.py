@@ -32,12 +32,12 @@ ours, the setting and what differs, CSV files, and a figure. Photos and weights 
 'make assets' unless --photos or --model name others. What is measured is kept in the folder of the
 results, photo by photo: a run that was stopped goes on where it was, and a larger --limit only
 adds to what is there. The paper's setting costs 2,000 gradients a photo, method and objective;
---budget 100 is a quick look."""
+--budget 100 is a quick look. On several processes, with the same tables:
+torchrun --nproc-per-node 4 -m greedypig reproduce sic"""
 EXAMPLES = """\
   greedypig reproduce sic --limit 4 --budget 50
   greedypig reproduce pointing
-  greedypig reproduce all --photos imagenet/val --limit 1466
-  torchrun --nproc-per-node 4 -m greedypig reproduce sic"""
+  greedypig reproduce all --photos imagenet/val --limit 1466"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -67,7 +67,7 @@ def score_sheet(scores: Mapping[str, Score], *, quantity: str, chance: float | N
     """Scores as bars with their standard errors; diamonds are the published numbers."""
     if not scores:
         raise InvalidInput("Expected at least one score (got none).")
-    figure = new_figure(7.2, 1.7 + 0.42 * len(scores))
+    figure = new_figure(8.2, 1.7 + 0.42 * len(scores))
     ax = figure.add_subplot()
     places = list(range(len(scores)))
     ax.barh(places, [s.value for s in scores.values()], height=0.55, color=COLOURS[0],
@@ -80,7 +80,7 @@ def score_sheet(scores: Mapping[str, Score], *, quantity: str, chance: float | N
                    color=COLOURS[1], edgecolor="white", label="paper")  # fmt: skip
     if chance is not None:
         ax.axvline(chance, color=SOFT, linestyle=(0, (2, 2)), linewidth=1, label="chance")
-    ax.set_yticks(places, [shorten(name, 44) for name in scores])
+    ax.set_yticks(places, [shorten(name, 64) for name in scores])
     ax.set_ylim(len(scores) - 0.5, -0.5)
     ax.set_xlim(0, 1)
     ax.set_xlabel(quantity, fontsize=9, color=INK)
@@ -91,18 +91,25 @@ def score_sheet(scores: Mapping[str, Score], *, quantity: str, chance: float | N
     return figure
 
 
-def gallery(rows: Sequence[Sequence[Cell]], *, heading: str = "", note: str = "") -> Figure:
-    """Pictures in rows, each with its own title; importance has one colour scale for all."""
+def gallery(rows: Sequence[Sequence[Cell | None]], *, heading: str = "", note: str = "") -> Figure:
+    """Pictures in rows, each with its own title; importance has one colour scale for all.
+
+    None leaves a place empty.
+    """
     if not rows or not all(rows):
         raise InvalidInput("Expected rows of pictures, none empty (got others).")
     across = max(len(row) for row in rows)
-    figure = new_figure(2.75 * across, 3.15 * len(rows) + 0.7)
+    maps = any(cell is not None and cell.picture.ndim == 2 for row in rows for cell in row)
+    figure = new_figure(2.75 * across, 3.3 * len(rows) + (1.5 if maps else 0.6))
     axes = figure.subplots(len(rows), across, squeeze=False)
     image = None
     for line, row in zip(axes, rows, strict=True):
         for ax in line[len(row) :]:
             ax.set_axis_off()
         for ax, cell in zip(line, row, strict=False):
+            if cell is None:
+                ax.set_axis_off()
+                continue
             untick(ax)
             if cell.picture.ndim == 3:
                 ax.imshow(cell.picture, interpolation_stage="rgba")

@@ -110,6 +110,7 @@ class Job:
         for contender in self.contenders:
             if "softmax" in wanted:
                 yield Shot("tabby", tabby, contender, "softmax")
+        for contender in self.contenders:
             if contender.search["method"] == "greedy-pig":
                 for objective in wanted:
                     yield Shot("tench", tench, contender, objective)
@@ -266,7 +267,7 @@ class Job:
                     for b in sizes]  # fmt: skip
         elif figure == "tabby":
             maps = [Cell(shot.contender.title, _importance(record)) for shot, record in shots]
-            rows = [[whole, *cells], [whole, *maps]]
+            rows = [[whole, *cells], [None, *maps]]
         else:
             rows = [[whole, *cells]]
         kept = f"{shots[0][1]['kept']:,}"
@@ -298,10 +299,10 @@ def nearest(
             continue
         of = [s for s in seen if s.target == index and not s.wrong]
         if of:
-            how = f"a {name}" if i == 0 else f"a {name}, the nearest there is to a {wanted}"
+            how = name if i == 0 else f"{name}, the nearest there is to {wanted}"
             return max(of, key=lambda s: s.probability), how
     surest = max(seen, key=lambda s: s.probability)
-    return surest, f"the surest photo, as none of a {wanted} or near it is there"
+    return surest, f"the surest photo, as none of {wanted} or near it is there"
 
 
 def _with_a_cat(request: Request) -> Request:
