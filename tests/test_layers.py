@@ -31,8 +31,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "notes", "places"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
+    "distributed": {"core"},
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
-}
+    # The user of everything but the command line, which calls it.
+    "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
+                  "labels", "model_spec", "distributed"} | MIDDLE,
+}  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""
 EXCEPTIONS = {("core/attribution.py", "storage")}
@@ -156,6 +160,13 @@ def calls_of_autograd(path: Path) -> list[int]:
 def test_only_the_objective_calls_autograd():
     found = {p.relative_to(ROOT).as_posix() for p in FILES if calls_of_autograd(p)}
     assert found == {"core/objective.py"}
+
+
+def test_only_one_file_knows_ranks():
+    for path in FILES:
+        text = path.read_text()
+        knows = "torch.distributed" in text or "WORLD_SIZE" in text
+        assert knows == (path.name == "distributed.py"), path
 
 
 def test_nothing_hides_in_utils():

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 import greedypig
 
-from . import compare, explain, report
+from . import compare, explain, report, reproduce
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
 
@@ -35,7 +35,9 @@ class Command(Protocol):
         """Do the job and return the exit code."""
 
 
-COMMANDS: dict[str, Command] = {"explain": explain, "compare": compare, "report": report}
+COMMANDS: dict[str, Command] = {
+    "explain": explain, "compare": compare, "report": report, "reproduce": reproduce,
+}  # fmt: skip
 """The subcommands, in the order of the help."""
 
 DEBUG = "GREEDYPIG_DEBUG"

@@ -11,5 +11,9 @@ from __future__ import annotations
 from .charts import bars, curve
 from .figures import comparison, panel
 from .pictures import heatmap, kept, order_map, overlay
+from .sheets import Cell, Panel, Score, curve_sheet, gallery, score_sheet
 
-__all__ = ["bars", "comparison", "curve", "heatmap", "kept", "order_map", "overlay", "panel"]
+__all__ = [
+    "Cell", "Panel", "Score", "bars", "comparison", "curve", "curve_sheet", "gallery", "heatmap",
+    "kept", "order_map", "overlay", "panel", "score_sheet",
+]  # fmt: skip

@@ -1,0 +1,221 @@
+"""`greedypig reproduce sic`: the paper's tables and figures, its numbers beside ours."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import GreedyPigError, InvalidInput, InvalidType
+from ..distributed import Group, joined
+from ..models.pretrained import NAMES as MODELS
+from ..reproduce import MODULES, Request, Result, Table, reproduction
+from ..reproduce.tables import MARK as PAGE_MARK
+from ..reproduce.tables import cell
+from . import options, outputs
+from .failures import DONE, FAILED, Stopped, UsageError
+from .terminal import BOLD, DIM, Bar, Terminal, count
+
+ALL = "all"
+SHORTER = {
+    " AUC": "", " ↑": "", " ↓": "", ",": "", "second opinion": "2nd", "gradients": "grad.",
+    "probability kept ": "", " from the whole photo": "", "more than half": "> half",
+}  # fmt: skip
+"""Words of headings for narrow terminals."""
+OUT = "out/reproduction"
+HELP = "the paper's tables and figures measured anew, its numbers beside ours"
+DESCRIPTION = """\
+Measure the paper's tables and figures anew. Each writes a Markdown table with the paper's numbers,
+ours, the setting and what differs, CSV files, and a figure. Photos and weights are those of
+'make assets' unless --photos or --model name others. What is measured is kept in the folder of the
+results, photo by photo: a run that was stopped goes on where it was, and a larger --limit only
+adds to what is there. The paper's setting costs 2,000 gradients a photo, method and objective;
+--budget 100 is a quick look. On several processes, with the same tables:
+torchrun --nproc-per-node 4 -m greedypig reproduce sic"""
+EXAMPLES = """\
+  greedypig reproduce sic --limit 4 --budget 50
+  greedypig reproduce pointing
+  greedypig reproduce all --photos imagenet/val --limit 1466"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `greedypig reproduce`."""
+    about = "; ".join(f"{name}: {line}" for name, line in MODULES.items())
+    parser.add_argument("what", choices=[*MODULES, ALL], metavar="WHAT", help=f"{about}; {ALL}")
+    group = parser.add_argument_group("the photos")
+    group.add_argument(
+        "--photos",
+        nargs="+",
+        metavar="DIR",
+        help="your own ImageNet folder or photos; labels are read from folder or file names "
+        "(default: the photos of 'make assets')",
+    )
+    group.add_argument(
+        "--limit",
+        type=options.whole,
+        metavar="N",
+        help="N photos, drawn by the seed (default: all)",
+    )
+    group = parser.add_argument_group("the setting")
+    group.add_argument(
+        "--methods",
+        metavar="A,B,…",
+        help="of ig, smooth-ig, blur-ig, guided-ig, paper (Greedy PIG in the paper's setting), "
+        "greedy-pig (our default), random (default: all of the table)",
+    )
+    group.add_argument("--objective", metavar="NAME", help="only softmax, or only log-likelihood")
+    group.add_argument(
+        "--budget",
+        type=options.whole,
+        metavar="N",
+        help="at most about N gradients a method, for a quick look; the tables say so",
+    )
+    group.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"another network than the paper's: {', '.join(MODELS)}, package.module:factory",
+    )
+    group.add_argument("--weights", metavar="FILE", help="weights of a built-in model (.pth)")
+    group.add_argument(
+        "--judge",
+        metavar="MODEL",
+        help="network for the second opinion, or none (default: efficientnet-lite0)",
+    )
+    group = parser.add_argument_group("the results")
+    group.add_argument("--out", metavar="FOLDER", default=OUT, help="(default: %(default)s)")
+    group.add_argument(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="keep what was measured before; --no-resume measures all of it again",
+    )
+    options.add_machine(parser)
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Run one reproduction or all, tell the tables."""
+    with joined() as group:
+        if not group.first:  # One process speaks for all.
+            terminal.json_wanted, terminal.quiet = False, True
+        names = list(MODULES) if args.what == ALL else [args.what]
+        out = outputs.folder(Path(args.out))
+        for name in names:
+            files = [out / file for file in reproduction(name).FILES]
+            outputs.refuse_foreign([f for f in files if f.suffix == ".png"])
+            outputs.refuse_foreign([f for f in files if f.suffix == ".md"], PAGE_MARK.encode())
+        results = [_one(name, args, terminal, out, group) for name in names]
+        failed = [f for result in results for f in result.failed]
+        if failed:
+            terminal.note(f"{len(failed)} left out: {', '.join(Path(n).name for n, _ in failed)}")
+        records = {result.name: _record(result) for result in results}
+        terminal.result(records[args.what] if args.what != ALL else {"reproductions": records})
+        return FAILED if failed and group.first else DONE
+
+
+def _one(
+    name: str, args: argparse.Namespace, terminal: Terminal, out: Path, group: Group
+) -> Result:
+    done, total = 0, 0
+    with terminal.bar(name) as bar:
+
+        def progress(label: str, at: int, of: int) -> None:
+            nonlocal done, total
+            done, total = at, of
+            _follow(bar, f"{name}: {label}", at, of)
+
+        try:
+            result = reproduction(name).run(_request(args, out, group, progress))
+        except KeyboardInterrupt:
+            terminal.fail(f"Stopped {name} after {done} of {count(total, 'piece')} of its work.")
+            terminal.note(
+                f"What was measured is kept in {outputs.shown(out)}. "
+                f"Go on with: {terminal.resume_hint()}"
+            )
+            raise Stopped from None
+        except (InvalidInput, InvalidType) as error:
+            raise UsageError(str(error)) from error
+    # A process that ends early, with an exit code of its own, would end the one that writes.
+    group.barrier()
+    _tell(result, terminal)
+    return result
+
+
+def _request(args: argparse.Namespace, out: Path, group: Group, progress: Any) -> Request:
+    chosen = None
+    if args.methods is not None:
+        chosen = [word.strip() for word in args.methods.split(",") if word.strip()]
+    try:
+        device = options.device(args.device)
+    except GreedyPigError as error:
+        raise UsageError(str(error)) from error
+    return Request(
+        out, photos=args.photos, limit=args.limit, methods=chosen, objective=args.objective,
+        model=args.model, weights=args.weights, judge=args.judge, budget=args.budget,
+        seed=args.seed, device=device, batch_size=args.batch_size or "auto", resume=args.resume,
+        group=group, progress=progress,
+    )  # fmt: skip
+
+
+def _follow(bar: Bar, label: str, done: int, total: int) -> None:
+    bar.label = label
+    bar.follow(lambda: done, max(total, 1))
+
+
+def _tell(result: Result, terminal: Terminal) -> None:
+    """The table for people."""
+    say, table = terminal.say, result.table
+    say(terminal.style(terminal.wrapped(result.title), BOLD))
+    lines = _lines(table, {k: h for k, h in table.columns.items() if k != "setting"})
+    if len(lines[0]) > terminal.width:
+        lines = _lines(table, _short(table))
+    say(terminal.style(lines[0], DIM))
+    for line in lines[1:]:
+        say(line)
+    say()
+    for remark in result.remarks[:2]:
+        say(terminal.wrapped(remark))
+    if result.files:
+        where = outputs.shown(result.files[0].parent)
+        say(terminal.wrapped(f"Wrote {where}: {', '.join(f.name for f in result.files)}"))
+
+
+def _lines(table: Table, columns: Mapping[str, str]) -> list[str]:
+    """The table in columns of equal width, its head first."""
+    cells = [[cell(table, row, c) for c in columns] for row in table.rows]
+    heads = list(columns.values())
+    widths = [max(len(h), *(len(row[i]) for row in cells)) for i, h in enumerate(heads)]
+    texts = [any(isinstance(row.get(c), str) for row in table.rows) for c in columns]
+    return [
+        "  ".join(
+            f"{text:<{w}}" if left else f"{text:>{w}}"
+            for text, w, left in zip(row, widths, texts, strict=True)
+        )
+        for row in [heads, *cells]
+    ]
+
+
+def _short(table: Table) -> dict[str, str]:
+    """Columns for a narrow terminal: methods by the names they are called by."""
+    heads = {}
+    for key, head in table.columns.items():
+        if key not in ("setting", "photo", "share"):
+            for long, short in SHORTER.items():
+                head = head.replace(long, short)
+            heads["method" if key == "title" else key] = head
+    if any(row.get("ranking") for row in table.rows):
+        heads = {"method": heads.pop("method"), "ranking": "ranked by", **heads}
+    return heads
+
+
+def _record(result: Result) -> dict[str, Any]:
+    """The object of --json."""
+    return {
+        "reproduction": result.name,
+        "rows": [dict(row) for row in result.table.rows],
+        "settings": dict(result.about),
+        "differs": list(result.remarks),
+        "failed": [{"photo": name, "reason": reason} for name, reason in result.failed],
+        "files": [fspath(file) for file in result.files],
+    }

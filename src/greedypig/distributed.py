@@ -1,0 +1,76 @@
+"""One job on several processes: the only file that knows ranks.
+
+`torchrun --nproc-per-node N -m greedypig …` starts N processes that each run the whole program.
+Inside `joined()` they know of each other: every one takes its own share of the work, and a barrier
+holds all of them until the last has done it. Without torchrun there is one process, the first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from .core.errors import InvalidInput
+
+__all__ = ["ALONE", "Group", "joined"]
+
+Item = TypeVar("Item")
+PATIENCE = timedelta(days=30)
+"""How long a process waits for the others: shares of a long job end hours apart."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that do a job together, as one of them sees it."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Is this the process that speaks and writes what all have found?"""
+        return self.rank == 0
+
+    def share(self, items: Sequence[Item]) -> list[Item]:
+        """This process's part of the items: every size-th, so that long and short ones mix."""
+        return list(items[self.rank :: self.size])
+
+    def barrier(self) -> None:
+        """Wait until every process has come here."""
+        if self.size > 1:
+            import torch.distributed
+
+            torch.distributed.barrier()
+
+
+ALONE = Group()
+
+
+@contextmanager
+def joined() -> Iterator[Group]:
+    """The group that torchrun started this process in; `ALONE` where there is none."""
+    size = _number("WORLD_SIZE", 1)
+    if size == 1:
+        yield ALONE
+        return
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        raise InvalidInput(
+            f"Expected a PyTorch with torch.distributed for {size} processes (got one without). "
+            "Try a single process."
+        )
+    torch.distributed.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else otherwise

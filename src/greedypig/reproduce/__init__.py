@@ -1,0 +1,43 @@
+"""The paper's tables and figures, measured anew, with its numbers beside ours.
+
+One module per table or figure, named in `MODULES`. It defines `FILES` (what it writes) and
+`run(request) -> Result`; its settings and the paper's numbers are in the TOML file of its name.
+What photos and methods need in common is in `sample` (photos), `engine` (resumable work on several
+processes), `shelf` (results of single photos) and `information` (curves).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Protocol
+
+from ..core.errors import InvalidInput
+from .request import Request, Result, Table
+from .settings import Settings
+
+__all__ = ["MODULES", "Reproduction", "Request", "Result", "Settings", "Table", "reproduction"]
+
+MODULES = {
+    "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
+    "pointing": "the pointing game on 2 × 2 grids, MobileNetV2 (Figure 3)",
+    "resnet": "softmax information curve of PIG and Greedy PIG, ResNet50 (appendix)",
+    "figures": "the tabby and tench pictures: top 15,000, two objectives, blocks (appendix)",
+}
+"""The reproductions there are, in the order of `all`, each in a line."""
+
+
+class Reproduction(Protocol):
+    """What a reproduction's module defines."""
+
+    FILES: tuple[str, ...]
+
+    def run(self, request: Request) -> Result:
+        """Measure what is not measured yet and write the files."""
+
+
+def reproduction(name: str) -> Reproduction:
+    """The module of the reproduction called `name`."""
+    if name not in MODULES:
+        raise InvalidInput(f"Expected a reproduction: {', '.join(MODULES)} (got {name!r}).")
+    module: Reproduction = import_module(f"{__name__}.{name}")
+    return module

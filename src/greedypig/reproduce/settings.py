@@ -1,0 +1,133 @@
+"""A reproduction's settings and the paper's numbers, from the TOML file of its name.
+
+Everything that could be argued about lies in that file: which network, which methods with which
+knobs, what the paper reports. The code around it measures.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from importlib.resources import files
+from math import isqrt
+from typing import Any
+
+from .. import methods
+from ..core.errors import InvalidInput
+from ..core.scorers import GuidedIG, PlannedScorer
+
+TOGETHER = 16
+"""About how many gradients of one device batch different photos should bring together."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method as it runs in a reproduction."""
+
+    name: str
+    """For --methods and in files."""
+    title: str
+    """In tables, as the paper calls it where it has it."""
+    search: Mapping[str, Any]
+    """Its arguments of `gp.explain`."""
+    paper: Mapping[str, float] = field(default_factory=dict)
+    """What the paper reports of it."""
+    rankings: tuple[str | None, ...] = (None,)
+    """How its features are ranked; None is the usual way of its kind."""
+
+    @property
+    def together(self) -> int:
+        """How many photos to run in lockstep: as many as a batch of gradients has room for."""
+        scorer, _ = methods.resolve(self.search["method"], steps=self.search.get("steps"))
+        one_by_one = isinstance(scorer, GuidedIG)
+        cost = scorer.cost() if isinstance(scorer, PlannedScorer) and not one_by_one else 1
+        return max(1, TOGETHER // max(cost, 1))
+
+    def meaning(self) -> str:
+        """All that its words mean today: two runs with the same meaning give the same result."""
+        found = methods.resolve(self.search["method"], steps=self.search.get("steps"))
+        said = [repr(sorted(self.search.items())), repr(found[0])]
+        if found[1] is not None and not {"rounds", "schedule"} <= set(self.search):
+            # What is not said here is as the library's defaults have it.
+            known = sorted(
+                (k, v) for k, v in vars(methods).items() if k[:1].isalpha() and k.isupper()
+            )
+            said.append(repr(known))
+        return " ".join(said)
+
+    def within(self, budget: int | None) -> Contender:
+        """The same with at most about `budget` gradients; what has no knobs stays as it is."""
+        knobs = dict(self.search)
+        steps, rounds = knobs.get("steps"), knobs.get("rounds")
+        if budget is None or steps is None:
+            return self
+        if rounds is not None:
+            if rounds * steps > budget:
+                knobs["rounds"] = max(1, min(rounds, budget, isqrt(budget * rounds // steps)))
+                knobs["steps"] = max(1, budget // knobs["rounds"])
+        else:
+            scorer, _ = methods.resolve(knobs["method"], steps=1)
+            samples = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
+            knobs["steps"] = max(1, min(steps, budget // max(samples, 1)))
+        if knobs == dict(self.search):
+            return self
+        return replace(self, search=knobs, title=f"{self.title} (cut)")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The file of a reproduction."""
+
+    name: str
+    title: str
+    model: str
+    judge: str | None
+    contenders: tuple[Contender, ...]
+    differs: tuple[str, ...]
+    """How our setting differs from the paper's, whatever is run."""
+    paper: Mapping[str, Any]
+    """The paper's numbers and setting beside those of the methods."""
+    more: Mapping[str, Any]
+    """What else the file says."""
+
+    @staticmethod
+    def of(name: str) -> Settings:
+        """The settings of the reproduction called `name`."""
+        text = (files("greedypig.reproduce") / f"{name}.toml").read_text(encoding="utf-8")
+        read = tomllib.loads(text)
+        contenders = tuple(
+            Contender(m["name"], m["title"], m["search"], m.get("paper", {}),
+                      tuple(r or None for r in m.get("rankings", ("",))))
+            for m in read.pop("methods", ())
+        )  # fmt: skip
+        known = {key: read.pop(key, None) for key in ("title", "model", "judge")}
+        return Settings(
+            name, contenders=contenders, differs=tuple(read.pop("differs", ())),
+            paper=read.pop("paper", {}), more=read, **known,
+        )  # fmt: skip
+
+    def chosen(
+        self, names: Sequence[str] | None, budget: int | None = None
+    ) -> tuple[Contender, ...]:
+        """The contenders called `names`, in the order of the file; all for None."""
+        known = [c.name for c in self.contenders]
+        for name in names or ():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                raise InvalidInput(
+                    f"Expected methods of {self.name} among {', '.join(known)} (got {name!r})."
+                    f"{hint}"
+                )
+        wanted = [c for c in self.contenders if names is None or c.name in names]
+        if not wanted:
+            raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
+        return tuple(c.within(budget) for c in wanted)
+
+
+def digest(*parts: object) -> str:
+    """A short digest for names of files."""
+    return sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]

@@ -1,0 +1,314 @@
+"""`greedypig reproduce` on small pictures: the right numbers, kept, resumed, shared among ranks."""
+
+import csv
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import torch
+from PIL import Image
+
+import greedypig as gp
+from conftest import TINY, environment, make_photo
+from greedypig import metrics
+from greedypig.model_spec import model_from
+from greedypig.photos import open_photo
+from greedypig.reproduce import figures, information, pointing
+
+COLOURS = {"red": (230, 40, 30), "green": (30, 220, 40), "blue": (40, 30, 240),
+           "dark": (10, 12, 8), "rose": (200, 90, 60), "sea": (20, 90, 200)}  # fmt: skip
+SMALL = (*TINY, "--photos", "photos", "--out", "out", "--budget", "8")
+FOUR = ("--model", "tiny_models:four", "--photos", "photos", "--out", "out", "--budget", "8")
+METHODS = ("--methods", "ig,paper,greedy-pig,random")
+
+
+@pytest.fixture
+def photos(place):
+    (place / "photos").mkdir()
+    for i, colour in enumerate(COLOURS.values()):
+        make_photo(place / "photos" / f"{i}.png", colour)
+    return place / "photos"
+
+
+@pytest.fixture
+def plain(place):
+    """Four plain pictures, of four classes: one grid."""
+    (place / "photos").mkdir()
+    colours = [COLOURS[name] for name in ("red", "green", "blue")]
+    for i, colour in enumerate([*colours, (180, 180, 30)]):
+        Image.new("RGB", (16, 16), colour).save(place / "photos" / f"{i}.png")
+    return place / "photos"
+
+
+def table(file):
+    with open(file, newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def without_time(rows):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def test_the_numbers_are_the_areas_under_the_median_curves(photos, answer):
+    record = answer("reproduce", "sic", *SMALL, *METHODS)
+    rows = {(r["method"], r["ranking"]): r for r in record["rows"]}
+    model = model_from("tiny_models:build")
+    for method, objective, kind, column in (("ig", "softmax", "softmax", "sic"),
+                                            ("ig", "log-likelihood", "loss", "lic")):  # fmt: skip
+        curves = []
+        for file in sorted(photos.iterdir()):
+            x = model.preprocess(open_photo(file))
+            a = gp.explain(model, x, method=method, steps=8, objective=objective, baseline="gray")
+            curves.append(metrics.information_curves(model, x, a, baseline="gray")[kind])
+        expected = metrics.median_curve(curves).auc
+        assert rows["ig", "absolute"][column] == pytest.approx(expected, rel=1e-5)
+    assert rows["ig", "absolute"]["paper_sic"] == 0.2639
+    assert rows["paper", "order"]["paper_lic"] == 0.6655
+    assert rows["paper", "absolute"]["paper_lic"] is None
+    assert rows["greedy-pig", "order"]["sic"] > rows["random", "absolute"]["sic"]
+    assert {r["photos"] for r in record["rows"]} == {len(COLOURS)}
+
+
+def test_the_page_and_the_csv_tell_the_same_and_say_what_differs(photos, answer, place):
+    record = answer("reproduce", "sic", *SMALL, "--methods", "ig,paper")
+    page = (place / "out" / "sic.md").read_text()
+    assert "0.2639" in page
+    assert "0.8486" in page
+    assert f"{record['rows'][0]['sic']:.3f}" in page
+    assert "6 photos" in page
+    assert "Weights:" in page
+    assert "at most 8 gradients" in page
+    # Every line of the table has as many cells as its head.
+    counts = {len(re.split(r"(?<!\\)\|", line)) for line in page.splitlines() if line[:1] == "|"}
+    assert len(counts) == 1
+    rows = table(place / "out" / "sic.csv")
+    assert float(rows[0]["sic"]) == pytest.approx(record["rows"][0]["sic"], rel=1e-5)
+    per_photo = table(place / "out" / "sic-photos.csv")
+    assert len(per_photo) == 6 * 3
+    assert len(table(place / "out" / "sic-curves.csv")) == 3 * 100
+    if "sic.png" in page:
+        assert (place / "out" / "sic.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, place):
+    words = ("reproduce", "sic", *SMALL, "--methods", "ig,random")
+    first = answer(*words, "--limit", "3")
+    photo_rows = without_time(table(place / "out" / "sic-photos.csv"))
+    explained = []
+    plain = information.explain_many
+
+    def counted(model, xs, **more):
+        explained.extend(xs)
+        return plain(model, xs, **more)
+
+    monkeypatch.setattr(information, "explain_many", counted)
+    assert answer(*words, "--limit", "3")["rows"] == first["rows"]
+    assert explained == []
+    answer(*words, "--limit", "5")
+    assert len(explained) == 2 * 2 * 2  # Two more photos, two methods, two objectives.
+    more_rows = without_time(table(place / "out" / "sic-photos.csv"))
+    assert all(row in more_rows for row in photo_rows)
+    explained.clear()
+    answer(*words, "--limit", "3", "--no-resume")
+    assert len(explained) == 3 * 2 * 2
+
+
+def test_another_default_is_measured_anew(photos, answer, monkeypatch):
+    words = ("reproduce", "sic", *SMALL, "--methods", "greedy-pig", "--limit", "2")
+    assert answer(*words)["rows"][0]["gradients"] == 100
+    monkeypatch.setattr(gp.methods, "ROUNDS", 4)
+    assert answer(*words)["rows"][0]["gradients"] == 20
+
+
+def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, answer, monkeypatch):
+    words = ("reproduce", "sic", *SMALL, "--methods", "ig,random")
+    whole = answer(*words, "--out", "whole")
+    calls = [0]
+    plain = information.explain_many
+
+    def stopped(*args, **more):
+        calls[0] += 1
+        if calls[0] == 4:
+            raise KeyboardInterrupt
+        return plain(*args, **more)
+
+    monkeypatch.setattr(information, "explain_many", stopped)
+    code, out, err = call(*words)
+    assert code == 1
+    assert out == ""
+    assert "Stopped sic after" in err
+    hint = shlex.split(" ".join(err.split()).split("Go on with: ")[1])
+    calls[0] = 100
+    record = answer(*hint[hint.index("reproduce") :])
+    assert [r["sic"] for r in record["rows"]] == [r["sic"] for r in whole["rows"]]
+    # Six photos by ig in pairs and by random all at once, for two objectives: eight pieces.
+    assert calls[0] - 100 == 8 - 3
+
+
+def test_two_ranks_give_the_table_of_one(photos, place):
+    words = ("-m", "greedypig", "reproduce", "sic", *TINY, "--photos", "photos", "--budget", "8",
+             *METHODS)  # fmt: skip
+    ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    for out, begin in (("one", ()), ("two", ranks)):
+        two = subprocess.run(
+            [sys.executable, *begin, *words, "--out", out], cwd=place, env=environment(),
+            capture_output=True, text=True, timeout=240,
+        )  # fmt: skip
+        assert two.returncode == 0, two.stderr
+    for file in ("sic.csv", "sic-photos.csv", "sic-curves.csv"):
+        assert without_time(table(place / "one" / file)) == without_time(
+            table(place / "two" / file)
+        ), file
+    assert (place / "one" / "sic.md").read_text() == (place / "two" / "sic.md").read_text()
+    assert two.stdout.count("Softmax and loss information curves") == 1  # One speaks for both.
+
+
+def test_broken_photos_are_listed_and_the_others_measured(photos, answer, call):
+    (photos / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0 no photo")
+    record = answer("reproduce", "sic", *SMALL, "--methods", "random", code=1)
+    assert [f["photo"] for f in record["failed"]] == [os.path.join("photos", "cut.jpg")]
+    assert record["rows"][0]["photos"] == len(COLOURS)
+    _, _, err = call("reproduce", "sic", *SMALL, "--methods", "random")
+    assert "cut.jpg" in err
+
+
+def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, monkeypatch):
+    plain = information.explain_many
+
+    def fails(model, xs, **more):
+        xs = list(xs)
+        if more["method"] == "ig" and any(x.mean() < 0.07 for x in xs):
+            raise gp.NonFinite("The gradient is not finite.")
+        return plain(model, xs, **more)
+
+    monkeypatch.setattr(information, "explain_many", fails)
+    record = answer("reproduce", "sic", *SMALL, "--methods", "ig,random", code=1)
+    assert [f["photo"][-5:] for f in record["failed"]] == ["3.png"]
+    assert {r["photos"] for r in record["rows"]} == {len(COLOURS) - 1}
+
+
+def test_photos_with_another_label_are_named(place, answer):
+    (place / "photos").mkdir()
+    make_photo(place / "photos" / "imagenet_00_0.png", COLOURS["red"])
+    make_photo(place / "photos" / "imagenet_01_7.png", COLOURS["green"])
+    (place / "photos" / "n01484850").mkdir()  # Class 2.
+    make_photo(place / "photos" / "n01484850" / "sea.png", COLOURS["blue"])
+    record = answer("reproduce", "sic", "--model", "tiny_models:thousand", "--photos", "photos",
+                    "--out", "out", "--methods", "random", "--judge", "none")  # fmt: skip
+    assert record["settings"]["photos_wrong"] == 1
+    assert any("imagenet_01_7.png" in text and "count" in text for text in record["differs"])
+
+
+def test_the_pointing_game_is_that_of_the_metric(plain, answer, place):
+    record = answer("reproduce", "pointing", *FOUR, "--methods", "ig,paper,random")
+    rows = {(r["method"], r["ranking"]): r for r in record["rows"]}
+    model = model_from("tiny_models:four")
+    images = torch.stack([model.preprocess(open_photo(p)) for p in sorted(plain.iterdir())])
+    sure = torch.softmax(model(images), 1).amax(1).argsort(descending=True)
+    for ranking in ("signed", "absolute"):
+        game = metrics.pointing_game(
+            model, images[sure], method="ig", k=77, grids=1, ranking=ranking,
+            options={"steps": 8, "baseline": "gray"},
+        )  # fmt: skip
+        assert rows["ig", ranking]["pointing"] == game.score
+        assert rows["ig", ranking]["majority"] == game.majority
+        assert rows["ig", ranking]["share"] == pytest.approx(float(game.right.mean()))
+    # Blue is in no other picture, so all evidence for it lies in its own.
+    cells = table(place / "out" / "pointing-photos.csv")
+    blue = [c for c in cells if c["class"] == "blue" and c["method"] != "random"]
+    assert len(blue) == 3
+    assert {c["hit"] for c in blue} == {"1"}
+    assert rows["ig", "signed"]["paper"] == 0.66
+    assert rows["ig", "absolute"]["paper"] is None
+    assert rows["paper", ""]["paper"] == 0.83
+    assert record["settings"]["grids"] == 1
+    assert record["settings"]["k"] == 77  # A tenth of 16 × 16 × 3.
+
+
+def test_too_few_photos_for_a_grid_is_said(photos, call):
+    code, _, err = call("reproduce", "pointing", *SMALL, "--limit", "3")
+    assert code == 2
+    assert "at least 4 photos" in err
+
+
+def test_pointing_takes_up_grids_that_were_played(plain, answer, monkeypatch):
+    words = ("reproduce", "pointing", *FOUR, "--methods", "ig,random")
+    first = answer(*words)
+
+    def never(*_, **__):
+        raise AssertionError("explained again")
+
+    monkeypatch.setattr(pointing, "explain_many", never)
+    assert answer(*words)["rows"] == first["rows"]
+
+
+def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place, monkeypatch):
+    record = answer("reproduce", "figures", *SMALL, "--methods", "ig,paper")
+    rows = record["rows"]
+    assert {r["figure"] for r in rows} == {"tabby", "tench", "blocks"}
+    assert {r["kept"] for r in rows if r["figure"] != "blocks"} == {19}  # A tenth of 8 × 8 × 3.
+    assert {r["paper"] for r in rows if r["figure"] == "tabby"} == {3e-5, 0.9973}
+    assert {r["objective"] for r in rows if r["figure"] == "tench"} == {"softmax", "cross-entropy"}
+    assert "the surest photo" in " ".join(record["differs"])
+    model = model_from("tiny_models:build")
+    x = model.preprocess(open_photo(photos / record["settings"]["photos"]["tabby"]))
+    a = gp.explain(model, x, method="ig", steps=8, baseline="gray")
+    top = a.scores.abs().flatten().sort(descending=True, stable=True).indices[:19]
+    kept = model.baseline("gray").expand_as(x).clone().flatten()
+    kept[top] = x.flatten()[top]
+    said = torch.softmax(model(kept.view(1, *x.shape)), 1)[0, a.settings["target"]]
+    ig = next(r for r in rows if r["figure"] == "tabby" and r["method"] == "ig")
+    assert ig["probability"] == pytest.approx(float(said), rel=1e-4)
+    monkeypatch.setattr(figures, "explain", None)  # All of it is kept: nothing is explained again.
+    assert answer("reproduce", "figures", *SMALL, "--methods", "ig,paper")["rows"] == rows
+
+
+def test_all_is_every_reproduction(plain, answer, place):
+    record = answer("reproduce", "all", *FOUR, "--methods", "ig")
+    assert list(record["reproductions"]) == ["sic", "pointing", "resnet", "figures"]
+    for name in record["reproductions"]:
+        assert (place / "out" / f"{name}.md").exists()
+    assert record["reproductions"]["resnet"]["rows"][0]["paper_sic"] == 0.39443
+
+
+def test_without_assets_one_sentence_names_the_command(call, place, monkeypatch):
+    monkeypatch.setenv("GREEDYPIG_ASSETS", str(place / "nowhere"))
+    for words in (("sic",), ("sic", *TINY), ("figures", *TINY)):
+        code, out, err = call("reproduce", *words)
+        assert code == 2
+        assert out == ""
+        assert "make assets" in err
+        assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sic", "--methods", "igg"), "Did you mean ig?"),
+        (("sic", "--methods", ","), "methods among"),
+        (("resnet", "--objective", "log-likelihood"), "objective of resnet"),
+        (("pointing", "--methods", "smooth-ig"), "methods of pointing"),
+        (("sic", "--judge", "efficientnet-lite9"), "efficientnet-lite0"),
+        (("sic", "--photos", "nowhere"), "nothing there"),
+        (("sic", "--device", "abacus"), "device"),
+        (("graphs",), "invalid choice"),
+    ],
+)
+def test_wrong_words_get_one_sentence(photos, call, words, said):
+    given = [] if "--photos" in words else ["--photos", "photos"]
+    code, _, err = call("reproduce", *words, *TINY, *given)
+    assert code == 2
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_foreign_files_are_left_alone(photos, call, place):
+    (place / "out").mkdir()
+    (place / "out" / "sic.md").write_text("my own notes")
+    code, _, err = call("reproduce", "sic", *SMALL)
+    assert code == 2
+    assert "left alone" in err
+    assert (place / "out" / "sic.md").read_text() == "my own notes"

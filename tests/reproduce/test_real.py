@@ -1,0 +1,42 @@
+"""The paper's network on a real photo, as cheaply as can be."""
+
+import json
+
+import pytest
+
+pytest.importorskip("PIL", reason="needs the extra images")
+
+from greedypig.assets import folder
+from greedypig.cli.main import main
+from greedypig.models.pretrained import MOBILENET_FILE
+
+there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
+
+
+@pytest.mark.skipif(not there, reason="needs make assets")
+def test_a_real_photo_through_the_paper_s_network(tmp_path, capsys):
+    code = main(
+        [
+            "reproduce",
+            "sic",
+            "--limit",
+            "1",
+            "--methods",
+            "ig",
+            "--budget",
+            "4",
+            "--objective",
+            "softmax",
+            "--judge",
+            "none",
+            "--out",
+            str(tmp_path),
+            "--json",
+        ]
+    )
+    record = json.loads(capsys.readouterr().out)
+    assert code == 0
+    (row,) = record["rows"]
+    assert (row["gradients"], row["photos"]) == (4, 1)
+    assert 0.05 < row["sic"] < 1
+    assert record["settings"]["model"] == "mobilenet-v2"
