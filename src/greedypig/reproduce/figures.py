@@ -261,6 +261,7 @@ class Job:
         whole = Cell(f"{seen.path.name}\n{name} {seen.probability:.3f}", self._pixels(x))
         cells = [Cell(_caption(shot, record, name), self._kept(x, record))
                  for shot, record in shots]  # fmt: skip
+        rows: list[list[Cell | None]]
         if figure == "blocks":
             sizes = list(dict.fromkeys(shot.block for shot, _ in shots))
             rows = [[whole, *(c for c, (s, _) in zip(cells, shots, strict=True) if s.block == b)]
