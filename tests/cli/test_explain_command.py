@@ -184,6 +184,7 @@ def test_many_photos_and_a_folder_with_broken_files(call, answer, place):
     record = answer("explain", "many", *TINY, "--out", "o", code=1)
     assert [r["class"] for r in record["results"]] == ["red", "green"]
     assert len(record["failed"]) == 3
+    assert record["files"][-1] == "o/index.html"
 
 
 def test_a_missing_photo_does_not_end_the_others(answer):

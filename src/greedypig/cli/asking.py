@@ -32,8 +32,6 @@ SHARES = (0.01, 0.05, 0.1)
 """Shares of the photo at which the probability is told."""
 POINTS = 100
 PREDICTIONS = 5
-EXCESS = 0.01
-"""A part that lifts the probability this far above the whole photo's is worth a warning."""
 _GRADIENT = 2.5
 """A gradient costs about as much as this many forward passes; for the bar alone."""
 
@@ -211,18 +209,6 @@ def planned(rounds: gp.Rounds) -> int:
     each = problem.scorer.cost() * len(problem.objective.parts)
     total = each * len(problem.schedule)
     return total if problem.limits.budget is None else min(total, problem.limits.budget)
-
-
-def excess(about: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(share, probability) of the part that outdoes the whole photo most, if one does."""
-    curve = about["curves"]["softmax"]
-    best = max(curve["values"])
-    if best <= about["probability"] + EXCESS:
-        return None
-    # The smallest part that is about as certain: later ones add little.
-    near = max(best - 0.005, about["probability"] + EXCESS)
-    i = next(i for i, value in enumerate(curve["values"]) if value >= near)
-    return curve["fractions"][i], curve["values"][i]
 
 
 def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
@@ -117,7 +116,7 @@ def _hold(
     bar: Bar,
 ) -> tuple[dict[str, dict[Path, gp.Attribution]], list[tuple[str, str]]]:
     """Results by method and photo; a photo that fails with one method leaves, with the reason."""
-    command = shlex.join(terminal.command)
+    command = terminal.command_line()
     common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
     broken: dict[Path, str] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import greedypig as gp
 
+from ..notes import Notes
 from .asking import Found
 from .outputs import shown
 from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
@@ -38,11 +39,9 @@ class Summary:
         """The pages written, with their results."""
         return [(f, a) for _, a, files in self.done for f in files if f.suffix == ".html"]
 
-    def add(
-        self, path: Path, a: gp.Attribution, files: list[Path], seconds: float,
-        excess: tuple[float, float] | None,
-    ) -> None:  # fmt: skip
+    def add(self, path: Path, a: gp.Attribution, files: list[Path], seconds: float) -> None:
         """Tell one answer."""
+        excess = Notes.of(a).excess()
         self.done.append((path, a, files))
         self._seconds += seconds
         if excess is not None:
