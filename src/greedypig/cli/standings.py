@@ -30,8 +30,10 @@ ENDINGS = ("md", "csv", "png", "gpig", "html")
 class Standings:
     """The results by method and photo, and the numbers that follow from them."""
 
-    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
+    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]], ranking: str) -> None:
         self.results = results
+        self.ranking = ranking
+        """Of methods that score everything at once: by "absolute" or "signed" score."""
 
     @property
     def photos(self) -> Mapping[Path, gp.Attribution]:
@@ -147,7 +149,7 @@ def _markdown(
 ) -> str:
     columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
     photos = standings.photos
-    judge = a.about.get("judge")
+    judge, ranking = a.about.get("judge"), standings.ranking
     lines = [
         "# greedypig compare",
         "",
@@ -157,6 +159,8 @@ def _markdown(
         "SIC: the class's probability with only the best parts present. LIC: how far the answer "
         "is from the whole photo's, in nats. Both are areas under the median curve over the share "
         "kept.",
+        f"Methods that score everything at once are ranked by {ranking} score, greedy ones by "
+        "selection.",
         "Above full: how much more certain a part makes the network than the whole photo does "
         "(median).",
         "",
@@ -202,7 +206,7 @@ def record(
         "seconds": sum(a.seconds for a in everything),
         "settings": {"model": args.model, "judge": args.judge, "objective": args.objective,
                      "baseline": args.baseline, "features": args.features, "budget": args.budget,
-                     "seed": args.seed},
+                     "ranking": args.ranking, "seed": args.seed},
         "failed": [{"photo": name, "reason": reason} for name, reason in failed],
         "files": [fspath(f) for f in files],
     }  # fmt: skip
