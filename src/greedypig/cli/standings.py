@@ -15,13 +15,10 @@ from typing import Any
 import greedypig as gp
 
 from .. import metrics, plots, report
+from ..notes import COMPARED
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, count, duration
 
-COLUMNS = {
-    "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
-    "excess": "above full ↓", "gradients": "gradients", "seconds": "seconds",
-}  # fmt: skip
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 CSV_MARK = b"method,sic_auc,"
 ENDINGS = ("md", "csv", "png", "gpig", "html")
@@ -73,8 +70,8 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
         say(terminal.style(terminal.wrapped(head), BOLD))
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
-    heads = {c: COLUMNS[c] for c in columns}
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
+    heads = {c: COMPARED[c][0] for c in columns}
     first = max(len(name) for name in rows)
     if first + sum(len(h) + 2 for h in heads.values()) > terminal.width:
         heads = {c: h.replace(" AUC", "").replace("second opinion", "2nd")
@@ -147,7 +144,7 @@ def _with_comparison(
 def _markdown(
     standings: Standings, rows: Mapping[str, Mapping[str, float]], a: gp.Attribution
 ) -> str:
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     photos = standings.photos
     judge, ranking = a.about.get("judge"), standings.ranking
     lines = [
@@ -164,7 +161,7 @@ def _markdown(
         "Above full: how much more certain a part makes the network than the whole photo does "
         "(median).",
         "",
-        "| method | " + " | ".join(COLUMNS[c] for c in columns) + " |",
+        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " |",
         "|---|" + "---:|" * len(columns),
     ]  # fmt: skip
     for name, row in rows.items():
@@ -175,7 +172,7 @@ def _markdown(
 
 
 def _csv(rows: Mapping[str, Mapping[str, float]]) -> str:
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["method", *columns])
@@ -234,8 +231,4 @@ def _excess(a: gp.Attribution) -> float:
 
 
 def _cell(column: str, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if column == "gradients":
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if column == "seconds" else f"{value:.3f}"
+    return "–" if value is None else COMPARED[column][1].format(value)
