@@ -133,8 +133,16 @@ class Line:
         return float(np.interp(fraction, self.fractions, self.values))
 
 
-COMPARED = ("sic_auc", "lic_auc", "second_opinion_auc", "excess", "gradients", "seconds")
-"""What methods are compared by; excess is how far the curve rises above the whole input's value."""
+COMPARED = {
+    "sic_auc": ("SIC AUC ↑", "{:.3f}"),
+    "lic_auc": ("LIC AUC ↓", "{:.3f}"),
+    "second_opinion_auc": ("second opinion ↑", "{:.3f}"),
+    "excess": ("above full ↓", "{:.3f}"),
+    "gradients": ("gradients", "{:,.0f}"),
+    "seconds": ("seconds", "{:,.1f}"),
+}
+"""What methods are compared by: how a column is headed, and how its numbers are written. The
+excess is how far the curve rises above the whole input's value."""
 
 
 @dataclass(frozen=True)

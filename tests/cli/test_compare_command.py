@@ -9,6 +9,7 @@ import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
 from greedypig.cli import contest, sitting
+from greedypig.photos import model_from, open_photo
 
 FEW = ("--methods", "greedy-pig,ig,random")
 
@@ -159,3 +160,28 @@ def test_budgets_are_kept(name, budget):
     rounds = made.get("rounds", 1) if greedy else 1
     assert scorer.cost() * rounds <= max(budget, 1)
     assert scorer.cost() * rounds >= 0.7 * budget or name in ("random", "gradient")
+
+
+@pytest.mark.parametrize("ranking", ["absolute", "signed"])
+def test_a_one_shot_method_is_measured_on_the_order_that_is_shown(answer, place, ranking):
+    # Black speaks against "red": its negative scores are large, so the two rankings differ.
+    words = ("--methods", "ig,greedy-pig", "--budget", "10", "--ranking", ranking, "--out", ranking)
+    record = answer("compare", "photo.png", *TINY, *words)
+    assert record["settings"]["ranking"] == ranking
+    a = gp.load(place / ranking / "photo" / "ig.gpig")
+    keys = a.last_scores.abs() if ranking == "absolute" else a.last_scores
+    assert torch.equal(keys[a.order], keys.sort(descending=True).values)
+    net = model_from(TINY[1])
+    x, gray = net.preprocess(open_photo("photo.png")), net.baseline("gray")
+    shown = torch.where(a.mask(round(0.1 * x.numel())), x, gray)
+    by_hand = torch.softmax(net(shown[None])[0].double(), 0)[a.about["target"]]
+    assert a.about["kept"]["0.1"] == pytest.approx(float(by_hand), abs=1e-6)
+    assert ranking in (place / ranking / "comparison.md").read_text()
+
+
+def test_the_two_rankings_of_integrated_gradients_differ(answer):
+    words = ("compare", "photo.png", *TINY, "--methods", "ig", "--budget", "10", "--out", "o")
+    absolute = answer(*words)["methods"]["ig"]["sic_auc"]
+    signed = answer(*words, "--ranking", "signed", "--resume")["methods"]["ig"]["sic_auc"]
+    assert signed > absolute + 0.01
+    assert answer(*words, "--resume")["methods"]["ig"]["sic_auc"] == pytest.approx(absolute)

@@ -184,6 +184,7 @@ def test_many_photos_and_a_folder_with_broken_files(call, answer, place):
     record = answer("explain", "many", *TINY, "--out", "o", code=1)
     assert [r["class"] for r in record["results"]] == ["red", "green"]
     assert len(record["failed"]) == 3
+    assert record["files"][-1] == "o/index.html"
 
 
 def test_a_missing_photo_does_not_end_the_others(answer):
@@ -324,3 +325,18 @@ def test_every_number_of_the_json_is_a_number(call):
     _, out, _ = call("explain", "photo.png", *TINY, "--json", "--objective", "log-probability")
     json.loads(out, parse_constant=lambda name: pytest.fail(name))
     assert out.count("\n") == 1
+
+
+def test_a_share_of_larger_units_tells_how_many_fit(call):
+    # 16 blocks of 12 numbers: none fits into 1 or 5 % of 192 numbers, one into 10 %.
+    _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:2", "--rounds", "2")
+    told = [line.split("  ")[-1] for line in out.splitlines() if "only its best" in line]
+    assert told == ["0 of 16 groups, whole", "0 of 16 groups, whole", "1 of 16 groups, whole"]
+
+
+def test_one_shot_explanations_are_measured_in_their_own_order(answer, place):
+    record = answer("explain", "photo.png", *TINY, "--method", "ig")
+    a = gp.load(place / "photo.gpig")
+    assert record["order"] == a.order.tolist()
+    assert torch.equal(a.order, a.last_scores.sort(descending=True, stable=True).indices)
+    assert a.about["ranking"] == "signed"

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import time
 import pytest
 
 import greedypig
-from conftest import TINY, environment, program
+from conftest import TINY, environment, make_photo, program
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
 
@@ -145,3 +146,15 @@ def test_durations_as_people_say_them():
 def test_the_hint_to_go_on_survives_a_dashed_name():
     terminal = Terminal(command=("greedypig", "explain", "--k", "5", "--", "-a photo.png"))
     assert terminal.resume_hint() == "greedypig explain --resume --k 5 -- '-a photo.png'"
+
+
+def test_the_page_shows_a_command_that_can_be_typed_again(place):
+    words = ["explain", "my photo.png", "--model", "tiny_models:build", "--rounds", "2"]
+    make_photo(place / "my photo.png")
+    done = program(*words, cwd=place)
+    assert done.returncode == 0, done.stderr
+    shown = greedypig.load(place / "my photo.gpig").about["command"]
+    assert shlex.split(shown)[1:] == ["-m", "greedypig", *words]
+    assert shown.endswith(
+        "-m greedypig explain 'my photo.png' --model tiny_models:build --rounds 2"
+    )

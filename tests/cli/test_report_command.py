@@ -36,6 +36,7 @@ def test_what_is_no_result_is_told_and_the_others_are_done(call, place, result):
     assert out == "wrote photo.html\n"
     assert "bad.gpig" in err
     assert "gone.gpig" in err
+    assert ".." not in err
     assert "2 of 3 files could not be read" in err
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..core.errors import GreedyPigError, InvalidInput
 from ..core.layout import Layout
 from ..core.scorers import PlannedScorer
 from ..labels import find_class
+from ..metrics.ranking import is_one_shot, unit_order
 from ..model_spec import model_from
 from ..models import ImageModel
 from ..photos import find_photos, open_photo
@@ -32,8 +33,6 @@ SHARES = (0.01, 0.05, 0.1)
 """Shares of the photo at which the probability is told."""
 POINTS = 100
 PREDICTIONS = 5
-EXCESS = 0.01
-"""A part that lifts the probability this far above the whole photo's is worth a warning."""
 _GRADIENT = 2.5
 """A gradient costs about as much as this many forward passes; for the bar alone."""
 
@@ -76,6 +75,8 @@ class Question:
     baseline: Any
     baseline_name: str
     batch_size: Any
+    ranking: str
+    """Of one-shot methods: by "absolute" score, as the paper's curves, or "signed"."""
 
     @staticmethod
     def of(args: argparse.Namespace) -> Question:
@@ -97,7 +98,8 @@ class Question:
         except GreedyPigError as error:
             raise UsageError(str(error)) from error
         return Question(model, args.model, judge, args.judge, target, objective, args.objective,
-                        baseline, args.baseline, args.batch_size or "auto")  # fmt: skip
+                        baseline, args.baseline, args.batch_size or "auto",
+                        getattr(args, "ranking", "signed"))  # fmt: skip
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
@@ -106,11 +108,12 @@ class Question:
     def explain(
         self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
     ) -> gp.Attribution:
-        """The explanation alone."""
-        return gp.explain(
+        """The explanation alone, in the order that its curves and pictures show."""
+        a = gp.explain(
             self.model, x, target=self.target, baseline=self.baseline, objective=self.objective,
             progress=watch, resume=resume, **search,
         )  # fmt: skip
+        return replace(a, order=unit_order(a, self.ranking)) if is_one_shot(a) else a
 
     def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
         """The result with its curves, its predictions and the pictures it is drawn on."""
@@ -134,6 +137,7 @@ class Question:
                 ],
                 "baseline": self.baseline_name,
                 "objective": self.objective_name,
+                "ranking": self.ranking if is_one_shot(a) else "order",
                 "curves": curves,
                 "kept": kept,
                 "judge": self.judge_name,
@@ -151,7 +155,7 @@ class Question:
         grid = [i / gaps for i in range(gaps + 1)]
         points = sorted({*grid, *SHARES})
         told = {"target": int(a.settings["target"]), "baseline": self.baseline,
-                "batch_size": self.batch_size}  # fmt: skip
+                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
         own = metrics.information_curves(self.model, x, a, points=points, **told)
         where = [bisect_left(points, share) for share in grid]
         curves = {name: _plain(_part(curve, where)) for name, curve in own.items()}
@@ -211,18 +215,6 @@ def planned(rounds: gp.Rounds) -> int:
     each = problem.scorer.cost() * len(problem.objective.parts)
     total = each * len(problem.schedule)
     return total if problem.limits.budget is None else min(total, problem.limits.budget)
-
-
-def excess(about: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(share, probability) of the part that outdoes the whole photo most, if one does."""
-    curve = about["curves"]["softmax"]
-    best = max(curve["values"])
-    if best <= about["probability"] + EXCESS:
-        return None
-    # The smallest part that is about as certain: later ones add little.
-    near = max(best - 0.005, about["probability"] + EXCESS)
-    i = next(i for i, value in enumerate(curve["values"]) if value >= near)
-    return curve["fractions"][i], curve["values"][i]
 
 
 def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:

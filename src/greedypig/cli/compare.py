@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
@@ -54,6 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="give every method about N gradients (default: its usual number)",
     )
     options.add_features(group)
+    group.add_argument(
+        "--ranking",
+        choices=("absolute", "signed"),
+        default="absolute",
+        help="how methods that score everything at once rank: by absolute score, as in the "
+        "paper, or by signed score; greedy ones go by selection (default: %(default)s)",
+    )
     group = parser.add_argument_group("the results")
     group.add_argument(
         "--out",
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     failed = list(found.broken)
     for _, reason in failed:
         terminal.fail(reason)
-    table, files = Standings({}), list[Path]()
+    table, files = Standings({}, args.ranking), list[Path]()
     if found.files:
         folder = _folder(args.out, found.files)
         runs = _runs(found.files, names, folder, args.resume)
@@ -82,7 +88,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         question = Question.of(args)
         with terminal.bar("") as bar:
             results, broken = _hold(question, searches, runs, args, terminal, bar)
-        table, failed = Standings(results), failed + broken
+        table, failed = Standings(results, args.ranking), failed + broken
         if results:
             files = standings.write(table, folder)
             standings.tell(table, terminal, files)
@@ -117,7 +123,7 @@ def _hold(
     bar: Bar,
 ) -> tuple[dict[str, dict[Path, gp.Attribution]], list[tuple[str, str]]]:
     """Results by method and photo; a photo that fails with one method leaves, with the reason."""
-    command = shlex.join(terminal.command)
+    command = terminal.command_line()
     common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
     broken: dict[Path, str] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from os import fspath
@@ -15,8 +14,9 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..notes import Notes
 from . import options, outputs
-from .asking import Found, Question, excess, find
+from .asking import Found, Question, find
 from .failures import DONE, FAILED, Stopped, UsageError, sentence
 from .sitting import Sitting
 from .summary import Summary
@@ -117,7 +117,7 @@ class Job:
 def _explain_all(
     question: Question, search: Mapping[str, Any], jobs: list[Job], summary: Summary, bar: Bar
 ) -> None:
-    command = shlex.join(summary.terminal.command)
+    command = summary.terminal.command_line()
     for i, job in enumerate(jobs):
         watch = job.sitting.watch
         bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.path.name
@@ -135,7 +135,7 @@ def _explain_all(
         except Exception as error:
             summary.broken(fspath(job.path), sentence(error))
         else:
-            summary.add(job.path, a, job.files(), time.monotonic() - began, excess(a.about))
+            summary.add(job.path, a, job.files(), time.monotonic() - began)
 
 
 def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:
@@ -174,9 +174,10 @@ def _json(found: Found, summary: Summary) -> dict[str, Any]:
 
 
 def _excess_record(a: gp.Attribution) -> dict[str, float] | None:
-    found = excess(a.about)
+    found = Notes.of(a).excess()
     return None if found is None else {"share": found[0], "probability": found[1]}
 
 
 def _all_files(summary: Summary) -> list[str]:
-    return [fspath(file) for _, _, files in summary.done for file in files]
+    each = [file for _, _, files in summary.done for file in files]
+    return [fspath(file) for file in each + summary.extra]

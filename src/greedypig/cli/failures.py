@@ -23,7 +23,7 @@ def sentence(error: BaseException, debug: bool = False) -> str:
     more = "" if debug else " Try --debug to see where."
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename is not None else ""
-        return f"{name}{error.strerror or text}."
+        return f"{name}{error.strerror or text}".rstrip(".") + "."
     if isinstance(error, MemoryError):
         return "The memory ran out. Try a smaller --batch-size."
     return f"{type(error).__name__}: {text[:300]}.{more}"

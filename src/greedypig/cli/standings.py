@@ -15,13 +15,10 @@ from typing import Any
 import greedypig as gp
 
 from .. import metrics, plots, report
+from ..notes import COMPARED
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, count, duration
 
-COLUMNS = {
-    "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
-    "excess": "above full ↓", "gradients": "gradients", "seconds": "seconds",
-}  # fmt: skip
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 CSV_MARK = b"method,sic_auc,"
 ENDINGS = ("md", "csv", "png", "gpig", "html")
@@ -30,8 +27,10 @@ ENDINGS = ("md", "csv", "png", "gpig", "html")
 class Standings:
     """The results by method and photo, and the numbers that follow from them."""
 
-    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
+    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]], ranking: str) -> None:
         self.results = results
+        self.ranking = ranking
+        """Of methods that score everything at once: by "absolute" or "signed" score."""
 
     @property
     def photos(self) -> Mapping[Path, gp.Attribution]:
@@ -71,8 +70,8 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
         say(terminal.style(terminal.wrapped(head), BOLD))
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
-    heads = {c: COLUMNS[c] for c in columns}
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
+    heads = {c: COMPARED[c][0] for c in columns}
     first = max(len(name) for name in rows)
     if first + sum(len(h) + 2 for h in heads.values()) > terminal.width:
         heads = {c: h.replace(" AUC", "").replace("second opinion", "2nd")
@@ -145,9 +144,9 @@ def _with_comparison(
 def _markdown(
     standings: Standings, rows: Mapping[str, Mapping[str, float]], a: gp.Attribution
 ) -> str:
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     photos = standings.photos
-    judge = a.about.get("judge")
+    judge, ranking = a.about.get("judge"), standings.ranking
     lines = [
         "# greedypig compare",
         "",
@@ -157,10 +156,12 @@ def _markdown(
         "SIC: the class's probability with only the best parts present. LIC: how far the answer "
         "is from the whole photo's, in nats. Both are areas under the median curve over the share "
         "kept.",
+        f"Methods that score everything at once are ranked by {ranking} score, greedy ones by "
+        "selection.",
         "Above full: how much more certain a part makes the network than the whole photo does "
         "(median).",
         "",
-        "| method | " + " | ".join(COLUMNS[c] for c in columns) + " |",
+        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " |",
         "|---|" + "---:|" * len(columns),
     ]  # fmt: skip
     for name, row in rows.items():
@@ -171,7 +172,7 @@ def _markdown(
 
 
 def _csv(rows: Mapping[str, Mapping[str, float]]) -> str:
-    columns = [c for c in COLUMNS if any(c in row for row in rows.values())]
+    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["method", *columns])
@@ -202,7 +203,7 @@ def record(
         "seconds": sum(a.seconds for a in everything),
         "settings": {"model": args.model, "judge": args.judge, "objective": args.objective,
                      "baseline": args.baseline, "features": args.features, "budget": args.budget,
-                     "seed": args.seed},
+                     "ranking": args.ranking, "seed": args.seed},
         "failed": [{"photo": name, "reason": reason} for name, reason in failed],
         "files": [fspath(f) for f in files],
     }  # fmt: skip
@@ -230,8 +231,4 @@ def _excess(a: gp.Attribution) -> float:
 
 
 def _cell(column: str, value: float | None) -> str:
-    if value is None:
-        return "–"
-    if column == "gradients":
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if column == "seconds" else f"{value:.3f}"
+    return "–" if value is None else COMPARED[column][1].format(value)

@@ -8,6 +8,8 @@ from typing import Any
 
 import greedypig as gp
 
+from ..notes import Notes
+from ..places import unit_word, units_within
 from .asking import Found
 from .outputs import shown
 from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
@@ -38,11 +40,9 @@ class Summary:
         """The pages written, with their results."""
         return [(f, a) for _, a, files in self.done for f in files if f.suffix == ".html"]
 
-    def add(
-        self, path: Path, a: gp.Attribution, files: list[Path], seconds: float,
-        excess: tuple[float, float] | None,
-    ) -> None:  # fmt: skip
+    def add(self, path: Path, a: gp.Attribution, files: list[Path], seconds: float) -> None:
         """Tell one answer."""
+        excess = Notes.of(a).excess()
         self.done.append((path, a, files))
         self._seconds += seconds
         if excess is not None:
@@ -128,11 +128,7 @@ class Summary:
         nothing = about["curves"]["softmax"]["values"][0]
         lines = {f"nothing ({about['baseline']})": (nothing, "")}
         for share, probability in about["kept"].items():
-            numbers = round(float(share) * a.features.n)
-            lines[f"only its best {100 * float(share):3g} %"] = (
-                probability,
-                f"{numbers:,} of {a.features.n:,} numbers",
-            )
+            lines[f"only its best {100 * float(share):3g} %"] = (probability, _held(a, share))
         first = max(map(len, lines))
         for text, (probability, more) in lines.items():
             shown_more = more if first + len(more) + 12 <= terminal.width else ""
@@ -147,6 +143,13 @@ class Summary:
                 f"further than the photo itself. {_advice(a)}", "  ", "    "), YELLOW))  # fmt: skip
         say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))
         say(terminal.wrapped("wrote " + ", ".join(shown(f) for f in files), "  ", "    "))
+
+
+def _held(a: gp.Attribution, share: str) -> str:
+    """What the network was shown: that many numbers, or the larger units that fit whole."""
+    if a.features.kind == "elements":
+        return f"{int(float(share) * a.features.n + 0.5):,} of {a.features.n:,} numbers"
+    return f"{units_within(a, float(share)):,} of {a.features.units:,} {unit_word(a)}, whole"
 
 
 def _cost(a: gp.Attribution) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -93,12 +94,18 @@ class Terminal:
 
     def resume_hint(self) -> str:
         """The command line that goes on where this one was stopped."""
-        import shlex
-
-        program, *rest = self.command or ("greedypig",)
-        words = [word for word in rest if word != "--resume"]
+        words = [word for word in self.command[1:] if word != "--resume"]
         # Behind the subcommand: a "--" further on would make a file name of it.
         words[1:1] = ["--resume"]
+        return self._line(words)
+
+    def command_line(self) -> str:
+        """The command as it can be typed again."""
+        return self._line(self.command[1:])
+
+    def _line(self, words: Sequence[str]) -> str:
+        # The program may be several words, "python -m greedypig", and is quoted already.
+        program = self.command[0] if self.command else "greedypig"
         return f"{program} {shlex.join(words)}"
 
     @contextmanager

@@ -176,25 +176,17 @@ def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
     return {m.name: {"curve": m.curve, **{n: m.numbers.get(n) for n in COMPARED}} for m in methods}
 
 
-HEADS = {
-    "sic_auc": "SIC AUC ↑", "lic_auc": "LIC AUC ↓", "second_opinion_auc": "second opinion ↑",
-    "excess": "above all ↓",
-    "gradients": "gradients", "seconds": "seconds",
-}  # fmt: skip
-FORMATS = {"gradients": "{:,.0f}", "seconds": "{:,.1f}"}
-
-
 def _table(ax: Axes, rows: Mapping[str, Mapping[str, Any]]) -> None:
     ax.set_axis_off()
-    columns = [c for c in HEADS if any(row.get(c) is not None for row in rows.values())]
+    columns = [c for c in COMPARED if any(row.get(c) is not None for row in rows.values())]
     if not columns:
         return
     cells = [
-        ["–" if row.get(c) is None else FORMATS.get(c, "{:.3f}").format(row[c]) for c in columns]
+        ["–" if row.get(c) is None else COMPARED[c][1].format(row[c]) for c in columns]
         for row in rows.values()
     ]
     table = ax.table(
-        cellText=cells, colLabels=[HEADS[c] for c in columns],
+        cellText=cells, colLabels=[COMPARED[c][0] for c in columns],
         rowLabels=[shorten(name, 22) for name in rows], loc="upper center", cellLoc="right",
         edges="horizontal",
     )  # fmt: skip

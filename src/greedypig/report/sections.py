@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..notes import Line, Method, Notes, percent
+from ..notes import COMPARED, Line, Method, Notes, percent
 from ..places import rounds_line, strengths, unit_label, unit_word
 from .chart import Chart, bar_chart, line_chart
 from .markup import escape, table
@@ -84,27 +84,17 @@ def first_units(a: Attribution, count: int = 20) -> str:
     )
 
 
-COLUMNS = {
-    "sic_auc": ("SIC area ↑", "{:.3f}"),
-    "lic_auc": ("LIC area ↓", "{:.3f}"),
-    "second_opinion_auc": ("second opinion ↑", "{:.3f}"),
-    "excess": ("above everything ↓", "{:.3f}"),
-    "gradients": ("gradients", "{:,.0f}"),
-    "seconds": ("seconds", "{:,.1f}"),
-}
-
-
 def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, list[Chart]]:
     """Methods side by side: a table, and their curves if they came along."""
     if not methods:
         return "", []
-    columns = [c for c in COLUMNS if any(c in m.numbers for m in methods)]
+    columns = [c for c in COMPARED if any(c in m.numbers for m in methods)]
     best = {c: _best(c, methods) for c in columns}
     rows = [
         [escape(m.name), *(_cell(c, m.numbers.get(c), best[c]) for c in columns)] for m in methods
     ]
     text = table(
-        ["method", *(COLUMNS[c][0] for c in columns)], rows, caption="Methods side by side"
+        ["method", *(COMPARED[c][0] for c in columns)], rows, caption="Methods side by side"
     )
     lines = [m.curve for m in methods if m.curve is not None]
     charts = []
@@ -114,7 +104,7 @@ def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, li
                                  full=full))  # fmt: skip
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
-        "from the whole input’s answer, lower is better. Above everything: how much more certain "
+        "from the whole input’s answer, lower is better. Above full: how much more certain "
         "some part makes the model than the whole does. The best of a column is bold.</p>"
     )
     body = f"<h2>Other methods</h2>{explained}{text}{''.join(c.svg for c in charts)}"
@@ -131,7 +121,7 @@ def _best(column: str, methods: tuple[Method, ...]) -> float | None:
 def _cell(column: str, value: float | None, best: float | None) -> str:
     if value is None:
         return "–"
-    text = COLUMNS[column][1].format(value)
+    text = COMPARED[column][1].format(value)
     return f"<b>{text}</b>" if value == best else text
 
 

@@ -6,7 +6,7 @@ from math import isfinite
 
 from ..core.attribution import Attribution
 from ..notes import Notes, percent
-from ..places import unit_label, unit_word
+from ..places import unit_label, unit_word, units_within
 from .markup import escape
 
 
@@ -29,8 +29,8 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
         first, *others = [(s, f[0], "" if f[1] else "about ") for s, f in told if f is not None]
         share, value, about = first
         text = (
-            f"With <b>{_tied(share)}</b> of the photo’s numbers "
-            f"({int(share * a.features.n):,} of {a.features.n:,}) the model says <b>{label}</b> "
+            f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) "
+            f"the model says <b>{label}</b> "
             f"with {about}<b>{value:.2f}</b>"
         )
         text += "".join(
@@ -56,6 +56,14 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
     if a.features.kind == "elements" and sentences:
         sentences.append("A number is one colour of one pixel.")
     return " ".join(sentences) or _of_units(a, notes)
+
+
+def _held(a: Attribution, share: float) -> str:
+    """What such a share is: that many numbers, or the larger units that fit whole."""
+    if a.features.kind == "elements":
+        return f"{int(share * a.features.n):,} of {a.features.n:,}"
+    fit = units_within(a, share)
+    return f"as many whole {unit_word(a)} as fit: {fit:,} of {a.features.units:,}"
 
 
 def _of_units(a: Attribution, notes: Notes) -> str:
