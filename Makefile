@@ -7,7 +7,9 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint bench assets clean browser
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 …"; exit 1; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed torch -c constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	touch $@
@@ -30,7 +32,7 @@ test: lint browser
 # Pages are tested in a real browser. Where there is none and it cannot be had, those tests skip.
 FIND_BROWSER := for b in chromium chromium-browser google-chrome; do \
 	  command -v $$b >/dev/null && exit 0; done; exit 1
-APT_BROWSER := apt-get install -yqq --no-install-recommends chromium
+APT_BROWSER := DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends chromium
 
 browser:
 	@($(FIND_BROWSER)) || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \

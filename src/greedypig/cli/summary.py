@@ -138,7 +138,7 @@ class Summary:
         if excess is not None:
             share, probability = excess
             say(terminal.style(terminal.wrapped(
-                f"▲ {_percent(share)} of it make the network more certain ({probability:.3f}) "
+                f"▲ {_percent(share)} of it makes the network more certain ({probability:.3f}) "
                 f"than the whole photo does ({about['probability']:.3f}): those numbers push it "
                 f"further than the photo itself. {_advice(a)}", "  ", "    "), YELLOW))  # fmt: skip
         say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))

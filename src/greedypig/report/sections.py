@@ -25,7 +25,7 @@ def predictions(notes: Notes) -> str:
     names, values = zip(*notes.predictions, strict=True)
     bars = bar_chart(names, values, [f"{v:.3f}" for v in values])
     return (
-        f'<section><h2>The model’s answers</h2><p class="note">For everything.</p>{bars}</section>'
+        f'<section><h2>The model’s answers</h2><p class="note">With everything present.</p>{bars}</section>'
     )
 
 
