@@ -6,9 +6,10 @@ package picks them greedily by path-integrated gradients, for any model and any 
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from . import metrics, models, plots, report
+from . import models
 from .core.algorithms import (
     best_subset,
     greedy,
@@ -48,6 +49,9 @@ from .methods import Greedy
 from .storage import load
 from .targets import margin
 
+if TYPE_CHECKING:
+    from . import metrics, plots, report
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -63,6 +67,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("metrics", "plots", "report"):  # Not needed for an answer: `import` stays quick.
+        return import_module(f".{name}", __name__)
     if name == "from_captum":  # Captum is optional and heavy: imported when asked for.
         from .adapters.captum import from_captum
 
