@@ -24,7 +24,8 @@ def predictions(notes: Notes) -> str:
         return ""
     names, values = zip(*notes.predictions, strict=True)
     bars = bar_chart(names, values, [f"{v:.3f}" for v in values])
-    return f'<section><h2>The model’s answers</h2><p class="note">With everything present.</p>{bars}</section>'
+    head = '<h2>The model’s answers</h2><p class="note">With everything present.</p>'
+    return f"<section>{head}{bars}</section>"
 
 
 def curves(a: Attribution, notes: Notes) -> list[Chart]:
