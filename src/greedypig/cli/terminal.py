@@ -149,6 +149,9 @@ class Bar:
         """Take the bar away."""
         with self.hidden():
             self._ended.set()
+        # A thread that still runs while Python shuts down can abort the whole program.
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
