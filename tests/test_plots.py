@@ -35,7 +35,7 @@ def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
     assert np.array_equal(ax.images[0].get_array(), Picture.of(a).kept(6))
     assert "top 10 % (6 numbers)" in texts(ax)
     assert "espresso 0.200 (all: 0.750)" in texts(ax)  # As measured.
-    assert "espresso ≈ 0.233" in texts(plots.kept(a, 0.125))  # 7 of 60, read off: 2 · 7 / 60.
+    assert "espresso ≈ 0.267" in texts(plots.kept(a, 0.125))  # 8 of 60, read off: 2 · 8 / 60.
 
 
 def test_kept_takes_a_number_of_units_too():
@@ -109,7 +109,8 @@ def test_maps_are_of_pictures_only():
 
 def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
     ax = plots.curve(photo())
-    line, full = ax.lines
+    line, second, full = ax.lines
+    assert "second-opinion by" in second.get_label()
     assert list(line.get_xdata()) == [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]  # As measured, and kept.
     assert list(line.get_ydata()) == [0, 0.02, 0.1, 0.2, 0.5, 1.0, 0.75]
     assert list(full.get_ydata()) == [0.75, 0.75]

@@ -55,6 +55,12 @@ def test_curves_over_several_photos_are_medians(answer, place):
     median = torch.tensor(alone, dtype=torch.float64).median(0).values
     found = torch.tensor(both["methods"]["ig"]["curves"]["softmax"]["values"], dtype=torch.float64)
     assert torch.allclose(found, median)
+    index = (place / "comparison" / "comparison.html").read_text()
+    for name in ("photo", "b", "c"):
+        assert f'href="./{name}/comparison.html"' in index
+        page = (place / "comparison" / name / "comparison.html").read_text()
+        assert "guided-ig" not in page
+        assert all(method in page for method in both["methods"])
 
 
 def test_files_hold_the_table(call, answer, place):

@@ -23,7 +23,7 @@ DESCRIPTION = """\
 Explain photos by several methods and compare them: the area under the softmax information curve
 (SIC, higher is better) and the loss information curve (LIC, lower is better), of the median curve
 where there are several photos; gradients and seconds per photo. Writes a table (Markdown and CSV),
-a figure and every result into a folder."""
+a figure, a page and every result into a folder."""
 EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
@@ -84,13 +84,15 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         folder = _folder(args.out, found.files)
         runs = _runs(found.files, names, folder, args.resume)
         outputs.refuse_foreign([run.sitting.result for run in runs])
+        outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
         question = Question.of(args)
         with terminal.bar("") as bar:
             results, broken = _hold(question, searches, runs, args, terminal, bar)
         table, failed = Standings(results, args.ranking), failed + broken
         if results:
-            files = standings.write(table, folder)
+            folders = {run.path: run.sitting.result.parent for run in runs}
+            files = standings.write(table, folder, folders)
             standings.tell(table, terminal, files)
     if failed:
         terminal.note(f"{len(failed)} could not be compared: {', '.join(n for n, _ in failed)}")

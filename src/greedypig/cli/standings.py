@@ -103,8 +103,11 @@ def refuse_foreign(folder: Path) -> None:
     outputs.refuse_foreign([folder / "comparison.csv"], CSV_MARK)
 
 
-def write(standings: Standings, folder: Path) -> list[Path]:
-    """The table as Markdown and CSV, the figure, and for one photo the page and its result."""
+def write(standings: Standings, folder: Path, folders: Mapping[Path, Path]) -> list[Path]:
+    """The table as Markdown and CSV, the figure, and the page.
+
+    Of several photos the page lists them, and each has its own in its folder of `folders`.
+    """
     rows, one = standings.rows(), len(standings.photos) == 1
     table, numbers, figure, whole, page = (folder / f"comparison.{e}" for e in ENDINGS)
     a = _with_comparison(standings, rows)
@@ -118,8 +121,24 @@ def write(standings: Standings, folder: Path) -> list[Path]:
     if one:
         a.save(whole)
         report.write(a, page)
-        files += [whole, page]
-    return files
+        return [*files, whole, page]
+    report.write_index(_photo_pages(standings, folder, folders), page)
+    return [*files, page]
+
+
+def _photo_pages(
+    standings: Standings, folder: Path, folders: Mapping[Path, Path]
+) -> dict[str, gp.Attribution]:
+    """Every photo's own comparison as a page; the results by their paths from `folder`."""
+    pages = {}
+    for path in standings.photos:
+        alone = {name: {path: of[path]} for name, of in standings.results.items()}
+        photo = Standings(alone, standings.ranking)
+        a = _with_comparison(photo, photo.rows())
+        page = folders[path] / "comparison.html"
+        report.write(a, page)
+        pages[page.relative_to(folder).as_posix()] = a
+    return pages
 
 
 def _with_comparison(

@@ -147,9 +147,8 @@ class Summary:
 
 def _held(a: gp.Attribution, share: str) -> str:
     """What the network was shown: that many numbers, or the larger units that fit whole."""
-    if a.features.kind == "elements":
-        return f"{int(float(share) * a.features.n + 0.5):,} of {a.features.n:,} numbers"
-    return f"{units_within(a, float(share)):,} of {a.features.units:,} {unit_word(a)}, whole"
+    whole = "" if a.features.kind == "elements" else ", whole"
+    return f"{units_within(a, float(share)):,} of {a.features.units:,} {unit_word(a)}{whole}"
 
 
 def _cost(a: gp.Attribution) -> str:

@@ -120,8 +120,8 @@ def _find_asset(name: str) -> Path:
     looked = " or ".join(str(folder) for folder in folders)
     raise WeightsNotFoundError(
         f"Expected the weights of {name}, {_ASSETS[name]}, in {looked} (got no such file). "
-        f"Try python -m greedypig.assets --only {name}, which brings them, or "
-        f"load({name!r}, weights=path) with torchvision's file."
+        f"Try python -m greedypig.assets --only {name}, which brings them, or name "
+        "torchvision's file: load(…, weights=path), on the command line --weights."
     )
 
 

@@ -12,7 +12,19 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..notes import CurveLike, Line, Notes
 from ..places import rounds_line, strengths, unit_label, unit_word
-from .canvas import COLOURS, DASHES, EXCESS, INK, SOFT, axes_or, check, plain, shorten, title
+from .canvas import (
+    COLOURS,
+    DASHES,
+    EXCESS,
+    INK,
+    SOFT,
+    axes_or,
+    check,
+    headline,
+    plain,
+    shorten,
+    title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +42,8 @@ def curve(
     """One or several curves over the share of features kept, each with its AUC.
 
     curves: anything with `fractions` and `values`; mappings from names to such; results, which
-        give the curve in their notes, else G(S) after each round.
+        give the curve in their notes, else G(S) after each round. A single result gives the
+        second opinion too, if it has one.
     full: the value of everything. It is drawn as a line and what rises above it is shaded, except
         of a judge's curves, which have a whole of their own; for a single result it is known.
     median: also the pointwise median of all curves, over the union of their fractions.
@@ -58,6 +71,8 @@ def curve(
     ax.set_xlabel("share of the features kept, best first", fontsize=9, color=INK)
     ax.set_ylabel(_quantity(lines), fontsize=9, color=INK)
     plain(ax)
+    if len(curves) == 1 and isinstance(curves[0], Attribution):
+        title(ax, headline(Notes.of(curves[0])))
     columns = 2 if len(ax.get_legend_handles_labels()[0]) > 4 else 1
     ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
               borderaxespad=0, ncols=columns)  # fmt: skip
@@ -70,7 +85,8 @@ def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
     for item in curves:
         if isinstance(item, Attribution):
             line, value = curve_of(item)
-            lines.append(line)
+            second = Notes.of(item).curves.get("second-opinion")
+            lines += [line, second] if second is not None and len(curves) == 1 else [line]
             full.append(value)
         elif isinstance(item, Mapping):
             lines += [Line.of(c, str(name)) for name, c in item.items()]

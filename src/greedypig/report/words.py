@@ -60,9 +60,9 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
 
 def _held(a: Attribution, share: float) -> str:
     """What such a share is: that many numbers, or the larger units that fit whole."""
-    if a.features.kind == "elements":
-        return f"{int(share * a.features.n):,} of {a.features.n:,}"
     fit = units_within(a, share)
+    if a.features.kind == "elements":
+        return f"{fit:,} of {a.features.n:,}"
     return f"as many whole {unit_word(a)} as fit: {fit:,} of {a.features.units:,}"
 
 
@@ -111,8 +111,9 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         text += "The objective was log-likelihood already, which asks for the photo’s own answer."
     else:
         text += (
-            'Or explain again with <code>objective="log-likelihood"</code>, which asks for the '
-            "photo’s own answer and not for more."
+            "Or explain again with <code>--objective log-likelihood</code> (in Python "
+            '<code>objective="log-likelihood"</code>), which asks for the photo’s own answer '
+            "and not for more."
         )
     return text + "</p>"
 
