@@ -101,6 +101,44 @@ def test_a_changed_model_answers_as_one_that_was_always_so(name):
     assert same(answer(model), expected)
 
 
+def chain(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 6), *layers, nn.Linear(6, 3))
+
+
+def reorder(model: nn.Sequential) -> None:
+    model._modules["1"] = model._modules.pop("1")
+    model._modules["3"] = model._modules.pop("3")
+
+
+def untie(model: nn.Sequential) -> None:
+    model[2] = copy.deepcopy(model[2])
+    with torch.no_grad():
+        model[2].weight.neg_()
+
+
+def tie(model: nn.Sequential) -> None:
+    model[2] = model[1]
+
+
+@pytest.mark.parametrize(
+    ("shared", "edit"), [(False, reorder), (True, untie), (False, tie)],
+    ids=["reordered", "untied", "tied"],
+)  # fmt: skip
+def test_a_tree_put_together_otherwise_is_another_model(shared, edit):
+    def made() -> nn.Sequential:
+        torch.manual_seed(3)
+        first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+        return chain(first, first if shared else second)
+
+    model, expected = made(), made()
+    before = answer(model)
+    edit(model)
+    edit(expected)
+    after = answer(model)
+    assert same(after, answer(expected))
+    assert not torch.equal(after.unit_scores, before.unit_scores)
+
+
 def test_a_model_is_copied_once(monkeypatch):
     made = []
     monkeypatch.setattr(kept, "freeze", lambda m, f=kept.freeze: made.append(1) or f(m))
