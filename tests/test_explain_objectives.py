@@ -164,3 +164,20 @@ def test_reach_is_a_multiple_of_the_full_value_also_where_that_is_negative():
     a = gp.explain(net, x, objective="log-likelihood", baseline=row(9), per_round=1, reach=1.01)
     assert a.stop is gp.StopReason.REACHED
     assert a.selected == expected
+
+
+def test_matching_a_picture_takes_many_rounds_of_one_gradient():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+    x = torch.randn(3, 8, 8)
+    a = gp.explain(net, x, objective="log-likelihood")
+    same = gp.explain(net, x, objective="log-likelihood", rounds=100, steps=1, rule="left")
+    assert torch.equal(a.order, same.order)
+    assert a.gradients_used == 100
+    for options in ({"features": "pixels"}, {"rounds": 20}, {"schedule": "geometric"}):
+        one = gp.explain(net, x, objective="log-likelihood", **options)
+        two = gp.explain(net, x, objective="log-likelihood", **{"rounds": 20, "steps": 5} | options)
+        assert torch.equal(one.order, two.order)
+    flat = gp.explain(net, x.reshape(-1), objective="log-likelihood")
+    assert flat.gradients_used == gp.explain(net, x).gradients_used == 100
+    assert len(flat.picks) == len(gp.explain(net, x).picks) == 20

@@ -24,7 +24,8 @@ from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
 from .core.schedule import check_count, whole
-from .domains.image import pixels, tokens
+from .core.scorers import PlannedScorer, Scorer
+from .domains.image import is_picture, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
 from .methods import Greedy
@@ -83,7 +84,9 @@ def explain(
     rounds, per_round, k: how many rounds, units a round, units in all.
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
-        "gauss-legendre" or a gp.Rule.
+        "gauss-legendre" or a gp.Rule. Where nothing of all this is given, Greedy PIG takes 20
+        geometric rounds of 5 midpoints, and for the elements of a picture with
+        objective="log-likelihood" 100 rounds of one gradient (rule "left").
     budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
@@ -230,6 +233,9 @@ class _Job:
         self.baseline, self.features, self.names = baseline, features, names
         self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
+        asked = (steps, rule, rounds, schedule, per_round)
+        plain = isinstance(method, str) and method == "greedy-pig" and all(a is None for a in asked)
+        self.matching = plain and target.name == "log-likelihood"
         self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
                        "schedule": schedule, "ratio": ratio}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
@@ -258,15 +264,18 @@ class _Job:
         example = self.family.example(x, target=target, fixed=fixed)
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
+        scorer = self.scorer
+        if self.matching and features.kind == "elements" and is_picture(example.layout):
+            scorer = methods.MATCHING
         return make_problem(
-            objective, self.scorer, features=features, stop=self.stop, seed=self.seed,
-            values=self.values, label=label, **self._picks(features.units),
+            objective, scorer, features=features, stop=self.stop, seed=self.seed,
+            values=self.values, label=label, **self._picks(scorer, features.units),
             settings=self.settings | {"target": example.reference.target},
             provenance=self.versions
             | {"model": self.family.fingerprint, "input": _input_fingerprint(objective, fixed)},
         )  # fmt: skip
 
-    def _picks(self, units: int) -> dict[str, Any]:
+    def _picks(self, scorer: PlannedScorer | Scorer, units: int) -> dict[str, Any]:
         """The schedule's knobs: what was asked, else the method's, else the defaults."""
         if self.greedy is None:
             return {"rounds": 1}
@@ -278,7 +287,7 @@ class _Job:
             picks.setdefault("schedule", methods.SCHEDULE)
             if "k" in picks:
                 check_count("k", picks["k"], units)
-            rounds = methods.default_rounds(self.scorer)
+            rounds = methods.default_rounds(scorer)
             picks.setdefault("rounds", min(rounds, picks.get("k", units)))
         return picks
 

@@ -55,6 +55,11 @@ ROUNDS_OF_ONE = 100
 """Rounds for scorers that take one gradient a round, for the same 100 gradients."""
 
 
+MATCHING = IntegratedGradients(1, "left")
+"""The default scorer where a picture's whole answer is to be matched: there many rounds of one
+gradient at what is chosen so far come far nearer than few fine integrals (reproduction/study)."""
+
+
 def default_rounds(scorer: PlannedScorer | Scorer) -> int:
     """Rounds where none are asked for."""
     single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1

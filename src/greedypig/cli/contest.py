@@ -60,7 +60,7 @@ def _within(name: str, budget: int) -> dict[str, Any]:
             return {"rounds": 1, "steps": budget}
         if name == REGIONS and budget // each > MOST_REGION_ROUNDS:
             return {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
-        return {"rounds": budget // each}
+        return {"rounds": budget // each, "steps": each}
     if name == "sequential-gradient":
         return {"rounds": budget}
     if name == "smooth-ig":

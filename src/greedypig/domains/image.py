@@ -136,6 +136,12 @@ def superpixels(
     return Superpixels(segments, compactness, sigma)
 
 
+def is_picture(layout: Layout) -> bool:
+    """Is the input one tensor (channels, height, width) with one or three channels?"""
+    shape = layout.shapes[0]
+    return layout.kind == "tensor" and len(shape) == 3 and shape[0] in (1, 3)
+
+
 def _picture(layout: Layout, what: str) -> tuple[int, int, int]:
     if layout.kind != "tensor" or len(layout.shapes[0]) not in (2, 3):
         raise InvalidInput(
