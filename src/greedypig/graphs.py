@@ -18,7 +18,8 @@ from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, Stop, ValuesWanted
 from .core.schedule import check_count, whole
 from .core.scorers import PlannedScorer, Scorer
-from .domains.graph import EdgeFunction, Graph, NodeTarget, degree_order, read_graph
+from .domains.graph import EdgeFunction, Graph, degree_order, read_graph
+from .domains.node_target import NodeTarget
 from .explain import carry_out, versions
 from .fingerprint import digest, fingerprint
 from .frozen import freeze
