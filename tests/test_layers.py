@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "notes", "places"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
+    "graphs": {"core", "methods", "explain"} | MIDDLE,
     "distributed": {"core"},
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
