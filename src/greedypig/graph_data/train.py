@@ -237,8 +237,11 @@ class Layers:
         self._kept: list[tuple[Tensor | Rows, Tensor, Tensor | None]] = []
         self._plain: Tensor | None = None
 
-    def forth(self, generator: torch.Generator | None) -> Tensor:
-        """Logits; with a generator in training mode, keeping what the way back needs."""
+    def forth(self, generator: torch.Generator | None, *, reuse: bool = True) -> Tensor:
+        """Logits; with a generator in training mode, keeping what the way back needs.
+
+        reuse: Â x of an earlier call still holds.
+        """
         layers = self.model.gcn_layers()
         rate = self.model.dropout.p if generator is not None else 0.0
         self._kept = []
@@ -252,7 +255,7 @@ class Layers:
             else:
                 h, mask = _dropped(h, rate, generator)
                 if widens(weight):
-                    fixed = i == 0 and mask is None
+                    fixed = i == 0 and mask is None and reuse
                     kept = self._spread_x() if fixed else self.product.forward.times(h)
                     p = kept @ weight
                 else:
@@ -341,12 +344,15 @@ def fingerprint(graph: Graph) -> str:
     return digest({k: t for k, t in parts.items() if t is not None}, str(graph.undirected))
 
 
-def save_model(model: GCN, path: str | PathLike[str]) -> None:
-    """The weights of a GCN as safetensors; `load_model` builds the network again from them."""
+def save_model(model: GCN, path: str | PathLike[str], facts: str = "GCN") -> None:
+    """The weights of a GCN as safetensors; `load_model` builds the network again from them.
+
+    facts: kept in the file's header.
+    """
     tensors = {k: t.detach().cpu().contiguous().clone() for k, t in model.state_dict().items()}
     target = Path(fspath(path))
     new = target.with_name(f".{target.name}.new")
-    save_file(tensors, new, metadata={"greedypig": "GCN"})
+    save_file(tensors, new, metadata={"greedypig": facts})
     os.replace(new, target)
 
 
