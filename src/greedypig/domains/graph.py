@@ -7,7 +7,6 @@ normalises by degree counts the degrees of the edges that are left, as the paper
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
 from ..core.objective import Oracle, PointObjective, Runs
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_uniform
+from ..frozen import Frozen
 from .node_target import NodeTarget
 
 
@@ -85,12 +85,24 @@ def read_graph(
 
 
 class EdgeFunction:
-    """g by autograd, for any model called as model(x, edge_index, edge_weight)."""
+    """g by autograd, for any model called as model(x, edge_index, edge_weight).
+
+    normalisation "kept" leaves the weights as they are and masks the messages instead, in the
+    layers of PyG, which have a place for it.
+    """
 
     def __init__(
-        self, call: Callable[..., Any], x: Tensor, graph: Graph, target: NodeTarget
+        self,
+        network: Frozen,
+        x: Tensor,
+        graph: Graph,
+        target: NodeTarget,
+        normalisation: str = "recomputed",
     ) -> None:
-        self.call, self.x, self.graph, self.target = call, x, graph, target
+        self.network, self.x, self.graph, self.target = network, x, graph, target
+        self.layers: list[Any] = []
+        if normalisation == "kept":
+            self.layers = message_layers(network)
 
     def objective(self) -> PointObjective:
         """One row at a time: a row is a pass over the whole graph."""
@@ -98,12 +110,35 @@ class EdgeFunction:
         start = torch.zeros_like(self.graph.weight)
         return PointObjective(oracle, start, torch.ones_like(start))
 
-    def _rows(self, points: Tensor, runs: Runs) -> Tensor:
-        return torch.stack([self._one(point) for point in points])
+    def logits(self, mask: Tensor) -> Any:
+        """What the model answers under one mask."""
+        graph = self.graph
+        if not self.layers:
+            return self.network(self.x, graph.edge_index, mask * graph.weight)
+        between = graph.edge_index[0] != graph.edge_index[1]
+        try:
+            for layer in self.layers:
+                layer.explain, layer._edge_mask = True, mask
+                layer._loop_mask, layer._apply_sigmoid = between, False
+            return self.network(self.x, graph.edge_index, graph.weight)
+        finally:
+            for layer in self.layers:
+                layer.explain = layer._edge_mask = layer._loop_mask = None
 
-    def _one(self, point: Tensor) -> Tensor:
-        weight = point * self.graph.weight
-        return self.target.value(self.call(self.x, self.graph.edge_index, weight))
+    def _rows(self, points: Tensor, runs: Runs) -> Tensor:
+        return torch.stack([self.target.value(self.logits(point)) for point in points])
+
+
+def message_layers(network: Frozen) -> list[Any]:
+    """The layers of a PyG model whose messages can be masked."""
+    modules = [] if network.module is None or network.held else list(network.module.modules())
+    found = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
+    if not found:
+        raise InvalidInput(
+            "Expected layers of PyG, or greedypig.models.GCN, for normalisation='kept' (got a "
+            "model whose messages cannot be told from its degrees). Try 'recomputed'."
+        )
+    return found
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, did_you_mean
+from ..core.schedule import whole
 
 OBJECTIVES = ("log-likelihood", "softmax", "expected-log-likelihood", "label-loss")
 
@@ -23,14 +24,22 @@ class NodeTarget:
     """
 
     def __init__(
-        self, objective: Any, logits: Tensor, labels: Any = None, nodes: Any = None
+        self,
+        objective: Any,
+        logits: Tensor,
+        labels: Any = None,
+        nodes: Any = None,
+        target: int | None = None,
     ) -> None:
         self.name, self.function = _objective_name(objective)
+        _check_logits(logits)
         self.single = logits.dim() == 1 or logits.shape[1] == 1
         logits = self.logits(logits)
         self.nodes = _node_ids(nodes, logits.shape[0], logits.device)
         own = logits if self.nodes is None else logits[self.nodes]
         self.classes = own.argmax(1)
+        if target is not None:
+            self.classes = torch.full_like(self.classes, _class_index(target, own.shape[1]))
         if self.name == "label-loss":
             self.classes = self._labels(labels, logits)
         elif labels is not None:
@@ -106,7 +115,27 @@ class NodeTarget:
                 f"(got {int(labels.min())} to {int(labels.max())}). Try nodes= for those that "
                 "have one."
             )
-        return labels
+        return labels  # type: ignore[no-any-return]
+
+
+def _check_logits(logits: Any) -> None:
+    if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or not logits.shape[-1]:
+        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        raise InvalidInput(
+            f"Expected the model to return one row of logits per node (got {got}). "
+            "Try wrapping it to return (nodes, classes)."
+        )
+    if not bool(torch.isfinite(logits).all()):
+        raise InvalidInput("Expected finite logits on the full graph (got NaN or infinity).")
+
+
+def _class_index(target: Any, classes: int) -> int:
+    index = whole(target)
+    if type(index) is not int or not 0 <= index < classes:
+        raise InvalidInput(
+            f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
+        )
+    return index
 
 
 def _objective_name(objective: Any) -> tuple[str, Callable[[Tensor], Tensor] | None]:
