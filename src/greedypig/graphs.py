@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from os import PathLike
+from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import methods
-from .core.algorithms import make_problem
-from .core.attribution import Attribution
-from .core.errors import InvalidInput, InvalidType, NotDifferentiable
-from .core.features import Features
+from .core.attribution import Attribution, StopReason
+from .core.errors import InvalidInput
+from .core.features import Elements
+from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
-from .core.rounds import Problem, Rounds, Stop, ValuesWanted
+from .core.rounds import Rounds, Stop, ValuesWanted
 from .core.schedule import check_count, whole
-from .core.scorers import PlannedScorer, Scorer
-from .domains.gcn import GCNObjective, Stack
-from .domains.graph import EdgeFunction, Graph, degree_order, read_graph
+from .domains.graph import read_graph
+from .domains.neighbourhood import Growing, Pinned, check_hops, neighbourhood
 from .domains.node_target import NodeTarget
-from .domains.recognise import fast_stack
-from .explain import carry_out, versions
-from .fingerprint import digest, fingerprint
-from .frozen import Frozen, freeze
-
-RULE = "gauss-legendre"
-"""The gradient is steep where few edges are left: five of its nodes are worth twenty midpoints."""
-READINGS = ("recomputed", "kept")
-SMALL = 200_000
-"""Up to so many columns the model itself is asked for its answer on the full graph; on larger
-ones its recognised stack is, which needs no array of edges × features."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to look for edges: the knobs of `explain_edges` that do not depend on the graph."""
-
-    method: Any
-    steps: int | None
-    rule: str | Rule | None
-    picks: dict[str, Any]
-    stop: Stop
-    seed: int
-    values: ValuesWanted
+from .edge_runs import EdgeNetwork, Plan, naming_weights
+from .explain import carry_out
+from .frozen import freeze
 
 
 def explain_edges(
@@ -109,157 +87,111 @@ def explain_edges(
         if graph.columns == 0:
             raise InvalidInput("Expected at least one edge (got none).")
         network = EdgeNetwork(model, x, graph, normalisation, optimize)
+        network.check()
         target = NodeTarget(objective, network.logits(), labels, nodes)
         problem = network.problem(target, plan)
-    with _named_weights():
+    with naming_weights():
         return carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
 
 
-class EdgeNetwork:
-    """A model on a graph: its answers under masks over the edges, fast where that is known."""
+def explain_node(
+    model: Callable[..., Any],
+    x: Tensor,
+    edge_index: Tensor,
+    node: int,
+    edge_weight: Tensor | None = None,
+    *,
+    k: int = 20,
+    hops: int | None = None,
+    target: int | None = None,
+    objective: Any = "log-likelihood",
+    undirected: bool | None = None,
+    normalisation: str = "recomputed",
+    method: Any = "greedy-pig",
+    rounds: int | None = None,
+    steps: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    rule: str | Rule | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    reach: float | None = None,
+    seed: int = 0,
+    optimize: bool = True,
+    values: ValuesWanted = "end",
+    resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[Rounds], object] = False,
+) -> Attribution:
+    """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        x: Tensor,
-        graph: Graph,
-        normalisation: str = "recomputed",
-        optimize: bool = True,
-    ) -> None:
-        if not callable(model):
-            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-        if normalisation not in READINGS:
-            raise InvalidInput(
-                f"Expected normalisation to be 'recomputed' or 'kept' (got {normalisation!r})."
-            )
-        self.x, self.graph, self.normalisation = x.detach(), graph, normalisation
-        self.fingerprint = fingerprint(model)
-        self.frozen = _uncached(freeze(model))
-        self.stack: Stack | None = None
-        if optimize:
-            self.stack = fast_stack(self.frozen, self.x, graph, normalisation)
+    At most k units are taken, each touching what was discovered before, from the edges whose
+    messages reach the node in `hops` steps (None: the model's depth). The result is about those
+    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
+    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
+    edges but S removed. A node that no edge reaches has an empty answer.
 
-    def logits(self) -> Tensor:
-        """The model's answers on the full graph; refuses a model to which edges mean nothing."""
-        graph = self.graph
-        ones = torch.ones_like(graph.weight)
-        if self.stack is not None and graph.columns > SMALL:
-            return self.stack.logits(self.stack.propagation.normalised(ones))[0].clone()
-        with torch.no_grad():
-            full = self.frozen(self.x, graph.edge_index, graph.weight)
-            if self.stack is None and isinstance(full, Tensor) and self._ignores_edges(full):
-                raise InvalidInput(
-                    "Expected a model that uses its edge_weight (got one whose answers are the "
-                    "same with all weights at 0). Try passing edge_weight on to its layers, or "
-                    "normalisation='kept', which masks the messages of PyG's layers instead."
-                )
-        return full  # type: ignore[no-any-return]
-
-    def _ignores_edges(self, full: Tensor) -> bool:
-        if self.normalisation == "kept":
-            return False
-        none = self.frozen(self.x, self.graph.edge_index, torch.zeros_like(self.graph.weight))
-        return torch.equal(full, none)
-
-    def objective(self, target: NodeTarget) -> PointObjective:
-        """g over the columns of edge_index."""
-        if self.stack is not None and target.function is None:
-            found = as_objective(GCNObjective(self.stack, target))
-            assert isinstance(found, PointObjective)
-            return found
-        return EdgeFunction(self.frozen, self.x, self.graph, target, self.normalisation).objective()
-
-    def problem(
-        self,
-        target: NodeTarget,
-        plan: Plan,
-        features: Features | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> Problem:
-        """The run over this graph's edges."""
-        features = features or self.graph.features()
-        scorer, greedy = _method(plan, self.graph)
-        method = plan.method
-        return make_problem(
-            self.objective(target), scorer, features=features, stop=plan.stop, seed=plan.seed,
-            values=plan.values, **_picks(scorer, greedy, plan.picks, features.units),
-            settings={
-                "method": method if isinstance(method, str) else type(method).__name__,
-                "objective": target.name, "normalisation": self.normalisation,
-                "undirected": self.graph.undirected, "fast": self.stack is not None,
-                **(settings or {}),
-            },
-            provenance=versions() | {"model": self.fingerprint, "input": self._input(target)},
+    target: the class to explain; None takes the predicted one. rounds: fewer than k take several
+    edges at a time. method: "random" grows at random. The rest is as in `explain_edges`.
+    """
+    k = whole(k)
+    check_count("k", k)
+    with Undisturbed():
+        graph = read_graph(x, edge_index, edge_weight, undirected=False)
+        node = _node(node, graph.nodes)
+        hops = check_hops(hops, freeze(model))
+        around = neighbourhood(graph, x.detach(), node, hops, undirected)
+        # With the edges that only count in degrees, the node's answer is the whole graph's.
+        rim = EdgeNetwork(model, around.x, around.graph, normalisation, optimize=False)
+        aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
+        settings = {"node": node, "hops": hops, "target": int(aim.classes[0])}
+        if around.reaching == 0:
+            return _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
+        inner = around.within()
+        kept = normalisation == "kept"
+        part = around.graph if kept else inner
+        network = EdgeNetwork(model, around.x, part, normalisation, optimize)
+        network.check()
+        features = Growing(inner, around.node)
+        k = min(k, features.units)
+        plan = Plan(
+            methods.Greedy("random") if method == "random" else method, steps, rule,
+            {"rounds": min(k, whole(rounds) or k), "k": k, "schedule": schedule},
+            Stop(budget, seconds, reach), seed, values, once={"rounds": 1, "k": k},
         )  # fmt: skip
-
-    def _input(self, target: NodeTarget) -> str:
-        """A digest of features, edges and what is asked of which nodes."""
-        tensors = {"edge_index": self.graph.edge_index, "weight": self.graph.weight,
-                   "classes": target.classes} | _dense_parts(self.x)  # fmt: skip
-        if target.nodes is not None:
-            tensors["nodes"] = target.nodes
-        return digest(tensors, f"graph of {self.graph.nodes} nodes")
-
-
-def _uncached(frozen: Frozen) -> Frozen:
-    """PyG's layers may keep the degrees of the first graph they see; a private copy need not."""
-    if frozen.module is not None and not frozen.held:
-        for module in frozen.module.modules():
-            if getattr(module, "cached", None) is True:
-                module.cached = False  # type: ignore[assignment]
-                for name in [n for n in vars(module) if n.startswith("_cached")]:
-                    setattr(module, name, None)
-    return frozen
+        problem = network.problem(
+            aim, plan, features=features, settings=settings,
+            objective=_pinned(network.objective(aim), around.reaching) if kept else None,
+        )  # fmt: skip
+    with naming_weights():
+        found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+    columns = around.columns[: around.reaching]
+    return found.with_notes(edges=columns, ends=graph.edge_index[:, columns])
 
 
-class _named_weights:
-    """The core's word for a missing gradient, said of edges."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, NotDifferentiable):
-            raise NotDifferentiable(
-                "Expected a model whose answers depend on edge_weight through differentiable torch "
-                "operations (got answers without a gradient). Look for detach(), comparisons or "
-                "no_grad on the way."
-            ) from error
+def _node(node: Any, nodes: int) -> int:
+    index = whole(node)
+    if type(index) is not int or not 0 <= index < nodes:
+        raise InvalidInput(f"Expected node to be an id from 0 to {nodes - 1} (got {node!r}).")
+    return index
 
 
-def _method(plan: Plan, graph: Graph) -> tuple[PlannedScorer | Scorer, methods.Greedy | None]:
-    method, rule = plan.method, plan.rule
-    if method == "degree":
-        return degree_order(graph), None
-    if method in ("greedy-pig", "ig") and rule is None:
-        rule = RULE
-    return methods.resolve(method, steps=plan.steps, rule=rule)
+def _pinned(objective: PointObjective, count: int) -> PointObjective:
+    found = as_objective(Pinned(objective, count))
+    assert isinstance(found, PointObjective)
+    return found
 
 
-def _picks(
-    scorer: PlannedScorer | Scorer, greedy: methods.Greedy | None, asked: dict[str, Any], units: int
-) -> dict[str, Any]:
-    """The schedule's knobs: what was asked, else the method's own, else the defaults."""
-    asked = {n: whole(v) for n, v in asked.items() if v is not None}
-    if greedy is None:
-        if asked:
-            raise InvalidInput(
-                f"Expected {', '.join(asked)} only for greedy methods (got a one-shot method)."
-            )
-        return {"rounds": 1}
-    own = {n: getattr(greedy, n) for n in ("rounds", "per_round", "schedule", "ratio")}
-    picks = {n: v for n, v in own.items() if v is not None} | asked
-    if isinstance(picks.get("schedule", ""), str) and "per_round" not in picks:
-        if "k" in picks:
-            check_count("k", picks["k"], units)
-        rounds = methods.default_rounds(scorer)
-        picks.setdefault("rounds", min(rounds, picks.get("k", units)))
-    return picks
-
-
-def _dense_parts(x: Tensor) -> dict[str, Tensor]:
-    """x as dense tensors, whatever its layout."""
-    if x.layout == torch.strided:
-        return {"x": x}
-    coo = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    return {"x indices": coo.indices(), "x values": coo.values()}
+def _nothing(
+    network: EdgeNetwork, target: NodeTarget, method: Any, settings: dict[str, Any]
+) -> Attribution:
+    """The answer for a node that no edge reaches: no units, and the value it has by itself."""
+    began = monotonic()
+    value = float(target.value(network.logits()))
+    none = torch.empty(0)
+    return Attribution(
+        order=none.long(), selected=0, unit_scores=none, last_scores=none,
+        values=torch.tensor([value], dtype=torch.float64), full_value=value, picks=(), totals=(),
+        gradients_used=0, seconds=monotonic() - began, stop=StopReason.ALL, features=Elements(0),
+        layout=Layout.vector(0), settings=network.settings(target, method) | settings,
+        provenance=network.provenance(target),
+    )  # fmt: skip

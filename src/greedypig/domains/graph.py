@@ -7,7 +7,7 @@ normalises by degree counts the degrees of the edges that are left, as the paper
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,13 +33,16 @@ class Graph:
     """(columns,) the given edge weights, else ones."""
     undirected: bool
     """Are both directions of a pair one unit?"""
-    symmetric: bool
-    """Has every edge its reverse, of the same weight?"""
 
     @property
     def columns(self) -> int:
         """How many columns edge_index has."""
         return self.edge_index.shape[1]
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Has every edge its reverse, of the same weight?"""
+        return _is_symmetric(self.edge_index, self.weight, self.nodes)
 
     @cached_property
     def units(self) -> Tensor:
@@ -48,6 +51,10 @@ class Graph:
         if self.undirected:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
         return _by_first_appearance(low * self.nodes + high)
+
+    def resolved(self) -> Graph:
+        """The same graph, undirected if it is symmetric."""
+        return replace(self, undirected=True) if self.symmetric else self
 
     def features(self) -> Features:
         """What is selected as one unit."""
@@ -79,9 +86,8 @@ def read_graph(
                 f"(got {low if low < 0 else high})."
             )
     weight = _weights(edge_weight, edge_index.shape[1], x)
-    symmetric = _is_symmetric(edge_index, weight, nodes)
-    both = symmetric if undirected is None else bool(undirected)
-    return Graph(nodes, edge_index, weight, both, symmetric)
+    graph = Graph(nodes, edge_index, weight, bool(undirected))
+    return graph.resolved() if undirected is None else graph
 
 
 class EdgeFunction:

@@ -8,9 +8,10 @@ of edges × features ever exists. Indices are int64 throughout: 10⁸ edges do n
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from math import ceil
 
@@ -84,6 +85,7 @@ class Propagation:
         loop: float = 1.0,
         own_loops: bool = False,
     ) -> None:
+        _no_beta_warning()
         self.nodes, self.columns = graph.nodes, graph.columns
         self.symmetric = graph.undirected and graph.symmetric
         source, target = graph.edge_index
@@ -211,6 +213,14 @@ class Normalised:
         if plan._own.numel() and not kept:
             out[plan._own] = loop[plan._own_nodes] * plan._own_weight
         return out
+
+
+@cache
+def _no_beta_warning() -> None:
+    """Torch says once in a process that its CSR tensors are young; let it say so to us."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.empty(0).long(), torch.empty(0), (1, 1))
 
 
 def _starts(rows: Tensor, nodes: int) -> Tensor:

@@ -85,7 +85,7 @@ def sample(graph: Graph, x: Tensor) -> tuple[Graph, Tensor]:
 def restricted(graph: Graph, x: Tensor, columns: Tensor) -> tuple[Graph, Tensor, Tensor]:
     """The graph of these columns alone, their nodes' features, and those nodes' ids."""
     nodes, ends = torch.unique(graph.edge_index[:, columns], return_inverse=True)
-    part = Graph(nodes.numel(), ends, graph.weight[columns], graph.undirected, graph.symmetric)
+    part = Graph(nodes.numel(), ends, graph.weight[columns], graph.undirected)
     return part, rows_of(x, nodes), nodes
 
 
