@@ -68,7 +68,7 @@ class Compression:
             raise InvalidInput("Expected the curves of at least one method (got none).")
         return Compression(
             _text(about, "source"), _text(about, "model"), _count(graph, "nodes"),
-            _count(graph, "edges"), _number(about.get("keep"), "keep"), _count(about, "kept"), full,
+            _count(graph, "edges"), _number(about.get("keep"), "keep"), _count(about, "kept_edges"), full,
             tuple(_method(str(name), spec) for name, spec in traces.items()),
             tuple(str(note) for note in graph.get("notes") or ()),
         )  # fmt: skip

@@ -172,7 +172,7 @@ def _with_all(
     about = {
         "kind": COMPRESSION, "source": Path(args.graph).name, "model": network.name,
         "objective": args.objective, "command": command, "keep": args.keep,
-        "kept": kept_count(args.keep, graph.m), "full": {"accuracy": full.accuracy, "g": full.g},
+        "kept_edges": kept_count(args.keep, graph.m), "full": {"accuracy": full.accuracy, "g": full.g},
         "graph": {"name": graph.name, "nodes": graph.nodes, "edges": graph.m,
                   "features": graph.x.shape[1], "classes": graph.class_count,
                   "undirected": graph.undirected, "notes": list(graph.notes)},

@@ -78,10 +78,10 @@ def network_for(
     name = f"GCN {'-'.join(map(str, widths))}"
     file, facts = folder / MODEL, {"seed": args.seed, "graph": fingerprint(graph),
                                    "recipe": asdict(recipe)}  # fmt: skip
+    kept = _facts(file)
+    if kept and {k: kept.get(k) for k in facts} == facts:  # Training gives the same again.
+        return Network(load_model(file, graph), name, kept, file)
     if args.resume:
-        kept = _facts(file)
-        if kept and {k: kept.get(k) for k in facts} == facts:
-            return Network(load_model(file, graph), name, kept, file)
         training.take_up(folder / PARTIAL)
     _train(training, folder, name, terminal, bar)
     done = training.trained()

@@ -47,7 +47,7 @@ class Recipe:
     layers: int = 3
     dropout: float = 0.5
     rate: float = 0.01
-    decay: float = 5e-4
+    decay: float = 5e-3
     """L2 penalty on the weights of the first layer, as Kipf and Welling have it."""
     epochs: int = 300
     patience: int = 60
@@ -182,10 +182,7 @@ class Training:
             "epoch": self.epoch, "best_epoch": self.best_epoch,
             "best_loss": min(self.best_loss, 1e300), "best_accuracy": self.best_accuracy,
         }  # fmt: skip
-        target = Path(fspath(path))
-        new = target.with_name(f".{target.name}.new")
-        save_file(tensors, new, metadata={_KEY: json.dumps(facts)})
-        os.replace(new, target)
+        _write(tensors, Path(fspath(path)), {_KEY: json.dumps(facts)})
 
     def take_up(self, path: str | PathLike[str]) -> bool:
         """Go on from a file of the same training; False if it is another's or cannot be read."""
@@ -350,9 +347,16 @@ def save_model(model: GCN, path: str | PathLike[str], facts: str = "GCN") -> Non
     facts: kept in the file's header.
     """
     tensors = {k: t.detach().cpu().contiguous().clone() for k, t in model.state_dict().items()}
-    target = Path(fspath(path))
+    _write(tensors, Path(fspath(path)), {"greedypig": facts})
+
+
+def _write(tensors: dict[str, Tensor], target: Path, metadata: dict[str, str]) -> None:
+    """Whole or not at all, with the mode that a plain open() would give."""
     new = target.with_name(f".{target.name}.new")
-    save_file(tensors, new, metadata={"greedypig": facts})
+    new.touch()
+    mode = new.stat().st_mode
+    save_file(tensors, new, metadata=metadata)
+    new.chmod(mode)
     os.replace(new, target)
 
 
