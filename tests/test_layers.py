@@ -31,6 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "notes", "places"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
+    "edge_runs": {"core", "methods", "explain"} | MIDDLE,
+    "graphs": {"core", "methods", "explain", "edge_runs"} | MIDDLE,
     "distributed": {"core"},
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.

@@ -45,6 +45,7 @@ from .core.scorers import (
 )
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
+from .graphs import explain_edges, explain_node
 from .methods import Greedy
 from .storage import load
 from .targets import margin
@@ -59,10 +60,10 @@ __all__ = [
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
-    "Superpixels", "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy",
-    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics",
-    "models", "objective", "one_shot", "plots", "report", "rule", "sequential_gradient",
-    "superpixels", "windows",
+    "Superpixels", "Windows", "best_subset", "explain", "explain_edges", "explain_many",
+    "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "integrated_gradients",
+    "iterate_rounds", "load", "margin", "metrics", "models", "objective", "one_shot", "plots",
+    "report", "rule", "sequential_gradient", "superpixels", "windows",
 ]  # fmt: skip
 
 

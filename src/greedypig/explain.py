@@ -105,12 +105,24 @@ def explain(
         batch_size=batch_size, seed=seed, optimize=optimize, values=values,
     )  # fmt: skip
     problem = job.problem(x, target, fixed)
+    found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+    job.family.end()
+    return found
+
+
+def carry_out(
+    problem: Problem,
+    *,
+    resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[Rounds], object] = False,
+) -> Attribution:
+    """Run one problem to its end, from where a saved run stopped, saved and shown on the way."""
     if resume is not None:
         _resume(problem, resume)
     events = Rounds(problem)
     if checkpoint is None and not progress:
         events.finish()
-        job.family.end()
         return events.attribution()
     watch = progress if callable(progress) else None
     try:
@@ -126,7 +138,6 @@ def explain(
     finally:
         if progress and watch is None:
             _show(None, 0)
-    job.family.end()
     return events.attribution()
 
 
@@ -253,7 +264,7 @@ class _Job:
             "batch_size": whole(batch_size),
             "optimize": optimize,
         }
-        self.versions = _versions()
+        self.versions = versions()
 
     def problem(self, x: Any, target: int | None, fixed: Any, label: str = "") -> Problem:
         """The run for one example."""
@@ -401,7 +412,8 @@ def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) ->
 
 
 @lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of this package and what it stands on, for provenance."""
     try:
         own = version("greedypig")
     except PackageNotFoundError:

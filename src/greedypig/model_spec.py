@@ -26,7 +26,7 @@ from .models.pretrained import NAMES
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["OwnModel", "model_from"]
+__all__ = ["OwnModel", "model_from", "module_from"]
 
 
 def model_from(spec: str, *, weights: Any = None) -> ImageModel:
@@ -56,6 +56,11 @@ def model_from(spec: str, *, weights: Any = None) -> ImageModel:
     if isinstance(made, ImageModel):
         return made.eval().requires_grad_(False)
     return OwnModel(made, spec)
+
+
+def module_from(spec: str) -> nn.Module:
+    """Any network of your own by "package.module:factory", as it is built: for graphs, say."""
+    return _call(_find(spec), spec)
 
 
 class OwnModel(ImageModel):

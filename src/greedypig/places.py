@@ -129,6 +129,8 @@ def unit_word(a: Attribution, count: int = 2) -> str:
     if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
         words["elements"] = "feature"
     word = words.get(a.features.kind, "unit")
+    if str(a.about.get("kind") or "").startswith("graph"):
+        word = "edge"
     return word if count == 1 else f"{word}s"
 
 

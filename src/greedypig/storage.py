@@ -197,7 +197,7 @@ def _restore_features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> F
     if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
         raise InvalidInput("names that are not text")
     if kind == "elements":
-        return Elements(_whole(settings, "n"), names)
+        return Elements(_whole(settings, "n", least=0), names)
     if kind == "groups":
         return Groups(tensors["features.ids"], names)
     if kind == "windows":

@@ -147,6 +147,10 @@ class Question:
             baseline=self._pixels(self._absent(x)),
         )
 
+    def told(self, saved: gp.Attribution) -> bool:
+        """Does a saved result tell all that is asked for now?"""
+        return bool(saved.about.get("curves")) and saved.about.get("judge") == self.judge_name
+
     def _curves(
         self, a: gp.Attribution, x: Tensor
     ) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,10 +13,25 @@ from torch import Tensor
 import greedypig as gp
 
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from .asking import Question, Watch
+from .asking import Watch
 from .failures import UsageError
 
 PARTIAL = ".partial"
+
+
+class Question(Protocol):
+    """What is asked about an input: of a photo, or of a graph."""
+
+    def explain(
+        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
+    ) -> gp.Attribution:
+        """The explanation alone."""
+
+    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
+        """The explanation with all that is told of it."""
+
+    def told(self, saved: gp.Attribution) -> bool:
+        """Does a saved result tell all that is asked for now?"""
 
 
 @dataclass
@@ -73,5 +88,4 @@ class Sitting:
 def _nothing_new(saved: gp.Attribution, a: gp.Attribution, question: Question) -> bool:
     """Is the saved result whole, and does it tell all that is asked for now?"""
     same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
-    told = saved.about.get("curves") and saved.about.get("judge") == question.judge_name
-    return bool(same and told and saved.stop is not gp.StopReason.RUNNING)
+    return same and question.told(saved) and saved.stop is not gp.StopReason.RUNNING

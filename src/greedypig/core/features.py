@@ -27,8 +27,8 @@ class Features:
     kind: str
 
     def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
-        if n < 1:
-            raise InvalidInput(f"Expected at least one element (got {n}).")
+        if n < 0:
+            raise InvalidInput(f"Expected a number of elements ≥ 0 (got {n}).")
         if names is not None and len(names) != units:
             raise InvalidInput(
                 f"Expected one name per unit (got {len(names)} names for {units} units)."

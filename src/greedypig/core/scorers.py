@@ -343,8 +343,7 @@ class RandomOrder(PlannedScorer):
     of_elements = False
 
     def plan(self, at: Situation) -> Plan[Scored]:
-        generator = _generator(at.seed, at.round, 0)
-        scores = torch.rand(at.features.units, generator=generator, dtype=torch.float64)
+        scores = seeded_uniform(at.features.units, at.seed, at.round, 0)
         yield from ()  # Asks for nothing, but is a generator like its siblings.
         return Scored(units=scores.to(at.mask.device))
 
@@ -415,6 +414,11 @@ def seeded_normal(like: Tensor, *seed: int) -> Tensor:
     """N(0, 1) shaped like `like`, the same on every device, from these seeds alone."""
     generator = _generator(*seed)
     return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like)
+
+
+def seeded_uniform(count: int, *seed: int) -> Tensor:
+    """(count,) float64, uniform in [0, 1), from these seeds alone."""
+    return torch.rand(count, generator=_generator(*seed), dtype=torch.float64)
 
 
 def _generator(*seed: int) -> torch.Generator:

@@ -5,12 +5,14 @@ greedypig does not depend on them and takes any network.
 """
 
 from .efficientnet_lite import EfficientNetLite0
+from .gcn import GCN
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
 from .pretrained import WeightsNotFoundError, load
 from .resnet import ResNet50
 
 __all__ = [
+    "GCN",
     "EfficientNetLite0",
     "ImageModel",
     "MobileNetV2",

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from .charts import bars, curve
 from .figures import comparison, panel
+from .graphs import Band, BandPanel, band_sheet, compression, node_panel, subgraph
 from .pictures import heatmap, kept, order_map, overlay
 from .sheets import Cell, Panel, Score, curve_sheet, gallery, score_sheet
 
 __all__ = [
-    "Cell", "Panel", "Score", "bars", "comparison", "curve", "curve_sheet", "gallery", "heatmap",
-    "kept", "order_map", "overlay", "panel", "score_sheet",
+    "Band", "BandPanel", "Cell", "Panel", "Score", "band_sheet", "bars", "comparison",
+    "compression", "curve", "curve_sheet", "gallery", "heatmap", "kept", "node_panel", "order_map",
+    "overlay", "panel", "score_sheet", "subgraph",
 ]  # fmt: skip

@@ -34,10 +34,15 @@ def line_chart(
     quantity: str,
     full: float | None,
     word: str = "features",
+    zoom: bool = False,
+    plain: bool = False,
 ) -> Chart:
-    """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded."""
+    """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded.
+
+    zoom: the scale need not hold 0 (nor 0 to 1). plain: neither shades nor areas.
+    """
     values = [v for line in lines for v in line.values] + ([] if full is None else [full])
-    low, high, ticks = scale(min(values), max(values))
+    low, high, ticks = scale(min(values), max(values), zoom=zoom)
 
     def x(fraction: float) -> float:
         return round(LEFT + fraction * (WIDTH - LEFT - RIGHT), 2)
@@ -47,7 +52,7 @@ def line_chart(
 
     parts = [_grid(ticks, x, y)]
     if full is not None:
-        parts += [_excess(line, full, x, y) for line in lines]
+        parts += [] if plain else [_excess(line, full, x, y) for line in lines]
         parts.append(f'<line class="full" x1="{x(0)}" x2="{x(1)}" y1="{y(full)}" y2="{y(full)}"/>')
     for i, line in enumerate(lines):
         points = " ".join(
@@ -70,7 +75,7 @@ def line_chart(
     svg = (
         f'<svg class="chart" id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(quantity)} over the share kept. {escape(spoken)}">'
-        f"{''.join(parts)}</svg>{_legend(lines, labels, full)}"
+        f"{''.join(parts)}</svg>{_legend(lines, labels, full, plain)}"
     )
     data = {
         "id": name,
@@ -85,11 +90,13 @@ def line_chart(
     return Chart(f'<figure class="plot">{head}{svg}<output class="read"></output></figure>', data)
 
 
-def scale(low: float, high: float) -> tuple[float, float, list[float]]:
-    """(low, high, ticks): round numbers around the data; probabilities span 0 to 1."""
-    if low >= 0 and 0.2 <= high <= 1.0001:
-        return 0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    low = min(low, 0.0) if low > 0 or high > 0 else low
+def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float, list[float]]:
+    """(low, high, ticks): round numbers around the data; unless zoomed in, probabilities span 0
+    to 1 and other scales hold 0."""
+    if not zoom:
+        if low >= 0 and 0.2 <= high <= 1.0001:
+            return 0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+        low = min(low, 0.0) if low > 0 or high > 0 else low
     span = (high - low) or abs(high) or 1.0
     raw = span / 4
     size = 10 ** floor(log10(raw))
@@ -141,18 +148,20 @@ def _excess(line: Line, full: float, x: Any, y: Any) -> str:
     return f'<polygon class="excess" points="{above} {ends}"/>'
 
 
-def _legend(lines: Sequence[Line], labels: Sequence[str], full: float | None) -> str:
+def _legend(
+    lines: Sequence[Line], labels: Sequence[str], full: float | None, plain: bool = False
+) -> str:
     sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
     stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
     items = [
         f"<li>{sample.format(stroke.format(i % 8))}"
-        f"{escape(label)} <small>area {line.auc:.3f}</small></li>"
+        f"{escape(label)}{'' if plain else f' <small>area {line.auc:.3f}</small>'}</li>"
         for i, (label, line) in enumerate(zip(labels, lines, strict=True))
     ]
     if full is not None:
         mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
         items.append(f"<li>{mark}everything <small>{full:.3f}</small></li>")
-        if any(v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values):
+        if not plain and any(v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values):
             mark = sample.format('<rect class="excess" width="28" height="8"/>')
             items.append(f"<li>{mark}more than everything gives</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

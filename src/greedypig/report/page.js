@@ -41,7 +41,33 @@
   };
 
   const e = data.explore;
-  if (!e) return;
+  if (!e) {
+    // Without a picture to move the marker, pointing at a chart does.
+    for (const chart of data.charts) {
+      const svg = $(chart.id);
+      svg.addEventListener("pointermove", (event) => {
+        const box = svg.getBoundingClientRect();
+        const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
+        markCharts(Math.min(1, Math.max(0, (at - chart.box[0]) / chart.box[2])));
+      });
+    }
+    const slider = $("grow");
+    if (data.grow && slider) {
+      const grow = () => {
+        const shown = Number(slider.value);
+        document.querySelectorAll("[data-edge]").forEach((part) =>
+          part.classList.toggle("later", Number(part.dataset.edge) > shown));
+        const value = data.grow.values[shown];
+        $("grown").textContent = `${count(shown)} of ${slider.max} edges` +
+          (value === undefined ? "" : `: ${data.grow.label} ${value.toFixed(3)}`) +
+          `; all edges ${data.grow.full.toFixed(3)}`;
+        if (shown < Number(slider.max)) markCharts(shown / Number(slider.max));
+      };
+      slider.addEventListener("input", grow);
+      grow();
+    }
+    return;
+  }
 
   // Decode.
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));

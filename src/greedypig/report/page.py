@@ -10,6 +10,7 @@ from ..core.errors import InvalidType
 from ..notes import Notes
 from ..places import Picture
 from .explore import explorer_data, explorer_html
+from .graphs import graph_html
 from .markup import document, escape, write_text
 from .sections import comparison, curves, first_units, made, predictions
 from .words import summary, warning
@@ -26,6 +27,9 @@ def html(a: Attribution) -> str:
         raise InvalidType(
             f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
         )
+    about_graph = graph_html(a)
+    if about_graph is not None:
+        return about_graph
     notes, picture = Notes.of(a), Picture.of(a)
     charts = curves(a, notes)
     others, more = comparison(notes.comparison, notes.probability)

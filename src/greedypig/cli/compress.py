@@ -1,0 +1,293 @@
+"""`greedypig compress graph.npz --keep 0.5`: the few edges that a graph's answers rest on."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+
+from .. import plots, report
+from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
+from ..graph_data import Graph, save_graph
+from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
+from ..graph_notes import COMPRESSION, Compression, Method
+from . import options, options_graph, outputs
+from .asking import Watch
+from .failures import DONE, Stopped, UsageError, sentence
+from .network import MODEL, Network, network_for, read_graph
+from .options_graph import given
+from .sitting import Sitting
+from .terminal import BOLD, DIM, Bar, Terminal, count, duration
+
+HELP = "keep the few edges of a graph that the network's answers rest on"
+DESCRIPTION = """\
+Keep the best edges of a graph. The paper's graph network is trained on it (or yours is taken),
+Greedy PIG orders the edges, and accuracy, agreement with the full graph's answers and G are
+measured at 5, 10, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes
+the graph of the kept edges, a table, a figure, the result and a page into a folder."""
+EXAMPLES = """\
+  greedypig compress graph.npz --keep 0.5
+  greedypig compress edges.csv --nodes nodes.csv --label topic --keep 30%
+  greedypig compress graph.npz --model my_models:build --weights gcn.pt --methods greedy-pig,ig"""
+FILES = {"kept": "kept.npz", "table": "compression.csv", "figure": "compression.png",
+         "result": "compression.gpig", "page": "compression.html"}  # fmt: skip
+CSV_MARK = b"method,share,edges"
+FIRST = "greedy-pig"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `greedypig compress`."""
+    options_graph.add_graph(parser)
+    options_graph.add_network(parser)
+    group = parser.add_argument_group("the search")
+    group.add_argument("--keep", type=options_graph.share, default=0.5, metavar="SHARE",
+                       help="share of the edges to keep, 0.5 or 50%% (default: 0.5)")  # fmt: skip
+    group.add_argument(
+        "--methods",
+        metavar="A,B,…",
+        help=f"which to compare, of {', '.join(METHODS)}; the first one's edges are kept "
+        "(default: all)",
+    )
+    options_graph.add_search(group)
+    group.add_argument("--schedule", choices=("equal", "geometric"), metavar="S",
+                       help="picks per round: equal or geometric")  # fmt: skip
+    group.add_argument("--budget", type=options.whole, metavar="N",
+                       help="stop Greedy PIG after N gradients")  # fmt: skip
+    group = parser.add_argument_group("the results")
+    group.add_argument("--out", metavar="FOLDER",
+                       help="where they go (default: graph-compressed)")  # fmt: skip
+    options.add_resume(group)
+    options_graph.add_machine(parser)
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Train, order the edges by every method, judge them, write the files."""
+    names = _methods(args.methods)
+    graph = read_graph(args, terminal)
+    if kept_count(args.keep, graph.m) < 1:
+        raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
+    folder = outputs.folder(options_graph.folder_name(args, graph.name, "compressed"))
+    files = {what: folder / name for what, name in FILES.items()}
+    outputs.refuse_foreign([f for w, f in files.items() if w != "table"] + [folder / MODEL])
+    outputs.refuse_foreign([files["table"]], CSV_MARK)
+    with terminal.bar("") as bar:
+        network = network_for(graph, args, folder, terminal, bar)
+        results, judge = _judge_all(names, graph, network, args, folder, terminal, bar)
+    a = _with_all(results, graph, network, judge, args, terminal.command_line())
+    written = _write(a, graph, args, files, network)
+    _tell(a, graph, terminal, written)
+    terminal.result(_json(a, args, network, written))
+    return DONE
+
+
+class EdgeQuestion:
+    """One method asked about a graph's edges; a `Question` of a sitting."""
+
+    def __init__(self, method: str, graph: Graph, network: nn.Module, judge: Judge,
+                 shares: tuple[float, ...], watch: Watch) -> None:  # fmt: skip
+        self.method, self.graph, self.network, self.judge = method, graph, network, judge
+        self.shares, self.watch = shares, watch
+
+    def explain(
+        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
+    ) -> gp.Attribution:
+        """The order of the edges."""
+        more = {} if resume is None or self.method in ("degree", "random") else {"resume": resume}
+        return edge_order(self.method, self.network, self.graph, progress=watch, **more, **search)
+
+    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
+        """The order with its curves."""
+        found = trace(self.judge, a.order, self.shares)
+        return a.with_notes({"source": source, "trace": found.record(), "command": command})
+
+    def told(self, saved: gp.Attribution) -> bool:
+        """Were all shares measured that are asked for?"""
+        return tuple((saved.about.get("trace") or {}).get("fractions") or ()) == self.shares
+
+
+def _judge_all(
+    names: tuple[str, ...], graph: Graph, network: Network, args: argparse.Namespace, folder: Path,
+    terminal: Terminal, bar: Bar,
+) -> tuple[dict[str, gp.Attribution], Judge]:  # fmt: skip
+    """Every method's result with its curves."""
+    try:
+        judge = Judge(network.model, graph)
+    except InvalidInput as error:
+        raise UsageError(str(error)) from error
+    shares = tuple(sorted({*SHARES, args.keep}))
+    search = given(args, "objective", "rounds", "steps", "schedule", "budget")
+    inside = outputs.folder(folder / "methods")
+    sittings = {n: Sitting(inside / f"{n}.gpig", args.resume, Watch(len(shares))) for n in names}
+    outputs.refuse_foreign([s.result for s in sittings.values()])
+    results: dict[str, gp.Attribution] = {}
+    for i, (name, sitting) in enumerate(sittings.items()):
+        watch = sitting.watch
+        bar.label = f"{graph.name}: {METHODS[name]}"
+        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(names))  # type: ignore[misc]
+        own = {k: v for k, v in search.items() if name == FIRST or k == "objective"}
+        if name == "ig" and "steps" in search:
+            own["steps"] = search["steps"]
+        question = EdgeQuestion(name, graph, network.model, judge, shares, watch)
+        try:
+            results[name] = sitting.answer(
+                question, {**own, "seed": args.seed}, graph.x, graph.name, terminal.command_line()
+            )
+        except KeyboardInterrupt:
+            partial = sitting.keep()
+            kept = "" if partial is None else f" The rounds done are in {outputs.shown(partial)}."
+            terminal.fail(f"Stopped at {METHODS[name]}, after {count(i, 'method')}.{kept}")
+            terminal.tell_resume()
+            raise Stopped from None
+        except (UsageError, OSError, MissingPackage):
+            raise
+        except GreedyPigError as error:
+            raise UsageError(sentence(error)) from error
+    return results, judge
+
+
+def _with_all(
+    results: Mapping[str, gp.Attribution], graph: Graph, network: Network, judge: Judge,
+    args: argparse.Namespace, command: str,
+) -> gp.Attribution:  # fmt: skip
+    """The first method's result with the curves of all."""
+    first = next(iter(results.values()))
+    traces = {
+        name: {**a.about["trace"], "title": METHODS[name], "gradients": a.gradients_used,
+               "seconds": a.seconds}
+        for name, a in results.items()
+    }  # fmt: skip
+    full: Look = judge.full
+    about = {
+        "kind": COMPRESSION, "source": Path(args.graph).name, "model": network.name,
+        "objective": args.objective, "command": command, "keep": args.keep,
+        "kept_edges": kept_count(args.keep, graph.m), "full": {"accuracy": full.accuracy, "g": full.g},
+        "graph": {"name": graph.name, "nodes": graph.nodes, "edges": graph.m,
+                  "features": graph.x.shape[1], "classes": graph.class_count,
+                  "undirected": graph.undirected, "notes": list(graph.notes)},
+        "traces": traces,
+    }  # fmt: skip
+    return replace(first, about={}).with_notes(about, edges=graph.edges)
+
+
+def _write(
+    a: gp.Attribution, graph: Graph, args: argparse.Namespace, files: Mapping[str, Path],
+    network: Network,
+) -> list[Path]:  # fmt: skip
+    found = Compression.of(a)
+    assert found is not None
+    kept = torch.sort(a.order[: found.kept]).values.to(graph.edges.device)
+    weight = None if graph.weight is None else graph.weight[kept]
+    small = replace(graph, edges=graph.edges[:, kept], weight=weight)
+    save_graph(small, files["kept"], kept=kept.cpu().numpy().astype(np.int64))
+    files["table"].write_text(table(found), encoding="utf-8", newline="")
+    a.save(files["result"])
+    report.write(a, files["page"])
+    written = [files["kept"], files["table"], files["result"], files["page"]]
+    if importlib.util.find_spec("matplotlib") is not None:
+        outputs.save_figure(plots.compression(a), files["figure"])
+        written.append(files["figure"])
+    return written + ([] if network.file is None else [network.file])
+
+
+def table(found: Compression) -> str:
+    """The curves as CSV, a line for every method and share."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    measures = list(found.first.lines)
+    writer.writerow(["method", "share", "edges", *measures])
+    for method in found.methods:
+        shares = next(iter(method.lines.values())).fractions
+        for i, share in enumerate(shares):
+            values = (f"{method.lines[m].values[i]:.6g}" for m in measures)
+            writer.writerow([method.name, f"{share:g}", method.edges[i], *values])
+    return text.getvalue()
+
+
+def _at(method: Method, measure: str, share: float) -> float | None:
+    line = method.lines.get(measure)
+    return None if line is None else line.at(share)
+
+
+def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]) -> None:
+    found = Compression.of(a)
+    assert found is not None
+    say = terminal.say
+    whole = found.full.get("accuracy")
+    right = "" if whole is None else f"; accuracy {whole:.3f} with all edges"
+    say(terminal.style(terminal.wrapped(
+        f"{graph.name}: {graph.nodes:,} nodes, {graph.m:,} edges, {graph.class_count} classes, "
+        f"{found.model}{right}"), BOLD))  # fmt: skip
+    say(f"with {100 * found.keep:g} % of the edges ({found.kept:,}):")
+    wide = terminal.width >= 72
+    heads = ["accuracy", "agreement", "G", *(["gradients", "seconds"] if wide else [])]
+    first = max(len(m.title) for m in found.methods)
+    say(terminal.style(f"  {'':{first}}" + "".join(f"{h:>11}" for h in heads), DIM))
+    for method in found.methods:
+        numbers = [_cell(_at(method, m, found.keep)) for m in ("accuracy", "agreement", "g")]
+        if wide:
+            numbers += [f"{method.numbers.get('gradients', 0):,.0f}",
+                        f"{method.numbers.get('seconds', 0):.1f}"]  # fmt: skip
+        say(f"  {method.title:{first}}" + "".join(f"{n:>11}" for n in numbers))
+    for aim in (0.99, 0.95):
+        shares = [(m.title, found.share_for(m, aim)) for m in found.methods]
+        told = ", ".join(f"{t} {100 * s:g} %" for t, s in shares if s is not None)
+        say(terminal.wrapped(f"to agree on {100 * aim:g} % of the nodes: {told} of the edges",
+                             "", "  "))  # fmt: skip
+    spent = sum(m.numbers.get("seconds", 0.0) for m in found.methods)
+    where = outputs.shown(files[0].parent)
+    say(terminal.wrapped(f"{duration(spent)} of explaining. Wrote {where}: "
+                         + ", ".join(f.name for f in files), "", "  "))  # fmt: skip
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}".replace("-", "−")
+
+
+def _json(
+    a: gp.Attribution, args: argparse.Namespace, network: Network, files: list[Path]
+) -> dict[str, Any]:
+    found = Compression.of(a)
+    assert found is not None
+    first = found.first
+    return {
+        "graph": a.about["graph"],
+        "keep": found.keep,
+        "kept": found.kept,
+        "accuracy": _at(first, "accuracy", found.keep),
+        "accuracy_full": found.full.get("accuracy"),
+        "agreement": _at(first, "agreement", found.keep),
+        "g": _at(first, "g", found.keep),
+        "g_full": found.full["g"],
+        "order": a.order.tolist(),
+        "curve": a.about["traces"][first.name],
+        "methods": a.about["traces"],
+        "gradients": a.gradients_used,
+        "seconds": a.seconds,
+        "settings": dict(a.settings) | {"model": network.name, "seed": args.seed,
+                                        "training": network.facts},
+        "files": [fspath(file) for file in files],
+    }  # fmt: skip
+
+
+def _methods(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return tuple(METHODS)
+    names = [word.strip() for word in text.split(",") if word.strip()]
+    for name in names:
+        if name not in METHODS:
+            raise UsageError(f"Expected --methods among {', '.join(METHODS)} (got {name!r}).")
+    if not names:
+        raise UsageError(f"Expected --methods as names with commas: {', '.join(METHODS)}.")
+    return tuple(dict.fromkeys(names))

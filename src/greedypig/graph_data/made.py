@@ -1,0 +1,127 @@
+"""Generated graphs with communities: any size, the same for the same seed, and they say so.
+
+A degree-corrected stochastic block model: an end of an edge falls on a node in proportion to its
+weight (a power law, or all alike), the other end within the same class with probability
+`homophily`, else anywhere. Features are the class's own centre plus noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import InvalidInput
+from .graph import Graph, make_graph
+
+ARXIV = {"nodes": 169_343, "edges": 1_166_243, "features": 128, "classes": 40}
+"""The size of ogbn-arxiv."""
+_SPLIT = (0.54, 0.18)
+"""Shares of training and validation nodes, as in ogbn-arxiv; the rest are for testing."""
+
+
+def generate(
+    nodes: int = 1000,
+    edges: int = 5000,
+    features: int = 32,
+    classes: int = 5,
+    *,
+    homophily: float = 0.7,
+    exponent: float | None = 2.5,
+    signal: float = 1.0,
+    labels_per_class: int | None = None,
+    seed: int = 0,
+) -> Graph:
+    """A generated graph.
+
+    homophily: probability that an edge is drawn within a class (others may fall there by chance).
+    exponent: of the power law of degrees; None for a plain block model, all nodes alike.
+    signal: length of a class's centre, in standard deviations of a feature's noise.
+    labels_per_class: training nodes of each class; None trains on 54 % of the nodes.
+    """
+    for what, value, least in (("nodes", nodes, 4), ("edges", edges, 1),
+                               ("features", features, 1), ("classes", classes, 2)):  # fmt: skip
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InvalidInput(f"Expected {what} to be a whole number ≥ {least} (got {value!r}).")
+    if classes > nodes or edges > nodes * (nodes - 1) // 4:
+        raise InvalidInput(
+            f"Expected at most {nodes * (nodes - 1) // 4:,} edges and {nodes:,} classes for "
+            f"{nodes:,} nodes (got {edges:,} and {classes:,})."
+        )
+    if not 0 <= homophily <= 1:
+        raise InvalidInput(f"Expected homophily from 0 to 1 (got {homophily!r}).")
+    if exponent is not None and exponent <= 2:
+        raise InvalidInput(f"Expected an exponent above 2 (got {exponent!r}). Try 2.5.")
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(classes), rng.integers(classes, size=nodes - classes)])
+    rng.shuffle(y)
+    weights = np.ones(nodes) if exponent is None else _power_law(rng, nodes, exponent)
+    pairs = _pairs(rng, weights, y, edges, homophily)
+    centres = rng.standard_normal((classes, features), dtype=np.float32)
+    centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
+    x = rng.standard_normal((nodes, features), dtype=np.float32)
+    x += centres[y]
+    split = _split(rng, y, labels_per_class)
+    name = f"generated-{nodes}-{edges}"
+    kind = "block model" if exponent is None else f"power-law block model (exponent {exponent:g})"
+    note = f"This graph is generated: a {kind}, homophily {homophily:g}, seed {seed}."
+    return make_graph(x, pairs, y, **split, name=name, notes=(note,))
+
+
+def _power_law(rng: np.random.Generator, nodes: int, exponent: float) -> NDArray[np.float64]:
+    """Pareto weights; the heaviest are cut so that no node is expected to meet every other."""
+    weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
+    cut: NDArray[np.float64] = np.minimum(weights, np.sqrt(nodes) * weights.mean())
+    return cut
+
+
+def _pairs(
+    rng: np.random.Generator, weights: NDArray[np.float64], y: NDArray[np.int64], edges: int,
+    homophily: float,
+) -> NDArray[np.int64]:  # fmt: skip
+    """(2, edges) different pairs u < v; drawn in rounds until there are enough."""
+    nodes = len(y)
+    by_class = np.argsort(y, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(weights[by_class])])
+    ends = np.searchsorted(y[by_class], np.arange(y.max() + 2))
+    low, high = total[ends[:-1]], total[ends[1:]]
+
+    def drawn(start: NDArray[np.float64], stop: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+        at = np.searchsorted(total, start + (stop - start) * rng.random(size), side="right") - 1
+        found: NDArray[np.int64] = by_class[np.clip(at, 0, nodes - 1)]
+        return found
+
+    keys = np.empty(0, dtype=np.int64)
+    for _ in range(60):
+        size = int(1.3 * (edges - len(keys))) + 16
+        u = drawn(np.zeros(size), np.full(size, total[-1]), size)
+        inside = rng.random(size) < homophily
+        v = drawn(np.where(inside, low[y[u]], 0.0), np.where(inside, high[y[u]], total[-1]), size)
+        new = np.minimum(u, v) * nodes + np.maximum(u, v)
+        both = np.concatenate([keys, new[u != v]])
+        # In the order in which they were drawn, so that the last round's surplus is no special one.
+        _, first = np.unique(both, return_index=True)
+        keys = both[np.sort(first)][:edges]
+        if len(keys) == edges:
+            return np.stack([keys // nodes, keys % nodes])
+    raise InvalidInput(
+        f"Expected room for {edges:,} different edges among {nodes:,} nodes (got {len(keys):,}). "
+        "Try fewer edges, or a larger exponent."
+    )
+
+
+def _split(
+    rng: np.random.Generator, y: NDArray[np.int64], per_class: int | None
+) -> dict[str, NDArray[np.int64]]:
+    order = rng.permutation(len(y))
+    if per_class is None:
+        cuts = np.cumsum([max(int(share * len(y)), 1) for share in _SPLIT])
+        train, val, test = np.split(order, cuts)
+    else:
+        rank = np.empty(len(y), dtype=np.int64)
+        for c in np.unique(y):
+            own = order[y[order] == c]
+            rank[own] = np.arange(len(own))
+        chosen = rank[order] < per_class
+        train, rest = order[chosen], order[~chosen]
+        val, test = np.split(rest, [max(len(rest) // 4, 1)])
+    return {"train": train, "val": val, "test": test}

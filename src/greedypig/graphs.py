@@ -1,0 +1,197 @@
+"""One call from a graph network and a graph to the edges that its answers rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import methods
+from .core.attribution import Attribution, StopReason
+from .core.errors import InvalidInput
+from .core.features import Elements
+from .core.layout import Layout
+from .core.lockstep import Undisturbed
+from .core.objective import PointObjective, as_objective
+from .core.quadrature import Rule
+from .core.rounds import Rounds, Stop, ValuesWanted
+from .core.schedule import check_count, whole
+from .domains.graph import read_graph
+from .domains.neighbourhood import Growing, Pinned, check_hops, neighbourhood
+from .domains.node_target import NodeTarget
+from .edge_runs import EdgeNetwork, Plan, naming_weights
+from .explain import carry_out
+from .frozen import freeze
+
+
+def explain_edges(
+    model: Callable[..., Any],
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    *,
+    objective: Any = "log-likelihood",
+    labels: Any = None,
+    nodes: Any = None,
+    undirected: bool | None = None,
+    normalisation: str = "recomputed",
+    method: Any = "greedy-pig",
+    rounds: int | None = None,
+    steps: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    per_round: int | None = None,
+    k: int | None = None,
+    ratio: float | None = None,
+    rule: str | Rule | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    reach: float | None = None,
+    gain: bool = False,
+    seed: int = 0,
+    optimize: bool = True,
+    values: ValuesWanted = "end",
+    resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[Rounds], object] = False,
+) -> Attribution:
+    """Which edges do the model's answers rest on? `mask(k)` says which columns of edge_index stay.
+
+    model: called as model(x, edge_index, edge_weight) → one row of logits per node; never changed.
+    x: node features, one row per node. edge_index (2, edges): source and target of every edge.
+    edge_weight: weights the graph has already; they are scaled, not replaced.
+    objective: the mean over nodes of "log-likelihood" (of the classes that the model gives them
+        in the full graph), "softmax" (the probability of those), "expected-log-likelihood" (the
+        paper's Eq. 5: under the full graph's probabilities), "label-loss" (log-probability of
+        `labels`), or a callable from logits to a number.
+    nodes: ids or a mask of the nodes that count; None for all.
+    undirected: both directions of a pair are one unit; None looks whether the graph is symmetric.
+    normalisation: what an edge of weight 0 means to degrees: "recomputed" without it, or "kept"
+        as in the full graph, its messages alone being masked.
+    method: "greedy-pig", "sequential-gradient", "ig", "gradient", "random", "degree" (drawn with
+        probability ∝ (D_i D_j)^-½), a scorer, or gp.Greedy(scorer).
+    optimize: use the hand-written gradient where the model is found to be a stack of graph
+        convolutions and both agree on a part of the graph.
+    The rest is as in `explain`; the integral's default rule is "gauss-legendre".
+    """
+    plan = Plan(
+        method, steps, rule,
+        {"rounds": rounds, "per_round": per_round, "k": k, "schedule": schedule, "ratio": ratio},
+        Stop(budget, seconds, reach, gain), seed, values,
+    )  # fmt: skip
+    with Undisturbed():
+        graph = read_graph(x, edge_index, edge_weight, undirected)
+        if graph.columns == 0:
+            raise InvalidInput("Expected at least one edge (got none).")
+        network = EdgeNetwork(model, x, graph, normalisation, optimize)
+        network.check()
+        target = NodeTarget(objective, network.logits(), labels, nodes)
+        problem = network.problem(target, plan)
+    with naming_weights():
+        return carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+
+
+def explain_node(
+    model: Callable[..., Any],
+    x: Tensor,
+    edge_index: Tensor,
+    node: int,
+    edge_weight: Tensor | None = None,
+    *,
+    k: int = 20,
+    hops: int | None = None,
+    target: int | None = None,
+    objective: Any = "log-likelihood",
+    undirected: bool | None = None,
+    normalisation: str = "recomputed",
+    method: Any = "greedy-pig",
+    rounds: int | None = None,
+    steps: int | None = None,
+    schedule: str | Sequence[int] | None = None,
+    rule: str | Rule | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    reach: float | None = None,
+    seed: int = 0,
+    optimize: bool = True,
+    values: ValuesWanted = "end",
+    resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[Rounds], object] = False,
+) -> Attribution:
+    """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
+
+    At most k units are taken, each touching what was discovered before, from the edges whose
+    messages reach the node in `hops` steps (None: the model's depth). The result is about those
+    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
+    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
+    edges but S removed. A node that no edge reaches has an empty answer.
+
+    target: the class to explain; None takes the predicted one. rounds: fewer than k take several
+    edges at a time. method: "random" grows at random. The rest is as in `explain_edges`.
+    """
+    k = whole(k)
+    check_count("k", k)
+    with Undisturbed():
+        graph = read_graph(x, edge_index, edge_weight, undirected=False)
+        node = _node(node, graph.nodes)
+        hops = check_hops(hops, freeze(model))
+        around = neighbourhood(graph, x.detach(), node, hops, undirected)
+        # With the edges that only count in degrees, the node's answer is the whole graph's.
+        rim = EdgeNetwork(model, around.x, around.graph, normalisation, optimize=False)
+        aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
+        settings = {"node": node, "hops": hops, "target": int(aim.classes[0])}
+        if around.reaching == 0:
+            return _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
+        inner = around.within()
+        kept = normalisation == "kept"
+        part = around.graph if kept else inner
+        network = EdgeNetwork(model, around.x, part, normalisation, optimize)
+        network.check()
+        features = Growing(inner, around.node)
+        k = min(k, features.units)
+        plan = Plan(
+            methods.Greedy("random") if method == "random" else method, steps, rule,
+            {"rounds": min(k, whole(rounds) or k), "k": k, "schedule": schedule},
+            Stop(budget, seconds, reach), seed, values, once={"rounds": 1, "k": k},
+        )  # fmt: skip
+        problem = network.problem(
+            aim, plan, features=features, settings=settings,
+            objective=_pinned(network.objective(aim), around.reaching) if kept else None,
+        )  # fmt: skip
+    with naming_weights():
+        found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+    columns = around.columns[: around.reaching]
+    return found.with_notes(edges=columns, ends=graph.edge_index[:, columns])
+
+
+def _node(node: Any, nodes: int) -> int:
+    index = whole(node)
+    if type(index) is not int or not 0 <= index < nodes:
+        raise InvalidInput(f"Expected node to be an id from 0 to {nodes - 1} (got {node!r}).")
+    return index
+
+
+def _pinned(objective: PointObjective, count: int) -> PointObjective:
+    found = as_objective(Pinned(objective, count))
+    assert isinstance(found, PointObjective)
+    return found
+
+
+def _nothing(
+    network: EdgeNetwork, target: NodeTarget, method: Any, settings: dict[str, Any]
+) -> Attribution:
+    """The answer for a node that no edge reaches: no units, and the value it has by itself."""
+    began = monotonic()
+    value = float(target.value(network.logits()))
+    none = torch.empty(0)
+    return Attribution(
+        order=none.long(), selected=0, unit_scores=none, last_scores=none,
+        values=torch.tensor([value], dtype=torch.float64), full_value=value, picks=(), totals=(),
+        gradients_used=0, seconds=monotonic() - began, stop=StopReason.ALL, features=Elements(0),
+        layout=Layout.vector(0), settings=network.settings(target, method) | settings,
+        provenance=network.provenance(target),
+    )  # fmt: skip

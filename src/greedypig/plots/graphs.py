@@ -1,0 +1,245 @@
+"""Figures of graphs: what is left of a graph's answers, and the edges behind one node's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput
+from ..graph_notes import MEASURES, Compression, Explained, places
+from .canvas import COLOURS, DASHES, FAINT, INK, SOFT, axes_or, check, new_figure, plain, shorten
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHAPES = ("o", "s", "^", "D", "v", "p", "h", "P")
+"""Marks of classes, so that colours are not needed to tell them apart."""
+GRAY = "#9a9fab"
+
+
+def class_style(index: int | None) -> tuple[str, str]:
+    """(colour, marker) of a class: eight colours, then the same with another mark."""
+    if index is None:
+        return GRAY, "o"
+    return COLOURS[index % len(COLOURS)], SHAPES[(index + index // len(COLOURS)) % len(SHAPES)]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A curve over the share of edges, with its standard error."""
+
+    shares: Sequence[float]
+    values: Sequence[float]
+    errors: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class BandPanel:
+    """One diagram of bands."""
+
+    title: str
+    quantity: str
+    bands: Mapping[str, Band]
+    full: float | None = None
+    """With all edges: a line."""
+    keep: float | None = None
+    """The share that was kept: an upright line."""
+
+
+def compression(a: Attribution) -> Figure:
+    """Accuracy, agreement and G over the share of edges kept, every method a line."""
+    found = Compression.of(check(a))
+    if found is None:
+        raise InvalidInput(
+            "Expected the result of `greedypig compress` (got another). Try plots.panel."
+        )
+    panels = []
+    for measure, meaning in MEASURES.items():
+        bands = {
+            m.title: Band(m.lines[measure].fractions, m.lines[measure].values)
+            for m in found.methods
+            if measure in m.lines
+        }
+        if bands:
+            full = 1.0 if measure == "agreement" else found.full.get(measure)
+            panels.append(BandPanel("", meaning, bands, full, found.keep))
+    name = f"{found.source}: {found.nodes:,} nodes, {found.edges:,} edges, {found.model}"
+    note = " ".join(n for n in found.notes if "generated" in n)
+    return band_sheet([panels], title=f"{name}  {note}".strip())
+
+
+def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figure:
+    """Diagrams in rows; a name has one colour, mark and dash in all of them."""
+    if not rows or not all(rows):
+        raise InvalidInput("Expected rows of panels, none empty (got others).")
+    names = list(dict.fromkeys(n for row in rows for panel in row for n in panel.bands))
+    across = max(len(row) for row in rows)
+    figure = new_figure(4.3 * across, 3.5 * len(rows) + 0.9)
+    axes = figure.subplots(len(rows), across, squeeze=False)
+    for line, row in zip(axes, rows, strict=True):
+        for ax in line[len(row) :]:
+            ax.set_axis_off()
+        for ax, panel in zip(line, row, strict=False):
+            _bands(ax, panel, names)
+    seen: dict[str, Any] = {}
+    for ax in axes.reshape(-1):
+        handles, labels = ax.get_legend_handles_labels()
+        seen |= dict(zip(labels, handles, strict=True))
+    figure.legend(list(seen.values()), list(seen), loc="outside lower center", frameon=False,
+                  fontsize=9, ncols=len(seen))  # fmt: skip
+    if title:
+        figure.suptitle(shorten(title, 150), fontsize=11, color=INK, x=0.01, ha="left")
+    return figure
+
+
+def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
+    low = []
+    for name, band in panel.bands.items():
+        i = names.index(name)
+        x, y = np.asarray(band.shares, float), np.asarray(band.values, float)
+        colour = COLOURS[i % len(COLOURS)]
+        ax.plot(x, y, color=colour, linestyle=DASHES[i % len(DASHES)], linewidth=1.9,
+                marker=SHAPES[i % len(SHAPES)], markersize=3.6, label=name)  # fmt: skip
+        if band.errors is not None:
+            e = np.asarray(band.errors, float)
+            ax.fill_between(x, y - e, y + e, color=colour, alpha=0.18, linewidth=0)
+        # What lies below 5 % would press the rest into a corner.
+        low.append(y[x >= 0.05].min() if (x >= 0.05).any() else y.min())
+    if panel.full is not None:
+        ax.axhline(panel.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
+                   label="all edges")  # fmt: skip
+    if panel.keep is not None:
+        ax.axvline(panel.keep, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)))
+    plain(ax)
+    ax.set_xlim(0, 1)
+    tops = [max(b.values) for b in panel.bands.values()] + [panel.full or -np.inf]
+    bottom, top = min(low), max(tops)
+    room = 0.06 * (top - bottom) or 0.05
+    ax.set_ylim(bottom - room, top + room)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+    ax.set_xlabel("share of the edges kept", fontsize=9, color=INK)
+    ax.set_ylabel(panel.quantity, fontsize=9, color=INK)
+    if panel.title:
+        ax.set_title(panel.title, loc="left", fontsize=10, color=INK)
+
+
+def subgraph(a: Attribution, *, ax: Axes | None = None) -> Axes:
+    """A node and the edges its answer rests on, numbered in order of selection.
+
+    Rings are steps from the node. Colour and mark of a node tell its class; early edges are dark
+    and thick, late ones light and thin.
+    """
+    found = Explained.of(check(a))
+    if found is None:
+        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    ax = axes_or(ax, 8.2, 8.4)
+    spots = places(found.nodes, found.edges)
+    _rings(ax, max((n.hop for n in found.nodes), default=0))
+    _edges(ax, found, spots)
+    _nodes(ax, found, spots)
+    ax.set_aspect("equal")
+    ax.set_xlim(-1.22, 1.22)
+    ax.set_ylim(-1.2, 1.2)
+    ax.set_axis_off()
+    ax.set_title(_headline(found), loc="left", fontsize=10, color=INK)
+    return ax
+
+
+def node_panel(a: Attribution) -> Figure:
+    """The subgraph, and how sure the network is with the first edges."""
+    found = Explained.of(check(a))
+    if found is None:
+        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    figure = new_figure(12.8, 8.2)
+    grid = figure.add_gridspec(2, 2, width_ratios=[1.75, 1], height_ratios=[1, 1])
+    subgraph(a, ax=figure.add_subplot(grid[:, 0]))
+    ax = figure.add_subplot(grid[0, 1])
+    values = [found.alone, *found.values]
+    ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
+    ax.axhline(found.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)))
+    ax.text(len(values) - 1, found.full, f" all edges {found.full:.3f}", fontsize=8, color=INK,
+            va="bottom", ha="right")  # fmt: skip
+    plain(ax)
+    ax.set_ylim(0, 1.03)
+    ax.set_xlabel("edges kept, in order of selection", fontsize=9, color=INK)
+    ax.set_ylabel(f"probability of {shorten(found.label, 30)}", fontsize=9, color=INK)
+    _listing(figure.add_subplot(grid[1, 1]), found)
+    return figure
+
+
+def _headline(found: Explained) -> str:
+    truth = "" if found.truth in (None, found.label) else f" (its own class: {found.truth})"
+    return (
+        f"node {found.nodes[0].name} of {shorten(found.source, 30)}: {shorten(found.label)}{truth}\n"
+        f"{len(found.edges)} of the {found.around:,} edges within reach"
+    )
+
+
+def _rings(ax: Axes, rings: int) -> None:
+    from matplotlib.patches import Circle
+
+    for i in range(1, rings + 1):
+        ax.add_patch(Circle((0, 0), i / rings, fill=False, edgecolor=FAINT, linewidth=0.8,
+                            zorder=0))  # fmt: skip
+
+
+def _edges(ax: Axes, found: Explained, spots: Any) -> None:
+    from matplotlib import colormaps
+
+    count = max(len(found.edges), 2)
+    for i, (u, v) in enumerate(found.edges):
+        late = i / (count - 1)
+        ax.plot(*spots[[u, v]].T, color=colormaps["cividis"](0.8 * late), zorder=1,
+                linewidth=3.4 - 2.2 * late, solid_capstyle="round")  # fmt: skip
+        # Two fifths from the outer end: numbers of edges that meet in the centre do not collide.
+        outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
+        at = 0.6 * spots[outer] + 0.4 * spots[inner]
+        ax.text(*at, str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
+                bbox={"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": FAINT,
+                      "linewidth": 0.6})  # fmt: skip
+
+
+def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
+    shown: dict[str, Any] = {}
+    for i, node in enumerate(found.nodes):
+        colour, mark = class_style(node.kind)
+        name = "class not known" if node.kind is None else found.classes[node.kind]
+        dot = ax.scatter(*spots[i], s=420 if i == 0 else 130, c=colour, marker=mark, zorder=4,
+                         edgecolors=INK if i == 0 else "white", linewidths=2.4 if i == 0 else 0.9)  # fmt: skip
+        shown.setdefault(shorten(name, 32), dot)
+        if i == 0:
+            below = 0.062
+            ax.text(0, -below, shorten(node.name, 14), ha="center", va="top", fontsize=9, zorder=5,
+                    fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
+            continue
+        away = spots[i] / (np.hypot(*spots[i]) or 1)
+        ax.text(*(spots[i] + 0.05 * away), shorten(node.name, 14), fontsize=7.5, color=INK, zorder=5,
+                ha="left" if away[0] > 0.25 else "right" if away[0] < -0.25 else "center",
+                va="bottom" if away[1] > 0.25 else "top" if away[1] < -0.25 else "center",
+                bbox=_halo())  # fmt: skip
+    legend = ax.legend(list(shown.values()), list(shown), loc="lower left", fontsize=8,
+                       frameon=True, framealpha=0.85, edgecolor="none")  # fmt: skip
+    for handle in legend.legend_handles:
+        handle.set_sizes([60])  # type: ignore[union-attr]
+
+
+def _halo() -> dict[str, Any]:
+    return {"boxstyle": "round,pad=0.08", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
+
+
+def _listing(ax: Axes, found: Explained) -> None:
+    ax.set_axis_off()
+    lines = []
+    for i, (u, v) in enumerate(found.edges[:16]):
+        ends = " – ".join(shorten(found.nodes[e].name, 12) for e in (u, v))
+        value = f"{found.values[i]:.3f}" if i < len(found.values) else ""
+        lines.append(f"{i + 1:>2}. {ends}   {value}")
+    left = len(found.edges) - len(lines)
+    if left > 0:
+        lines.append(f"… and {left} more")
+    ax.text(0, 1, "\n".join(lines), va="top", fontsize=8.5, color=INK, transform=ax.transAxes)

@@ -1,0 +1,298 @@
+"""Pages of graphs: what a compressed graph keeps, and the edges behind one node's answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import cos, pi, sin
+from typing import Any
+
+from ..core.attribution import Attribution
+from ..graph_notes import MEASURES, Compression, Explained, places
+from ..notes import Line, Notes, percent
+from .chart import Chart, line_chart
+from .markup import document, escape, table
+from .sections import made
+
+SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
+"""Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
+WIDE, REACH = 720, 290
+"""Width of a drawing, and how far from its middle nodes lie."""
+FROM = 0.05
+"""Charts begin at this share of the edges: below it the curves fall away from all others."""
+
+
+def graph_html(a: Attribution) -> str | None:
+    """The page of a result about a graph; None for other results."""
+    compressed = Compression.of(a)
+    if compressed is not None:
+        return _compression(a, compressed)
+    explained = Explained.of(a)
+    return None if explained is None else _node(a, explained)
+
+
+def _page(
+    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str, charts: list[Chart],
+    grow: Any = None,
+) -> str:  # fmt: skip
+    whole = f"""
+<a class="skip" href="#main">Skip to the explanation</a>
+<header><p class="eyebrow">{eyebrow}</p><h1>{title}</h1><p class="lead">{lead}</p></header>
+<main id="main">{body}{made(a, Notes.of(a))}</main>
+<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
+Edges are taken greedily by path-integrated gradients (Greedy PIG). The order tells what the
+<em>model</em> used, not what is true of the world.</p></footer>"""
+    data = {"charts": [c.data for c in charts], "explore": None, "grow": grow}
+    return document(name, whole, script=True, data=data)
+
+
+def _compression(a: Attribution, found: Compression) -> str:
+    charts = []
+    for measure, meaning in MEASURES.items():
+        lines = [_cut(m.lines[measure]) for m in found.methods if measure in m.lines]
+        if lines:
+            titles = [m.title for m in found.methods if measure in m.lines]
+            full = 1.0 if measure == "agreement" else found.full.get(measure)
+            charts.append(line_chart(f"chart-{measure}", lines, titles, quantity=_capital(meaning),
+                                     full=full, word="edges", zoom=True, plain=True))  # fmt: skip
+    first = found.first
+    line = first.lines["agreement"]
+    agreed = line.at(found.keep) or 0.0
+    right = first.lines["accuracy"].at(found.keep) if "accuracy" in first.lines else None
+    lead = (
+        f"<b>{found.kept:,}</b> of {found.edges:,} edges were kept. With them <b>{_share(agreed)}"
+        f"</b> of the {found.nodes:,} nodes get the answer of the full graph"
+    )
+    if right is not None:
+        lead += f"; accuracy is <b>{right:.3f}</b>, with all edges {found.full['accuracy']:.3f}"
+    needs = [(m.title, found.share_for(m, 0.99)) for m in found.methods]
+    told = [f"{escape(t)} {_tied(s)}" for t, s in needs if s is not None]
+    lead += f". To agree on 99 % of the nodes takes {', '.join(told)} of the edges."
+    drawn = "".join(c.svg for c in charts)
+    hint = '<p class="note">Point at a chart to read the values at a share.</p>'
+    remarks = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
+    explained = (
+        '<p class="note">The network sees the kept edges alone; degrees are those of the smaller '
+        "graph. The accuracy of a few hundred test nodes is coarse: agreement and G, over all "
+        "nodes, tell methods apart.</p>"
+    )
+    body = (
+        f'<section><h2>What is left</h2>{hint}<div class="trio">{drawn}</div></section>'
+        f"<section><h2>In numbers</h2>{explained}{_table(found)}{remarks}</section>"
+    )
+    return _page(
+        a, name=f"{found.source} · compressed · greedypig",
+        eyebrow=" · ".join(escape(p) for p in (found.source, found.model) if p),
+        title=f"What {_tied(found.keep)} of the edges keep", lead=lead, body=body, charts=charts,
+    )  # fmt: skip
+
+
+def _cut(line: Line) -> Line:
+    """The curve from FROM on, where that leaves enough of it."""
+    pairs = [p for p in zip(line.fractions, line.values, strict=True) if p[0] >= FROM - 1e-9]
+    if len(pairs) < 2:
+        return line
+    return replace(line, fractions=tuple(f for f, _ in pairs), values=tuple(v for _, v in pairs))
+
+
+def _table(found: Compression) -> str:
+    tables = []
+    for measure, short in (("agreement", "Agreement"), ("accuracy", "Accuracy"), ("g", "G")):
+        methods = [m for m in found.methods if measure in m.lines]
+        if not methods:
+            continue
+        rows = []
+        for i, share in enumerate(methods[0].lines[measure].fractions):
+            edges = f"{methods[0].edges[i]:,}" if i < len(methods[0].edges) else "–"
+            values = [m.lines[measure].at(share) for m in methods]
+            cells = ["–" if v is None else f"{v:.3f}".replace("-", "−") for v in values]
+            mark = ("<b>", "</b>") if share == found.keep else ("", "")
+            rows.append([f"{mark[0]}{_tied(share)}{mark[1]}", edges, *cells])
+        heads = ["kept", "edges", *(escape(m.title) for m in methods)]
+        body = table(heads, rows, caption=_capital(MEASURES[measure]))
+        state = " open" if measure == "agreement" else ""
+        tables.append(f"<details{state}><summary>{short}</summary>{body}</details>")
+    cost = [
+        [escape(m.title), f"{m.numbers.get('gradients', 0):,.0f}", f"{m.numbers.get('seconds', 0):.1f}"]
+        for m in found.methods
+    ]
+    paid = table(["method", "gradients", "seconds"], cost, caption="What each method cost")
+    return "".join(tables) + paid
+
+
+def _node(a: Attribution, found: Explained) -> str:
+    fractions = [i / max(len(found.values), 1) for i in range(len(found.values) + 1)]
+    charts = []
+    if found.values:
+        line = Line("probability", tuple(fractions), (found.alone, *found.values))
+        charts.append(line_chart("chart-node", [line], [found.label],
+                                 quantity=f"How sure of {found.label} with the first edges",
+                                 full=found.full, word="edges shown", plain=True))  # fmt: skip
+    lead = _node_lead(found)
+    control = ""
+    if found.edges:
+        control = (
+            '<div class="control"><label for="grow">Edges shown</label><div class="slide">'
+            f'<input type="range" id="grow" min="0" max="{len(found.edges)}" '
+            f'value="{len(found.edges)}"></div><output id="grown" for="grow"></output></div>'
+        )
+    note = (
+        '<p class="note">Rings are steps from the node; numbers are the order of selection; early '
+        "edges are thick. Colour and mark tell a node’s class.</p>"
+    )
+    drawn = "".join(c.svg for c in charts)
+    body = (
+        f'<div class="columns"><div><section><h2>The edges behind it</h2>{note}{drawing(found)}'
+        f"{_legend(found)}{control}</section></div>"
+        f"<div><section><h2>How sure</h2>{drawn}{_against(found)}</section>"
+        f"<section><h2>In order of selection</h2>{_edge_table(found)}</section></div></div>"
+    )
+    grow = {"values": [found.alone, *found.values], "label": found.label, "full": found.full}
+    name = found.nodes[0].name
+    return _page(
+        a, name=f"node {name} · {found.source} · greedypig",
+        eyebrow=" · ".join(escape(p) for p in (found.source, found.model) if p),
+        title=f"Why “{escape(found.label)}” for node {escape(name)}? "
+        f'<span class="sure">{found.full:.3f}</span>',
+        lead=lead, body=body, charts=charts, grow=grow,
+    )  # fmt: skip
+
+
+def _node_lead(found: Explained) -> str:
+    label = escape(found.label)
+    if not found.edges:
+        return (
+            f"The node has no edge within the network’s reach: its own features alone give "
+            f"<b>{label}</b> with <b>{found.full:.3f}</b>."
+        )
+    text = (
+        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the network "
+        f"says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
+        f"{found.full:.3f}, without any {found.alone:.3f}."
+    )
+    if found.truth is not None and found.truth != found.label:
+        text += f" The node’s own class is {escape(found.truth)}."
+    return text
+
+
+def _against(found: Explained) -> str:
+    rows = []
+    if found.same is not None and "same" in found.random:
+        rows.append(["selected nodes of the node’s class", _share(found.same),
+                     _share(found.random["same"])])  # fmt: skip
+    if found.values and "kept" in found.random:
+        rows.append([f"probability of {escape(found.label)}", f"{found.values[-1]:.3f}",
+                     f"{found.random['kept']:.3f}"])  # fmt: skip
+    if not rows:
+        return ""
+    return table(["", "these edges", "random growth"], rows, caption="Against random growth")
+
+
+def _edge_table(found: Explained) -> str:
+    rows = []
+    for i, (u, v) in enumerate(found.edges):
+        ends = [found.nodes[u], found.nodes[v]]
+        kinds = " – ".join("?" if n.kind is None else escape(found.classes[n.kind]) for n in ends)
+        names = " – ".join(escape(n.name) for n in ends)
+        value = f"{found.values[i]:.3f}" if i < len(found.values) else "–"
+        rows.append([str(i + 1), f"{names}<small>{kinds}</small>", value])
+    heads = ["", "edge", f"{escape(found.label)} then"]
+    return table(heads, rows, caption="Edges", words=2)
+
+
+def _legend(found: Explained) -> str:
+    kinds = sorted({n.kind for n in found.nodes if n.kind is not None})
+    items = [
+        f'<li><svg class="sample dot-sample" viewBox="-9 -9 18 18" aria-hidden="true">'
+        f"{mark(kind, 7)}</svg>{escape(found.classes[kind])}</li>"
+        for kind in kinds
+    ]
+    if any(n.kind is None for n in found.nodes):
+        items.append('<li><svg class="sample dot-sample" viewBox="-9 -9 18 18" aria-hidden="true">'
+                     f"{mark(None, 7)}</svg>class not known</li>")  # fmt: skip
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def drawing(found: Explained) -> str:
+    """The subgraph as SVG: rings, edges with their numbers, nodes."""
+    spots = REACH * places(found.nodes, found.edges)
+    rings = max((n.hop for n in found.nodes), default=0)
+    parts = [f'<circle class="ring" r="{REACH * i / rings:.1f}"/>' for i in range(1, rings + 1)]
+    reached = [0] * len(found.nodes)
+    count = max(len(found.edges) - 1, 1)
+    lines, numbers = [], []
+    for i, (u, v) in enumerate(found.edges):
+        for end in (u, v):
+            if end and not reached[end]:
+                reached[end] = i + 1
+        (x1, y1), (x2, y2) = spots[u], spots[v]
+        late = i / count
+        lines.append(
+            f'<line class="bond" data-edge="{i + 1}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" '
+            f'y2="{y2:.1f}" stroke-width="{6 - 4 * late:.1f}" '
+            f'stroke-opacity="{1 - 0.55 * late:.2f}"/>'
+        )
+        outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
+        x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
+        numbers.append(f'<text class="rank" data-edge="{i + 1}" x="{x:.1f}" y="{y + 4:.1f}">'
+                       f"{i + 1}</text>")  # fmt: skip
+    dots = [_dot(found, i, spots[i], reached[i]) for i in range(len(found.nodes))]
+    half = WIDE / 2
+    spoken = "; ".join(
+        f"{i + 1}: {found.nodes[u].name} to {found.nodes[v].name}"
+        for i, (u, v) in enumerate(found.edges)
+    )
+    return (
+        f'<svg class="net" viewBox="{-half} {-half} {WIDE} {WIDE}" role="img" aria-label="'
+        f'{escape(f"Node {found.nodes[0].name} and its edges in order of selection. {spoken}")}">'
+        f"{''.join(parts + lines + numbers + dots)}</svg>"
+    )
+
+
+def _dot(found: Explained, i: int, spot: Any, reached: int) -> str:
+    node = found.nodes[i]
+    x, y = spot
+    kind = "class not known" if node.kind is None else found.classes[node.kind]
+    tip = f"<title>{escape(node.name)}: {escape(kind)}</title>"
+    centre = i == 0
+    shape = mark(node.kind, 17 if centre else 10, " centre" if centre else "")
+    name = node.name if len(node.name) <= 14 else node.name[:13] + "…"
+    if centre:
+        label = f'<text class="who" y="34">{escape(name)}</text>'
+    else:
+        size = (x * x + y * y) ** 0.5 or 1.0
+        dx, dy = x / size, y / size
+        anchor = "start" if dx > 0.25 else "end" if dx < -0.25 else "middle"
+        label = (f'<text class="who" text-anchor="{anchor}" x="{16 * dx:.1f}" '
+                 f'y="{16 * dy + 4 + 6 * dy:.1f}">{escape(name)}</text>')  # fmt: skip
+    return (f'<g class="spot" data-edge="{reached}" transform="translate({x:.1f} {y:.1f})">'
+            f"{tip}{shape}{label}</g>")  # fmt: skip
+
+
+def mark(kind: int | None, size: float, more: str = "") -> str:
+    """The mark of a class: a disc or a polygon, in the class's colour."""
+    if kind is None:
+        return f'<circle class="kind n-{more}" r="{size}"/>'
+    sides = SIDES[(kind + kind // 8) % len(SIDES)]
+    style = f"kind n{kind % 8}{more}"
+    if sides == 0:
+        return f'<circle class="{style}" r="{size}"/>'
+    turn = -pi / 2 + (pi / abs(sides) if (sides == 4 or sides < 0) and sides != -4 else 0)
+    reach = size * (1.3 if abs(sides) == 3 else 1.18)
+    corners = " ".join(
+        f"{reach * cos(turn + 2 * pi * j / abs(sides)):.1f},"
+        f"{reach * sin(turn + 2 * pi * j / abs(sides)):.1f}"
+        for j in range(abs(sides))
+    )
+    return f'<polygon class="{style}" points="{corners}"/>'
+
+
+def _tied(share: float) -> str:
+    return percent(share).replace(" ", "\u00a0")
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f}\u00a0%"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
