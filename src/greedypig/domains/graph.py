@@ -7,7 +7,6 @@ normalises by degree counts the degrees of the edges that are left, as the paper
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
 from ..core.objective import Oracle, PointObjective, Runs
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_uniform
-
-OBJECTIVES = ("log-likelihood", "softmax", "expected-log-likelihood", "label-loss")
+from ..frozen import Frozen
+from .node_target import NodeTarget
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +32,9 @@ class Graph:
     weight: Tensor
     """(columns,) the given edge weights, else ones."""
     undirected: bool
+    """Are both directions of a pair one unit?"""
+    symmetric: bool
+    """Has every edge its reverse, of the same weight?"""
 
     @property
     def columns(self) -> int:
@@ -77,83 +79,30 @@ def read_graph(
                 f"(got {low if low < 0 else high})."
             )
     weight = _weights(edge_weight, edge_index.shape[1], x)
-    symmetric = _is_symmetric(edge_index, weight, nodes) if undirected is not True else True
-    return Graph(nodes, edge_index, weight, symmetric if undirected is None else bool(undirected))
-
-
-class NodeTarget:
-    """What is maximised: the mean over nodes of a number read from each one's logits.
-
-    log-likelihood: log p_S(the class that the node has in the full graph)
-    softmax: p_S(that class)
-    expected-log-likelihood: Σ_c p_full(c) · log p_S(c), the paper's Eq. 5
-    label-loss: log p_S(the node's label), the negative loss
-    """
-
-    def __init__(
-        self, objective: Any, logits: Tensor, labels: Any = None, nodes: Any = None
-    ) -> None:
-        self.name, self.function = _objective_name(objective)
-        self.single = logits.dim() == 1 or logits.shape[1] == 1
-        logits = self.logits(logits)
-        self.nodes = _node_ids(nodes, logits.shape[0], logits.device)
-        own = logits if self.nodes is None else logits[self.nodes]
-        self.classes = own.argmax(1)
-        if self.name == "label-loss":
-            self.classes = self._labels(labels, logits)
-        elif labels is not None:
-            raise InvalidInput(
-                f"Expected labels only with objective='label-loss' (got {self.name!r})."
-            )
-        self.expected = torch.softmax(own, 1) if self.name == "expected-log-likelihood" else None
-
-    def logits(self, output: Tensor) -> Tensor:
-        """(nodes, classes) from what the model returned; a lone logit z is [0, z]."""
-        if not self.single or self.function is not None:
-            return output
-        lone = output.reshape(-1, 1)
-        return torch.cat([torch.zeros_like(lone), lone], 1)
-
-    def value(self, output: Tensor) -> Tensor:
-        """G, a number, in differentiable torch."""
-        logits = self.logits(output)
-        logits = logits if self.nodes is None else logits[self.nodes]
-        if self.function is not None:
-            return self.function(logits)
-        if self.name == "softmax":
-            chosen = torch.softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
-            return chosen.mean()
-        found = torch.log_softmax(logits, 1)
-        if self.expected is not None:
-            return (self.expected * found).sum(1).mean()
-        return found.gather(1, self.classes.unsqueeze(1)).mean()
-
-    def _labels(self, labels: Any, logits: Tensor) -> Tensor:
-        if labels is None:
-            raise InvalidInput("Expected labels for objective='label-loss' (got none).")
-        labels = torch.as_tensor(labels).detach().to(logits.device)
-        if labels.dim() != 1 or labels.shape[0] != logits.shape[0] or labels.is_floating_point():
-            raise InvalidInput(
-                f"Expected one whole class number per node, ({logits.shape[0]},) "
-                f"(got {labels.dtype} {tuple(labels.shape)})."
-            )
-        labels = labels.long() if self.nodes is None else labels.long()[self.nodes]
-        if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[1]:
-            raise InvalidInput(
-                f"Expected labels from 0 to {logits.shape[1] - 1} at the nodes asked for "
-                f"(got {int(labels.min())} to {int(labels.max())}). Try nodes= for those that "
-                "have one."
-            )
-        return labels
+    symmetric = _is_symmetric(edge_index, weight, nodes)
+    both = symmetric if undirected is None else bool(undirected)
+    return Graph(nodes, edge_index, weight, both, symmetric)
 
 
 class EdgeFunction:
-    """g by autograd, for any model called as model(x, edge_index, edge_weight)."""
+    """g by autograd, for any model called as model(x, edge_index, edge_weight).
+
+    normalisation "kept" leaves the weights as they are and masks the messages instead, in the
+    layers of PyG, which have a place for it.
+    """
 
     def __init__(
-        self, call: Callable[..., Any], x: Tensor, graph: Graph, target: NodeTarget
+        self,
+        network: Frozen,
+        x: Tensor,
+        graph: Graph,
+        target: NodeTarget,
+        normalisation: str = "recomputed",
     ) -> None:
-        self.call, self.x, self.graph, self.target = call, x, graph, target
+        self.network, self.x, self.graph, self.target = network, x, graph, target
+        self.layers: list[Any] = []
+        if normalisation == "kept":
+            self.layers = message_layers(network)
 
     def objective(self) -> PointObjective:
         """One row at a time: a row is a pass over the whole graph."""
@@ -161,12 +110,35 @@ class EdgeFunction:
         start = torch.zeros_like(self.graph.weight)
         return PointObjective(oracle, start, torch.ones_like(start))
 
-    def _rows(self, points: Tensor, runs: Runs) -> Tensor:
-        return torch.stack([self._one(point) for point in points])
+    def logits(self, mask: Tensor) -> Any:
+        """What the model answers under one mask."""
+        graph = self.graph
+        if not self.layers:
+            return self.network(self.x, graph.edge_index, mask * graph.weight)
+        between = graph.edge_index[0] != graph.edge_index[1]
+        try:
+            for layer in self.layers:
+                layer.explain, layer._edge_mask = True, mask
+                layer._loop_mask, layer._apply_sigmoid = between, False
+            return self.network(self.x, graph.edge_index, graph.weight)
+        finally:
+            for layer in self.layers:
+                layer.explain = layer._edge_mask = layer._loop_mask = None
 
-    def _one(self, point: Tensor) -> Tensor:
-        weight = point * self.graph.weight
-        return self.target.value(self.call(self.x, self.graph.edge_index, weight))
+    def _rows(self, points: Tensor, runs: Runs) -> Tensor:
+        return torch.stack([self.target.value(self.logits(point)) for point in points])
+
+
+def message_layers(network: Frozen) -> list[Any]:
+    """The layers of a PyG model whose messages can be masked."""
+    modules = [] if network.module is None or network.held else list(network.module.modules())
+    found = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
+    if not found:
+        raise InvalidInput(
+            "Expected layers of PyG, or greedypig.models.GCN, for normalisation='kept' (got a "
+            "model whose messages cannot be told from its degrees). Try 'recomputed'."
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -207,17 +179,6 @@ def degree_order(graph: Graph) -> DegreeOrder:
     first = torch.full((int(units.max()) + 1,), -torch.inf, dtype=torch.float64)
     first[units] = -0.5 * (both[source].log() + both[target].log())
     return DegreeOrder(first)
-
-
-def _objective_name(objective: Any) -> tuple[str, Callable[[Tensor], Tensor] | None]:
-    if callable(objective):
-        return "callable", objective
-    if objective not in OBJECTIVES:
-        raise InvalidInput(
-            f"Expected objective to be one of {', '.join(OBJECTIVES)}, or a callable from logits "
-            f"to a number (got {objective!r}).{did_you_mean(str(objective), OBJECTIVES)}"
-        )
-    return str(objective), None
 
 
 def _node_count(x: Any) -> int:
@@ -278,21 +239,3 @@ def _by_first_appearance(keys: Tensor) -> Tensor:
     rank = torch.empty_like(first)
     rank[torch.argsort(first)] = torch.arange(count, device=keys.device)
     return rank[ids]
-
-
-def _node_ids(nodes: Any, count: int, device: torch.device) -> Tensor | None:
-    if nodes is None:
-        return None
-    ids = torch.as_tensor(nodes).detach().to(device).reshape(-1)
-    if ids.dtype == torch.bool:
-        if ids.numel() != count:
-            raise InvalidInput(f"Expected a mask over {count} nodes (got {ids.numel()}).")
-        ids = torch.nonzero(ids).squeeze(1)
-    if ids.is_floating_point() or ids.numel() == 0:
-        raise InvalidInput("Expected nodes as at least one whole id, or a mask over all nodes.")
-    ids = ids.long()
-    if int(ids.min()) < 0 or int(ids.max()) >= count:
-        raise InvalidInput(
-            f"Expected nodes from 0 to {count - 1} (got {int(ids.min())} to {int(ids.max())})."
-        )
-    return ids

@@ -1,0 +1,226 @@
+"""Weighted propagation over a whole graph, and its gradient for every edge, at the memory's speed.
+
+Â = D^-½ (A + I) D^-½ as a sparse matrix whose pattern is made once and whose values are made anew
+from the weights of the pairs. Products are `embedding_bag` sums over rows (the fastest product of
+sparse by dense on a CPU), the gradient of a pair is a sampled product of dense by dense; no array
+of edges × features ever exists. Indices are int64 throughout: 10⁸ edges do not overflow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .graph import Graph
+
+BLOCK = 1 << 18
+"""About so many numbers of a product are made at a time: they are still in the cache when they are
+used, and their memory is taken from the heap again and again, not from the system."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A block of rows of a sparse matrix, as `embedding_bag` reads them."""
+
+    rows: slice
+    entries: slice
+    columns: Tensor
+    offsets: Tensor
+
+    def times(self, dense: Tensor, values: Tensor) -> Tensor:
+        """These rows of the product with a dense matrix."""
+        return functional.embedding_bag(
+            self.columns, dense, self.offsets, mode="sum", include_last_offset=True,
+            per_sample_weights=values[self.entries],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Where a sparse square matrix has entries, by rows; `slots` says whose value each one has."""
+
+    starts: Tensor
+    columns: Tensor
+    slots: Tensor
+
+    @staticmethod
+    def of(rows: Tensor, columns: Tensor, nodes: int) -> Pattern:
+        """Sorted by row and column; entry i of the arguments is slot i."""
+        order = torch.argsort(rows * nodes + columns)
+        return Pattern(_starts(rows, nodes), columns[order], order)
+
+    def blocks(self, width: int) -> Iterator[Rows]:
+        """All rows, in blocks that fit the cache at this width."""
+        nodes = self.starts.numel() - 1
+        size = max(1, BLOCK // width)
+        cuts = [*range(0, nodes, size), nodes]
+        firsts = self.starts[torch.tensor(cuts)].tolist()
+        for (low, high), (first, last) in zip(pairwise(cuts), pairwise(firsts), strict=True):
+            yield Rows(
+                slice(low, high), slice(first, last), self.columns[first:last],
+                self.starts[low : high + 1] - first,
+            )  # fmt: skip
+
+
+class Propagation:
+    """A graph's Â for masks (columns,) over edge_index, and the way back from Â to the mask.
+
+    normalisation "recomputed" takes degrees from the masked graph, "kept" from the whole one.
+    own_loops: an edge from a node to itself sets the weight of its loop; else it does nothing.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        normalisation: str = "recomputed",
+        loop: float = 1.0,
+        own_loops: bool = False,
+    ) -> None:
+        self.nodes, self.columns = graph.nodes, graph.columns
+        self.symmetric = graph.undirected and graph.symmetric
+        source, target = graph.edge_index
+        self.loop, dtype = loop, graph.weight.dtype
+        proper = source != target
+        self._proper = None if bool(proper.all()) else torch.nonzero(proper).squeeze(1)
+        own = torch.nonzero(~proper).squeeze(1) if own_loops else proper.new_empty(0).long()
+        self._own, self._own_nodes, self._own_weight = own, source[own], graph.weight[own]
+        weight = graph.weight
+        if self._proper is not None:
+            source, target, weight = (t[self._proper] for t in (source, target, weight))
+        if self.symmetric:
+            # A symmetric matrix is its own transpose: a pair is kept once, as row < column.
+            source, target = torch.minimum(source, target), torch.maximum(source, target)
+        pairs, self._pair_of = torch.unique(target * self.nodes + source, return_inverse=True)
+        self.row, self.column = pairs // self.nodes, pairs % self.nodes
+        self._share = weight / 2 if self.symmetric else weight
+        loops = torch.arange(self.nodes)
+        rows, columns = [self.row, loops], [self.column, loops]
+        self._kept: Tensor | None = None
+        if self.symmetric:
+            rows, columns = [*rows, self.column], [*columns, self.row]
+        self.forward = Pattern.of(torch.cat(rows), torch.cat(columns), self.nodes)
+        self._starts = _starts(self.row, self.nodes)
+        if normalisation == "kept":
+            self._kept = self._scale(self._weights(torch.ones(self.columns, dtype=dtype)))
+
+    @cached_property
+    def backward(self) -> Pattern:
+        """The pattern of Âᵀ."""
+        if self.symmetric:
+            return self.forward
+        loops = torch.arange(self.nodes)
+        return Pattern.of(torch.cat([self.column, loops]), torch.cat([self.row, loops]), self.nodes)
+
+    def normalised(self, mask: Tensor) -> Normalised:
+        """Â of the graph under this mask."""
+        weights = self._weights(mask)
+        scale = self._scale(weights) if self._kept is None else self._kept
+        return Normalised(self, weights, scale)
+
+    def _weights(self, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of the pairs and of the loops."""
+        proper = mask if self._proper is None else mask[self._proper]
+        pairs = mask.new_zeros(self.row.numel()).index_add_(0, self._pair_of, proper * self._share)
+        loops = mask.new_full((self.nodes,), self.loop)
+        if self._own.numel():
+            # A loop is no message between nodes: masked only where degrees are counted anew.
+            on = mask[self._own] if self._kept is None else 1.0
+            loops[self._own_nodes] = on * self._own_weight
+        return pairs, loops
+
+    def _scale(self, weights: tuple[Tensor, Tensor]) -> Tensor:
+        """D^-½, in float64: a hub's degree is a long sum."""
+        pairs, degree = weights[0].double(), weights[1].double()
+        degree = degree.index_add(0, self.row, pairs)
+        if self.symmetric:
+            degree.index_add_(0, self.column, pairs)
+        return degree.rsqrt_()
+
+
+class Normalised:
+    """Â under one mask: products with it, and the gradient that they add up to."""
+
+    def __init__(self, plan: Propagation, weights: tuple[Tensor, Tensor], scale: Tensor) -> None:
+        self.plan, self.scale = plan, scale
+        self.pair_weights, self.loop_weights = weights
+        dtype = self.pair_weights.dtype
+        ends = scale.to(dtype)
+        self.between = ends.index_select(0, plan.row) * ends.index_select(0, plan.column)
+        """a_i · a_j of every pair."""
+        self.pairs = self.pair_weights * self.between
+        self.loops = self.loop_weights * scale.square().to(dtype)
+        slots = [self.pairs, self.loops, self.pairs] if plan.symmetric else [self.pairs, self.loops]
+        self._slots = torch.cat(slots)
+        self.values = self._slots.index_select(0, plan.forward.slots)
+        self.sampled = torch.zeros_like(self.pairs)
+        """Σ over products of ∂L/∂Â_ij (+ ∂L/∂Â_ji) of every pair."""
+        self.diagonal = torch.zeros_like(self.loops)
+
+    @cached_property
+    def values_back(self) -> Tensor:
+        """The values of Âᵀ."""
+        if self.plan.symmetric:
+            return self.values
+        return self._slots.index_select(0, self.plan.backward.slots)
+
+    def record(self, slope: Tensor, dense: Tensor) -> None:
+        """Take in one product Y = Â · dense with ∂L/∂Y = slope."""
+        plan = self.plan
+        found = torch.sparse_csr_tensor(
+            plan._starts, plan.column, self.sampled, (plan.nodes, plan.nodes),
+            check_invariants=False,
+        )  # fmt: skip
+        found = torch.sparse.sampled_addmm(found, slope, dense.t())
+        if plan.symmetric:
+            found = torch.sparse.sampled_addmm(found, dense, slope.t())
+        self.sampled = found.values()
+        for rows in block_rows(dense.shape[1], plan.nodes):
+            self.diagonal[rows] += torch.linalg.vecdot(slope[rows], dense[rows])
+
+    def gradient(self) -> Tensor:
+        """(columns,) ∂L/∂mask from all that was recorded.
+
+        Â_ij = c_ij a_i a_j with a = degree^-½, so a pair acts by itself and through its degrees:
+        ∂L/∂c_ij = a_i a_j Q_ij + ∂L/∂degree, where ∂L/∂degree_i = −½ a_i² Σ_j Q_ij Â_ij.
+        """
+        plan, kept = self.plan, self.plan._kept is not None
+        slope = self.sampled * self.between
+        loop = self.diagonal * self.scale.square().to(slope.dtype)
+        if not kept:
+            through = (self.sampled * self.pairs).double()
+            each = 2 * (self.diagonal * self.loops).double()
+            each.index_add_(0, plan.row, through).index_add_(0, plan.column, through)
+            degree = (each.mul_(self.scale.square()).mul_(-0.5)).to(slope.dtype)
+            slope += degree.index_select(0, plan.row)
+            if plan.symmetric:
+                slope += degree.index_select(0, plan.column)
+            loop += degree
+        share = slope.index_select(0, plan._pair_of).mul_(plan._share)
+        if plan._proper is None:
+            return share
+        out = share.new_zeros(plan.columns)
+        out[plan._proper] = share
+        if plan._own.numel() and not kept:
+            out[plan._own] = loop[plan._own_nodes] * plan._own_weight
+        return out
+
+
+def _starts(rows: Tensor, nodes: int) -> Tensor:
+    """(nodes + 1,): where each row begins among entries sorted by row."""
+    starts = torch.zeros(nodes + 1, dtype=torch.long)
+    torch.cumsum(torch.bincount(rows, minlength=nodes), 0, out=starts[1:])
+    return starts
+
+
+def block_rows(width: int, nodes: int) -> list[slice]:
+    """Slices of rows that fit the cache at this width."""
+    size = max(1, BLOCK // width)
+    return [slice(i * size, min(nodes, (i + 1) * size)) for i in range(ceil(nodes / size))]
