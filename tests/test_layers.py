@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "edge_runs": {"core", "methods", "explain"} | MIDDLE,
     "graphs": {"core", "methods", "explain", "edge_runs"} | MIDDLE,
     "distributed": {"core"},
-    "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
+    "adapters": {"core", "methods", "explain", "graphs", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed"} | MIDDLE,

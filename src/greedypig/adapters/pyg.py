@@ -1,0 +1,307 @@
+"""PyG: Greedy PIG as an algorithm of `torch_geometric.explain.Explainer`.
+
+    explainer = Explainer(model, GreedyPIGExplainer(k=20), explanation_type="model",
+                          edge_mask_type="object", model_config=…)
+    explanation = explainer(x, edge_index, index=10)
+
+PyG masks *messages*: an edge at 0 passes nothing on, and degrees stay those of the whole graph.
+That is how its own algorithms and its fidelity metrics read a mask, and it works for every network
+of `MessagePassing` layers, so it is the default here. `reading="edges"` takes the edge out of the
+graph instead, for models with an `edge_weight` argument; that is `gp.explain_edges`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.algorithms import greedy_pig
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType, MissingPackage, NotDifferentiable
+from ..core.features import Elements, Features, Groups
+from ..core.lockstep import Undisturbed
+from ..core.objective import objective
+from ..domains.graph import read_graph
+from ..frozen import freeze
+from ..graphs import explain_edges
+
+try:
+    from torch_geometric.explain import Explanation
+    from torch_geometric.explain.algorithm import ExplainerAlgorithm
+    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+    from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+    from torch_geometric.nn import MessagePassing
+    from torch_geometric.utils import k_hop_subgraph
+except ImportError as error:
+    raise MissingPackage(
+        "Expected the package torch_geometric for greedypig.adapters.pyg (it is not installed). "
+        'Try pip install "greedypig[pyg]".'
+    ) from error
+
+READINGS = ("messages", "edges")
+RULE = "gauss-legendre"
+log = logging.getLogger(__name__)
+
+
+class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
+    """Edges in the order in which Greedy PIG takes them, for node, edge and graph level tasks.
+
+    G(S) = −loss(answer with the edges S, target), PyG's own loss of the model's mode: the mean
+    log-probability of the target for classification, the negative squared error for regression.
+    The edge mask is 1 for the first edge taken and falls evenly; edges that were not taken, or that
+    the answer cannot depend on, are at 0. With rounds=1 the order is that of integrated gradients.
+
+    k: how many edges (pairs of them in an undirected graph) to take; None ranks all.
+    undirected: both directions of a pair are taken together; None looks whether the graph is
+        symmetric.
+    reading: "messages" or "edges"; see the module.
+    rounds, steps, rule, schedule, ratio, budget, seconds, reach, gain, seed: as in
+    `gp.greedy_pig`. After a call `attribution` holds the whole result over the edges that were
+    candidates, and `candidates` their columns of edge_index.
+    """
+
+    attribution: Attribution | None = None
+    candidates: Tensor | None = None
+
+    def __init__(
+        self,
+        *,
+        k: int | None = None,
+        rounds: int = 20,
+        steps: int = 5,
+        rule: str = RULE,
+        schedule: str | Sequence[int] | None = None,
+        ratio: float | None = None,
+        undirected: bool | None = None,
+        reading: str = "messages",
+        budget: int | None = None,
+        seconds: float | None = None,
+        reach: float | None = None,
+        gain: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if reading not in READINGS:
+            raise InvalidInput(
+                f"Expected reading to be one of {', '.join(READINGS)} (got {reading!r})."
+            )
+        self.k, self.rounds, self.undirected, self.reading = k, rounds, undirected, reading
+        self.search: dict[str, Any] = {
+            "steps": steps, "rule": rule, "schedule": schedule, "ratio": ratio, "budget": budget,
+            "seconds": seconds, "reach": reach, "gain": gain, "seed": seed,
+        }  # fmt: skip
+
+    def supports(self) -> bool:
+        """Edge masks of type object, no node masks; hyperedges and so on are PyG's to refuse."""
+        nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
+        if nodes is not None:
+            log.error("GreedyPIGExplainer explains edges: expected node_mask_type None (got %s)",
+                      nodes.value)  # fmt: skip
+            return False
+        if edges != MaskType.object:
+            log.error("GreedyPIGExplainer expects edge_mask_type 'object' (got %s)",
+                      None if edges is None else edges.value)  # fmt: skip
+            return False
+        return True
+
+    def forward(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        edge_index: Tensor,
+        *,
+        target: Tensor,
+        index: int | Tensor | None = None,
+        **kwargs: Any,
+    ) -> Explanation:
+        """Called by `Explainer`; see torch_geometric."""
+        if isinstance(x, dict) or isinstance(edge_index, dict):
+            raise InvalidType("Expected a homogeneous graph (got dicts of node and edge types).")
+        asked = target if index is None else target[index]
+
+        def value(output: Tensor) -> Tensor:
+            return -self._loss(output if index is None else output[index], asked)
+
+        a: Attribution | None
+        if self.reading == "edges":
+            self.candidates, a = self._by_edges(model, x, edge_index, value, kwargs)
+        else:
+            self.candidates, a = self._by_messages(model, x, edge_index, value, index, kwargs)
+        self.attribution = a
+        return Explanation(edge_mask=_spread(a, self.candidates, edge_index.shape[1]))
+
+    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
+        losses = {
+            ModelMode.binary_classification: self._loss_binary_classification,
+            ModelMode.multiclass_classification: self._loss_multiclass_classification,
+            ModelMode.regression: self._loss_regression,
+        }
+        loss: Tensor = losses[self.model_config.mode](output, target)
+        return loss
+
+    def _picks(self, units: int) -> dict[str, Any]:
+        if self.search["schedule"] is not None and not isinstance(self.search["schedule"], str):
+            return {"k": self.k}
+        most = units if self.k is None else min(self.k, units)
+        return {"k": most, "rounds": min(self.rounds, most)}
+
+    def _by_messages(
+        self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
+        index: int | Tensor | None, kwargs: dict[str, Any],
+    ) -> tuple[Tensor, Attribution | None]:  # fmt: skip
+        frozen = freeze(model)
+        network = frozen.module
+        if network is None or not any(isinstance(m, MessagePassing) for m in network.modules()):
+            raise InvalidInput(
+                "Expected a model with MessagePassing layers (got none), whose messages can be "
+                'masked. Try reading="edges" for a model with an edge_weight argument.'
+            )
+        with Undisturbed():
+            _check_answer(network, x, edge_index, value, kwargs)
+            view = self._view(network, x, edge_index, index, kwargs)
+            if view.inside.numel() == 0:
+                return view.inside, None
+            features = _units(x, edge_index[:, view.inside], self.undirected)
+            problem = objective(
+                lambda masks: torch.stack([value(view.answer(network, mask)) for mask in masks]),
+                view.inside.numel(), batch_size=1, dtype=x.dtype, device=x.device,
+            )  # fmt: skip
+        try:
+            return view.inside, greedy_pig(
+                problem, features=features, values="end", **self.search,
+                **self._picks(features.units),
+            )  # fmt: skip
+        except NotDifferentiable as error:
+            raise InvalidInput(
+                "Expected layers whose messages can be masked (got an answer that does not depend "
+                "on them). Layers with explain=False are left out by PyG."
+            ) from error
+        finally:
+            clear_masks(network)
+
+    def _view(
+        self, network: nn.Module, x: Tensor, edge_index: Tensor,
+        index: int | Tensor | None, kwargs: dict[str, Any],
+    ) -> _View:  # fmt: skip
+        """The part of the graph that the answers in question can depend on, if that is told."""
+        everything = torch.arange(edge_index.shape[1], device=edge_index.device)
+        whole = _View(x, edge_index, everything, torch.ones_like(everything, dtype=x.dtype), kwargs)
+        if index is None or self.model_config.task_level != ModelTaskLevel.node:
+            return whole
+        hops, flow = self._num_hops(network), self._flow(network)
+        inside = k_hop_subgraph(index, hops, edge_index, num_nodes=x.shape[0], flow=flow)[3]
+        near = _View(x, edge_index, everything[inside], whole.ones, kwargs)
+        if kwargs or any(getattr(m, "cached", False) for m in network.modules()):
+            return near
+        # One hop more, so that every node whose message counts has its whole degree.
+        nodes, edges, _, kept = k_hop_subgraph(
+            index, hops + 1, edge_index, relabel_nodes=True, num_nodes=x.shape[0], flow=flow
+        )
+        places = torch.cumsum(kept, 0) - 1
+        small = _View(x[nodes], edges, near.inside, whole.ones[: edges.shape[1]], kwargs,
+                      places[inside], nodes, x.shape[0])  # fmt: skip
+        with torch.no_grad():  # Norms over all nodes see the rest of the graph too: then no cut.
+            one, other = (view.answer(network, view.ones[view.spots]) for view in (near, small))
+        same = torch.allclose(one[index], other[index], rtol=1e-4, atol=1e-5)
+        return small if same else near
+
+    def _by_edges(
+        self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
+        kwargs: dict[str, Any],
+    ) -> tuple[Tensor, Attribution]:  # fmt: skip
+        weight = kwargs.pop("edge_weight", None)
+        if "edge_weight" not in inspect.signature(model.forward).parameters:
+            raise InvalidInput(
+                'Expected a model with an edge_weight argument for reading="edges" (got '
+                f'{type(model).__name__} without). Try reading="messages".'
+            )
+        features = _units(x, edge_index, self.undirected)
+        a = explain_edges(
+            _Called(model, kwargs) if kwargs else model, x, edge_index, weight, objective=value,
+            undirected=self.undirected, **self.search, **self._picks(features.units),
+        )  # fmt: skip
+        return torch.arange(edge_index.shape[1], device=edge_index.device), a
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """A graph, or the part of it that matters, as a function of the masks of its candidates."""
+
+    x: Tensor
+    edge_index: Tensor
+    inside: Tensor
+    """Columns of the caller's edge_index that are candidates."""
+    ones: Tensor
+    kwargs: dict[str, Any]
+    places: Tensor | None = None
+    """Where the candidates are in `edge_index`, if not at `inside`."""
+    nodes: Tensor | None = None
+    """The caller's node of every row of x, where it is a part."""
+    count: int = 0
+
+    @property
+    def spots(self) -> Tensor:
+        """Columns of `edge_index` that the candidates have."""
+        return self.inside if self.places is None else self.places
+
+    def answer(self, network: nn.Module, mask: Tensor) -> Tensor:
+        """The network's output in the caller's numbering, with these edges at these weights."""
+        full = self.ones.index_copy(0, self.spots, mask)
+        set_masks(network, full, self.edge_index, apply_sigmoid=False)
+        try:
+            output: Tensor = network(self.x, self.edge_index, **self.kwargs)
+        finally:
+            clear_masks(network)
+        if self.nodes is None:
+            return output
+        return output.new_zeros(self.count, *output.shape[1:]).index_copy(0, self.nodes, output)
+
+
+class _Called(nn.Module):
+    """A model with some of its arguments given."""
+
+    def __init__(self, model: nn.Module, kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.model, self.kwargs = model, kwargs
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        """As `explain_edges` calls it."""
+        output: Tensor = self.model(x, edge_index, edge_weight=edge_weight, **self.kwargs)
+        return output
+
+
+def _units(x: Tensor, edge_index: Tensor, undirected: bool | None) -> Features:
+    """Pairs of nodes; of a part of the graph those in one direction only stand alone."""
+    graph = read_graph(x, edge_index, None, undirected)
+    ids = graph.units
+    return Elements(ids.numel()) if int(ids.max()) + 1 == ids.numel() else Groups(ids)
+
+
+def _check_answer(
+    network: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
+    kwargs: dict[str, Any],
+) -> None:  # fmt: skip
+    with torch.no_grad():
+        found = value(network(x, edge_index, **kwargs))
+    if not bool(torch.isfinite(found)):
+        raise InvalidInput("Expected a finite loss on the whole graph (got NaN or infinity).")
+
+
+def _spread(a: Attribution | None, columns: Tensor, count: int) -> Tensor:
+    """(count,) the mask: from 1 for the first unit taken evenly down, 0 for those not taken."""
+    mask = torch.zeros(count, device=columns.device)
+    if a is None:
+        return mask
+    ranks = a.features.first_rank(a.order).to(columns.device)
+    taken = (1 - ranks / a.selected).clamp_min(0)
+    mask[columns] = taken.to(mask)
+    return mask
+
+
+__all__ = ["GreedyPIGExplainer"]

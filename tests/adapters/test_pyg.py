@@ -1,0 +1,263 @@
+"""Greedy PIG inside torch_geometric's own Explainer."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import greedypig as gp
+
+pyg = pytest.importorskip("torch_geometric")
+from torch_geometric.data import Batch, Data  # noqa: E402
+from torch_geometric.explain import CaptumExplainer, Explainer, fidelity  # noqa: E402
+from torch_geometric.nn import (  # noqa: E402
+    GATConv,
+    GCNConv,
+    GINConv,
+    PairNorm,
+    SAGEConv,
+    global_add_pool,
+)
+
+from greedypig.adapters.pyg import GreedyPIGExplainer  # noqa: E402
+
+MULTI = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+
+
+def made_graph(nodes: int = 24, edges: int = 40, *, seed: int = 0, symmetric: bool = True):
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.combinations(torch.arange(nodes))
+    chosen = pairs[torch.randperm(len(pairs), generator=generator)[:edges]].T
+    edge_index = torch.cat([chosen, chosen.flip(0)], 1) if symmetric else chosen
+    return torch.randn(nodes, 5, generator=generator), edge_index
+
+
+class Net(nn.Module):
+    def __init__(self, layer=GCNConv, *, classes: int = 3, norm: bool = False, **options) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.second = layer(5, 8, **options), layer(8, classes, **options)
+        self.norm = PairNorm() if norm else nn.Identity()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        h = self.norm(self.first(x, edge_index).relu())
+        return self.second(self.drop(h), edge_index)
+
+
+class Weighted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.second = GCNConv(5, 8), GCNConv(8, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.second(self.first(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+
+
+class OneMessage(nn.Module):
+    """The logit of class 1 is the sum of the neighbours' only feature: a modular function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = SAGEConv(1, 1, aggr="sum", bias=False, root_weight=False)
+        nn.init.ones_(self.layer.lin_l.weight)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.layer(x, edge_index)
+
+
+def explainer(model: nn.Module, algorithm, config=MULTI, kind: str = "model", **more) -> Explainer:
+    return Explainer(model, algorithm, explanation_type=kind, model_config=config,
+                     edge_mask_type="object", **more)  # fmt: skip
+
+
+def test_a_sum_of_messages_is_explained_by_the_largest():
+    # Regression on Σ x_u: with target 6 the largest messages come nearest to it first.
+    x = torch.tensor([[0.0], [3.0], [1.0], [2.0]])
+    edge_index = torch.tensor([[1, 2, 3], [0, 0, 0]])
+    config = {"mode": "regression", "task_level": "node", "return_type": "raw"}
+    algorithm = GreedyPIGExplainer(rounds=3)
+    found = explainer(OneMessage(), algorithm, config)(x, edge_index, index=0)
+    assert torch.allclose(found.edge_mask, torch.tensor([1, 1 / 3, 2 / 3]))
+    assert algorithm.attribution.values.tolist() == pytest.approx([-36, -9, -1, 0], abs=1e-5)
+
+
+@pytest.mark.parametrize("layer", [GCNConv, SAGEConv, GATConv])
+@pytest.mark.parametrize("kind", ["model", "phenomenon"])
+def test_any_layer_of_messages_will_do(layer, kind):
+    x, edge_index = made_graph()
+    model = Net(layer)
+    given = {} if kind == "model" else {"target": torch.arange(24) % 3}
+    found = explainer(model, GreedyPIGExplainer(rounds=5), kind=kind)(x, edge_index, **given)
+    assert found.validate(raise_on_error=True)
+    mask = found.edge_mask
+    assert mask.max() == 1
+    assert torch.equal(mask[:40], mask[40:])  # Both directions of a pair stand or fall together.
+    assert mask[:40].unique().numel() == 40
+
+
+def test_the_whole_graph_gives_the_model_s_own_likelihood():
+    x, edge_index = made_graph()
+    model = Net().eval()
+    algorithm = GreedyPIGExplainer(rounds=4)
+    explainer(model, algorithm)(x, edge_index)
+    logits = model(x, edge_index)
+    full = torch.log_softmax(logits, 1).max(1).values.mean()
+    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+
+
+def test_a_node_is_explained_by_what_it_can_see(monkeypatch):
+    x, edge_index = made_graph(60, 120, symmetric=False)
+    node = int(edge_index[1].bincount().argmax())
+    model = Net().eval()
+    part, whole = (GreedyPIGExplainer(rounds=6, undirected=False) for _ in range(2))
+    found = explainer(model, part)(x, edge_index, index=node)
+    inside = part.candidates
+    assert 0 < inside.numel() < 120
+    assert found.edge_mask[inside].min() > 0
+    assert int((found.edge_mask > 0).sum()) == inside.numel()
+    # With every edge in reach nothing is cut out: the same scores, and 0 for what has no say.
+    monkeypatch.setattr(whole, "_num_hops", lambda _: 99)
+    explainer(model, whole)(x, edge_index, index=node)
+    spread = torch.zeros(120).index_copy(0, whole.candidates, first_scores(whole))
+    assert torch.allclose(first_scores(part), spread[inside], atol=1e-6)
+    spread[inside] = 0
+    assert spread.abs().max() == 0
+
+
+def first_scores(algorithm: GreedyPIGExplainer) -> Tensor:
+    """What the first round took, and the scores it had; the rest at 0."""
+    a = algorithm.attribution
+    out = torch.zeros_like(a.unit_scores)
+    first = a.order[:3]
+    out[first] = a.unit_scores[first]
+    return out
+
+
+def test_norms_over_all_nodes_are_not_cut():
+    x, edge_index = made_graph(60, 80)
+    model = Net(norm=True).eval()
+    algorithm = GreedyPIGExplainer(rounds=3)
+    explainer(model, algorithm)(x, edge_index, index=7)
+    logits = model(x, edge_index)[7]
+    full = torch.log_softmax(logits, 0).max()
+    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+
+
+def test_a_node_without_edges_has_an_empty_answer():
+    x, _ = made_graph()
+    edge_index = torch.tensor([[1, 2], [2, 1]])
+    found = explainer(Net(), GreedyPIGExplainer())(x, edge_index, index=0)
+    assert found.edge_mask.tolist() == [0, 0]
+
+
+def test_one_round_is_integrated_gradients():
+    pytest.importorskip("captum")
+    x, edge_index = made_graph(symmetric=False)
+    model = Net().eval()
+    config = MULTI | {"return_type": "raw"}
+    ours = GreedyPIGExplainer(rounds=1, steps=50, undirected=False)
+    explainer(model, ours, config)(x, edge_index, index=3)
+
+    class LogProbabilities(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = model
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return torch.log_softmax(self.net(x, edge_index), 1)
+
+    theirs = CaptumExplainer("IntegratedGradients", n_steps=50)
+    peer = explainer(LogProbabilities(), theirs, MULTI | {"return_type": "log_probs"})
+    expected = peer(x, edge_index, index=3).edge_mask
+    scores = torch.zeros(40).index_copy(0, ours.candidates, ours.attribution.scores)
+    assert torch.allclose(scores, expected.float(), atol=1e-5)
+
+
+def test_edges_can_be_taken_out_of_the_graph_instead():
+    x, edge_index = made_graph()
+    model = Weighted().eval()
+    algorithm = GreedyPIGExplainer(rounds=5, reading="edges")
+    found = explainer(model, algorithm)(x, edge_index)
+    direct = gp.explain_edges(model, x, edge_index, rounds=5, steps=5)
+    assert torch.equal(algorithm.attribution.order, direct.order)
+    assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
+    with pytest.raises(gp.InvalidInput, match=r'Try reading="messages"'):
+        explainer(Net(), GreedyPIGExplainer(reading="edges"))(x, edge_index)
+
+
+def test_k_edges_are_kept_and_fidelity_can_be_measured():
+    x, edge_index = made_graph(40, 90)
+    model = Net().eval()
+    asked = explainer(model, GreedyPIGExplainer(k=12, rounds=12))
+    found = asked(x, edge_index)
+    assert int((found.edge_mask > 0).sum()) == 24
+    assert found.get_explanation_subgraph().edge_index.shape[1] == 24
+    hard = asked_hard(model)(x, edge_index)
+    assert sorted(hard.edge_mask.unique().tolist()) == [0, 1]
+    best = fidelity(asked, hard)[1]
+    hard.edge_mask = 1 - hard.edge_mask
+    hard.edge_mask[torch.randperm(180, generator=torch.Generator().manual_seed(0))[24:]] = 0
+    assert best < fidelity(asked, hard)[1]
+    everything = explainer(model, GreedyPIGExplainer(), threshold_config=("topk_hard", 180))
+    assert fidelity(everything, everything(x, edge_index))[1] == 0
+
+
+def asked_hard(model: nn.Module) -> Explainer:
+    return explainer(model, GreedyPIGExplainer(k=12, rounds=12), threshold_config=("topk_hard", 24))
+
+
+class GraphNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(2)
+        self.layer = GINConv(nn.Linear(5, 8))
+        self.last = nn.Linear(8, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.last(global_add_pool(self.layer(x, edge_index).relu(), batch)).sigmoid()
+
+
+def test_graphs_as_a_whole_are_explained_too():
+    parts = [Data(*made_graph(8, 10, seed=s)) for s in range(3)]
+    batch = Batch.from_data_list(parts)
+    config = {"mode": "binary_classification", "task_level": "graph", "return_type": "probs"}
+    algorithm = GreedyPIGExplainer(rounds=6)
+    found = explainer(GraphNet(), algorithm, config)(
+        batch.x, batch.edge_index, batch=batch.batch, index=1
+    )
+    own = batch.batch[batch.edge_index[0]] == 1
+    assert own[found.edge_mask.argmax()]
+    assert algorithm.attribution.scores[own].abs().min() > 0
+    assert algorithm.attribution.scores[~own].abs().max() == 0  # Other graphs have no say.
+
+
+def test_the_caller_s_model_is_as_it_was():
+    x, edge_index = made_graph()
+    model = Net().train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    explainer(model, GreedyPIGExplainer(rounds=2))(x, edge_index, index=2)
+    assert model.training
+    assert all(m.training for m in model.modules())
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert model.first.explain is None
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+
+
+def test_what_it_cannot_do_is_said():
+    x, edge_index = made_graph()
+    with pytest.raises(ValueError, match="does not support"):
+        Explainer(Net(), GreedyPIGExplainer(), explanation_type="model", model_config=MULTI,
+                  node_mask_type="attributes", edge_mask_type="object")  # fmt: skip
+    with pytest.raises(ValueError, match="does not support"):
+        Explainer(Net(), GreedyPIGExplainer(), explanation_type="model", model_config=MULTI,
+                  node_mask_type="object")  # fmt: skip
+    with pytest.raises(gp.InvalidInput, match="Expected reading to be one of"):
+        GreedyPIGExplainer(reading="nodes")
+
+    class Plain(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return x[:, :3]
+
+    with pytest.raises(gp.InvalidInput, match="MessagePassing layers"):
+        explainer(Plain(), GreedyPIGExplainer())(x, edge_index)
