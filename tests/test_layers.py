@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
     "distributed": {"core"},
+    "selection": {"core", "methods", "explain", "distributed"} | MIDDLE,
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",

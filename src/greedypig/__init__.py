@@ -46,6 +46,7 @@ from .core.scorers import (
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
 from .methods import Greedy
+from .selection import select_features
 from .storage import load
 from .targets import margin
 
@@ -61,8 +62,8 @@ __all__ = [
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy",
     "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics",
-    "models", "objective", "one_shot", "plots", "report", "rule", "sequential_gradient",
-    "superpixels", "windows",
+    "models", "objective", "one_shot", "plots", "report", "rule", "select_features",
+    "sequential_gradient", "superpixels", "windows",
 ]  # fmt: skip
 
 

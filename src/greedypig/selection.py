@@ -1,0 +1,238 @@
+"""Post-hoc feature selection: rank a trained model's columns by what it really uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from .core.algorithms import make_problem
+from .core.attribution import Attribution
+from .core.errors import InvalidInput, InvalidType, did_you_mean
+from .core.features import Elements
+from .core.lockstep import Undisturbed
+from .core.objective import as_objective
+from .core.quadrature import Rule
+from .core.quadrature import rule as make_rule
+from .core.rounds import Problem, Rounds, ValuesWanted
+from .core.schedule import check_count, equal, plan_picks, whole
+from .core.scorers import MarginalGains, RandomOrder
+from .distributed import ALONE, Group
+from .domains.table import losses
+from .domains.table.batches import feed
+from .domains.table.build import network_for
+from .domains.table.objective import TableObjective
+from .domains.table.scorers import PathScores
+from .explain import _resume, _show, _versions
+from .fingerprint import fingerprint
+
+METHODS = ("greedy-pig", "sequential-gradient", "ig", "greedy", "random")
+STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
+"""Points of the path: few where every round has a path of its own, 39 (the paper's) for one."""
+LEAST_SAMPLE = 16
+"""Batches, at least, on which G(S) is measured where a budget is given."""
+
+
+def select_features(
+    model: Callable[..., Any],
+    batches: Any,
+    *,
+    loss: Any = "binary-cross-entropy",
+    k: int | None = None,
+    steps: int | None = None,
+    budget: int | None = None,
+    method: str = "greedy-pig",
+    per_round: int = 1,
+    rule: str | Rule | None = None,
+    baseline: Any = "zero",
+    names: Sequence[str] | None = None,
+    sample: int | None = None,
+    values: ValuesWanted = "end",
+    seed: int = 0,
+    group: Group = ALONE,
+    resume: Attribution | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[Rounds], object] = False,
+) -> Attribution:
+    """Which columns of a table does the model use, best first?
+
+    G(S) = −mean over rows of loss(label, model(row with the columns outside S at the baseline)):
+    one mask for the whole data, climbed by Greedy PIG, one column a round.
+
+    model: any module or callable from features to outputs, never changed; see docs/tables.md.
+    batches: (features, label) pairs that can be read again and again, a list or a stream; features
+        are a tensor (rows, columns), a tuple (numeric, categorical) or a dict of tensors.
+    loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
+        (outputs, labels) → one loss per row.
+    k: how many columns to select; None ranks them all.
+    budget: gradient batches in all: one batch at one point of a path is one. Shared equally by
+        all gradients, in an order of batches shuffled by seed; the points of a path share their
+        batches. None takes all batches for every gradient.
+    method: "greedy-pig" (steps=5), "sequential-gradient", "ig" (steps=39), "greedy" by marginal
+        gains, or "random".
+    baseline: what an absent column looks like: "zero", "mean", or one number per column.
+    sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
+        with a budget as many as a gradient has, at least 16.
+    group: the processes that share the work (`greedypig.distributed.joined()`).
+    names, seed, resume, checkpoint, progress, values: as in `explain`.
+    """
+    with Undisturbed():
+        run = _Selection(
+            model, batches, loss=loss, k=k, steps=steps, budget=budget, method=method,
+            per_round=per_round, rule=rule, baseline=baseline, names=names, sample=sample,
+            values=values, seed=seed, group=group, resume=resume,
+        )  # fmt: skip
+    events = Rounds(run.problem)
+    try:
+        for done in events:
+            if checkpoint is not None and group.first:
+                events.attribution().save(checkpoint)
+            if callable(progress):
+                progress(events)
+            elif progress:
+                _show(done, len(run.problem.schedule))
+    finally:
+        if progress and not callable(progress):
+            _show(None, 0)
+    return run.attribution(events)
+
+
+@dataclass(frozen=True)
+class _Spending:
+    """How a budget is spent: batches of each gradient call, and of the sample for values."""
+
+    shares: tuple[int, ...] | None
+    sample: int | None
+
+
+class _Selection:
+    """One run, its arguments checked once."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        batches: Any,
+        *,
+        loss: Any,
+        k: int | None,
+        steps: int | None,
+        budget: int | None,
+        method: str,
+        per_round: int,
+        rule: str | Rule | None,
+        baseline: Any,
+        names: Sequence[str] | None,
+        sample: int | None,
+        values: ValuesWanted,
+        seed: int,
+        group: Group,
+        resume: Attribution | str | PathLike[str] | None,
+    ) -> None:
+        path = _path(method, steps, rule)
+        loss_name, loss_function = losses.resolve(loss)
+        source = feed(batches, whole(seed), group)
+        network = network_for(model, source, loss_function, loss_name, baseline, group)
+        features = Elements(network.columns, names)
+        picks = self._picks(method, k, per_round)
+        schedule = plan_picks(features.units, **picks)
+        spending = _spend(budget, sample, schedule, method, path, features.units)
+        self.objective = TableObjective(
+            network, source, group, shares=spending.shares, sample=spending.sample
+        )
+        self.problem: Problem = make_problem(
+            as_objective(self.objective),
+            self._scorer(method, path, rule),
+            features=features,
+            seed=seed,
+            values=values,
+            **picks,
+            settings={
+                "method": method, "loss": loss_name, "budget": budget, "sample": spending.sample,
+                "baseline": network.baseline_name,
+            },
+            provenance=_versions() | {"model": fingerprint(model), "input": network.layout},
+        )  # fmt: skip
+        if resume is not None:
+            _resume(self.problem, resume)
+            self.objective.call = len(self.problem.rounds)
+
+    def attribution(self, events: Rounds) -> Attribution:
+        """The result, with what was spent."""
+        return events.attribution().with_notes(
+            {
+                "kind": "table",
+                "gradient_batches": self.objective.batches_used,
+                "gradient_rows": self.objective.rows_used,
+            }
+        )
+
+    @staticmethod
+    def _picks(method: str, k: int | None, per_round: int) -> dict[str, Any]:
+        if method in ("ig", "random"):
+            return {"rounds": 1, "k": k}
+        return {"per_round": per_round, "k": k}
+
+    def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None) -> Any:
+        if path is not None:
+            named = rule if isinstance(rule, str) else ("own" if rule else _rule_name(method))
+            return PathScores(self.objective, path, named)
+        return MarginalGains() if method == "greedy" else RandomOrder()
+
+
+def _rule_name(method: str) -> str:
+    return "left" if method == "sequential-gradient" else "midpoint"
+
+
+def _path(method: str, steps: int | None, rule: str | Rule | None) -> Rule | None:
+    """The points of a gradient method's path; None for methods without one."""
+    if not isinstance(method, str):
+        raise InvalidType(f"Expected method to be a name (got {type(method).__name__}).")
+    if method not in METHODS:
+        raise InvalidInput(
+            f"Expected method to be one of {', '.join(METHODS)} (got {method!r})."
+            f"{did_you_mean(method, METHODS)}"
+        )
+    fixed = method == "sequential-gradient" or method not in STEPS
+    if fixed and (steps is not None or rule is not None):
+        raise InvalidInput(f"Expected no steps or rule for method={method!r} (got some).")
+    if method not in STEPS:
+        return None
+    if isinstance(rule, Rule):
+        if steps is not None and whole(steps) != len(rule):
+            raise InvalidInput(f"Expected no steps besides a rule of its own (got {steps!r}).")
+        return rule
+    return make_rule(rule or _rule_name(method), STEPS[method] if steps is None else steps)
+
+
+def _spend(
+    budget: int | None,
+    sample: int | None,
+    schedule: tuple[int, ...],
+    method: str,
+    path: Rule | None,
+    units: int,
+) -> _Spending:
+    """Equal shares for all gradients; the points of a path share their batches."""
+    budget, sample = whole(budget), whole(sample)
+    if sample is not None:
+        check_count("sample", sample)
+    if budget is None:
+        return _Spending(None, sample)
+    check_count("budget", budget)
+    if path is None:
+        # Marginal gains look at values alone: one forward pass counts as one gradient batch.
+        looks = sum(1 + units - r for r in range(len(schedule))) if method == "greedy" else 1
+        _enough(budget, looks, method)
+        return _Spending((), sample or (budget // looks if method == "greedy" else LEAST_SAMPLE))
+    _enough(budget, len(path) * len(schedule), method)
+    shares = equal(budget // len(path), len(schedule))
+    return _Spending(shares, sample or max(LEAST_SAMPLE, *shares))
+
+
+def _enough(budget: int, least: int, method: str) -> None:
+    if budget < least:
+        raise InvalidInput(
+            f"Expected a budget of at least {least} batches, one for each gradient of "
+            f"method={method!r} (got {budget}). Try a smaller k, fewer steps, or a larger budget."
+        )
