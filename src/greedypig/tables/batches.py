@@ -1,17 +1,19 @@
 """Rows of a table as batches of tensors, in an order that depends on the seed alone.
 
 The list of batches is laid down before any row is read: pieces are shuffled, neighbours are pooled
-until they hold POOL rows, rows are shuffled within a pool, and pools are read in a few lanes side by
-side, batch i from lane i, as far as memory allows. Any batch can be asked for by its number. So
-every process of a group has the same list, and one that takes every second batch reads every second
-lane's files and row groups and no others.
+until they hold POOL rows, rows are shuffled within a pool and cut into batches. Any batch can be
+asked for by its number, so every process of a group has the same list and takes its share of it.
+`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side by
+side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
+come from different places of the table.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -74,13 +76,23 @@ class Batches(Sequence[Batch]):
         self.split_seed, self.seed, self.shuffle, self.memory = split_seed, seed, shuffle, memory
         self._held: OrderedDict[int, Encoded] = OrderedDict()
 
-    def again(self, *, seed: int | None = None, schema: Schema | None = None) -> Batches:
-        """The same rows in another order, or fewer of their columns."""
+    def only(self, names: Iterable[str]) -> Batches:
+        """The same batches with these columns alone; others are not read."""
         return Batches(
             self.table, self.survey, batch_size=self.batch_size, part=self.part, share=self.share,
-            split_seed=self.split_seed, seed=self.seed if seed is None else seed,
-            shuffle=self.shuffle, schema=schema or self.schema, memory=self.memory,
+            split_seed=self.split_seed, seed=self.seed, shuffle=self.shuffle,
+            schema=self.schema.only(names), memory=self.memory,
         )  # fmt: skip
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """The numbers of all batches, shuffled so that every pool is read once."""
+        random = np.random.default_rng([seed, 3])
+        lanes: list[list[int]] = [[] for _ in range(self.lanes)]
+        for i, pool in enumerate(random.permutation(len(self._pools)).tolist()):
+            first, behind = np.searchsorted(self._plan[:, 0], [pool, pool + 1])
+            lanes[i % self.lanes] += random.permutation(np.arange(first, behind)).tolist()
+        places = sorted((i, lane) for lane, found in enumerate(lanes) for i in range(len(found)))
+        return np.array([lanes[lane][i] for i, lane in places], np.int64)
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -153,15 +165,14 @@ class Batches(Sequence[Batch]):
     @cached_property
     def _plan(self) -> NDArray[np.int64]:
         """(batches, 3): pool, first row, row behind the last."""
-        lanes: list[list[tuple[int, int, int]]] = [[] for _ in range(self.lanes)]
+        made = []
         for pool, pieces in enumerate(self._pools):
             rows = sum(int(self._counts[p]) for p in pieces)
             # Batches of nearly the same size, rather than a small one at the end.
             cuts = np.linspace(0, rows, max(1, round(rows / self.batch_size)) + 1).round()
             ends = cuts.astype(int).tolist()
-            lanes[pool % self.lanes] += [(pool, a, b) for a, b in zip(ends, ends[1:], strict=False)]
-        order = sorted((i, lane) for lane, found in enumerate(lanes) for i in range(len(found)))
-        return np.array([lanes[lane][i] for i, lane in order], np.int64).reshape(-1, 3)
+            made += [(pool, a, b) for a, b in pairwise(ends)]
+        return np.array(made, np.int64)
 
     def _pool(self, pool: int) -> Encoded:
         if pool in self._held:

@@ -258,23 +258,39 @@ class _Column:
         """Take in a piece."""
         self.rows += len(column)
         if self.as_text:
-            texts = as_texts(column)
-            self.missing += int(texts.null_count)
-            self.counts.add(texts)
-            if self.name in self.reading.categorical:
-                return
-            if self.odd > 100 and self.odd > 0.5 * self.rows:
-                return  # Texts beyond doubt: trying each for a number costs time.
+            self._add_texts(as_texts(column))
+            return
         values, odd, example = as_numbers(column)
         self.odd += odd
         self.example = self.example or example
-        nothing = np.isnan(values)
-        if not self.as_text:
-            self.missing += int(nothing.sum()) - odd
+        self._add_numbers(values)
+
+    def _add_texts(self, texts: Any) -> None:
+        """Count texts, and see which are numbers: each different one is looked at once."""
+        self.missing += int(texts.null_count)
+        self.counts.add(texts)
+        if self.name in self.reading.categorical:
+            return
+        values, odd, example = as_numbers(texts.dictionary)
+        if odd:
+            times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
+            no_numbers = np.isnan(values) & np.asarray(pc_is_valid(texts.dictionary))
+            self.odd += int(times[no_numbers].sum())
+            self.example = self.example or example
+            if self.odd > 0.5 * self.rows:
+                return  # Texts beyond doubt.
+        places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+        self._add_numbers(np.append(values, np.nan)[places])
+
+    def _add_numbers(self, values: NDArray[np.float64]) -> None:
         finite = np.isfinite(values)
-        self.infinite += len(values) - int(finite.sum()) - int(nothing.sum())
-        self.plain.add(values[finite])
-        self.log.add(signed_log(values[finite]))
+        nothing = int(np.isnan(values).sum())
+        self.infinite += len(values) - int(finite.sum()) - nothing
+        kept = values if finite.all() else values[finite]
+        self.plain.add(kept)
+        self.log.add(signed_log(kept))
+        if not self.as_text:
+            self.missing = self.rows - self.plain.n
 
     def add_label(self, column: Any) -> int:
         """Take in a piece of the label; tells how many rows have one."""
@@ -399,6 +415,11 @@ def _warn(
     ]  # fmt: skip
     if constant:
         warnings.warn(f"The same value throughout in {listed(constant)}.", stacklevel=3)
+
+
+def pc_is_valid(array: Any) -> Any:
+    """Which values are there."""
+    return arrow("compute").is_valid(array)
 
 
 def criteo_reading(**more: Any) -> Reading:

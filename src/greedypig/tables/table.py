@@ -97,6 +97,12 @@ def _difference(ours: set[str], theirs: set[str]) -> str:
 def as_numbers(column: Any) -> tuple[np.ndarray[Any, Any], int, str]:
     """(float64 values with NaN where nothing or no number is, texts that are none, one of them)."""
     pa, pc, types = arrow(), arrow("compute"), arrow("types")
+    if types.is_dictionary(column.type) and types.is_string(column.type.value_type):
+        texts = as_texts(column)  # Each different text is parsed once.
+        found, _, example = as_numbers(texts.dictionary)
+        places = texts.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
+        values = np.append(found, np.nan)[places]
+        return values, int(np.isnan(values).sum()) - texts.null_count, example
     column = _plain(column)
     if types.is_string(column.type) or types.is_large_string(column.type):
         column = pc.utf8_trim_whitespace(column)
