@@ -75,7 +75,7 @@ def mask_finetune(
             found = losses.per_row(loss_function, outputs, batch.labels).mean()
             if not bool(torch.isfinite(found)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
-            found.backward()
+            found.backward()  # type: ignore[no-untyped-call]
             learner.step()
             if progress is not None:
                 progress(step, float(found))
@@ -89,7 +89,9 @@ def _trained(network: Network) -> list[nn.Parameter]:
     numbers = [p for p in twin.parameters() if p.is_floating_point()]
     if not numbers:
         raise InvalidInput("Expected a model with parameters to train (got none).")
-    return [p.requires_grad_(True) for p in numbers]
+    for parameter in numbers:
+        parameter.requires_grad_(True)
+    return numbers
 
 
 def _gates(network: Network, rows: int, whole_rows: float, generator: torch.Generator) -> Tensor:
