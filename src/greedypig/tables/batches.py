@@ -37,6 +37,26 @@ Batch = tuple[tuple[Tensor, Tensor], Tensor]
 """((numeric, categorical), label)."""
 
 
+class Numbers(Sequence[tuple[Tensor, Tensor]]):
+    """The same batches as (numeric, label), for models of a single input."""
+
+    def __init__(self, batches: Batches) -> None:
+        if batches.schema.categories:
+            raise InvalidInput(
+                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
+                "of categories). Try a model with forward(numeric, categorical, gates=…)."
+            )
+        self.batches = batches
+        self.order = batches.order
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: Any) -> Any:
+        (numeric, _), label = self.batches[index]
+        return numeric, label
+
+
 class Batches(Sequence[Batch]):
     """A sequence of ((numeric, categorical), label), the same however often it is read.
 
