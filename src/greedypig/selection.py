@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any
@@ -91,6 +92,8 @@ def select_features(
             per_round=per_round, rule=rule, baseline=baseline, names=names, sample=sample,
             values=values, seed=seed, group=group, resume=resume,
         )  # fmt: skip
+    for concern in run.concerns:
+        warnings.warn(concern, UserWarning, stacklevel=2)
     events = Rounds(run.problem)
     try:
         for done in events:
@@ -144,7 +147,7 @@ class _Selection:
         def sampled() -> Iterator[Batch]:
             return source.all() if held is None else source.sample(held)
 
-        look(network.table, sampled(), source.example(), group)
+        self.concerns = look(network.table, sampled(), source.example(), group)
         absent = set_baseline(network, baseline, sampled(), group)
         self.problem: Problem = make_problem(
             as_objective(self.objective), self._scorer(method, path, rule, seed),
