@@ -1,7 +1,7 @@
 """What a selection of columns notes on its result, checked: losses after retraining, rankings.
 
-`greedypig select` writes them under "selection"; figures and pages are drawn from them alone. A file
-may come from a stranger, so everything is checked here before anybody draws it.
+`greedypig select` writes them under "selection"; figures and pages are drawn from them alone. A
+file may come from a stranger, so everything is checked here before anybody draws it.
 """
 
 from __future__ import annotations

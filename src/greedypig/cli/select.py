@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the training")
     group.add_argument("--valid", metavar="TABLE", help="rows to judge on (default: a share)")
     group.add_argument("--valid-share", type=float, default=0.1, metavar="SHARE",
-                       help="of the rows, where there is no --valid (default: %(default)s)")  # fmt: skip
+                       help="of the rows, without --valid (default: %(default)s)")  # fmt: skip
     group.add_argument("--seeds", type=options.whole, default=3, metavar="N",
                        help="trainings of each set of columns (default: %(default)s)")  # fmt: skip
     group.add_argument("--epochs", type=options.whole, default=20, metavar="N",

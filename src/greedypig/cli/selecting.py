@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from inspect import signature
-from os import fspath, replace as move
+from os import fspath
+from os import replace as move
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from ..tables import (
 from ..tables.batches import Numbers
 from ..tables.retrain import trials_of, write_whole
 from .failures import UsageError
+from .meter import GUESSED_EPOCHS, Meter
 from .terminal import Bar
 
 METHODS = ("greedy-pig", "ig", "random")
@@ -56,8 +58,6 @@ EACH = 40
 """Batches of each gradient of greedy-pig, where no budget is given."""
 VALID_BATCH = 4096
 WORK = "work"
-GUESSED_EPOCHS = 4
-"""For the time left, before any training has ended."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Selecting:
         self.folder, self.work = folder, folder / WORK
         self.device, self.group, self.command = device, group, command
         self.stage = "looking at the files"
-        self._meter = _Meter()
+        self._meter = Meter()
 
     def open(self, resume: bool) -> None:
         """Take up the folder's work, or clear it."""
@@ -274,7 +274,9 @@ class Selecting:
                     progress=lambda events: at(len(events.problem.rounds) / rounds),
                 )  # fmt: skip
             except InvalidInput as error:
-                hint = "" if saved is None else " Try the options of the stopped run, or no --resume."
+                hint = (
+                    "" if saved is None else " Try the options of the stopped run, or no --resume."
+                )
                 raise UsageError(f"{error}{hint}") from error
         if self.group.first and saved != result:
             a.save(result)
@@ -321,7 +323,7 @@ class Selecting:
 
             return retrain(orders, train, valid, ks=self.plan.ks, seeds=self.plan.seeds,
                            effort=self.plan.effort, shelf=shelf, group=self.group,
-                           watch=watch)  # fmt: skip
+                           device=self.device, watch=watch)  # fmt: skip
 
     def _reckon(self, train: Batches) -> None:
         """What each stage costs, in rows that a network of all columns learns from."""
@@ -363,67 +365,6 @@ class Selecting:
         assert notes is not None
         others = {m: r for m, r in results.items() if m != method}
         return Found(a, notes, proof, others, self._meter.seconds())
-
-
-class _Meter:
-    """How far the whole job is, over stages of different costs."""
-
-    def __init__(self) -> None:
-        from time import monotonic
-
-        self.bar: Bar | None = None
-        self.epochs = float(GUESSED_EPOCHS)
-        self._costs: dict[str, float] = {}
-        self._done: dict[str, float] = {}
-        self._clock, self._began = monotonic, monotonic()
-
-    def plan(self, costs: Mapping[str, float]) -> None:
-        """What stages will cost."""
-        self._costs = dict(costs)
-        self._follow()
-
-    def learn_epochs(self, epochs: float) -> None:
-        """A first training tells how long the others will be."""
-        self.epochs = max(1.0, epochs)
-        if "retrain" in self._costs:
-            self._costs["retrain"] *= self.epochs / GUESSED_EPOCHS
-            self._follow()
-
-    def label(self, text: str) -> None:
-        """Say what is being done."""
-        if self.bar is not None:
-            self.bar.label = text
-
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return self._clock() - self._began
-
-    def stage(self, label: str, name: str) -> _Stage:
-        """A stage, as a context that gives a function to tell its share done."""
-        self.label(label)
-        return _Stage(self, name)
-
-    def tell(self, name: str, share: float) -> None:
-        """A stage is so far."""
-        self._done[name] = min(max(share, 0.0), 1.0)
-
-    def _follow(self) -> None:
-        if self.bar is not None:
-            self.bar.follow(
-                lambda: sum(cost * self._done.get(n, 0.0) for n, cost in self._costs.items()),
-                sum(self._costs.values()),
-            )
-
-
-class _Stage:
-    def __init__(self, meter: _Meter, name: str) -> None:
-        self.meter, self.name = meter, name
-
-    def __enter__(self) -> Callable[[float], object]:
-        return lambda share: self.meter.tell(self.name, min(share, 0.97))
-
-    def __exit__(self, *_: object) -> None:
-        self.meter.tell(self.name, 1.0)
 
 
 def _files(table: Table, valid: Table | None) -> str:

@@ -1,4 +1,4 @@
-"""A selection of columns as a figure: loss after retraining over k, and the way of the selection."""
+"""A selection of columns as a figure: loss after retraining over k, and the way it took."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from math import ceil, floor, isfinite, log10
 from ..column_notes import ColumnNotes, Loss
 from ..core.attribution import Attribution
 from ..notes import Notes
+from .chart import Chart
 from .markup import document, escape, table
-from .sections import first_units, made
+from .sections import curves, first_units, made
 
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
@@ -16,21 +17,24 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
+    charts = curves(a, notes)
     body = f"""
 <a class="skip" href="#main">Skip to the selection</a>
 <header><p class="eyebrow">{_eyebrow(a, notes, columns)}</p>
 <h1>Which columns predict “{escape(columns.label)}”?</h1>
 <p class="lead">{_lead(a, columns)}</p></header>
 <main id="main">
-<div class="columns"><div>{first_units(a, min(30, a.features.units))}</div>
-<div>{_proof(columns)}{_way(a)}</div></div>
+<div class="columns"><div>{first_units(a, min(30, a.features.units))}{_way(a, charts)}</div>
+<div>{_proof(columns)}</div></div>
 {_rankings(columns)}{made(a, notes)}
 </main>
 <footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-The order tells which columns this <em>model</em> used; the losses tell how well a fresh network does
-with them. Neither says what causes the label.</p></footer>"""
+The order tells which columns this <em>model</em> used; the losses tell how well a fresh network
+does with them. Neither says what causes the label.</p></footer>"""
     name = " · ".join(p for p in (columns.label, notes.source, "greedypig") if p)
-    return document(name, body, script=True, data={"charts": [], "explore": None})
+    return document(
+        name, body, script=True, data={"charts": [c.data for c in charts], "explore": None}
+    )
 
 
 def _eyebrow(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
@@ -72,7 +76,9 @@ def _proof(columns: ColumnNotes) -> str:
         rates.append(["all columns", *([_cell(columns.accuracy_all, None)] * len(columns.ks))])
         inner = table(heads, rates, caption="Share of right answers after retraining")
         tables += f"<details><summary>Accuracy</summary>{inner}</details>"
-    seeds = f"Means of {columns.seeds} seeds with standard errors" if columns.seeds > 1 else "One seed"
+    seeds = (
+        f"Means of {columns.seeds} seeds with standard errors" if columns.seeds > 1 else "One seed"
+    )
     note = (
         f'<p class="note">Fresh networks trained on the top k columns of each method, judged on '
         f"{columns.valid_rows:,} rows that were held out, which also ended the training. {seeds}; "
@@ -107,7 +113,8 @@ def _chart(columns: ColumnNotes) -> str:
     for tick in ticks:
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'
-            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">{tick:.4g}</text>'
+            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">'
+            f"{tick:.4g}</text>"
         )
     for k in columns.ks:
         parts.append(
@@ -124,7 +131,7 @@ def _chart(columns: ColumnNotes) -> str:
         for (px, v), k in zip(points, by_k, strict=True):
             if v.error:
                 parts.append(
-                    f'<line class="c{i % 8}" x1="{px}" x2="{px}" y1="{y(v.mean - v.error)}" '
+                    f'<line class="c{i % 8} error" x1="{px}" x2="{px}" y1="{y(v.mean - v.error)}" '
                     f'y2="{y(v.mean + v.error)}"/>'
                 )
             parts.append(
@@ -171,16 +178,18 @@ def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
     return first * step, last * step, [i * step for i in range(first, last + 1)]
 
 
-def _way(a: Attribution) -> str:
+def _way(a: Attribution, charts: list[Chart]) -> str:
     """What the model itself loses with only the columns chosen so far."""
     values = [-v for v in a.values.tolist()]
     if not all(isfinite(v) for v in values) or len(values) < 2:
         return ""
     return (
         '<section><h2>Without retraining</h2><p class="note">The loss of the model as it is, with '
-        "all other columns at their baseline. It may rise: a frozen model can need columns "
-        f"together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
-        f"<b>{values[-1]:.4f}</b>; everything: <b>{-a.full_value:.4f}</b>.</p></section>"
+        "all other columns at their baseline; G is minus that loss. It may rise: a frozen model "
+        f"can need columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} "
+        f"selected: "
+        f"<b>{values[-1]:.4f}</b>; everything: <b>{-a.full_value:.4f}</b>.</p>"
+        f"{''.join(chart.svg for chart in charts)}</section>"
     )
 
 
@@ -188,9 +197,7 @@ def _rankings(columns: ColumnNotes) -> str:
     """The first columns of every method side by side."""
     methods = list(columns.orders)
     depth = min(max(columns.ks), 40, max((len(o) for o in columns.orders.values()), default=0))
-    rows = [
-        [str(i + 1), *(_column(columns, m, i) for m in methods)] for i in range(depth)
-    ]
+    rows = [[str(i + 1), *(_column(columns, m, i) for m in methods)] for i in range(depth)]
     heads = ["place", *(escape(m) for m in methods)]
     body = table(heads, rows, caption="Columns by method, best first", words=1 + len(methods))
     return f"<section><h2>Rankings side by side</h2>{body}</section>"

@@ -1,10 +1,10 @@
 """Tables that need not fit in memory: read piece by piece, encoded for a network, in batches.
 
-    table = open_table("train/*.parquet")              # CSV, TSV (also .gz), Parquet, Arrow
-    found = survey(table, "clicked")                   # one pass: how each column is encoded
-    train = Batches(table, found, part="train")        # ((numeric, categorical), label)
-    network = new_network(found.schema, seed=0)
-    trained = train_network(network, train, valid, seed=0)
+table = open_table("train/*.parquet")              # CSV, TSV (also .gz), Parquet, Arrow
+found = survey(table, "clicked")                   # one pass: how each column is encoded
+train = Batches(table, found, part="train")        # ((numeric, categorical), label)
+network = new_network(found.schema, seed=0)
+trained = train_network(network, train, valid, seed=0)
 """
 
 from __future__ import annotations

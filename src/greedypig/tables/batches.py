@@ -3,8 +3,8 @@
 The list of batches is laid down before any row is read: pieces are shuffled, neighbours are pooled
 until they hold POOL rows, rows are shuffled within a pool and cut into batches. Any batch can be
 asked for by its number, so every process of a group has the same list and takes its share of it.
-`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side by
-side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
+`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
+by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
 come from different places of the table.
 """
 

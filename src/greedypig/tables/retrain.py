@@ -12,10 +12,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
+
+import torch
 
 from ..core.errors import InvalidInput
 from ..distributed import ALONE, Group
@@ -96,6 +99,7 @@ def retrain(
     effort: Effort | None = None,
     shelf: Shelf | None = None,
     group: Group = ALONE,
+    device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Proof:
     """Train a fresh network on the top k columns of every ranking, for each k and seed.
@@ -107,12 +111,14 @@ def retrain(
     if group.size > 1 and shelf is None:
         raise InvalidInput("Expected a shelf for several processes (got none).")
     shelf = shelf or Shelf(None)
-    for trial in group.share([t for t in trials if t not in shelf]):
+    mine = group.share([t for t in trials if t not in shelf])
+    group.barrier()  # A trial that is done while others still look would shift their shares.
+    for trial in mine:
         subset = train.only(trial.columns)
         done = train_network(
-            new_network(subset.schema, seed=trial.seed), subset, valid.only(trial.columns),
-            effort=effort, seed=trial.seed,
-            progress=None if watch is None else lambda share, t=trial: watch(t, share),
+            new_network(subset.schema, seed=trial.seed).to(device), subset,
+            valid.only(trial.columns), effort=effort, seed=trial.seed,
+            progress=None if watch is None else partial(watch, trial),
         )  # fmt: skip
         shelf.put(trial, done.scores)
     group.barrier()
@@ -166,9 +172,7 @@ def write_whole(path: Path, text: str) -> None:
             os.unlink(temporary)
 
 
-def _trial(
-    names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int
-) -> Trial:
+def _trial(names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int) -> Trial:
     order = rankings[seed % len(rankings)]
     wanted = set(order[:k])
     return Trial(tuple(name for name in names if name in wanted), seed)

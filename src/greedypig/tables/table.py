@@ -1,4 +1,4 @@
-"""A table in one file or many, known by its columns and its pieces; rows are read when asked for."""
+"""A table in one file or many, known by its columns and pieces; rows are read when asked for."""
 
 from __future__ import annotations
 

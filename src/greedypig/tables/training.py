@@ -103,7 +103,7 @@ def train_network(
             out = model(numeric.to(device), categorical.to(device))
             found = per_row(per_example, out, label.to(device)).mean()
             optimiser.zero_grad(set_to_none=True)
-            found.backward()
+            found.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rows += len(label)
             since += len(label)
