@@ -45,8 +45,10 @@ from .core.scorers import (
 )
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
+from .finetune import mask_finetune
 from .graphs import explain_edges, explain_node
 from .methods import Greedy
+from .selection import select_features
 from .storage import load
 from .targets import margin
 
@@ -62,8 +64,9 @@ __all__ = [
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_edges", "explain_many",
     "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "integrated_gradients",
-    "iterate_rounds", "load", "margin", "metrics", "models", "objective", "one_shot", "plots",
-    "report", "rule", "sequential_gradient", "superpixels", "windows",
+    "iterate_rounds", "load", "margin", "mask_finetune", "metrics", "models", "objective",
+    "one_shot", "plots", "report", "rule", "select_features", "sequential_gradient", "superpixels",
+    "windows",
 ]  # fmt: skip
 
 

@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .core.errors import InvalidInput
 
-__all__ = ["ALONE", "Group", "joined"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ALONE", "Group", "joined", "restarted"]
 
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
@@ -38,6 +41,21 @@ class Group:
     def share(self, items: Sequence[Item]) -> list[Item]:
         """This process's part of the items: every size-th, so that long and short ones mix."""
         return list(items[self.rank :: self.size])
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Σ over the processes, the same bits on each; the tensor itself where there is one.
+
+        On the CPU, where sums in float64 are to be had whatever the device: one exchange.
+        """
+        if self.size == 1:
+            return tensor
+        import torch.distributed
+
+        total = tensor.detach().clone()
+        if torch.distributed.get_backend() == "nccl":
+            total = total.cuda()
+        torch.distributed.all_reduce(total)
+        return total.to(tensor.device)
 
     def barrier(self) -> None:
         """Wait until every process has come here."""
@@ -69,6 +87,11 @@ def joined() -> Iterator[Group]:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
     finally:
         torch.distributed.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Has torchrun started this process anew, after one of the group was lost?"""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
 
 
 def _number(name: str, otherwise: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 import greedypig
 
-from . import compare, compress, explain, explain_node, report, reproduce
+from . import compare, compress, explain, explain_node, report, reproduce, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
 
@@ -36,7 +36,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
-    "explain": explain, "compare": compare, "compress": compress,
+    "explain": explain, "compare": compare, "select": select, "compress": compress,
     "explain-node": explain_node, "report": report, "reproduce": reproduce,
 }  # fmt: skip
 """The subcommands, in the order of the help."""

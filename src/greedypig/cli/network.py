@@ -16,7 +16,7 @@ from torch import nn
 from ..core.errors import GreedyPigError
 from ..graph_data import Graph, Recipe, Training, load_graph, load_model
 from ..graph_data.train import fingerprint, save_model
-from ..model_spec import module_from
+from ..model_spec import build
 from . import options
 from .failures import Stopped, UsageError
 from .options_graph import given
@@ -111,7 +111,7 @@ def _train(training: Training, folder: Path, name: str, terminal: Terminal, bar:
 def _given_network(graph: Graph, args: argparse.Namespace) -> Network:
     if args.model is None:
         return Network(load_model(args.weights, graph), f"GCN of {Path(args.weights).name}", {}, None)
-    model = module_from(args.model).to(graph.x.device)
+    model = build(args.model).to(graph.x.device)
     if args.weights is not None:
         try:
             model.load_state_dict(_state(Path(args.weights)))

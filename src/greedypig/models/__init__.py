@@ -10,6 +10,7 @@ from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
 from .pretrained import WeightsNotFoundError, load
 from .resnet import ResNet50
+from .tabular_mlp import TabularMLP
 
 __all__ = [
     "GCN",
@@ -17,6 +18,7 @@ __all__ = [
     "ImageModel",
     "MobileNetV2",
     "ResNet50",
+    "TabularMLP",
     "WeightsNotFoundError",
     "load",
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+from ..column_notes import ColumnNotes
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
 from ..notes import Notes
 from ..places import Picture
+from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html
 from .markup import document, escape, write_text
@@ -31,6 +33,9 @@ def html(a: Attribution) -> str:
     if about_graph is not None:
         return about_graph
     notes, picture = Notes.of(a), Picture.of(a)
+    columns = ColumnNotes.of(a)
+    if columns is not None:
+        return columns_html(a, notes, columns)
     charts = curves(a, notes)
     others, more = comparison(notes.comparison, notes.probability)
     data: dict[str, Any] = {

@@ -1,0 +1,163 @@
+"""The network of a model and its data: which of the ways to gate columns fits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...core.errors import InvalidInput, InvalidType
+from ...fingerprint import modules_behind
+from ...frozen import Frozen, freeze
+from .batches import Feed
+from .embeddings import EmbeddingNetwork, find_uses
+from .linear import LinearNetwork
+from .losses import Loss, check_labels
+from .networks import DenseNetwork, GatedNetwork, Network
+from .table import Table, entries
+
+PARTS_OF_A_LINEAR_FIRST = ("inputs", "first", "rest", "column_of")
+
+
+def network_for(
+    model: Callable[..., Any],
+    feed: Feed,
+    loss_name: str,
+    loss: Loss,
+    names: Sequence[str] | None,
+    *,
+    fast: bool = True,
+) -> Network:
+    """How masks reach the columns of this model, found from the model and one batch.
+
+    fast=False leaves even a linear first layer to autograd, for comparison.
+    """
+    if not callable(model):
+        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
+    frozen = freeze(model)
+    features, _ = feed.example()
+    table = replace(Table.of(features), check=partial(check_labels, loss_name))
+    like = _like(frozen, features)
+    module = _with_embeddings(frozen)
+    if any(table.categorical) and module is not None and not _takes_gates(frozen):
+        return _by_hooks(frozen, module, table, loss, features, names, like)
+    table = table.named(names)
+    if _takes_gates(frozen):
+        if fast and _linear_first(frozen):
+            return _own_linear(frozen, table, loss)
+        _check_width(frozen.module, table)
+        return GatedNetwork(frozen, table, loss, like)
+    if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
+        return _sequential(cut, table, loss)
+    return DenseNetwork(frozen, table, loss, like)
+
+
+def _own_linear(frozen: Frozen, table: Table, loss: Loss) -> Network:
+    """A model that shows its linear first layer itself: TabularMLP and its like."""
+    module: Any = frozen.module
+    _check_width(module, table)
+
+    def inputs(parts: list[Tensor]) -> Tensor:
+        return table.call(module.inputs, parts)  # type: ignore[no-any-return]
+
+    return LinearNetwork(inputs, module.first, module.rest, table, loss, module.column_of)
+
+
+def _sequential(layers: list[nn.Module], table: Table, loss: Loss) -> Network:
+    first, rest = layers[0], nn.Sequential(*layers[1:])
+    assert isinstance(first, nn.Linear)
+    if first.in_features != table.columns:
+        raise InvalidInput(
+            f"Expected features with the model's {first.in_features} columns (got {table.columns})."
+        )
+    dtype = first.weight.dtype
+    return LinearNetwork(
+        lambda parts: parts[0].to(dtype), first, rest, table, loss, torch.arange(table.columns)
+    )
+
+
+def _by_hooks(
+    frozen: Frozen, module: nn.Module, table: Table, loss: Loss, features: Any,
+    names: Sequence[str] | None, like: Tensor,
+) -> Network:  # fmt: skip
+    parts = [tensor.to(like.device) for _, tensor in entries(features)]
+    shown = table.named(names) if names and len(names) == table.columns else table
+    uses, bags = find_uses(frozen, module, shown, parts)
+    if bags:
+        table = replace(Table.of(features, bags), check=table.check)
+    return EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
+
+
+def _takes_gates(frozen: Frozen) -> bool:
+    called = frozen.call
+    try:
+        found = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
+    except (TypeError, ValueError):
+        return False
+    return "gates" in found.parameters
+
+
+def _linear_first(frozen: Frozen) -> bool:
+    """Does the model show inputs → first (linear) → rest, and is it a private copy?"""
+    module = frozen.module
+    return (
+        module is not None
+        and frozen.call is module
+        and not frozen.held
+        and all(hasattr(module, name) for name in PARTS_OF_A_LINEAR_FIRST)
+        and type(module.first) is nn.Linear
+    )
+
+
+def _cut_sequential(frozen: Frozen) -> list[nn.Module] | None:
+    """The layers of a plain chain that begins with a linear one."""
+    module = frozen.module
+    if frozen.call is not module or frozen.held or _watched(module):
+        return None
+    layers = list(module) if type(module) is nn.Sequential else [module]
+    return layers if type(layers[0]) is nn.Linear and not _watched(layers[0]) else None
+
+
+def _watched(module: nn.Module | None) -> bool:
+    """Hooks that the caller put there are to be called, so the module must be, too."""
+    return module is None or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _with_embeddings(frozen: Frozen) -> nn.Module | None:
+    """The module whose embeddings are looked up, if there are any."""
+    held = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+    found = [
+        module for module in held
+        if any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in module.modules())
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else (nn.ModuleList(found) if found else None)
+
+
+def _check_width(module: nn.Module | None, table: Table) -> None:
+    own = getattr(module, "n_columns", table.columns)
+    if isinstance(own, int) and own != table.columns:
+        raise InvalidInput(
+            f"Expected features with the model's {own} columns (got {table.columns})."
+        )
+
+
+def _like(frozen: Frozen, features: Any) -> Tensor:
+    """An empty tensor with the device and the dtype of the model, else of the numbers."""
+    modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                return parameter.detach().new_empty(0)
+    tensors = [tensor for _, tensor in entries(features)]
+    floats = [t for t in tensors if t.is_floating_point()]
+    if not floats:
+        raise InvalidInput(
+            "Expected floating-point numbers, or a model with embeddings for its categories "
+            f"(got {', '.join(sorted({str(t.dtype) for t in tensors}))})."
+        )
+    return floats[0].new_empty(0)

@@ -1,0 +1,108 @@
+"""Losses of a model's answers, one number per row: what post-hoc selection makes small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...core.errors import InvalidInput, InvalidType, did_you_mean
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(outputs, labels) → one loss per row (rows,), or their mean as a single number."""
+
+
+def binary_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log p(label), p = sigmoid(output); labels 0 and 1, or shares in between."""
+    logits = _single(outputs, "binary-cross-entropy")
+    return functional.binary_cross_entropy_with_logits(
+        logits, labels.reshape(-1).to(logits), reduction="none"
+    )
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log softmax(outputs)[label]; labels are classes 0 … C − 1."""
+    if outputs.dim() != 2 or outputs.shape[1] < 2:
+        raise InvalidInput(
+            f"Expected outputs (rows, classes) for loss='cross-entropy' "
+            f"(got shape {tuple(outputs.shape)}). Try loss='binary-cross-entropy'."
+        )
+    return functional.cross_entropy(outputs, labels.reshape(-1).long(), reduction="none")
+
+
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Σ over the outputs of (output − label)²."""
+    rows = outputs.shape[0]
+    gaps = outputs.reshape(rows, -1) - labels.reshape(rows, -1).to(outputs)
+    return gaps.square().sum(1)
+
+
+LOSSES: dict[str, Loss] = {
+    "binary-cross-entropy": binary_cross_entropy,
+    "cross-entropy": cross_entropy,
+    "squared-error": squared_error,
+}
+
+
+def resolve(loss: Any) -> tuple[str, Loss]:
+    """The name and the function of a loss given by name or as a callable."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InvalidInput(
+                f"Expected loss to be one of {', '.join(LOSSES)} or a callable (got {loss!r})."
+                f"{did_you_mean(loss, LOSSES)}"
+            )
+        return loss, LOSSES[loss]
+    if not callable(loss):
+        raise InvalidType(f"Expected loss to be a name or a callable (got {type(loss).__name__}).")
+    return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
+
+
+def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
+    """(rows,) losses, whatever the loss returns."""
+    if not isinstance(outputs, Tensor):
+        raise InvalidType(f"Expected the model to return a tensor (got {type(outputs).__name__}).")
+    rows = labels.shape[0]
+    if outputs.dim() == 0 or outputs.shape[0] != rows:
+        raise InvalidInput(
+            f"Expected one output per row, {rows} of them (got shape {tuple(outputs.shape)})."
+        )
+    found = loss(outputs, labels)
+    if not isinstance(found, Tensor) or found.shape not in ((), (rows,)):
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InvalidInput(f"Expected a loss per row, ({rows},), or their mean (got {got}).")
+    return found if found.dim() else found.expand(rows)
+
+
+def check_labels(name: str, labels: Tensor, outputs: int | None = None) -> None:
+    """Refuse labels that the loss cannot take, by what is wrong with them."""
+    if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
+        raise InvalidInput("Expected finite labels (got NaN or infinity in the label column).")
+    if name == "binary-cross-entropy":
+        low, high = labels.min().item(), labels.max().item()
+        if low < 0 or high > 1:
+            raise InvalidInput(
+                f"Expected labels 0 and 1 for loss={name!r} (got from {low:g} to {high:g}). "
+                "Try loss='cross-entropy' or loss='squared-error'."
+            )
+    if name == "cross-entropy":
+        if labels.is_floating_point() and not bool((labels == labels.round()).all()):
+            raise InvalidInput(f"Expected whole-number classes for loss={name!r} (got fractions).")
+        low, high = labels.min().item(), labels.max().item()
+        if low < 0 or (outputs is not None and high >= outputs):
+            top = "" if outputs is None else f" … {outputs - 1}"
+            raise InvalidInput(f"Expected classes 0{top} (got labels from {low:g} to {high:g}).")
+
+
+def _single(outputs: Tensor, name: str) -> Tensor:
+    if outputs.dim() == 2 and outputs.shape[1] == 1:
+        return outputs.squeeze(1)
+    if outputs.dim() != 1:
+        raise InvalidInput(
+            f"Expected one output per row for loss={name!r} (got shape {tuple(outputs.shape)}). "
+            "Try loss='cross-entropy'."
+        )
+    return outputs

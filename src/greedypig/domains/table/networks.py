@@ -1,0 +1,138 @@
+"""How a mask over columns reaches a model: gates on its inputs, or on what its layers see.
+
+x_S,j = baseline_j + gate_j · (x_j − baseline_j) for every column j of a row, the same gates for
+all rows. A `Network` answers for one batch: the loss summed over its rows at each mask, and its
+gradient in the gates. Parameter gradients are never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.objective import Oracle, Runs
+from .losses import Loss, per_row
+from .table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A batch as a network takes it, checked and on its device."""
+
+    features: Any
+    labels: Tensor
+
+    @property
+    def rows(self) -> int:
+        """Rows of the batch."""
+        return int(self.labels.shape[0])
+
+
+class Network:
+    """A model whose columns can be gated, with a loss: sums over the rows of one batch."""
+
+    def __init__(self, table: Table, loss: Loss, device: torch.device) -> None:
+        self.table, self.loss, self.device = table, loss, device
+        self.columns = table.columns
+        # One mask at a time: the batch of rows fills the device already.
+        self._oracle = Oracle(self._negative_losses, self.columns, batch_size=1)
+
+    def prepare(self, features: Any, labels: Any) -> Prepared:
+        """The batch, checked and ready for several masks."""
+        parts, answers = self.table.read(features, labels)
+        held = [part.to(self.device) for part in parts]
+        return Prepared(self.encode(held) if len(answers) else held, answers.to(self.device))
+
+    def encode(self, parts: list[Tensor]) -> Any:
+        """What all masks of a batch have in common, worked out once."""
+        return parts
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The model's answer with these gates, (columns,) for all rows or (rows, columns)."""
+        raise NotImplementedError
+
+    def values(self, batch: Prepared, masks: Tensor) -> Tensor:
+        """(m,) float64: −Σ over rows of the loss at each mask."""
+        masks = masks.to(self.device)
+        return self._oracle.evaluate(masks, [(batch, len(masks))], gradient=False)[0].double()
+
+    def gradients(self, batch: Prepared, masks: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (m,) and their gradients (m, columns) in the gates, float64."""
+        masks = masks.to(self.device)
+        values, gradients, _ = self._oracle.evaluate(masks, [(batch, len(masks))], gradient=True)
+        assert gradients is not None
+        return values.double(), gradients.double()
+
+    def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
+        """(columns,) float64: Σ_k weights_k · gradient at mask + nodes_k · (1 − mask)."""
+        masks = torch.lerp(mask, torch.ones_like(mask), nodes.unsqueeze(1))
+        gradients = self.gradients(batch, masks)[1]
+        return weights.to(gradients) @ gradients
+
+    def _negative_losses(self, points: Tensor, runs: Runs) -> Tensor:
+        batches = [batch for batch, rows in runs for _ in range(rows)]
+        return torch.stack([
+            -per_row(self.loss, self.outputs(batch.features, gates), batch.labels).sum()
+            for batch, gates in zip(batches, points, strict=True)
+        ])  # fmt: skip
+
+
+class Encoded(Network):
+    """A network whose columns are numbers (rows, inputs) somewhere, with a baseline there."""
+
+    def __init__(self, table: Table, loss: Loss, column_of: Tensor, like: Tensor) -> None:
+        super().__init__(table, loss, like.device)
+        self.column_of = column_of.to(like.device)
+        self.dtype = like.dtype
+        self.rest_at(torch.zeros(len(column_of), dtype=like.dtype, device=like.device))
+
+    def numbers(self, parts: list[Tensor]) -> Tensor:
+        """(rows, inputs): what the gates act on, one or several numbers of each column."""
+        raise NotImplementedError
+
+    def rest_at(self, baseline: Tensor) -> None:
+        """Absent columns are at this baseline (inputs,) from now on."""
+        self.baseline = baseline.to(self.device, self.dtype)
+        self.at_zero = not bool(baseline.any())
+
+    def gated(self, x: Tensor, gates: Tensor) -> Tensor:
+        """baseline + gates · (x − baseline)."""
+        spread = gates.to(x)[..., self.column_of]
+        return x * spread if self.at_zero else torch.lerp(self.baseline, x, spread)
+
+
+class DenseNetwork(Encoded):
+    """Any model on one matrix (rows, columns) of numbers, or on several side by side."""
+
+    def __init__(self, model: Callable[..., Any], table: Table, loss: Loss, like: Tensor) -> None:
+        self.model = model
+        super().__init__(table, loss, torch.arange(table.columns), like)
+
+    def encode(self, parts: list[Tensor]) -> Tensor:
+        """All columns in one matrix."""
+        return self.numbers(parts)
+
+    def numbers(self, parts: list[Tensor]) -> Tensor:
+        """The columns themselves."""
+        held = [part.to(self.dtype).reshape(len(part), -1) for part in parts]
+        return held[0] if len(held) == 1 else torch.cat(held, dim=1)
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The model at gated numbers."""
+        return self.table.call(self.model, self.table.split(self.gated(features, gates)))
+
+
+class GatedNetwork(Network):
+    """A model with forward(…, gates=…) that gates its columns itself, towards its own baseline."""
+
+    def __init__(self, model: Callable[..., Any], table: Table, loss: Loss, like: Tensor) -> None:
+        super().__init__(table, loss, like.device)
+        self.model, self.dtype = model, like.dtype
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The model's own answer to the gates."""
+        return self.table.call(self.model, features, gates=gates.to(self.dtype))

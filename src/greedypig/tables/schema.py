@@ -1,0 +1,250 @@
+"""How the columns of a table become numbers for a network, found once and kept in a JSON file.
+
+Numbers: x → (x − mean) / deviation, of sign(x)·log(1 + |x|) where the schema says "log", cut off
+at ±CUT deviations; missing (and infinite) is 0, the mean. Categories: 0 is missing, 1 … V are the
+known values, most frequent first, and the rest share `buckets` further numbers by a hash of their
+text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import InvalidFile, InvalidInput, did_you_mean
+from .arrow import arrow
+from .table import as_classes, as_numbers, as_texts
+
+CUT = 10.0
+"""Standardised numbers end here, so that one odd value does not blind a network."""
+
+Task = Literal["binary", "classes", "number"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers."""
+
+    name: str
+    mean: float
+    deviation: float
+    """0 where the column is constant or nothing is there: it is encoded as 0 throughout."""
+    log: bool = False
+    missing: float = 0.0
+    """Share of the rows."""
+
+    def encode(self, column: Any) -> NDArray[np.float32]:
+        """Standardised, 0 where nothing is there."""
+        x, _, _ = as_numbers(column)
+        if self.deviation == 0:
+            return np.zeros(len(x), np.float32)
+        with np.errstate(all="ignore"):
+            if self.log:
+                x = signed_log(x)
+            x = (x - self.mean) / self.deviation
+        x[~np.isfinite(x)] = 0
+        return np.clip(x, -CUT, CUT).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of texts."""
+
+    name: str
+    values: tuple[str, ...]
+    """Known ones, most frequent first."""
+    buckets: int
+    """Numbers that the rest share."""
+    missing: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many different numbers there are: rows of an embedding."""
+        return 1 + len(self.values) + self.buckets
+
+    def encode(self, column: Any) -> NDArray[np.int32]:
+        """Numbers from 0 to size − 1."""
+        texts = as_texts(column)
+        numbers = self._numbers(texts.dictionary)
+        places = texts.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
+        made: NDArray[np.int32] = np.append(numbers, np.int32(0))[places]
+        return made
+
+    def _numbers(self, texts: Any) -> NDArray[np.int32]:
+        pa, pc = arrow(), arrow("compute")
+        if not len(texts):
+            return np.empty(0, np.int32)
+        known = pa.array(self.values, texts.type)
+        found = pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers: NDArray[np.int32] = found.astype(np.int32) + 1
+        rare = np.flatnonzero(found < 0)
+        if len(rare):
+            # Nulls of a dictionary's own are missing values too.
+            there = np.asarray(pc.is_valid(texts))[rare]
+            hashed = text_hash(texts.take(pa.array(rare[there])))
+            numbers[rare[there]] = 1 + len(self.values) + (hashed % max(self.buckets, 1))
+            if not self.buckets:
+                numbers[rare] = 0
+        return numbers
+
+
+@dataclass(frozen=True)
+class Label:
+    """The column to predict."""
+
+    name: str
+    task: Task
+    values: tuple[str, ...] = ()
+    """Of classes, as text; the second of a binary label is the one predicted."""
+    mean: float = 0.0
+    """Of a number, or the share of the second class."""
+    deviation: float = 1.0
+    """Of a number: the network predicts it standardised."""
+
+    def encode(self, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """(labels of the rows that have one, which rows those are)."""
+        if self.task == "number":
+            x, _, _ = as_numbers(column)
+            there = np.isfinite(x)
+            return ((x[there] - self.mean) / self.deviation).astype(np.float32), there
+        pa, pc = arrow(), arrow("compute")
+        texts = as_classes(column)
+        known = pa.array(self.values, texts.dictionary.type)
+        found = pc.index_in(texts.dictionary, known).fill_null(-1).to_numpy(zero_copy_only=False)
+        places = texts.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
+        classes = np.append(found, -1)[places]
+        there = classes >= 0
+        kept = classes[there]
+        if self.task == "binary":
+            return kept.astype(np.float32), there
+        return kept.astype(np.int64), there
+
+
+class Encoded(NamedTuple):
+    """Rows as numbers."""
+
+    numeric: NDArray[np.float32]
+    categorical: NDArray[np.int32]
+    label: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, and how each is encoded."""
+
+    numbers: tuple[Number, ...]
+    categories: tuple[Category, ...]
+    label: Label
+
+    @property
+    def names(self) -> list[str]:
+        """The columns in the order of the network's inputs: numbers, then categories."""
+        return [c.name for c in self.numbers] + [c.name for c in self.categories]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Different values of each category."""
+        return [category.size for category in self.categories]
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a network gives for a row."""
+        return len(self.label.values) if self.label.task == "classes" else 1
+
+    @property
+    def loss(self) -> str:
+        """What fits the label."""
+        return {"binary": "binary-cross-entropy", "classes": "cross-entropy",
+                "number": "squared-error"}[self.label.task]  # fmt: skip
+
+    def only(self, names: Iterable[str]) -> Schema:
+        """The same with these columns alone, in the order they have here."""
+        wanted = set(names)
+        for name in sorted(wanted - set(self.names)):
+            raise InvalidInput(
+                f"Expected columns of the table (got {name!r}).{did_you_mean(name, self.names)}"
+            )
+        return replace(
+            self,
+            numbers=tuple(c for c in self.numbers if c.name in wanted),
+            categories=tuple(c for c in self.categories if c.name in wanted),
+        )
+
+    def encode(self, table: Any) -> Encoded:
+        """The rows of a pyarrow Table that have a label."""
+        label, there = self.label.encode(table[self.label.name])
+        rows = None if there.all() else arrow().array(np.flatnonzero(there))
+        kept = table if rows is None else table.take(rows)
+        n = len(label)
+        numeric = np.empty((n, len(self.numbers)), np.float32)
+        categorical = np.empty((n, len(self.categories)), np.int32)
+        for i, number in enumerate(self.numbers):
+            numeric[:, i] = number.encode(kept[number.name])
+        for i, category in enumerate(self.categories):
+            categorical[:, i] = category.encode(kept[category.name])
+        return Encoded(numeric, categorical, label)
+
+    def to_json(self) -> str:
+        """As text; `from_json` reads it."""
+        return json.dumps(asdict(self), allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Schema:
+        """Read what `to_json` wrote."""
+        try:
+            record = json.loads(text)
+            return Schema(
+                tuple(Number(**c) for c in record["numbers"]),
+                tuple(_tupled(Category, c) for c in record["categories"]),
+                _tupled(Label, record["label"]),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidFile(f"Expected a schema as JSON (got {error}).") from error
+
+
+def _tupled(kind: Any, record: Mapping[str, Any]) -> Any:
+    return kind(**{**record, "values": tuple(record["values"])})
+
+
+def signed_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """sign(x) · log(1 + |x|): counts of all sizes side by side, zeros and negatives too."""
+    made: NDArray[np.float64] = np.sign(x) * np.log1p(np.abs(x))
+    return made
+
+
+def text_hash(texts: Any) -> NDArray[np.int64]:
+    """A number ≥ 0 for every string, the same on every machine: a polynomial of its bytes."""
+    pa = arrow()
+    texts = texts.cast(pa.large_string())
+    if not len(texts):
+        return np.empty(0, np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
+    raw = texts.buffers()[2]
+    data = np.empty(0, np.uint8) if raw is None else np.frombuffer(raw, np.uint8)
+    lengths = np.diff(offsets)
+    data = data[offsets[0] : offsets[-1]].astype(np.uint64)
+    sums = np.zeros(len(texts), np.uint64)
+    full = np.flatnonzero(lengths)
+    if len(full):
+        starts = offsets[:-1] - offsets[0]
+        place = np.arange(len(data)) - np.repeat(starts, lengths)
+        powers = np.full(int(lengths.max()), 0x100000001B3, np.uint64).cumprod(dtype=np.uint64)
+        sums[full] = np.add.reduceat((data + np.uint64(1)) * powers[place], starts[full])
+    # Low bits of a polynomial are poor: mixed as in splitmix64.
+    sums ^= sums >> np.uint64(30)
+    sums *= np.uint64(0xBF58476D1CE4E5B9)
+    sums ^= sums >> np.uint64(27)
+    sums *= np.uint64(0x94D049BB133111EB)
+    sums ^= sums >> np.uint64(31)
+    return (sums >> np.uint64(1)).astype(np.int64)
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names for a sentence; of many the first few."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,340 @@
+"""One pass over a table, piece by piece: what its columns hold, and how each will be encoded.
+
+Memory does not grow with the rows. Moments are merged piece by piece; of the different texts of a
+column the most frequent ones are counted, and rare ones are let go whenever they get too many.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import InvalidFile, InvalidInput
+from .arrow import arrow
+from .files import CRITEO
+from .schema import Category, Label, Number, Schema, Task, listed, signed_log
+from .table import Table, as_classes, as_numbers, as_texts
+from .tally import Counts, Moments
+
+SKEWED = 3.0
+"""Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
+FORGIVEN = 0.02
+"""A column of numbers may hold this share of texts that are none; they count as missing."""
+CLASSES = 50
+"""A label of whole numbers with at most so many different ones is one of classes."""
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How columns are to be taken, where that is not to be found out."""
+
+    categorical: tuple[str, ...] = ()
+    numeric: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    task: Task | None = None
+    vocabulary: int = 10_000
+    """Most values that a category knows by name."""
+    rare: int = 10
+    """Values seen less often share numbers by their hash."""
+    buckets: int = 16
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the pass found."""
+
+    schema: Schema
+    rows: tuple[int, ...]
+    """Rows with a label in each piece."""
+
+    @property
+    def total(self) -> int:
+        """Rows with a label."""
+        return sum(self.rows)
+
+    def to_json(self) -> str:
+        """As text; `from_json` reads it."""
+        return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows})
+
+    @staticmethod
+    def from_json(text: str) -> Survey:
+        """Read what `to_json` wrote."""
+        try:
+            record = json.loads(text)
+            return Survey(Schema.from_json(json.dumps(record["schema"])), tuple(record["rows"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
+
+
+def survey(
+    table: Table,
+    label: str,
+    reading: Reading | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Survey:
+    """Read the table once and decide how each column is encoded; odd ones are warned of.
+
+    progress: called with pieces done and pieces in all.
+    """
+    reading = reading or Reading()
+    table.check(label)
+    for name in (*reading.categorical, *reading.numeric, *reading.log):
+        table.check(name)
+    columns = [name for name in table.kinds if name != label]
+    if not columns:
+        raise InvalidInput(f"Expected columns besides the label {label!r} (got none).")
+    strange = [name for name in columns if table.kinds[name] == "other"]
+    if strange:
+        raise InvalidInput(
+            f"Expected columns of numbers or text (got {listed(strange)}, of another kind). "
+            f"Try --drop {','.join(strange[:3])}."
+        )
+    of_label = _Column(label, table.kinds[label], reading)
+    found = [_Column(name, table.kinds[name], reading) for name in columns]
+    rows = []
+    for piece in range(len(table.pieces)):
+        read = table.read(piece, [*columns, label])
+        rows.append(of_label.add_label(read[label]))
+        if rows[-1] < read.num_rows:
+            read = read.filter(arrow().array(of_label.there))
+        for column in found:
+            column.add(read[column.name])
+        if progress is not None:
+            progress(piece + 1, len(table.pieces))
+    made = _label(of_label, sum(rows), reading, table)
+    rows = _with_known_labels(table, made, of_label, rows)
+    numbers, categories = [], []
+    for column in found:
+        one = column.decide(reading)
+        if isinstance(one, Number):
+            numbers.append(one)
+        else:
+            categories.append(one)
+    _warn(found, numbers, categories)
+    return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows))
+
+
+def count_rows(table: Table, schema: Schema) -> Survey:
+    """The survey of a further table under a schema that is known: only labels are read."""
+    for name in (*schema.names, schema.label.name):
+        table.check(name)
+    rows, dropped = [], 0
+    for piece in range(len(table.pieces)):
+        read = table.read(piece, [schema.label.name])
+        rows.append(len(schema.label.encode(read[schema.label.name])[0]))
+        dropped += read.num_rows - rows[-1]
+    if not sum(rows):
+        raise InvalidInput(
+            f"Expected rows with a known label in {table.source} (got none in {dropped:,} rows)."
+        )
+    if dropped:
+        warnings.warn(
+            f"{dropped:,} rows of {table.source} are left out: their label {schema.label.name!r} "
+            "is missing, or one that the training rows do not have.", stacklevel=2,
+        )  # fmt: skip
+    return Survey(schema, tuple(rows))
+
+
+@dataclass
+class _Column:
+    """What is known of a column so far."""
+
+    name: str
+    kind: str
+    reading: Reading
+    rows: int = 0
+    missing: int = 0
+    infinite: int = 0
+    odd: int = 0
+    example: str = ""
+    plain: Moments = field(default_factory=Moments)
+    log: Moments = field(default_factory=Moments)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        self.counts = Counts(self.reading.vocabulary)
+        self.there: NDArray[np.bool_] = np.empty(0, bool)
+        self.as_text = self.name in self.reading.categorical or (
+            self.kind == "text" and self.name not in self.reading.numeric
+        )
+
+    def add(self, column: Any) -> None:
+        """Take in a piece."""
+        self.rows += len(column)
+        if self.as_text:
+            self._add_texts(as_texts(column))
+            return
+        values, odd, example = as_numbers(column)
+        self.odd += odd
+        self.example = self.example or example
+        self._add_numbers(values)
+
+    def _add_texts(self, texts: Any) -> None:
+        """Count texts, and see which are numbers: each different one is looked at once."""
+        self.missing += int(texts.null_count)
+        self.counts.add(texts)
+        if self.name in self.reading.categorical:
+            return
+        values, odd, example = as_numbers(texts.dictionary)
+        if odd:
+            times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
+            no_numbers = np.isnan(values) & np.asarray(pc_is_valid(texts.dictionary))
+            self.odd += int(times[no_numbers].sum())
+            self.example = self.example or example
+            if self.odd > 0.5 * self.rows:
+                return  # Texts beyond doubt.
+        places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+        self._add_numbers(np.append(values, np.nan)[places])
+
+    def _add_numbers(self, values: NDArray[np.float64]) -> None:
+        finite = np.isfinite(values)
+        nothing = int(np.isnan(values).sum())
+        self.infinite += len(values) - int(finite.sum()) - nothing
+        kept = values if finite.all() else values[finite]
+        self.plain.add(kept)
+        self.log.add(signed_log(kept))
+        if not self.as_text:
+            self.missing = self.rows - self.plain.n
+
+    def add_label(self, column: Any) -> int:
+        """Take in a piece of the label; tells how many rows have one."""
+        self.rows += len(column)
+        texts = as_classes(column)
+        self.counts.add(texts)
+        self.there = np.asarray(arrow("compute").is_valid(texts))
+        if self.kind == "text" and self.odd == 0:
+            values, self.odd, self.example = as_numbers(column)
+        elif self.kind == "text":
+            return int(self.there.sum())
+        else:
+            values, _, _ = as_numbers(column)
+            self.there = np.isfinite(values)
+        self.plain.add(values[np.isfinite(values)])
+        return int(self.there.sum())
+
+    def decide(self, reading: Reading) -> Number | Category:
+        """Number or category, and how it is encoded."""
+        missing = self.missing / self.rows if self.rows else 1.0
+        there = self.rows - self.missing
+        if self.as_text:
+            forced = self.name in reading.categorical
+            numbers = self.plain.n + self.infinite
+            is_number = not forced and there > 0 and numbers >= (1 - FORGIVEN) * there
+            if not is_number:
+                if numbers > 0.5 * there and not forced:
+                    self.note = (
+                        f"{self.name!r} is taken as categories: {self.odd:,} of its values are no "
+                        f"numbers, such as {self.example[:40]!r}"
+                    )
+                common = self.counts.common()[: reading.vocabulary]
+                rare = min(reading.rare, max(2, self.rows // 1000))
+                known = tuple(value for value, n in common if n >= rare)
+                return Category(self.name, known, reading.buckets, missing)
+        if self.odd:
+            self.note = (
+                f"{self.odd:,} values of {self.name!r} are no numbers, such as "
+                f"{self.example[:40]!r}, and count as missing"
+            )
+        if self.infinite:
+            self.note = (
+                f"{self.infinite:,} values of {self.name!r} are infinite and count as missing"
+            )
+        if self.rows:
+            missing = 1 - self.plain.n / self.rows
+        log = self.name in reading.log or abs(self.plain.skewness) > SKEWED
+        used = self.log if log else self.plain
+        return Number(self.name, used.mean, used.deviation, log, missing)
+
+
+def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
+    """The task, found from the label's values."""
+    if not rows:
+        raise InvalidInput(
+            f"Expected rows with a label {column.name!r} in {table.source} "
+            f"(got {'none at all' if not column.rows else 'only missing ones'})."
+        )
+    if rows < column.rows:
+        warnings.warn(
+            f"{column.rows - rows:,} of {column.rows:,} rows are left out: their label "
+            f"{column.name!r} is missing.", stacklevel=3,
+        )  # fmt: skip
+    common = column.counts.common()
+    values = sorted(value for value, _ in common)
+    is_text = column.kind == "text" and column.odd > 0
+    whole = not is_text and all(float(v).is_integer() for v in values[: CLASSES + 1] if v)
+    task = reading.task
+    if task is None:
+        if is_text or (whole and len(values) <= CLASSES) or len(values) == 2:
+            task = "binary" if len(values) == 2 else "classes"
+        else:
+            task = "number"
+    elif task != "number":
+        task = "binary" if len(values) == 2 else "classes"
+    if len(values) < 2:
+        raise InvalidInput(
+            f"Expected a label with at least two different values in {column.name!r} "
+            f"(got {values[0][:40]!r} throughout)."
+        )
+    if task == "number":
+        if is_text:
+            raise InvalidInput(
+                f"Expected numbers in the label {column.name!r} (got {column.example[:40]!r})."
+            )
+        return Label(column.name, "number", (), column.plain.mean, column.plain.deviation)
+    if len(values) > MOST_CLASSES:
+        raise InvalidInput(
+            f"Expected a label of at most {MOST_CLASSES:,} classes (got {len(values):,} different "
+            f"values in {column.name!r}). Try --task regression, or another --label."
+        )
+    if not is_text:
+        values.sort(key=float)
+    share = dict(common)[values[1]] / sum(n for _, n in common) if task == "binary" else 0.0
+    return Label(column.name, task, tuple(values), share)
+
+
+def _with_known_labels(
+    table: Table, label: Label, column: _Column, rows: Sequence[int]
+) -> list[int]:
+    """Rows per piece as `Schema.encode` will find them: a number label drops texts."""
+    if column.kind != "text" or label.task != "number":
+        return list(rows)
+    return [
+        int(np.isfinite(as_numbers(table.read(i, [label.name])[label.name])[0]).sum())
+        for i in range(len(table.pieces))
+    ]
+
+
+def _warn(
+    found: Sequence[_Column], numbers: Sequence[Number], categories: Sequence[Category]
+) -> None:
+    for column in found:
+        if column.note:
+            warnings.warn(f"{column.note}.", stacklevel=3)
+    empty = [c.name for c in found if c.missing == c.rows]
+    if empty:
+        warnings.warn(f"Nothing is in {listed(empty)}: no use to any model.", stacklevel=3)
+    constant = [c.name for c in numbers if c.deviation == 0 and c.name not in empty]
+    texts = {c.name: c for c in found}
+    constant += [
+        c.name for c in categories
+        if c.name not in empty and c.missing == 0 and len(texts[c.name].counts.common()) == 1
+    ]  # fmt: skip
+    if constant:
+        warnings.warn(f"The same value throughout in {listed(constant)}.", stacklevel=3)
+
+
+def pc_is_valid(array: Any) -> Any:
+    """Which values are there."""
+    return arrow("compute").is_valid(array)
+
+
+def criteo_reading(**more: Any) -> Reading:
+    """Criteo's 13 counts by their logarithm, its 26 hashed columns as categories."""
+    return Reading(categorical=CRITEO[14:], numeric=CRITEO[1:14], log=CRITEO[1:14], **more)

@@ -1,0 +1,192 @@
+"""Training a network on batches of a table, and judging it on rows that were held out.
+
+Adam, whose rate is halved whenever the validation loss has not fallen; training ends once that has
+happened `patience` times in a row. The weights with the least validation loss are kept, so every
+set of columns is judged by the best network found for it, on the rows that told it from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from math import isfinite
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..core.errors import InvalidInput, NonFinite
+from ..domains.table.batches import seed_from
+from ..domains.table.losses import per_row, resolve
+from ..models import TabularMLP
+from .batches import Batches
+from .schema import Schema
+
+EPOCHS = 20
+RATE = 1e-3
+PATIENCE = 2
+CHECK = 200_000
+"""Validation follows every epoch, and every so many rows within a long one."""
+DECAY = 1e-5
+
+Progress = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how a network is trained."""
+
+    epochs: int = EPOCHS
+    """At most."""
+    rate: float = RATE
+    patience: int = PATIENCE
+    """Stop after so many checks without a smaller loss."""
+    check: int = CHECK
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a network is on rows."""
+
+    loss: float
+    """Mean log-loss, or squared error in the label's own units."""
+    accuracy: float | None
+    """Share of right classes; None for a number."""
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained network and how it came about."""
+
+    model: nn.Module
+    scores: Scores
+    """On the validation rows that also ended the training."""
+    rows: int
+    """Rows that were learned from, counted each time."""
+    checks: int
+    seconds: float
+
+
+def new_network(schema: Schema, *, seed: int = 0) -> TabularMLP:
+    """The default network for a table's columns, with fresh weights drawn by the seed."""
+    return TabularMLP(len(schema.numbers), schema.sizes, outputs=schema.outputs, seed=seed)
+
+
+def train_network(
+    model: nn.Module,
+    train: Batches,
+    valid: Batches,
+    *,
+    effort: Effort | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a copy of `model`; neither it nor the global random state is touched.
+
+    progress: called with the share of the longest training that is done.
+    """
+    effort = effort or Effort()
+    loss = train.schema.loss
+    _, per_example = resolve(loss)
+    model = deepcopy(model).train().requires_grad_(True)
+    device = next(model.parameters()).device
+    optimiser = torch.optim.Adam(model.parameters(), lr=effort.rate, weight_decay=DECAY)
+    keeper = _Keeper(model, valid, effort.patience)
+    began, rows, since, every = monotonic(), 0, 0, max(1, min(effort.check, train.rows))
+    checks = 0
+    for epoch in range(effort.epochs):
+        for i in train.order(seed_from(seed, epoch)).tolist():
+            (numeric, categorical), label = train[i]
+            out = model(numeric.to(device), categorical.to(device))
+            found = per_row(per_example, out, label.to(device)).mean()
+            optimiser.zero_grad(set_to_none=True)
+            found.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            rows += len(label)
+            since += len(label)
+            if progress is not None:
+                progress(min(1.0, rows / (effort.epochs * train.rows)))
+            if since >= every:
+                since, checks = 0, checks + 1
+                if keeper.ends(optimiser):
+                    break
+        else:
+            continue
+        break
+    if since and not keeper.ended:
+        checks += 1
+        keeper.ends(optimiser)
+    best, scores = keeper.best()
+    return Trained(best, scores, rows, checks, monotonic() - began)
+
+
+class _Keeper:
+    """Keeps the best weights, and knows when it is time to stop."""
+
+    def __init__(self, model: nn.Module, valid: Batches, patience: int) -> None:
+        self.model, self.valid, self.patience = model, valid, patience
+        self._weights: dict[str, Tensor] = {}
+        self._scores: Scores | None = None
+        self._worse = 0
+
+    @property
+    def ended(self) -> bool:
+        """Has the loss stopped falling?"""
+        return self._worse >= self.patience
+
+    def ends(self, optimiser: torch.optim.Optimizer) -> bool:
+        """Judge the weights as they are now; a loss that did not fall halves the rate."""
+        now = evaluate(self.model, self.valid)
+        if self._scores is None or now.loss < self._scores.loss:
+            self._scores, self._worse = now, 0
+            self._weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+            return False
+        self._worse += 1
+        for group in optimiser.param_groups:
+            group["lr"] *= 0.5
+        return self.ended
+
+    def best(self) -> tuple[nn.Module, Scores]:
+        """The network with the least loss, in eval mode, no parameter asking for a gradient."""
+        if self._scores is None:
+            raise InvalidInput("Expected rows to train on (got none).")
+        self.model.load_state_dict(self._weights)
+        for p in self.model.parameters():
+            p.grad = None
+        return self.model.eval().requires_grad_(False), self._scores
+
+
+def evaluate(model: nn.Module, batches: Batches) -> Scores:
+    """Mean loss over all rows, and accuracy for classes; the model's mode is as it was."""
+    schema = batches.schema
+    _, per_example = resolve(schema.loss)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    before, total, right, rows = model.training, 0.0, 0, 0
+    model.eval()
+    try:
+        with torch.no_grad():
+            for (numeric, categorical), label in batches:
+                out = model(numeric.to(device), categorical.to(device))
+                label = label.to(device)
+                total += float(per_row(per_example, out, label).double().sum())
+                right += _right(out, label, schema.label.task)
+                rows += len(label)
+    finally:
+        model.train(before)
+    if not isfinite(total):
+        raise NonFinite(
+            "Expected a finite validation loss (got NaN or infinity). Try a smaller --rate."
+        )
+    number = schema.label.task == "number"
+    scale = schema.label.deviation**2 if number else 1.0
+    return Scores(scale * total / rows, None if number else right / rows, rows)
+
+
+def _right(out: Tensor, label: Tensor, task: str) -> int:
+    if task == "number":
+        return 0
+    said: Any = out.reshape(-1) > 0 if task == "binary" else out.argmax(1)
+    return int((said.to(label.dtype) == label).sum())
