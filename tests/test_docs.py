@@ -12,6 +12,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
+NEEDED = {
+    "captum": "captum", "gp.plots": "matplotlib", "PIL": "PIL", "sklearn": "sklearn",
+    "torch_geometric": "torch_geometric",
+}  # fmt: skip
+"""What a page's examples import → the package."""
+
 
 def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -20,7 +26,7 @@ def blocks(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for word, package in (("captum", "captum"), ("gp.plots", "matplotlib"), ("PIL", "PIL")):
+    for word, package in NEEDED.items():
         if word in page.read_text():
             pytest.importorskip(package)
     namespace: dict[str, object] = {"__name__": "example"}

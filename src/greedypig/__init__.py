@@ -45,6 +45,7 @@ from .core.scorers import (
 )
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
+from .finetune import mask_finetune
 from .methods import Greedy
 from .selection import select_features
 from .storage import load
@@ -61,9 +62,9 @@ __all__ = [
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_many", "from_captum", "greedy",
-    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin", "metrics",
-    "models", "objective", "one_shot", "plots", "report", "rule", "select_features",
-    "sequential_gradient", "superpixels", "windows",
+    "greedy_pig", "grid", "integrated_gradients", "iterate_rounds", "load", "margin",
+    "mask_finetune", "metrics", "models", "objective", "one_shot", "plots", "report", "rule",
+    "select_features", "sequential_gradient", "superpixels", "windows",
 ]  # fmt: skip
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any
 
+from . import storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType, did_you_mean
@@ -20,16 +20,20 @@ from .core.schedule import check_count, equal, plan_picks, whole
 from .core.scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
 from .domains.table import losses
-from .domains.table.batches import feed
+from .domains.table.baseline import set_baseline
+from .domains.table.batches import Batch, feed
 from .domains.table.build import network_for
+from .domains.table.checks import look
+from .domains.table.networks import Network
 from .domains.table.objective import TableObjective
-from .domains.table.scorers import PathScores
+from .domains.table.scorers import PathScores, Permutation
 from .explain import _resume, _show, _versions
-from .fingerprint import fingerprint
+from .fingerprint import digest, fingerprint
 
-METHODS = ("greedy-pig", "sequential-gradient", "ig", "greedy", "random")
+METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "greedy", "random")
 STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
 """Points of the path: few where every round has a path of its own, 39 (the paper's) for one."""
+ONE_SHOT = ("ig", "permutation", "random")
 LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
 
@@ -69,9 +73,13 @@ def select_features(
     budget: gradient batches in all: one batch at one point of a path is one. Shared equally by
         all gradients, in an order of batches shuffled by seed; the points of a path share their
         batches. None takes all batches for every gradient.
-    method: "greedy-pig" (steps=5), "sequential-gradient", "ig" (steps=39), "greedy" by marginal
-        gains, or "random".
-    baseline: what an absent column looks like: "zero", "mean", or one number per column.
+    method: "greedy-pig" (steps=5), "sequential-gradient", "ig" (steps=39), "permutation", "greedy"
+        by marginal gains, or "random". The last but one and two look at values, not gradients: for
+        them one forward pass over a batch is what the budget counts.
+    steps, rule: points of the path and how they are spread: "midpoint", "gauss-legendre", …
+    per_round: columns taken in each round.
+    baseline: what an absent column looks like: "zero", "mean", one number per column (of a
+        category the id that stands for absence), or a dict from columns to these.
     sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
         with a budget as many as a gradient has, at least 16.
     group: the processes that share the work (`greedypig.distributed.joined()`).
@@ -87,7 +95,7 @@ def select_features(
     try:
         for done in events:
             if checkpoint is not None and group.first:
-                events.attribution().save(checkpoint)
+                run.attribution(events).save(checkpoint)
             if callable(progress):
                 progress(events)
             elif progress:
@@ -96,14 +104,6 @@ def select_features(
         if progress and not callable(progress):
             _show(None, 0)
     return run.attribution(events)
-
-
-@dataclass(frozen=True)
-class _Spending:
-    """How a budget is spent: batches of each gradient call, and of the sample for values."""
-
-    shares: tuple[int, ...] | None
-    sample: int | None
 
 
 class _Selection:
@@ -129,36 +129,41 @@ class _Selection:
         group: Group,
         resume: Attribution | str | PathLike[str] | None,
     ) -> None:
+        seed = whole(seed)
         path = _path(method, steps, rule)
         loss_name, loss_function = losses.resolve(loss)
-        source = feed(batches, whole(seed), group)
-        network = network_for(model, source, loss_function, loss_name, baseline, group)
-        features = Elements(network.columns, names)
-        picks = self._picks(method, k, per_round)
+        source = feed(batches, seed, group)
+        network = network_for(model, source, loss_name, loss_function, names)
+        features = Elements(network.columns, network.table.names)
+        rounds = {"rounds": 1} if method in ONE_SHOT else {"per_round": per_round}
+        picks: dict[str, Any] = rounds | {"k": k}
         schedule = plan_picks(features.units, **picks)
-        spending = _spend(budget, sample, schedule, method, path, features.units)
-        self.objective = TableObjective(
-            network, source, group, shares=spending.shares, sample=spending.sample
-        )
+        shares, held = _spend(budget, sample, schedule, method, path, features.units)
+        self.objective = TableObjective(network, source, group, shares=shares, sample=held)
+
+        def sampled() -> Iterator[Batch]:
+            return source.all() if held is None else source.sample(held)
+
+        look(network.table, sampled(), source.example(), group)
+        absent = set_baseline(network, baseline, sampled(), group)
         self.problem: Problem = make_problem(
-            as_objective(self.objective),
-            self._scorer(method, path, rule),
-            features=features,
-            seed=seed,
-            values=values,
-            **picks,
-            settings={
-                "method": method, "loss": loss_name, "budget": budget, "sample": spending.sample,
-                "baseline": network.baseline_name,
-            },
-            provenance=_versions() | {"model": fingerprint(model), "input": network.layout},
+            as_objective(self.objective), self._scorer(method, path, rule, seed),
+            features=features, seed=seed, values=values, **picks,
+            settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
+                      "baseline": absent},
+            provenance=_versions()
+            | {"model": fingerprint(model), "input": _input(network, source.example())},
         )  # fmt: skip
         if resume is not None:
-            _resume(self.problem, resume)
-            self.objective.call = len(self.problem.rounds)
+            saved = resume if isinstance(resume, Attribution) else storage.load(resume)
+            _resume(self.problem, saved)
+            # The next round takes up the batches where the last finished one left them.
+            self.objective.calls = len(self.problem.rounds)
+            self.objective.batches_used = saved.about.get("gradient_batches", 0)
+            self.objective.rows_used = saved.about.get("gradient_rows", 0)
 
     def attribution(self, events: Rounds) -> Attribution:
-        """The result, with what was spent."""
+        """The result so far, with what was spent in all sittings."""
         return events.attribution().with_notes(
             {
                 "kind": "table",
@@ -167,17 +172,21 @@ class _Selection:
             }
         )
 
-    @staticmethod
-    def _picks(method: str, k: int | None, per_round: int) -> dict[str, Any]:
-        if method in ("ig", "random"):
-            return {"rounds": 1, "k": k}
-        return {"per_round": per_round, "k": k}
-
-    def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None) -> Any:
+    def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None, seed: int) -> Any:
         if path is not None:
-            named = rule if isinstance(rule, str) else ("own" if rule else _rule_name(method))
-            return PathScores(self.objective, path, named)
+            own = [list(path.nodes), list(path.weights)] if isinstance(rule, Rule) else rule
+            return PathScores(self.objective, path, own or _rule_name(method))
+        if method == "permutation":
+            return Permutation(self.objective, seed)
         return MarginalGains() if method == "greedy" else RandomOrder()
+
+
+def _input(network: Network, example: Batch) -> str:
+    """A digest of the columns, the baseline and the first batch."""
+    parts, labels = network.table.read(*example)
+    held = {str(i): part for i, part in enumerate(parts)} | {"labels": labels}
+    held["baseline"] = getattr(network, "baseline", labels[:0])
+    return digest(held, repr(network.table.names))
 
 
 def _rule_name(method: str) -> str:
@@ -212,27 +221,33 @@ def _spend(
     method: str,
     path: Rule | None,
     units: int,
-) -> _Spending:
-    """Equal shares for all gradients; the points of a path share their batches."""
+) -> tuple[tuple[int, ...] | None, int | None]:
+    """The batches of each gradient call, equal shares; and of the sample for values."""
     budget, sample = whole(budget), whole(sample)
     if sample is not None:
         check_count("sample", sample)
     if budget is None:
-        return _Spending(None, sample)
+        return None, sample
     check_count("budget", budget)
-    if path is None:
-        # Marginal gains look at values alone: one forward pass counts as one gradient batch.
-        looks = sum(1 + units - r for r in range(len(schedule))) if method == "greedy" else 1
-        _enough(budget, looks, method)
-        return _Spending((), sample or (budget // looks if method == "greedy" else LEAST_SAMPLE))
-    _enough(budget, len(path) * len(schedule), method)
-    shares = equal(budget // len(path), len(schedule))
-    return _Spending(shares, sample or max(LEAST_SAMPLE, *shares))
+    if method == "random":
+        return (), sample or LEAST_SAMPLE
+    if method == "greedy":
+        # Marginal gains are all measured on one sample, which the budget decides the size of.
+        if sample is not None:
+            raise InvalidInput("Expected budget or sample for method='greedy' (got both).")
+        taken = [sum(schedule[:r]) for r in range(len(schedule))]
+        return (), _each(budget, sum(1 + units - t for t in taken), method)
+    points = units + 1 if path is None else len(path)
+    _each(budget, points * len(schedule), method)
+    shares = equal(budget // points, len(schedule))
+    return shares, sample or max(LEAST_SAMPLE, *shares)
 
 
-def _enough(budget: int, least: int, method: str) -> None:
-    if budget < least:
+def _each(budget: int, parts: int, method: str) -> int:
+    """What each of so many parts gets of the budget: at least one batch."""
+    if budget < parts:
         raise InvalidInput(
-            f"Expected a budget of at least {least} batches, one for each gradient of "
+            f"Expected a budget of at least {parts} batches, one for each evaluation of "
             f"method={method!r} (got {budget}). Try a smaller k, fewer steps, or a larger budget."
         )
+    return budget // parts

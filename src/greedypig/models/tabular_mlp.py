@@ -9,6 +9,7 @@ where, for code that wants to use it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -66,13 +67,15 @@ class TabularMLP(nn.Module):
         self.register_buffer("column_of", torch.tensor(owners), persistent=False)
         # One table for all columns: one look-up per batch, whatever the number of columns.
         total = int(rows.sum())
-        self.table = nn.utils.skip_init(nn.Embedding, total, self.embedding) if sizes else None
+        self.table = nn.Embedding(total, self.embedding, device="meta") if sizes else None
         widths = [len(owners), *self.hidden, self.outputs]
-        linear = [
-            nn.utils.skip_init(nn.Linear, a, b) for a, b in zip(widths, widths[1:], strict=False)
-        ]
+        linear = [nn.Linear(a, b, device="meta") for a, b in pairwise(widths)]
         self.first = linear[0]
         self.rest = nn.Sequential(*(m for layer in linear[1:] for m in (nn.ReLU(), layer)))
+        # Made without numbers: a layer of its own accord would draw from the global generator.
+        for layer in (self.table, *linear):
+            if layer is not None:
+                layer.to_empty(device="cpu")
         self.reset(seed)
 
     @property

@@ -39,8 +39,15 @@ class Indexed(Protocol):
 class Members(Protocol):
     """The processes that share the work, as one of them sees it."""
 
-    rank: int
-    size: int
+    @property
+    def rank(self) -> int:
+        """Which one it is."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
 
 
 def feed(batches: Any, seed: int, group: Members) -> Feed:
@@ -130,7 +137,7 @@ class IndexedFeed(Feed):
         return int(self._order[place])
 
     def _shuffle(self, epoch: int) -> torch.Tensor:
-        seed = epoch_seed(self.seed, epoch)
+        seed = seed_from(self.seed, epoch)
         own = getattr(self.batches, "order", None)
         if not callable(own):
             return torch.randperm(self.count, generator=torch.Generator().manual_seed(seed))
@@ -184,7 +191,7 @@ class StreamedFeed(Feed):
     def _once(self, epoch: int) -> Iterator[Batch]:
         """Every batch once; loaders that shuffle by the global random state do so by our seed."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(epoch_seed(self.seed, epoch))
+            torch.manual_seed(seed_from(self.seed, epoch))
             source = iter(self.batches)
             first = list(islice(source, 1))
         count = len(first)
@@ -203,7 +210,7 @@ class StreamedFeed(Feed):
             epoch += 1
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
-        generator = torch.Generator().manual_seed(epoch_seed(self.seed, epoch))
+        generator = torch.Generator().manual_seed(seed_from(self.seed, epoch))
         held: list[Batch] = []
         for batch in self._once(epoch):
             held.append(batch)
@@ -219,6 +226,6 @@ def _pop(held: list[Batch], generator: torch.Generator) -> Batch:
     return held.pop()
 
 
-def epoch_seed(*parts: int) -> int:
+def seed_from(*parts: int) -> int:
     """A digest keeps neighbouring seeds and epochs apart."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=7).digest(), "little")

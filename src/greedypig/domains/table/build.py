@@ -3,63 +3,163 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import InvalidInput
-from ...frozen import freeze
+from ...core.errors import InvalidInput, InvalidType
+from ...fingerprint import modules_behind
+from ...frozen import Frozen, freeze
 from .batches import Feed
-from .losses import Loss
-from .networks import DenseNetwork, GatedNetwork, Network, as_tensor
+from .embeddings import EmbeddingNetwork, find_uses
+from .linear import LinearNetwork
+from .losses import Loss, check_labels
+from .networks import DenseNetwork, GatedNetwork, Network
+from .table import Table, entries
+
+PARTS_OF_A_LINEAR_FIRST = ("inputs", "first", "rest", "column_of")
 
 
 def network_for(
-    model: Callable[..., Any], feed: Feed, loss: Loss, loss_name: str, baseline: Any, group: Any
+    model: Callable[..., Any],
+    feed: Feed,
+    loss_name: str,
+    loss: Loss,
+    names: Sequence[str] | None,
+    *,
+    fast: bool = True,
 ) -> Network:
-    """How masks reach the columns of this model, found from the model and one batch."""
+    """How masks reach the columns of this model, found from the model and one batch.
+
+    fast=False leaves even a linear first layer to autograd, for comparison.
+    """
+    if not callable(model):
+        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     features, _ = feed.example()
-    device = _device(frozen.module)
-    if _takes_gates(frozen.module or frozen.call):
-        network: Network = GatedNetwork(frozen, _columns(frozen.module, features), loss, device)
-    else:
-        x = as_tensor(features, "features")
-        like = torch.empty(0, device=device, dtype=_dtype(frozen.module, x))
-        network = DenseNetwork(frozen, x.shape[1], loss, like)
-    network.baseline_name = str(baseline)
-    network.layout = f"{network.columns} columns"
-    return network
+    table = Table.of(features, names)
+    table = replace(table, check=partial(check_labels, loss_name))
+    like = _like(frozen, table, features)
+    if _takes_gates(frozen):
+        if fast and _linear_first(frozen):
+            return _own_linear(frozen, table, loss)
+        _check_width(frozen.module, table)
+        return GatedNetwork(frozen, table, loss, like)
+    if any(table.categorical) and (module := _with_embeddings(frozen)) is not None:
+        return _by_hooks(frozen, module, table, loss, features, names, like)
+    if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
+        return _sequential(cut, table, loss)
+    return DenseNetwork(frozen, table, loss, like)
 
 
-def _takes_gates(model: Callable[..., Any]) -> bool:
-    forward = model.forward if isinstance(model, nn.Module) else model
+def _own_linear(frozen: Frozen, table: Table, loss: Loss) -> Network:
+    """A model that shows its linear first layer itself: TabularMLP and its like."""
+    module: Any = frozen.module
+    _check_width(module, table)
+
+    def inputs(parts: list[Tensor]) -> Tensor:
+        return table.call(module.inputs, parts)  # type: ignore[no-any-return]
+
+    return LinearNetwork(inputs, module.first, module.rest, table, loss, module.column_of)
+
+
+def _sequential(layers: list[nn.Module], table: Table, loss: Loss) -> Network:
+    first, rest = layers[0], nn.Sequential(*layers[1:])
+    assert isinstance(first, nn.Linear)
+    if first.in_features != table.columns:
+        raise InvalidInput(
+            f"Expected features with the model's {first.in_features} columns (got {table.columns})."
+        )
+    dtype = first.weight.dtype
+    return LinearNetwork(
+        lambda parts: parts[0].to(dtype), first, rest, table, loss, torch.arange(table.columns)
+    )
+
+
+def _by_hooks(
+    frozen: Frozen, module: nn.Module, table: Table, loss: Loss, features: Any,
+    names: Sequence[str] | None, like: Tensor,
+) -> Network:  # fmt: skip
+    wide = Table.of(features, None)
+    parts = [t.to(like.device) for t in _tensors(features)]
+    uses, bags = find_uses(frozen, module, wide, parts)
+    if bags:
+        table = replace(Table.of(features, names, bags), check=table.check)
+    return EmbeddingNetwork(frozen, module, table, loss, uses, like)
+
+
+def _tensors(features: Any) -> list[Tensor]:
+    return [tensor for _, tensor in entries(features)]
+
+
+def _takes_gates(frozen: Frozen) -> bool:
+    called = frozen.call
     try:
-        return "gates" in inspect.signature(forward).parameters
+        found = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
     except (TypeError, ValueError):
         return False
+    return "gates" in found.parameters
 
 
-def _columns(module: nn.Module | None, features: Any) -> int:
-    own = getattr(module, "n_columns", None)
-    if isinstance(own, int):
-        return own
-    parts = features.values() if isinstance(features, Mapping) else features
-    parts = [features] if isinstance(features, Tensor) else [p for p in parts if p is not None]
-    return sum(1 if p.dim() == 1 else p.shape[1] for p in parts)
+def _linear_first(frozen: Frozen) -> bool:
+    """Does the model show inputs → first (linear) → rest, and is it a private copy?"""
+    module = frozen.module
+    return (
+        module is not None
+        and frozen.call is module
+        and not frozen.held
+        and all(hasattr(module, name) for name in PARTS_OF_A_LINEAR_FIRST)
+        and type(module.first) is nn.Linear
+    )
 
 
-def _device(module: nn.Module | None) -> torch.device:
-    held = next(iter(module.parameters()), None) if module is not None else None
-    return torch.device("cpu") if held is None else held.device
+def _cut_sequential(frozen: Frozen) -> list[nn.Module] | None:
+    """The layers of a plain chain that begins with a linear one."""
+    module = frozen.module
+    if frozen.call is not module or frozen.held or _watched(module):
+        return None
+    layers = list(module) if type(module) is nn.Sequential else [module]
+    return layers if type(layers[0]) is nn.Linear and not _watched(layers[0]) else None
 
 
-def _dtype(module: nn.Module | None, x: Tensor) -> torch.dtype:
-    held = next(iter(module.parameters()), None) if module is not None else None
-    if held is not None and held.is_floating_point():
-        return held.dtype
-    if not x.is_floating_point():
-        raise InvalidInput(f"Expected features as floating-point numbers (got {x.dtype}).")
-    return x.dtype
+def _watched(module: nn.Module | None) -> bool:
+    """Hooks that the caller put there are to be called, so the module must be, too."""
+    return module is None or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _with_embeddings(frozen: Frozen) -> nn.Module | None:
+    """The module whose embeddings are looked up, if there are any."""
+    held = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+    found = [
+        module for module in held
+        if any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in module.modules())
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else (nn.ModuleList(found) if found else None)
+
+
+def _check_width(module: nn.Module | None, table: Table) -> None:
+    own = getattr(module, "n_columns", table.columns)
+    if isinstance(own, int) and own != table.columns:
+        raise InvalidInput(
+            f"Expected features with the model's {own} columns (got {table.columns})."
+        )
+
+
+def _like(frozen: Frozen, table: Table, features: Any) -> Tensor:
+    """An empty tensor with the device and the dtype of the model, else of the numbers."""
+    modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                return parameter.detach().new_empty(0)
+    floats = [t for t in _tensors(features) if t.is_floating_point()]
+    if not floats:
+        raise InvalidInput(
+            "Expected numbers with a fraction, or a model with embeddings for its categories "
+            f"(got {', '.join(sorted({str(t.dtype) for t in _tensors(features)}))})."
+        )
+    return floats[0].new_empty(0)

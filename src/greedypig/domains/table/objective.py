@@ -7,14 +7,14 @@ a fixed sample of batches, so that they can be compared. Sums are in float64 and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from ...core.errors import InvalidInput
-from .batches import Batch, Feed
+from .batches import Batch, Feed, seed_from
 from .networks import Network, Prepared
 
 
@@ -29,8 +29,8 @@ class Adding(Protocol):
 class TableObjective:
     """g(mask) = −mean over rows of loss(label, model(row gated by mask)).
 
-    shares: the batches of each gradient evaluation in turn (the points of one path share them);
-    None takes all batches every time. sample: the batches on which values are measured.
+    shares: the batches of each gradient call in turn (all points of a call share them); None takes
+    all batches every time. sample: how many batches values are measured on; None takes all.
     """
 
     dtype = torch.float64
@@ -43,75 +43,116 @@ class TableObjective:
         feed: Feed,
         group: Adding,
         *,
-        shares: tuple[int, ...] | None,
-        sample: int | None,
-        done: int = 0,
+        shares: tuple[int, ...] | None = None,
+        sample: int | None = None,
     ) -> None:
         self.n, self.network = network.columns, network
         self.feed, self.group = feed, group
         self.shares, self.sample = shares, sample
-        self.call = done
-        """Gradient calls so far, those of earlier sittings included."""
+        self.calls = 0
+        """Gradient calls so far; a resumed run begins with those of its earlier sittings."""
         self.batches_used = 0
-        """Gradient batches paid by all processes: one per batch and point of the path."""
+        """Batches paid by all processes in this sitting: one per batch and point, or look."""
         self.rows_used = 0
         """Rows in them, times points."""
 
     def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,) values on the fixed sample."""
+        """(m, n) masks → (m,) values on the fixed sample, by the forward pass alone."""
         batches = self.feed.all() if self.sample is None else self.feed.sample(self.sample)
-        total = torch.zeros(len(masks) + 1, dtype=torch.float64)
-        for batch in self._prepared(batches):
-            total[:-1] += self.network.values(batch, masks).cpu()
-            total[-1] += batch.rows
-        total = self.group.sum(total)
-        return total[:-1] / _rows(total[-1])
+        total = self._over(batches, len(masks), lambda b: self.network.values(b, masks))
+        return total[:-2] / _rows(total[-2])
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(m, n) masks → values (m,), gradients (m, n) on the next share of batches."""
         m, n = masks.shape
-        total = torch.zeros(m * n + m + 2, dtype=torch.float64)
-        for batch in self._prepared(self._next()):
+
+        def work(batch: Prepared) -> Tensor:
             values, gradients = self.network.gradients(batch, masks)
-            total[: m * n] += gradients.cpu().reshape(-1)
-            total[m * n : -2] += values.cpu()
-            total[-2:] += torch.tensor([batch.rows, 1.0], dtype=torch.float64)
-        total = self._summed(total, m)
-        return total[m * n : -2], total[: m * n].reshape(m, n)
+            return torch.cat([values, gradients.reshape(-1)])
+
+        total = self._paid(self._over(self._next(), m + m * n, work), m)
+        return total[:m], total[m:].reshape(m, n)
 
     def path(self, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
         """(n,): Σ_k weights_k · ∇g(mask + nodes_k · (1 − mask)) on the next share of batches."""
-        total = torch.zeros(self.n + 2, dtype=torch.float64)
-        for batch in self._prepared(self._next()):
-            total[:-2] += self.network.path(batch, mask, nodes, weights)[1].cpu()
-            total[-2:] += torch.tensor([batch.rows, 1.0], dtype=torch.float64)
-        return self._summed(total, len(nodes))[:-2]
+        total = self._over(
+            self._next(), self.n, lambda b: self.network.path(b, mask, nodes, weights)
+        )
+        return self._paid(total, len(nodes))
 
-    def _summed(self, total: Tensor, points: int) -> Tensor:
-        """One sum over the processes, per row; counts what it cost."""
-        total = self.group.sum(total)
-        rows, batches = total[-2], int(total[-1])
+    def permuted(self, seed: int) -> Tensor:
+        """(n,): how much g falls if a column's values change places among the rows of a batch."""
+
+        def work(batch: Batch) -> tuple[Tensor, int]:
+            network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
+            parts, labels = network.table.read(*batch)
+            parts = [part.to(network.device) for part in parts]
+            labels = labels.to(network.device)
+            found = []
+            for moved in [parts, *(_shuffled(parts, network, c, seed) for c in range(self.n))]:
+                prepared = Prepared(network.encode(moved), labels)
+                found.append(network.values(prepared, everything))
+            return torch.cat([found[0] - torch.cat(found[1:])]), len(labels)
+
+        total = torch.zeros(self.n + 2, dtype=torch.float64)
+        for batch in self._next():
+            fall, rows = work(batch)
+            total += torch.cat([fall.cpu(), torch.tensor([float(rows), 1.0]).double()])
+        return self._paid(self.group.sum(total), self.n + 1)
+
+    def _over(
+        self, batches: Iterator[Batch], width: int, work: Callable[[Prepared], Tensor]
+    ) -> Tensor:
+        """Σ over batches and processes of work(batch) (width,), rows and batches: one exchange."""
+        total = torch.zeros(width + 2, dtype=torch.float64)
+        for features, labels in map(_pair, batches):
+            prepared = self.network.prepare(features, labels)
+            total[-1] += 1
+            if prepared.rows:
+                total[:-2] += work(prepared).cpu()
+                total[-2] += prepared.rows
+        return self.group.sum(total)
+
+    def _paid(self, total: Tensor, points: int) -> Tensor:
+        """The sums per row, having counted what they cost."""
+        rows, batches = int(total[-2]), int(total[-1])
         self.batches_used += batches * points
-        self.rows_used += int(rows) * points
-        self.call += 1
-        return total / _rows(rows)
+        self.rows_used += rows * points
+        self.calls += 1
+        return total[:-2] / _rows(total[-2])
 
     def _next(self) -> Iterator[Batch]:
         if self.shares is None:
             return self.feed.all()
-        if self.call >= len(self.shares):
+        if self.calls >= len(self.shares):
             raise InvalidInput(
                 f"Expected at most the {len(self.shares)} gradients that the budget was made for."
             )
-        return self.feed.take(sum(self.shares[: self.call]), self.shares[self.call])
+        return self.feed.take(sum(self.shares[: self.calls]), self.shares[self.calls])
 
-    def _prepared(self, batches: Iterator[Batch]) -> Iterator[Prepared]:
-        for batch in batches:
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
-                raise InvalidInput("Expected batches of two, (features, label).")
-            prepared = self.network.prepare(*batch)
-            if prepared.rows:
-                yield prepared
+
+def _shuffled(parts: list[Tensor], network: Network, column: int, seed: int) -> list[Tensor]:
+    """The same parts, this column's values in another order: by seed, alike in all batches."""
+    rows = len(parts[0])
+    generator = torch.Generator().manual_seed(seed_from(seed, column))
+    order = torch.randperm(rows, generator=generator).to(network.device)
+    for at, of in enumerate(network.table.parts):
+        if column < of.width:
+            part = parts[at].clone()
+            whole = part.dim() == 1 or (of.width == 1 and part.shape[1] > 1)
+            if whole:
+                part = part[order]
+            else:
+                part[:, column] = part[order, column]
+            return [*parts[:at], part, *parts[at + 1 :]]
+        column -= of.width
+    raise AssertionError("unreachable: every column is in a part")
+
+
+def _pair(batch: Batch) -> Batch:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InvalidInput("Expected batches of two, (features, label).")
+    return batch[0], batch[1]
 
 
 def _rows(count: Tensor) -> float:

@@ -1,0 +1,119 @@
+"""A look at a sample of the rows before the work: what would make an answer meaningless.
+
+A constant column, a column that is the label in disguise, a label of one class only: none of them
+is an error, each deserves a warning that names it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import islice
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .batches import Batch
+from .table import Table
+
+LOOKED_AT = 64
+"""Batches of the sample that are looked at, at most."""
+LEAK = 1 - 1e-6
+"""A correlation with the label beyond which a column is suspected to be the label."""
+FEW_IDS = 20
+"""Rows per category, on average, from which pure categories are no accident."""
+
+
+class Members(Protocol):
+    """Processes whose numbers can be summed."""
+
+    @property
+    def first(self) -> bool:
+        """Does this one speak for all?"""
+        ...
+
+    def sum(self, tensor: Tensor, /) -> Tensor:
+        """Σ over the processes."""
+        ...
+
+
+def look(table: Table, sample: Iterator[Batch], start: Batch, group: Members) -> None:
+    """Warn of columns that are constant or leak the label, and of a label that never changes."""
+    columns, labels = _read(table, islice(sample, LOOKED_AT))
+    origin, _ = _read(table, iter([start]))
+    at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
+    sums = _moments(columns - at, labels)
+    sums = group.sum(sums)
+    if not group.first or float(sums[0, 0]) < 2:
+        return
+    _warn_of_moments(table, sums)
+    if leaking := [c for c, ids in enumerate(table.categorical) if ids and
+                   _decides(columns[:, c], labels)]:  # fmt: skip
+        _warn(
+            f"The categories of {table.listed(leaking)} decide the label. If that is the label "
+            "in another guise, leave it out."
+        )
+
+
+def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
+    """(rows, columns) and (rows,) in float64; a bag counts by its first entry."""
+    rows, answers = [torch.empty(0, table.columns, dtype=torch.float64)], [torch.empty(0).double()]
+    for features, labels in batches:
+        parts, answer = table.read(features, labels)
+        pieces = [
+            part.reshape(len(part), -1)[:, : of.width].double().cpu()
+            for part, of in zip(parts, table.parts, strict=True)
+        ]
+        rows.append(torch.cat(pieces, dim=1))
+        answers.append(answer.reshape(len(answer), -1)[:, :1].reshape(-1).double().cpu())
+    return torch.cat(rows), torch.cat(answers)
+
+
+def _moments(x: Tensor, y: Tensor) -> Tensor:
+    """(6, columns): rows, Σx, Σx², Σxy, Σy, Σy²."""
+    ones = torch.ones(x.shape[1], dtype=torch.float64)
+    return torch.stack([
+        ones * len(x), x.sum(0), (x * x).sum(0), (x * y.unsqueeze(1)).sum(0),
+        ones * y.sum(), ones * (y * y).sum(),
+    ])  # fmt: skip
+
+
+def _warn_of_moments(table: Table, sums: Tensor) -> None:
+    rows, x, xx, xy, y, yy = sums
+    # Columns were taken relative to one of their values: a constant one is exactly 0.
+    still = torch.nonzero((xx == 0) & (x == 0)).squeeze(1).tolist()
+    if still:
+        _warn(
+            f"The columns {table.listed(still)} are constant in the rows looked at. Such a column "
+            "acts as a bias of the model, which is no reason to select it."
+        )
+    spread = (rows * yy - y * y)[0]
+    if float(spread) <= 1e-12 * float((rows * yy)[0]):
+        _warn("The label is the same in all rows looked at: there is nothing to tell apart.")
+        return
+    of_x = rows * xx - x * x
+    correlation = (rows * xy - x * y) / (of_x * spread).clamp(min=1e-300).sqrt()
+    close = torch.nonzero((correlation.abs() > LEAK) & (of_x > 0)).squeeze(1).tolist()
+    if close:
+        _warn(
+            f"The columns {table.listed(close)} equal the label up to scale. If that is the label "
+            "in another guise, leave it out."
+        )
+
+
+def _decides(ids: Tensor, labels: Tensor) -> bool:
+    """Has every category one label only, with enough rows that this is no accident?"""
+    if len(ids) < FEW_IDS or bool((labels == labels[0]).all()):
+        return False
+    found, place = torch.unique(ids, return_inverse=True)
+    if len(found) * FEW_IDS > len(ids):
+        return False
+    count = torch.bincount(place, minlength=len(found)).double()
+    total = torch.zeros(len(found)).double().index_add_(0, place, labels)
+    square = torch.zeros(len(found)).double().index_add_(0, place, labels * labels)
+    return bool((count * square - total * total <= 1e-9 * count * square.clamp(min=1e-300)).all())
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=5)

@@ -1,0 +1,226 @@
+"""Gates for models that have none: on the outputs of their embeddings, by forward hooks.
+
+Which column feeds which embedding is found by trying: change one column of a few rows, and see
+whose ids change. Hooks are there only while the model is called and are gone after it, whatever
+happens in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...core.errors import InvalidInput
+from .losses import Loss
+from .networks import Encoded
+from .table import Table
+
+PROBE = 64
+"""Rows that are looked at to see which column goes where."""
+
+Hook = Callable[[nn.Module, Tensor, Tensor], "Tensor | None"]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One look-up of an embedding during a call of the model."""
+
+    name: str
+    width: int
+    columns: tuple[int, ...]
+    """The column behind each id of a row; a bag that sums up several ids has one column."""
+
+
+class EmbeddingNetwork(Encoded):
+    """Numbers are gated where they enter, categories where their embeddings come out."""
+
+    def __init__(
+        self, model: Callable[..., Any], module: nn.Module, table: Table, loss: Loss,
+        uses: list[Use], like: Tensor,
+    ) -> None:  # fmt: skip
+        self.model, self.uses = model, uses
+        self.found = _embeddings(module)
+        owners = [c for c, categorical in enumerate(table.categorical) if not categorical]
+        self.widths = [len(owners)]
+        for use in uses:
+            owners += [column for column in use.columns for _ in range(use.width)]
+            self.widths.append(len(use.columns) * use.width)
+        super().__init__(table, loss, torch.tensor(owners), like)
+
+    def numbers(self, parts: list[Tensor]) -> Tensor:
+        """The numbers, then what every embedding gave, in the order of the look-ups."""
+        rows, outputs = len(parts[0]), []
+
+        def keep(_: nn.Module, ids: Tensor, output: Tensor) -> None:
+            outputs.append(output.detach().reshape(rows, -1))
+
+        with torch.no_grad(), hooked(self.found, keep):
+            self.table.call(self.model, parts)
+        floats = [
+            part.reshape(rows, -1)
+            for part, of in zip(parts, self.table.parts, strict=True) if not of.categorical
+        ]  # fmt: skip
+        return torch.cat([each.to(self.dtype) for each in floats + outputs], dim=1)
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The model's answer while its numbers and embeddings are gated."""
+        spread = gates.to(self.dtype)[..., self.column_of]
+        own, *lookups = torch.split(spread, self.widths, dim=-1)
+        rest, *rests = torch.split(self.baseline, self.widths)
+        following = iter(zip(self.uses, lookups, rests, strict=True))
+
+        def gate(module: nn.Module, ids: Tensor, output: Tensor) -> Tensor:
+            use, gates_here, rest_here = next(following, (None, own, rest))
+            if use is None or self.found.get(use.name) is not module:
+                raise InvalidInput(
+                    "Expected the same embeddings to be looked up in every batch (got others). "
+                    "Try a model with forward(numeric, categorical, gates=…)."
+                )
+            flat = output.reshape(len(ids), -1)
+            return torch.lerp(rest_here, flat, gates_here).reshape(output.shape)
+
+        parts = self._gated_numbers(features, own, rest)
+        with hooked(self.found, gate):
+            return self.table.call(self.model, parts)
+
+    def _gated_numbers(self, parts: list[Tensor], gates: Tensor, rest: Tensor) -> list[Tensor]:
+        gated, lo = [], 0
+        for part, of in zip(parts, self.table.parts, strict=True):
+            if of.categorical:
+                gated.append(part)
+                continue
+            here = slice(lo, lo + of.width)
+            flat = part.reshape(len(part), -1).to(self.dtype)
+            lo += of.width
+            gated.append(torch.lerp(rest[here], flat, gates[..., here]).reshape(part.shape))
+        return gated
+
+
+def find_uses(
+    model: Callable[..., Any], module: nn.Module, table: Table, parts: list[Tensor]
+) -> tuple[list[Use], list[str | int | None]]:
+    """The look-ups of one call with the columns behind them; and the parts that are bags."""
+    parts = [part[:PROBE] for part in parts]
+    found = _embeddings(module)
+    seen = _look_ups(model, found, table, parts)
+    sources: list[list[set[int]]] = [[set() for _ in ids[0]] for _, ids, _ in seen]
+    first = 0
+    for at, of in enumerate(table.parts):
+        for column in range(of.width if of.categorical else 0):
+            changed = _changed(model, found, table, parts, at, column, seen)
+            if not any(any(row) for row in changed):
+                raise InvalidInput(
+                    f"Expected every category column to be looked up in an nn.Embedding (got none "
+                    f"for {table.listed([first + column])}). "
+                    "Try a model with forward(numeric, categorical, gates=…)."
+                )
+            for source, moved in zip(sources, changed, strict=True):
+                for place, has in zip(source, moved, strict=True):
+                    if has:
+                        place.add(first + column)
+        first += of.width
+    return _named(found, table, seen, sources)
+
+
+def _named(
+    found: dict[str, nn.Module], table: Table,
+    seen: list[tuple[str, Tensor, int]], sources: list[list[set[int]]],
+) -> tuple[list[Use], list[str | int | None]]:  # fmt: skip
+    """Every look-up's columns, once bags have become single columns."""
+    part_of = [p for p, part in enumerate(table.parts) for _ in range(part.width)]
+    bags: set[int] = set()
+    for (name, _, _), source in zip(seen, sources, strict=True):
+        held = set().union(*source) if source else set()
+        if isinstance(found[name], nn.EmbeddingBag) and len(held) > 1:
+            bags |= {part_of[column] for column in held}
+    renumbered, at = {}, 0
+    for column, part in enumerate(part_of):
+        inside = part in bags and column > 0 and part_of[column - 1] == part
+        at -= inside
+        renumbered[column] = at
+        at += 1
+    uses = []
+    for (name, _, width), source in zip(seen, sources, strict=True):
+        columns = [{renumbered[c] for c in place} for place in source]
+        if isinstance(found[name], nn.EmbeddingBag):
+            columns = [set().union(*columns)]
+        if any(len(place) != 1 for place in columns):
+            raise InvalidInput(
+                f"Expected each look-up of the embedding {name!r} to read one column (got "
+                f"{sorted({len(p) for p in columns})}). "
+                "Try a model with forward(numeric, categorical, gates=…)."
+            )
+        uses.append(Use(name, width, tuple(place.pop() for place in columns)))
+    return uses, [table.parts[p].key for p in sorted(bags)]
+
+
+def _changed(
+    model: Callable[..., Any], found: dict[str, nn.Module], table: Table, parts: list[Tensor],
+    at: int, column: int, seen: list[tuple[str, Tensor, int]],
+) -> list[list[bool]]:  # fmt: skip
+    """For every look-up and every id of its rows: does it change with this column?"""
+    touched = parts[at].clone()
+    values = touched if touched.dim() == 1 else touched[:, column]
+    if bool((values == values[0]).all()):
+        values += 1 if int(values[0]) < 1 else -1
+    else:
+        values.copy_(values.roll(1))
+    try:
+        again = _look_ups(model, found, table, [*parts[:at], touched, *parts[at + 1 :]])
+    except (IndexError, RuntimeError):
+        return [[False] * ids.shape[1] for _, ids, _ in seen]
+    return [
+        (ids != ids_now).any(0).tolist()
+        for (_, ids, _), (_, ids_now, _) in zip(seen, again, strict=True)
+    ]
+
+
+def _look_ups(
+    model: Callable[..., Any], found: dict[str, nn.Module], table: Table, parts: list[Tensor]
+) -> list[tuple[str, Tensor, int]]:
+    """(embedding, ids (rows, ids a row), width of its vectors) in the order of the look-ups."""
+    names = {id(module): name for name, module in found.items()}
+    rows, seen = len(parts[0]), []
+
+    def keep(module: nn.Module, ids: Tensor, output: Tensor) -> None:
+        name = names[id(module)]
+        if len(ids) != rows or len(output) != rows:
+            raise InvalidInput(
+                f"Expected the embedding {name!r} to look up ids with one row per row of the table "
+                f"(got shape {tuple(ids.shape)} for {rows} rows)."
+            )
+        seen.append((name, ids.reshape(rows, -1).clone(), output.shape[-1]))
+
+    with torch.no_grad(), hooked(found, keep):
+        table.call(model, parts)
+    return seen
+
+
+@contextmanager
+def hooked(found: dict[str, nn.Module], hook: Hook) -> Iterator[None]:
+    """Call `hook(module, ids, output)` after every look-up; what it returns replaces the output."""
+
+    def after(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any], out: Tensor) -> Any:
+        return hook(module, args[0] if args else given["input"], out)
+
+    handles = []
+    try:
+        for module in found.values():
+            handles.append(module.register_forward_hook(after, with_kwargs=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _embeddings(module: nn.Module) -> dict[str, nn.Module]:
+    return {
+        name: m
+        for name, m in module.named_modules()
+        if isinstance(m, nn.Embedding | nn.EmbeddingBag)
+    }

@@ -1,0 +1,198 @@
+"""What a batch of a table looks like: its parts, its columns and their names.
+
+Features are one tensor, a tuple of tensors or a dict of tensors, rows first. Every column of a
+matrix is a column of the table; a vector is a single one. Found from the first batch, expected of
+every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.errors import InvalidInput, InvalidType
+
+MANY_NAMES = 5
+"""How many columns an error or a warning names before it only counts them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of the features."""
+
+    key: str | int | None
+    """Its key in the dict, its place in the tuple, None where features are a single tensor."""
+    width: int
+    """Columns of the table in it."""
+    shape: tuple[int, ...]
+    """Of one row."""
+    categorical: bool
+    """Whole numbers: ids of categories."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table, and how its batches carry them."""
+
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
+    places: int = 0
+    """Entries of the tuple, those that are None included."""
+    check: Callable[[Tensor], None] = field(default=lambda labels: None, compare=False)
+    """Refuses labels that the loss cannot take."""
+
+    @staticmethod
+    def of(features: Any, names: Sequence[str] | None, bags: Sequence[Any] = ()) -> Table:
+        """The table that these features are a batch of; parts in `bags` are single columns."""
+        parts = []
+        for key, tensor in entries(features):
+            width = 1 if key in bags else int(torch.Size(tensor.shape[1:2]).numel())
+            if tensor.dim() > 2 and key not in bags:
+                raise InvalidInput(
+                    f"Expected {_where(key)} of shape (rows, columns) (got {tuple(tensor.shape)})."
+                )
+            parts.append(Part(key, width, tuple(tensor.shape[1:]), not _float(tensor)))
+        columns = sum(part.width for part in parts)
+        if columns == 0:
+            raise InvalidInput("Expected at least one column (got none).")
+        found = tuple(_names(parts) if names is None else map(str, names))
+        if len(found) != columns:
+            raise InvalidInput(
+                f"Expected one name per column (got {len(found)} names for {columns} columns)."
+            )
+        places = len(features) if isinstance(features, tuple | list) else 0
+        return Table(tuple(parts), found, places)
+
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return sum(part.width for part in self.parts)
+
+    @property
+    def categorical(self) -> list[bool]:
+        """For each column: are these ids of categories?"""
+        return [part.categorical for part in self.parts for _ in range(part.width)]
+
+    def read(self, features: Any, labels: Any) -> tuple[list[Tensor], Tensor]:
+        """The parts and labels of one batch, checked against this table."""
+        found = entries(features)
+        if [key for key, _ in found] != [part.key for part in self.parts]:
+            raise InvalidInput(
+                f"Expected features with the parts {[part.key for part in self.parts]}, as in the "
+                f"first batch (got {[key for key, _ in found]})."
+            )
+        answers = as_tensor(labels, "the label")
+        rows = answers.shape[0] if answers.dim() else -1
+        first = 0
+        for part, (key, tensor) in zip(self.parts, found, strict=True):
+            if tensor.shape != (rows, *part.shape):
+                raise InvalidInput(
+                    f"Expected {_where(key)} of shape {(rows, *part.shape)}, a row per label "
+                    f"(got {tuple(tensor.shape)})."
+                )
+            if part.categorical != (not _float(tensor)):
+                raise InvalidType(
+                    f"Expected {_where(key)} of the same kind in every batch (got {tensor.dtype})."
+                )
+            if not part.categorical:
+                self._check_finite(tensor, first)
+            first += part.width
+        if rows:
+            self.check(answers)
+        return [tensor for _, tensor in found], answers
+
+    def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
+        """The model's answer to these parts, handed over as the caller's batches hold them."""
+        keys = [part.key for part in self.parts]
+        if isinstance(keys[0], str):
+            return model(**dict(zip(map(str, keys), parts, strict=True)), **more)
+        given: list[Tensor | None] = [None] * max(self.places, 1)
+        for key, part in zip(keys, parts, strict=True):
+            given[int(key or 0)] = part
+        return model(*given, **more)
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """A matrix (rows, columns) as parts of their own shapes."""
+        pieces = torch.split(x, [part.width for part in self.parts], dim=1)
+        return [
+            piece.reshape(len(x), *part.shape)
+            for part, piece in zip(self.parts, pieces, strict=True)
+        ]
+
+    def listed(self, columns: Sequence[int]) -> str:
+        """Columns by name, for people."""
+        shown = ", ".join(repr(self.names[c]) for c in columns[:MANY_NAMES])
+        more = f" and {len(columns) - MANY_NAMES} more" if len(columns) > MANY_NAMES else ""
+        return shown + more
+
+    def _check_finite(self, tensor: Tensor, first: int) -> None:
+        # One sum over the batch is all that the usual case costs.
+        if bool(torch.isfinite(tensor.sum())):
+            return
+        bad = ~torch.isfinite(tensor.reshape(len(tensor), -1))
+        columns = torch.nonzero(bad.any(0)).squeeze(1)
+        if not len(columns):
+            return  # Finite numbers whose sum overflowed.
+        empty = torch.nonzero(bad.all(0)).squeeze(1)
+        which = self.listed([first + int(c) for c in columns])
+        if len(empty) and len(tensor) > 1:
+            which += f"; nothing else in {self.listed([first + int(c) for c in empty])}"
+        raise InvalidInput(
+            f"Expected finite numbers (got NaN or infinity in {which}). Try filling what is "
+            "missing, with the column's mean say, or leave the column out."
+        )
+
+
+def as_tensor(given: Any, name: str) -> Tensor:
+    """Numbers of any make as a tensor."""
+    if isinstance(given, Tensor):
+        return given.detach()
+    if not hasattr(given, "__array__"):
+        raise InvalidType(
+            f"Expected {name} to be a tensor or an array (got {type(given).__name__})."
+        )
+    try:
+        return torch.as_tensor(given)
+    except TypeError:
+        raise InvalidType(
+            f"Expected {name} to hold numbers (got {getattr(given, 'dtype', 'other things')}). "
+            "Try whole-number ids for categories."
+        ) from None
+
+
+def entries(features: Any) -> list[tuple[str | int | None, Tensor]]:
+    """Keys and tensors of the features; a None in a tuple is a part that is not there."""
+    if isinstance(features, Mapping):
+        return [(str(k), as_tensor(v, f"the column {k!r}")) for k, v in features.items()]
+    if isinstance(features, tuple | list):
+        return [(i, as_tensor(v, _where(i))) for i, v in enumerate(features) if v is not None]
+    return [(None, as_tensor(features, "features"))]
+
+
+def _names(parts: Sequence[Part]) -> list[str]:
+    names: list[str] = []
+    for part in parts:
+        if isinstance(part.key, str):
+            own = (
+                [part.key]
+                if not part.shape or part.width == 1
+                else [f"{part.key}[{i}]" for i in range(part.width)]
+            )
+        else:
+            own = [str(len(names) + i) for i in range(part.width)]
+        names += own
+    return names
+
+
+def _where(key: str | int | None) -> str:
+    if key is None:
+        return "features"
+    return f"the column {key!r}" if isinstance(key, str) else f"input {key}"
+
+
+def _float(tensor: Tensor) -> bool:
+    return tensor.is_floating_point()
