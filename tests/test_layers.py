@@ -33,12 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"core", "methods"} | MIDDLE,
     "distributed": {"core"},
     "selection": {"core", "methods", "explain", "distributed"} | MIDDLE,
-<<<<<<< HEAD
-    "adapters": {"core", "methods", "explain", "metrics", "models", "selection"} | MIDDLE,
-=======
     "finetune": {"core", "distributed"} | MIDDLE,
-    "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
->>>>>>> table-core
+    "adapters": {"core", "methods", "explain", "metrics", "models", "selection"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed"} | MIDDLE,
