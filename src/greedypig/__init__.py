@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attribution", "BlurIG", "Elements", "FeatureSelector", "Features", "Gradient", "Greedy", "GreedyPigError",
+    "Attribution", "BlurIG", "Elements", "FeatureSelector", "Features", "Gradient", "Greedy",
+    "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
