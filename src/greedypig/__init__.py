@@ -58,7 +58,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attribution", "BlurIG", "Elements", "Features", "Gradient", "Greedy", "GreedyPigError",
+    "Attribution", "BlurIG", "Elements", "FeatureSelector", "Features", "Gradient", "Greedy",
+    "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
@@ -73,6 +74,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in ("metrics", "plots", "report"):  # Not needed for an answer: `import` stays quick.
         return import_module(f".{name}", __name__)
+    if name == "FeatureSelector":  # scikit-learn, too.
+        from .adapters.sklearn import FeatureSelector
+
+        return FeatureSelector
     if name == "from_captum":  # Captum is optional and heavy: imported when asked for.
         from .adapters.captum import from_captum
 

@@ -1,0 +1,281 @@
+"""scikit-learn: post-hoc feature selection as a transformer.
+
+selector = gp.FeatureSelector(model, k=10).fit(X, y)
+selector.get_support(), selector.ranking_, selector.transform(X)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..core.errors import InvalidInput, MissingPackage
+from ..frozen import freeze
+from ..selection import select_features
+from .sklearn_models import as_module
+
+try:
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+    from sklearn.exceptions import ConvergenceWarning, NotFittedError
+    from sklearn.feature_selection import SelectorMixin
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise MissingPackage(
+        "Expected the package scikit-learn ≥ 1.6 for gp.FeatureSelector (it is not installed). "
+        'Try pip install "greedypig[sklearn]".'
+    ) from error
+
+DISCRETE = ("binary", "multiclass")
+Array = NDArray[Any]
+
+
+class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Keep the k columns that a model really uses, found by Greedy PIG without retraining.
+
+    One-shot importances give every copy of a good column a place; this takes a column, fixes it,
+    and asks again.
+
+    Parameters:
+        model: a trained torch module or any callable from (rows, columns) to outputs; or a
+            scikit-learn multi-layer perceptron, logistic regression or linear regressor, alone or
+            behind scalers in a Pipeline. One that is not fitted is cloned and fitted to (X, y):
+            so are the clones that Pipeline and GridSearchCV make of a fitted one. None fits a
+            perceptron on standardised columns.
+        k: how many columns to keep; a share of them as a float below 1; None keeps half, at
+            least one. More than there are keeps all, with a warning.
+        steps: points of a round's integral.
+        loss: "auto", or one of `gp.select_features`, or a callable.
+        method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
+            which is the zero of standardised ones.
+        batch_size: rows at a time.
+        max_rows: `partial_fit` keeps a uniform sample of at most so many rows.
+        seed: of everything random.
+
+    After fit:
+        support_: which columns are kept. ranking_: 1 for the first pick, 2 for the second, … for
+        all columns. scores_: the score each column had when it was picked, 0 if it was not.
+        scores_path_: G(∅), then G after each pick, G = −loss. attribution_: the whole result.
+        model_: the model that was asked. n_features_in_, feature_names_in_ as everywhere.
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        k: int | float | None = None,
+        *,
+        steps: int | None = None,
+        loss: str | Callable[..., Any] = "auto",
+        method: str = "greedy-pig",
+        baseline: Any = "mean",
+        budget: int | None = None,
+        batch_size: int = 512,
+        max_rows: int = 100_000,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.k = k
+        self.steps = steps
+        self.loss = loss
+        self.method = method
+        self.baseline = baseline
+        self.budget = budget
+        self.batch_size = batch_size
+        self.max_rows = max_rows
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> FeatureSelector:
+        """Select on these rows."""
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=False)
+        self._reservoir: _Reservoir | None = None
+        return self._select(X, y)
+
+    def partial_fit(self, X: Any, y: Any) -> FeatureSelector:
+        """Select anew on these rows and a uniform sample of those seen before.
+
+        At most `max_rows` rows are kept. For streams of any length with a trained model use
+        `gp.select_features`, which keeps none.
+        """
+        kept: _Reservoir | None = getattr(self, "_reservoir", None)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=kept is None)
+        if kept is None:
+            kept = self._reservoir = _Reservoir(_count("max_rows", self.max_rows), self.seed)
+        return self._select(*kept.add(X, y))
+
+    def _select(self, X: Array, y: Array) -> FeatureSelector:
+        columns = X.shape[1]
+        k = self._wanted(columns)
+        self.model_ = self._asked(X, y)
+        question = _Question.of(self.model_, X, y, self.loss)
+        size = _count("batch_size", self.batch_size)
+        batches = [
+            (question.rows[lo : lo + size], question.labels[lo : lo + size])
+            for lo in range(0, len(X), size)
+        ]
+        self.attribution_ = a = select_features(
+            question.network, batches, loss=question.loss, k=k, steps=self.steps,
+            method=self.method, baseline=self.baseline, budget=self.budget, seed=self.seed,
+            values="end",
+        )  # fmt: skip
+        order = a.order.numpy()
+        self.ranking_ = np.empty(columns, dtype=np.int64)
+        self.ranking_[order] = np.arange(1, columns + 1)
+        self.support_ = self.ranking_ <= k
+        self.scores_ = a.unit_scores.numpy()
+        self.scores_path_ = a.values.numpy()
+        return self
+
+    def _wanted(self, columns: int) -> int:
+        k = self.k
+        if k is None:
+            return max(1, columns // 2)
+        if isinstance(k, bool) or not isinstance(k, Real) or not k > 0:
+            raise InvalidInput(f"Expected k as a number of columns or a share of them (got {k!r}).")
+        if not isinstance(k, Integral):
+            if k >= 1:
+                raise InvalidInput(f"Expected k as a whole number or a share below 1 (got {k!r}).")
+            return max(1, int(k * columns))
+        if k > columns:
+            warnings.warn(f"k = {k} is more than the {columns} columns there are: all are kept.",
+                          UserWarning, stacklevel=3)  # fmt: skip
+        return min(int(k), columns)
+
+    def _asked(self, X: Array, y: Array) -> Any:
+        """The trained model: the given one, or one fitted here."""
+        model = self.model
+        if model is None:
+            made = MLPClassifier if type_of_target(y) in DISCRETE else MLPRegressor
+            model = make_pipeline(StandardScaler(), made(random_state=self.seed))
+        elif not hasattr(model, "fit") or isinstance(model, nn.Module):
+            return model
+        else:
+            try:
+                check_is_fitted(model)
+            except NotFittedError:
+                model = clone(model)
+            else:
+                return model
+        with warnings.catch_warnings():
+            if self.model is None:  # A perceptron that has not converged has columns it uses, too.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            return model.fit(X, y)
+
+    def _get_support_mask(self) -> Array:
+        check_is_fitted(self, "support_")
+        mask: Array = self.support_
+        return mask
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = False
+        return tags
+
+
+class _Question:
+    """A model in torch, with rows and labels as it wants them, and the loss between them."""
+
+    def __init__(self, network: Any, rows: Tensor, labels: Tensor, loss: Any) -> None:
+        self.network, self.rows, self.labels, self.loss = network, rows, labels, loss
+
+    @staticmethod
+    def of(model: Any, X: Array, y: Array, loss: Any) -> _Question:
+        if isinstance(model, nn.Module) or not hasattr(model, "fit"):
+            network, classes = model, None
+        else:
+            network = as_module(model, X.shape[1])
+            classes = getattr(model, "classes_", None)
+        rows = torch.from_numpy(np.array(X)).to(_dtype_of(network))
+        outputs = _outputs(network, rows[:1])
+        if loss == "auto":
+            loss = _loss(y, outputs, classes)
+        return _Question(network, rows, _labels(y, loss, outputs, classes), loss)
+
+
+def _dtype_of(network: Any) -> torch.dtype:
+    tensors = [*network.parameters(), *network.buffers()] if isinstance(network, nn.Module) else []
+    found = [t.dtype for t in tensors if t.is_floating_point()]
+    return found[0] if found else torch.float32
+
+
+def _outputs(network: Any, row: Tensor) -> int:
+    """How many numbers the model answers a row with."""
+    with torch.no_grad():
+        found = freeze(network)(row)
+    if not isinstance(found, Tensor) or found.dim() not in (1, 2) or found.shape[0] != 1:
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InvalidInput(f"Expected one row of outputs for one row of columns (got {got}).")
+    return 1 if found.dim() == 1 else found.shape[1]
+
+
+def _loss(y: Array, outputs: int, classes: Array | None) -> str:
+    discrete = classes is not None or type_of_target(y) in DISCRETE
+    if discrete and outputs > 1:
+        return "cross-entropy"
+    if discrete and (classes is not None or len(np.unique(y)) <= 2):
+        return "binary-cross-entropy"
+    return "squared-error"
+
+
+def _labels(y: Array, loss: Any, outputs: int, classes: Array | None) -> Tensor:
+    """Numbers as they are; classes by their place among the model's."""
+    if loss not in ("cross-entropy", "binary-cross-entropy"):
+        return torch.from_numpy(np.asarray(y, np.float64))
+    places = 2 if loss == "binary-cross-entropy" else outputs
+    if classes is None:
+        numbers = np.issubdtype(y.dtype, np.number)
+        if numbers and bool(((y >= 0) & (y < places) & (y == np.round(y))).all()):
+            return torch.from_numpy(y.astype(np.int64))
+        classes = np.unique(y)
+    if len(classes) > places or not np.isin(y, classes).all():
+        raise InvalidInput(
+            f"Expected labels among the model's {places} classes "
+            f"(got {', '.join(map(str, np.unique(y)[:5]))})."
+        )
+    return torch.from_numpy(np.searchsorted(classes, y))
+
+
+class _Reservoir:
+    """A uniform sample of the rows seen so far."""
+
+    def __init__(self, most: int, seed: int) -> None:
+        self.most, self.seen = most, 0
+        self.random = np.random.default_rng(seed)
+        self.X: Array | None = None
+        self.y: Array | None = None
+
+    def add(self, X: Array, y: Array) -> tuple[Array, Array]:
+        """The sample with these rows in the lottery, too."""
+        room = max(0, self.most - self.seen)
+        if self.X is None or self.y is None:
+            self.X, self.y = X[:room].copy(), y[:room].copy()
+        else:
+            self.X = np.concatenate([self.X, X[:room]])
+            self.y = np.concatenate([self.y, y[:room]])
+        number = np.arange(self.seen, self.seen + len(X))[room:]
+        # Row t replaces a kept one with probability most / (t + 1).
+        places = self.random.integers(0, number + 1)
+        lucky = places < self.most
+        self.X[places[lucky]], self.y[places[lucky]] = X[room:][lucky], y[room:][lucky]
+        self.seen += len(X)
+        return self.X, self.y
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InvalidInput(f"Expected {name} to be a whole number ≥ 1 (got {value!r}).")
+    return int(value)
+
+
+__all__ = ["FeatureSelector"]

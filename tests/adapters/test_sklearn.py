@@ -1,0 +1,232 @@
+"""The scikit-learn transformer: conventions, selections that are known, models of both worlds."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from greedypig.adapters.sklearn_models import as_module
+
+
+@parametrize_with_checks([gp.FeatureSelector()])
+def test_scikit_learn_s_own_checks(estimator, check):
+    check(estimator)
+
+
+def regression(rows: int = 200, seed: int = 0):
+    """y = 3 x₀ + 2 x₁ + x₂, and x₃ … x₆ copies of x₀; x₇ is noise."""
+    X = np.random.default_rng(seed).standard_normal((rows, 8))
+    X[:, 3:7] = X[:, :1]
+    return X, 3 * X[:, 0] + 2 * X[:, 1] + X[:, 2]
+
+
+def shared_weights() -> nn.Module:
+    """A trained network that spreads x₀'s weight over its copies."""
+    model = nn.Linear(8, 1)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.8, 2.0, 1.0, 0.6, 0.6, 0.6, 0.4, 0.0]]))
+        model.bias.zero_()
+    return model
+
+
+def test_columns_are_taken_by_what_they_add():
+    X, y = regression()
+    ones = nn.Linear(8, 1)
+    with torch.no_grad():
+        ones.weight.copy_(torch.tensor([[3.0, 2, 1, 0, 0, 0, 0, 0]]))
+        ones.bias.zero_()
+    selector = gp.FeatureSelector(ones, k=3, baseline="zero").fit(X, y)
+    assert selector.get_support(indices=True).tolist() == [0, 1, 2]
+    assert selector.ranking_[:3].tolist() == [1, 2, 3]
+    assert sorted(selector.ranking_) == list(range(1, 9))
+    assert selector.scores_path_[-1] == pytest.approx(0, abs=1e-9)
+    assert (np.diff(selector.scores_path_) > 0).all()
+    assert np.array_equal(selector.transform(X), X[:, :3])
+
+
+def test_it_answers_as_select_features_does():
+    X, y = regression()
+    model = shared_weights()
+    selector = gp.FeatureSelector(model, k=4, baseline="zero", batch_size=64).fit(X, y)
+    rows, labels = torch.from_numpy(X).float(), torch.from_numpy(y)
+    batches = [(rows[i : i + 64], labels[i : i + 64]) for i in range(0, 200, 64)]
+    a = gp.select_features(model, batches, loss="squared-error", baseline="zero", k=4)
+    assert torch.equal(a.order, selector.attribution_.order)
+    assert model.weight.grad is None
+    assert model.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("k", "kept"), [(3, 3), (0.5, 4), (0.01, 1), (None, 4), (np.int64(2), 2)], ids=str
+)
+def test_how_many(k, kept):
+    X, y = regression()
+    assert gp.FeatureSelector(shared_weights(), k=k).fit(X, y).get_support().sum() == kept
+
+
+def test_more_columns_than_there_are():
+    X, y = regression()
+    with pytest.warns(UserWarning, match="more than the 8 columns"):
+        selector = gp.FeatureSelector(shared_weights(), k=99).fit(X, y)
+    assert selector.get_support().all()
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, "all", True])
+def test_a_k_that_means_nothing(k):
+    with pytest.raises(gp.InvalidInput, match="Expected k"):
+        gp.FeatureSelector(shared_weights(), k=k).fit(*regression())
+
+
+DATA = {"wine": load_wine, "cancer": load_breast_cancer, "diabetes": load_diabetes}
+MODELS = {
+    "logistic": ("cancer", LogisticRegression(C=0.1)),
+    "logistic of many": ("wine", LogisticRegression(C=0.1)),
+    "perceptron": ("cancer", MLPClassifier((16,), max_iter=40, random_state=0)),
+    "perceptron of many": ("wine", MLPClassifier((9, 5), activation="tanh", random_state=0)),
+    "regressor": (
+        "diabetes",
+        MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", random_state=0),
+    ),
+    "rates": ("diabetes", MLPRegressor(loss="poisson", hidden_layer_sizes=(8,), random_state=0)),
+    "linear": ("diabetes", LinearRegression()),
+    "ridge": ("diabetes", Ridge()),
+}
+SCALERS = (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), "passthrough")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("scaler", SCALERS, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_converted_models_give_the_same_numbers(name, scaler):
+    data, model = MODELS[name]
+    X, y = DATA[data](return_X_y=True)
+    fitted = make_pipeline(scaler, clone(model)).fit(X, y)
+    with torch.no_grad():
+        outputs = as_module(fitted, X.shape[1])(torch.from_numpy(X))
+    if not hasattr(fitted, "predict_proba"):
+        found = outputs.squeeze(1)
+        expected = fitted.predict(X)
+    elif outputs.shape[1] == 1:
+        found, expected = outputs.sigmoid().squeeze(1), fitted.predict_proba(X)[:, 1]
+    else:
+        found, expected = outputs.softmax(1), fitted.predict_proba(X)
+    assert np.allclose(found, expected, atol=1e-10)
+
+
+def test_fitted_models_are_used_and_others_are_fitted():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    used = gp.FeatureSelector(model, k=5).fit(X, y)
+    assert used.model_ is model
+    fresh = gp.FeatureSelector(clone(model), k=5)
+    fresh.fit(X, y)
+    assert not hasattr(fresh.model[-1], "coef_")  # The caller's is not touched.
+    assert np.array_equal(fresh.ranking_, used.ranking_)
+
+
+def test_labels_may_be_words():
+    X, y = load_breast_cancer(return_X_y=True)
+    words = np.where(y == 1, "benign", "malignant")
+    plain = gp.FeatureSelector(make_pipeline(StandardScaler(), LogisticRegression()), k=5)
+    one, other = clone(plain).fit(X, 1 - y), clone(plain).fit(X, words)
+    assert one.attribution_.values.numpy() == pytest.approx(other.attribution_.values.numpy())
+    with pytest.raises(gp.InvalidInput, match="among the model's 2 classes"):
+        gp.FeatureSelector(other.model_, k=5).fit(X, np.where(y == 1, "benign", "other"))
+
+
+def test_few_columns_do_nearly_as_well():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    whole = model.fit(X[::2], y[::2]).score(X[1::2], y[1::2])
+    small = make_pipeline(gp.FeatureSelector(model, k=5), clone(model)).fit(X[::2], y[::2])
+    assert small.score(X[1::2], y[1::2]) > whole - 0.03
+
+
+def test_pipelines_and_grids():
+    X, y = load_wine(return_X_y=True)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    line = make_pipeline(gp.FeatureSelector(model), clone(model))
+    search = GridSearchCV(line, {"featureselector__k": [1, 4]}, cv=3).fit(X, y)
+    assert search.best_params_ == {"featureselector__k": 4}
+    assert search.best_estimator_[0].get_support().sum() == 4
+
+
+def test_a_torch_model_survives_cloning():
+    X, y = regression()
+    selector = gp.FeatureSelector(shared_weights(), k=3)
+    assert np.array_equal(clone(selector).fit(X, y).ranking_, selector.fit(X, y).ranking_)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_keep_their_names(kind):
+    frames = pytest.importorskip(kind)
+    X, y = regression()
+    names = list("abcdefgh")
+    frame = frames.DataFrame(dict(zip(names, X.T, strict=True)))
+    selector = gp.FeatureSelector(shared_weights(), k=3).set_output(transform=kind)
+    out = selector.fit(frame, y).transform(frame)
+    chosen = [n for n, kept in zip(names, selector.get_support(), strict=True) if kept]
+    assert list(selector.get_feature_names_out()) == chosen
+    assert list(out.columns) == chosen
+    assert isinstance(out, frames.DataFrame)
+    assert np.array_equal(out.to_numpy(), X[:, selector.get_support()])
+
+
+def test_parts_add_up():
+    X, y = regression(300)
+    whole = gp.FeatureSelector(shared_weights(), k=3).fit(X, y)
+    parts = gp.FeatureSelector(shared_weights(), k=3)
+    for lo in range(0, 300, 100):
+        parts.partial_fit(X[lo : lo + 100], y[lo : lo + 100])
+    assert np.array_equal(whole.ranking_, parts.ranking_)
+    assert whole.scores_path_ == pytest.approx(parts.scores_path_)
+    assert np.array_equal(parts.fit(X, y).ranking_, whole.ranking_)  # fit starts anew.
+
+
+def test_a_uniform_sample_of_the_rows_is_kept():
+    from greedypig.adapters.sklearn import _Reservoir
+
+    hits = np.zeros(100)
+    for seed in range(300):
+        kept = _Reservoir(20, seed)
+        for lo in range(0, 100, 7):
+            rows = np.arange(lo, min(lo + 7, 100))
+            X, y = kept.add(rows[:, None].astype(float), rows)
+        assert len(y) == 20
+        assert np.array_equal(X[:, 0], y)
+        hits[y] += 1
+    # 300 draws with p = 0.2: mean 60, standard deviation 6.9; the ends are no different.
+    assert abs(hits - 60).max() < 30
+    assert abs(hits[:20].mean() - 60) < 5
+    assert abs(hits[-20:].mean() - 60) < 5
+
+
+def test_models_without_a_gradient_are_refused():
+    X, y = load_wine(return_X_y=True)
+    with pytest.raises(gp.InvalidInput, match="no gradient to follow"):
+        gp.FeatureSelector(RandomForestClassifier(2)).fit(X, y)
+    line = make_pipeline(PolynomialFeatures(), LogisticRegression(max_iter=5000, tol=1))
+    with pytest.raises(gp.InvalidInput, match="only scalers before"):
+        gp.FeatureSelector(line).fit(X[:, :2], y)
+    with pytest.raises(NotFittedError):
+        gp.FeatureSelector().get_support()
