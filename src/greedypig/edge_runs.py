@@ -23,9 +23,9 @@ from .domains.gcn import GCNObjective, Stack
 from .domains.graph import EdgeFunction, Graph, degree_order
 from .domains.node_target import NodeTarget
 from .domains.recognise import fast_stack
-from .explain import versions
 from .fingerprint import digest, fingerprint
 from .frozen import Frozen, freeze
+from .runs import versions
 
 RULE = "gauss-legendre"
 """The gradient is steep where few edges are left: five of its nodes are worth twenty midpoints."""

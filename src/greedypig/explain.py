@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from . import baselines, methods, storage
+from . import baselines, methods
 from .core.algorithms import make_problem
-from .core.attribution import Attribution, Round
+from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
@@ -29,6 +25,7 @@ from .domains.image import is_picture, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
 from .methods import Greedy
+from .runs import carry_out, versions
 from .targets import Target
 
 NAMED_FEATURES = {"elements": lambda layout: Elements(layout.n), "pixels": pixels(),
@@ -108,37 +105,6 @@ def explain(
     found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
     job.family.end()
     return found
-
-
-def carry_out(
-    problem: Problem,
-    *,
-    resume: Attribution | str | PathLike[str] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[Rounds], object] = False,
-) -> Attribution:
-    """Run one problem to its end, from where a saved run stopped, saved and shown on the way."""
-    if resume is not None:
-        _resume(problem, resume)
-    events = Rounds(problem)
-    if checkpoint is None and not progress:
-        events.finish()
-        return events.attribution()
-    watch = progress if callable(progress) else None
-    try:
-        if watch is not None:
-            watch(events)
-        for done in events:
-            if checkpoint is not None:
-                events.attribution().save(checkpoint)
-            if watch is not None:
-                watch(events)
-            elif progress:
-                _show(done, len(problem.schedule))
-    finally:
-        if progress and watch is None:
-            _show(None, 0)
-    return events.attribution()
 
 
 def explain_many(
@@ -377,29 +343,6 @@ def _renamed(features: Features, names: Sequence[str]) -> Features:
     return Elements(features.n, names)
 
 
-def _resume(problem: Problem, resume: Attribution | str | PathLike[str]) -> None:
-    saved = resume if isinstance(resume, Attribution) else storage.load(resume)
-    for what in ("model", "input"):
-        if saved.provenance.get(what) != problem.provenance.get(what):
-            raise InvalidInput(
-                f"Expected the {what} of the saved run (got another: fingerprints differ)."
-            )
-    problem.resume(saved)
-
-
-def _show(done: Round | None, rounds: int) -> None:
-    if not sys.stderr.isatty():
-        return
-    if done is None:
-        sys.stderr.write("\r\x1b[K")
-    else:
-        sys.stderr.write(
-            f"\r\x1b[Kround {done.index + 1}/{rounds}, {done.gradients_used} gradients, "
-            f"{done.seconds:.1f} s"
-        )
-    sys.stderr.flush()
-
-
 def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) -> str:
     """A digest of the input, of every baseline and of what is passed along."""
     ends: dict[str, Tensor] = {}
@@ -409,16 +352,6 @@ def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) ->
     ends |= {f"fixed {k}": v for k, v in held.items() if isinstance(v, Tensor)}
     rest = [(k, v) for k, v in held.items() if not isinstance(v, Tensor)]
     return digest(ends, f"{objective.layout} {rest}")
-
-
-@lru_cache(maxsize=1)
-def versions() -> dict[str, str]:
-    """Of this package and what it stands on, for provenance."""
-    try:
-        own = version("greedypig")
-    except PackageNotFoundError:
-        own = "unknown"
-    return {"greedypig": own, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 __all__ = ["Greedy", "explain", "explain_many"]

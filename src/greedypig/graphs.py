@@ -24,8 +24,8 @@ from .domains.graph import read_graph
 from .domains.neighbourhood import Growing, Pinned, check_hops, neighbourhood
 from .domains.node_target import NodeTarget
 from .edge_runs import EdgeNetwork, Plan, naming_weights
-from .explain import carry_out
 from .frozen import freeze
+from .runs import carry_out
 
 
 def explain_edges(

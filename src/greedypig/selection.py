@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any
 
-from . import storage
 from .core.algorithms import make_problem
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType, did_you_mean
@@ -28,8 +27,8 @@ from .domains.table.checks import look
 from .domains.table.networks import Network
 from .domains.table.objective import TableObjective
 from .domains.table.scorers import PathScores, Permutation
-from .explain import _resume, _show, _versions
 from .fingerprint import digest, fingerprint
+from .runs import carry_out, take_up, versions
 
 METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "greedy", "random")
 STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
@@ -94,19 +93,8 @@ def select_features(
         )  # fmt: skip
     for concern in run.concerns:
         warnings.warn(concern, UserWarning, stacklevel=2)
-    events = Rounds(run.problem)
-    try:
-        for done in events:
-            if checkpoint is not None and group.first:
-                run.attribution(events).save(checkpoint)
-            if callable(progress):
-                progress(events)
-            elif progress:
-                _show(done, len(run.problem.schedule))
-    finally:
-        if progress and not callable(progress):
-            _show(None, 0)
-    return run.attribution(events)
+    saved = checkpoint if group.first else None
+    return carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
 
 
 class _Selection:
@@ -154,12 +142,11 @@ class _Selection:
             features=features, seed=seed, values=values, **picks,
             settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
                       "baseline": absent},
-            provenance=_versions()
+            provenance=versions()
             | {"model": fingerprint(model), "input": _input(network, source.example())},
         )  # fmt: skip
         if resume is not None:
-            saved = resume if isinstance(resume, Attribution) else storage.load(resume)
-            _resume(self.problem, saved)
+            saved = take_up(self.problem, resume)
             # The next round takes up the batches where the last finished one left them.
             self.objective.calls = len(self.problem.rounds)
             self.objective.batches_used = saved.about.get("gradient_batches", 0)
