@@ -227,6 +227,11 @@ def places(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> NDAr
     return found
 
 
+def inner_nodes(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> set[int]:
+    """Those from which an edge leads further out: their names lie beside them, not beyond."""
+    return {a for u, v in edges for a, b in ((u, v), (v, u)) if nodes[b].hop > nodes[a].hop}
+
+
 def _leaves(children: Mapping[int, Sequence[int]]) -> dict[int, int]:
     """How many ends every branch has."""
     order, stack = [], [0]

@@ -19,7 +19,7 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import GreedyPigError, MissingPackage
 from ..graph_data import Graph
-from ..graph_data.around import Growth, grow, probabilities, taken
+from ..graph_data.around import grow, growth, taken
 from ..graph_data.compression import logits_of
 from ..graph_notes import NODE, Explained
 from . import options, options_graph, outputs
@@ -123,7 +123,7 @@ class NodeQuestion:
         graph, model, node = self.graph, self.network.model, self.node
         target = int(a.settings["target"])
         pairs = taken(a)
-        own = Growth(node, pairs, probabilities(model, graph, node, pairs, target))
+        own = growth(model, graph, node, pairs, target)
         logits = logits_of(model, graph)(None)
         whole = float(torch.softmax(logits[node].double(), 0)[target])
         answers = logits.argmax(1)

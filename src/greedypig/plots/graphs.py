@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..graph_notes import MEASURES, Compression, Explained, places
+from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places
 from .canvas import COLOURS, DASHES, FAINT, INK, SOFT, axes_or, check, new_figure, plain, shorten
 
 if TYPE_CHECKING:
@@ -206,6 +206,7 @@ def _edges(ax: Axes, found: Explained, spots: Any) -> None:
 
 def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
     shown: dict[str, Any] = {}
+    inner = inner_nodes(found.nodes, found.edges)
     for i, node in enumerate(found.nodes):
         colour, mark = class_style(node.kind)
         name = "class not known" if node.kind is None else found.classes[node.kind]
@@ -218,6 +219,7 @@ def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
                     fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
             continue
         away = spots[i] / (np.hypot(*spots[i]) or 1)
+        away = away[::-1] * (-1, 1) if i in inner else away
         ax.text(*(spots[i] + 0.05 * away), shorten(node.name, 14), fontsize=7.5, color=INK, zorder=5,
                 ha="left" if away[0] > 0.25 else "right" if away[0] < -0.25 else "center",
                 va="bottom" if away[1] > 0.25 else "top" if away[1] < -0.25 else "center",

@@ -7,7 +7,7 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..graph_notes import MEASURES, Compression, Explained, places
+from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places
 from ..notes import Line, Notes, percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
@@ -15,7 +15,7 @@ from .sections import made
 
 SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
-WIDE, REACH = 720, 290
+WIDE, REACH = 720, 308
 """Width of a drawing, and how far from its middle nodes lie."""
 FROM = 0.05
 """Charts begin at this share of the edges: below it the curves fall away from all others."""
@@ -194,9 +194,9 @@ def _edge_table(found: Explained) -> str:
         kinds = " – ".join("?" if n.kind is None else escape(found.classes[n.kind]) for n in ends)
         names = " – ".join(escape(n.name) for n in ends)
         value = f"{found.values[i]:.3f}" if i < len(found.values) else "–"
-        rows.append([str(i + 1), f"{names}<small>{kinds}</small>", value])
-    heads = ["", "edge", f"{escape(found.label)} then"]
-    return table(heads, rows, caption="Edges", words=2)
+        rows.append([str(i + 1), names, kinds, value])
+    heads = ["", "edge", "classes", f"{escape(found.label)} then"]
+    return table(heads, rows, caption="Edges", words=3)
 
 
 def _legend(found: Explained) -> str:
@@ -235,7 +235,8 @@ def drawing(found: Explained) -> str:
         x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
         numbers.append(f'<text class="rank" data-edge="{i + 1}" x="{x:.1f}" y="{y + 4:.1f}">'
                        f"{i + 1}</text>")  # fmt: skip
-    dots = [_dot(found, i, spots[i], reached[i]) for i in range(len(found.nodes))]
+    inner = inner_nodes(found.nodes, found.edges)
+    dots = [_dot(found, i, spots[i], reached[i], i in inner) for i in range(len(found.nodes))]
     half = WIDE / 2
     spoken = "; ".join(
         f"{i + 1}: {found.nodes[u].name} to {found.nodes[v].name}"
@@ -248,7 +249,7 @@ def drawing(found: Explained) -> str:
     )
 
 
-def _dot(found: Explained, i: int, spot: Any, reached: int) -> str:
+def _dot(found: Explained, i: int, spot: Any, reached: int, inner: bool) -> str:
     node = found.nodes[i]
     x, y = spot
     kind = "class not known" if node.kind is None else found.classes[node.kind]
@@ -260,7 +261,7 @@ def _dot(found: Explained, i: int, spot: Any, reached: int) -> str:
         label = f'<text class="who" y="34">{escape(name)}</text>'
     else:
         size = (x * x + y * y) ** 0.5 or 1.0
-        dx, dy = x / size, y / size
+        dx, dy = (-y / size, x / size) if inner else (x / size, y / size)
         anchor = "start" if dx > 0.25 else "end" if dx < -0.25 else "middle"
         label = (f'<text class="who" text-anchor="{anchor}" x="{16 * dx:.1f}" '
                  f'y="{16 * dy + 4 + 6 * dy:.1f}">{escape(name)}</text>')  # fmt: skip
