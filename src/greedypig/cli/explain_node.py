@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", type=options.whole, default=20, metavar="N",
                        help="edges to take (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
-                       help="how far away edges may lie (default: the network's depth)")  # fmt: skip
+                       help="how far edges may lie (default: the network's depth)")  # fmt: skip
     options_graph.add_search(group)
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random growths to compare with (default: %(default)s)")  # fmt: skip
@@ -103,9 +103,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 class NodeQuestion:
     """A node asked about; a `Question` of a sitting."""
 
-    def __init__(
-        self, node: int, graph: Graph, network: Network, args: argparse.Namespace
-    ) -> None:
+    def __init__(self, node: int, graph: Graph, network: Network, args: argparse.Namespace) -> None:
         self.node, self.graph, self.network, self.args = node, graph, network, args
 
     def explain(

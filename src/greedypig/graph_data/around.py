@@ -1,4 +1,4 @@
-"""What is around one node: the edges behind its answer, judged, beside edges that grow at random."""
+"""What is around one node: the edges behind its answer, judged, beside edges taken at random."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ def taken(a: Attribution) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def answers(
-    model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]
-) -> Tensor:
+def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]) -> Tensor:
     """(edges + 1, classes): the node's probabilities with the first 0, 1, … edges alone.
 
     Only the nodes that these edges touch are looked at: no other can be heard.

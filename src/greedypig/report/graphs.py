@@ -7,7 +7,7 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places
+from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from ..notes import Line, Notes, percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
@@ -31,8 +31,8 @@ def graph_html(a: Attribution) -> str | None:
 
 
 def _page(
-    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str, charts: list[Chart],
-    grow: Any = None,
+    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str,
+    charts: list[Chart], grow: Any = None,
 ) -> str:  # fmt: skip
     whole = f"""
 <a class="skip" href="#main">Skip to the explanation</a>
@@ -112,7 +112,11 @@ def _table(found: Compression) -> str:
         state = " open" if measure == "agreement" else ""
         tables.append(f"<details{state}><summary>{short}</summary>{body}</details>")
     cost = [
-        [escape(m.title), f"{m.numbers.get('gradients', 0):,.0f}", f"{m.numbers.get('seconds', 0):.1f}"]
+        [
+            escape(m.title),
+            f"{m.numbers.get('gradients', 0):,.0f}",
+            f"{m.numbers.get('seconds', 0):.1f}",
+        ]
         for m in found.methods
     ]
     paid = table(["method", "gradients", "seconds"], cost, caption="What each method cost")
@@ -142,8 +146,8 @@ def _node(a: Attribution, found: Explained) -> str:
     drawn = "".join(c.svg for c in charts)
     body = (
         f'<div class="columns"><div><section><h2>The edges behind it</h2>{note}{drawing(found)}'
-        f"{_legend(found)}{control}</section></div>"
-        f"<div><section><h2>How sure</h2>{drawn}{_against(found)}</section>"
+        f"{_legend(found)}{control}</section>"
+        f"<section><h2>How sure</h2>{drawn}{_against(found)}</section></div><div>"
         f"<section><h2>In order of selection</h2>{_edge_table(found)}</section></div></div>"
     )
     grow = {"values": [found.alone, *found.values], "label": found.label, "full": found.full}
@@ -165,8 +169,8 @@ def _node_lead(found: Explained) -> str:
             f"<b>{label}</b> with <b>{found.full:.3f}</b>."
         )
     text = (
-        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the network "
-        f"says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
+        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the "
+        f"network says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
         f"{found.full:.3f}, without any {found.alone:.3f}."
     )
     if found.truth is not None and found.truth != found.label:
@@ -216,7 +220,9 @@ def drawing(found: Explained) -> str:
     """The subgraph as SVG: rings, edges with their numbers, nodes."""
     spots = REACH * places(found.nodes, found.edges)
     rings = max((n.hop for n in found.nodes), default=0)
-    parts = [f'<circle class="ring" r="{REACH * i / rings:.1f}"/>' for i in range(1, rings + 1)]
+    parts = [
+        f'<circle class="ring" r="{REACH * ring(i, rings):.1f}"/>' for i in range(1, rings + 1)
+    ]
     reached = [0] * len(found.nodes)
     count = max(len(found.edges) - 1, 1)
     lines, numbers = [], []
@@ -231,8 +237,8 @@ def drawing(found: Explained) -> str:
             f'y2="{y2:.1f}" stroke-width="{6 - 4 * late:.1f}" '
             f'stroke-opacity="{1 - 0.55 * late:.2f}"/>'
         )
-        outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
-        x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
+        outer, other = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
+        x, y = 0.6 * spots[outer] + 0.4 * spots[other]
         numbers.append(f'<text class="rank" data-edge="{i + 1}" x="{x:.1f}" y="{y + 4:.1f}">'
                        f"{i + 1}</text>")  # fmt: skip
     inner = inner_nodes(found.nodes, found.edges)

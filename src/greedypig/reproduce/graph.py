@@ -113,14 +113,17 @@ class Job:
             for seed in self.seeds:
                 what = [*self.searches, AROUND]
                 tasks = tuple(Task(self.place(panel, seed, name), name) for name in what)
-                yield Batch(f"{panel.title}, seed {seed}", tasks, partial(self.measured, panel, seed))
+                yield Batch(
+                    f"{panel.title}, seed {seed}", tasks, partial(self.measured, panel, seed)
+                )
 
     def place(self, panel: Panel, seed: int, name: str) -> Path:
         """Where a method's result for a graph and seed lies."""
         search = self.settings.more["node"] if name == AROUND else self.searches[name]
         own = (panel.nodes,) if name == AROUND else ()
         return self.shelf.place(panel.name, f"{name}-{seed}", panel.digest, asdict(panel.recipe),
-                                seed, name, sorted(search.items()), _defaults(), SHARES, *own)  # fmt: skip
+                                seed, name, sorted(search.items()), _defaults(), SHARES,
+                                *own)  # fmt: skip
 
     def measured(self, panel: Panel, seed: int, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Train, then order the edges by each method and judge them."""
@@ -142,8 +145,9 @@ class Job:
             }  # fmt: skip
 
     def _network(self, panel: Panel, graph: Graph, seed: int) -> GCN:
-        place = self.shelf.place(panel.name, f"network-{seed}", panel.digest,
-                                 asdict(panel.recipe), seed).with_suffix(".safetensors")  # fmt: skip
+        place = self.shelf.place(
+            panel.name, f"network-{seed}", panel.digest, asdict(panel.recipe), seed
+        ).with_suffix(".safetensors")
         if place.is_file() and self.request.resume:
             return load_model(place, graph)
         model = train(graph, panel.recipe, seed=seed).model
@@ -194,7 +198,7 @@ class Job:
             first = next((reason for _, reason in self._failed()), "it was not measured.")
             raise InvalidInput(f"Expected graphs that every method orders (got none). {first}")
         numbers = [key for key in COLUMNS if key not in ("graph", "title", "setting", "claim")]
-        formats = {key: "{:.3f}" for key in numbers} | {"gradients": "{:,.0f}"}
+        formats = dict.fromkeys(numbers, "{:.3f}") | {"gradients": "{:,.0f}"}
         table = Table(COLUMNS, rows, formats, {key: f"{key}_error" for key in numbers})
         about = {"seeds": list(self.seeds), "panels": [p.name for p in self.panels],
                  "k": self.settings.more["node"]["k"]}  # fmt: skip
@@ -304,7 +308,9 @@ def _searches(request: Request, settings: Settings) -> dict[str, dict[str, Any]]
     known = {spec["name"]: dict(spec["search"]) for spec in settings.more["contenders"]}
     for name in request.methods or ():
         if name not in known:
-            raise InvalidInput(f"Expected methods of graph among {', '.join(known)} (got {name!r}).")
+            raise InvalidInput(
+                f"Expected methods of graph among {', '.join(known)} (got {name!r})."
+            )
     chosen = {n: s for n, s in known.items() if request.methods is None or n in request.methods}
     if not chosen:
         raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
