@@ -27,17 +27,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
     "notes": {"core"},
     "places": {"core", "notes"},
-    "plots": {"core", "notes", "places"},
-    "report": {"core", "notes", "places"},
+    "plots": {"core", "notes", "places", "graph_notes"},
+    "report": {"core", "notes", "places", "graph_notes"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "explain": {"core", "methods"} | MIDDLE,
     "edge_runs": {"core", "methods", "explain"} | MIDDLE,
+    # Graphs of files and their network: whoever explains them is above.
+    "graph_data": {"core", "models", "assets", "graphs"} | MIDDLE,
+    "graph_notes": {"core", "notes"},
     "graphs": {"core", "methods", "explain", "edge_runs"} | MIDDLE,
     "distributed": {"core"},
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
-                  "labels", "model_spec", "distributed"} | MIDDLE,
+                  "labels", "model_spec", "distributed", "graph_data"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

@@ -150,7 +150,8 @@ def edge_order(
 
 def compare(
     model: Callable[..., Any], graph: Graph,
-    searches: Mapping[str, Mapping[str, Any]] | None = None, *, shares: Sequence[float] = SHARES, seed: int = 0,
+    searches: Mapping[str, Mapping[str, Any]] | None = None,
+    *, shares: Sequence[float] = SHARES, seed: int = 0,
 ) -> dict[str, Trace]:  # fmt: skip
     """Every method's trace on the same network and graph."""
     judge = Judge(model, graph)

@@ -337,7 +337,7 @@ def _split(
     missing = [part for part in PARTS if parts[part] is None]
     if not missing:
         return parts
-    order = np.random.default_rng([seed, 0x5711]).permutation(len(labels))
+    order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
     free = order[(labels[order] != UNLABELLED) & ~taken[order]]
     made = dict(parts)
     if "train" in missing:
