@@ -190,7 +190,7 @@ def write_planetoid(folder):
     sys.modules["scipy.sparse.csr"] = module
     try:
         for name, part in parts.items():
-            content = pickle.dumps(part, protocol=2).replace(b"numpy._core", b"numpy.core")
+            content = pickle.dumps(part, protocol=3).replace(b"numpy._core", b"numpy.core")
             (folder / f"ind.toy.{name}").write_bytes(content)
     finally:
         for name, old in before.items():

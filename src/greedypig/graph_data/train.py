@@ -373,7 +373,7 @@ def load_model(path: str | PathLike[str], graph: Graph) -> GCN:
             state: Any = load_file(where)
         else:
             state = torch.load(where, map_location="cpu", weights_only=True)
-        weights = [state[f"weights.{i}"] for i in range(len(state) // 2)]
+        weights = [state[f"weights.{i}"] for i in range(max(len(state) // 2, 1))]
     except FileNotFoundError:
         raise
     except Exception as error:  # A damaged or foreign file can fail in any step.
