@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import methods
+from .. import edge_runs
 from ..assets import folder as assets_folder
 from ..core.errors import InvalidInput
 from ..graph_data import Graph, Recipe, generate, load_graph, load_model, save_model, train
@@ -315,10 +315,10 @@ def _searches(request: Request, settings: Settings) -> dict[str, dict[str, Any]]
     if not chosen:
         raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
     if request.budget is not None:
-        steps = min(methods.STEPS, request.budget)
+        steps = min(edge_runs.STEPS, request.budget)
         cut = {"greedy-pig": {"rounds": max(1, request.budget // steps), "steps": steps},
                "ig": {"steps": min(known["ig"]["steps"], request.budget)}}  # fmt: skip
-        few = request.budget < methods.ROUNDS * methods.STEPS
+        few = request.budget < edge_runs.GRADIENTS
         chosen = {n: cut.get(n, s) if few or n == "ig" else s for n, s in chosen.items()}
     return chosen
 
@@ -342,10 +342,9 @@ def _panel(spec: Mapping[str, Any], request: Request) -> Panel:
                  "OGB ships takes it).", spec["nodes"])  # fmt: skip
 
 
-def _defaults() -> list[tuple[str, Any]]:
+def _defaults() -> tuple[Any, ...]:
     """What words that are not said mean today."""
-    known = sorted((k, v) for k, v in vars(methods).items() if k[:1].isalpha() and k.isupper())
-    return known
+    return edge_runs.GRADIENTS, edge_runs.STEPS, edge_runs.RULE, edge_runs.RATIO
 
 
 def _setting(record: Mapping[str, Any]) -> str:
