@@ -1,5 +1,7 @@
 """Results about graphs with all that their figures and pages need, made without any network."""
 
+import gzip
+
 import torch
 
 import greedypig as gp
@@ -55,3 +57,24 @@ def crowd(count=30):
         edges=[list(e) for e in edges], classes=names, around=200, same=0.8, target=0,
         random={"same": 0.5, "kept": 0.6}, **{"class": "theory"},
     )  # fmt: skip
+
+
+def write_ogb(graph, folder):
+    """As OGB ships a node-property set."""
+    (folder / "raw").mkdir(parents=True)
+    (folder / "split/time").mkdir(parents=True)
+    (folder / "mapping").mkdir()
+
+    def put(name, rows):
+        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
+            file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+    put("raw/edge", graph.edges.T.tolist())
+    put("raw/node-feat", graph.x.tolist())
+    put("raw/node-label", [[y] for y in graph.y.tolist()])
+    put("raw/num-node-list", [[graph.nodes]])
+    put("raw/num-edge-list", [[graph.m]])
+    for part, name in (("train", "train"), ("val", "valid"), ("test", "test")):
+        put(f"split/time/{name}", [[i] for i in getattr(graph, part).tolist()])
+    put("mapping/labelidx2arxivcategeory",
+        [["label idx", "arxiv category"], *([i, f"arxiv cs {i}"] for i in range(3))])  # fmt: skip

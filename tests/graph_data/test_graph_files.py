@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import greedypig as gp
+from graph_seen import write_ogb
 from greedypig.graph_data import generate, load_graph, save_graph
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -75,7 +76,7 @@ def test_objects_are_refused_with_the_way_out(graph, tmp_path):
 
     globals()["Data"], Data.__qualname__ = Data, "Data"
     torch.save(Data(), tmp_path / "data.pt")
-    with pytest.raises(gp.InvalidFile, match="data.to_dict"):
+    with pytest.raises(gp.InvalidFile, match=r"data\.to_dict"):
         load_graph(tmp_path / "data.pt")
     np.savez(tmp_path / "objects.npz", **arrays(graph) | {"x": np.array([{}], dtype=object)})
     with pytest.raises(gp.InvalidFile, match="objects, which are not loaded"):
@@ -92,8 +93,9 @@ def write_tables(graph, folder, names=False):
     heads = [*(["id"] if names else []), *(f"f{j}" for j in range(5)), "topic", "split"]
     rows = [",".join(heads)]
     for i in range(graph.nodes):
+        kind = int(graph.y[i])
         own = [*([word(i)] if names else []), *(repr(v) for v in graph.x[i].tolist()),
-               f'"class, {int(graph.y[i])}"' if names else str(int(graph.y[i])), part[i]]  # fmt: skip
+               f'"class, {kind}"' if names else str(kind), part[i]]  # fmt: skip
         rows.append(",".join(own))
     (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
 
@@ -130,27 +132,6 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "edges.parquet").write_bytes(b"PAR1")
     with pytest.raises(gp.MissingPackage, match=r"greedypig\[tables\]"):
         load_graph(tmp_path / "edges.parquet", nodes=tmp_path / "edges.parquet")
-
-
-def write_ogb(graph, folder):
-    """As OGB ships a node-property set."""
-    (folder / "raw").mkdir(parents=True)
-    (folder / "split/time").mkdir(parents=True)
-    (folder / "mapping").mkdir()
-
-    def put(name, rows):
-        with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
-            file.writelines(",".join(map(str, row)) + "\n" for row in rows)
-
-    put("raw/edge", graph.edges.T.tolist())
-    put("raw/node-feat", graph.x.tolist())
-    put("raw/node-label", [[y] for y in graph.y.tolist()])
-    put("raw/num-node-list", [[graph.nodes]])
-    put("raw/num-edge-list", [[graph.m]])
-    for part, name in (("train", "train"), ("val", "valid"), ("test", "test")):
-        put(f"split/time/{name}", [[i] for i in getattr(graph, part).tolist()])
-    put("mapping/labelidx2arxivcategeory",
-        [["label idx", "arxiv category"], *([i, f"arxiv cs {i}"] for i in range(3))])  # fmt: skip
 
 
 def test_a_folder_as_ogb_ships_it(graph, tmp_path):

@@ -6,7 +6,13 @@ import torch
 
 import greedypig as gp
 from greedypig.graph_data import (
-    Recipe, Training, generate, load_model, make_graph, save_model, train,
+    Recipe,
+    Training,
+    generate,
+    load_model,
+    make_graph,
+    save_model,
+    train,
 )  # fmt: skip
 from greedypig.graph_data.propagation import Propagation
 from greedypig.graph_data.train import Layers
