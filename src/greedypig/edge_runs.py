@@ -27,8 +27,11 @@ from .fingerprint import digest, fingerprint
 from .frozen import Frozen, freeze
 from .runs import versions
 
-RULE = "gauss-legendre"
-"""The gradient is steep where few edges are left: five of its nodes are worth twenty midpoints."""
+GRADIENTS = 100
+"""What a run pays where nothing else is asked: rounds × steps."""
+STEPS, RULE, RATIO = 3, "gauss-radau", 20.0
+"""Defaults of "greedy-pig": the gradient is steep where few edges are left, so one node is at 1_S
+itself, and early rounds are small. Figures in docs/graphs.md."""
 READINGS = ("recomputed", "kept")
 SMALL = 200_000
 """Up to so many columns the model itself is asked for its answer on the full graph; on larger
@@ -173,12 +176,16 @@ def naming_weights() -> Iterator[None]:
 
 
 def _method(plan: Plan, graph: Graph) -> tuple[PlannedScorer | Scorer, methods.Greedy | None]:
-    method, rule = plan.method, plan.rule
+    method, steps, rule = plan.method, plan.steps, plan.rule
     if method == "degree":
         return degree_order(graph), None
-    if method in ("greedy-pig", "ig") and rule is None:
+    if method == "greedy-pig" and steps is None and not isinstance(rule, Rule):
+        steps = STEPS
+    if method == "greedy-pig" and rule is None:
         rule = RULE
-    return methods.resolve(method, steps=plan.steps, rule=rule)
+    if method == "ig" and rule is None:
+        rule = "gauss-legendre"
+    return methods.resolve(method, steps=steps, rule=rule)
 
 
 def _picks(
@@ -199,8 +206,12 @@ def _picks(
     if isinstance(picks.get("schedule", ""), str) and "per_round" not in picks:
         if "k" in picks:
             check_count("k", picks["k"], units)
-        rounds = methods.default_rounds(scorer)
+        cost = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
+        rounds = max(1, GRADIENTS // max(cost, 1))
         picks.setdefault("rounds", min(rounds, picks.get("k", units)))
+        picks.setdefault("schedule", "geometric")
+        if picks["schedule"] == "geometric":
+            picks.setdefault("ratio", RATIO)
     return picks
 
 

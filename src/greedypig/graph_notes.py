@@ -68,7 +68,8 @@ class Compression:
             raise InvalidInput("Expected the curves of at least one method (got none).")
         return Compression(
             _text(about, "source"), _text(about, "model"), _count(graph, "nodes"),
-            _count(graph, "edges"), _number(about.get("keep"), "keep"), _count(about, "kept_edges"), full,
+            _count(graph, "edges"), _number(about.get("keep"), "keep"),
+            _count(about, "kept_edges"), full,
             tuple(_method(str(name), spec) for name, spec in traces.items()),
             tuple(str(note) for note in graph.get("notes") or ()),
         )  # fmt: skip
@@ -216,7 +217,7 @@ def places(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> NDAr
     while sectors:
         node, start, width = sectors.pop()
         if node:
-            angle, radius = start + width / 2, nodes[node].hop / rings
+            angle, radius = start + width / 2, ring(nodes[node].hop, rings)
             found[node] = radius * np.cos(angle), radius * np.sin(angle)
         total = sum(leaves[c] for c in children[node])
         at = start
@@ -225,6 +226,16 @@ def places(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> NDAr
             sectors.append((child, at, part))
             at += part
     return found
+
+
+def ring(hop: int, rings: int) -> float:
+    """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
+    return float((hop / rings) ** 0.8)
+
+
+def inner_nodes(nodes: Sequence[DrawnNode], edges: Sequence[tuple[int, int]]) -> set[int]:
+    """Those from which an edge leads further out: their names lie beside them, not beyond."""
+    return {a for u, v in edges for a, b in ((u, v), (v, u)) if nodes[b].hop > nodes[a].hop}
 
 
 def _leaves(children: Mapping[int, Sequence[int]]) -> dict[int, int]:

@@ -75,7 +75,9 @@ def explain_edges(
         probability ∝ (D_i D_j)^-½), a scorer, or gp.Greedy(scorer).
     optimize: use the hand-written gradient where the model is found to be a stack of graph
         convolutions and both agree on a part of the graph.
-    The rest is as in `explain`; the integral's default rule is "gauss-legendre".
+    rounds, steps, schedule, rule: by default 33 geometric rounds of 3 nodes of "gauss-radau",
+        99 gradients; other steps take as many rounds as make 100.
+    The rest is as in `explain`.
     """
     plan = Plan(
         method, steps, rule,

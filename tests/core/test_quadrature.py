@@ -100,6 +100,29 @@ def test_gauss_legendre_two_nodes_by_hand():
     assert made.weights == pytest.approx((0.5, 0.5), abs=1e-15)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
+def test_gauss_radau_begins_at_0_and_is_exact_to_degree_2t_minus_2_and_not_beyond(steps):
+    made = rule("gauss-radau", steps)
+    assert made.nodes[0] == 0.0
+    for degree in range(2 * steps - 1):
+        assert integral(lambda t, d=degree: t**d, made) == pytest.approx(
+            1 / (degree + 1), abs=1e-13
+        )
+    if steps <= 5:
+        assert abs(integral(lambda t: t ** (2 * steps - 1), made) - 1 / (2 * steps)) > 1e-8
+
+
+def test_gauss_radau_by_hand():
+    assert rule("gauss-radau", 1) == rule("left", 1)
+    two, three = rule("gauss-radau", 2), rule("gauss-radau", 3)
+    assert two.nodes == pytest.approx((0, 2 / 3), abs=1e-15)
+    assert two.weights == pytest.approx((1 / 4, 3 / 4), abs=1e-15)
+    root = math.sqrt(6)
+    assert three.nodes == pytest.approx((0, (6 - root) / 10, (6 + root) / 10), abs=1e-15)
+    weights = (1 / 9, (16 + root) / 36, (16 - root) / 36)
+    assert three.weights == pytest.approx(weights, abs=1e-15)
+
+
 def test_either_spelling_of_gauss_legendre_is_the_same_rule():
     assert rule("gauss-legendre", 7) == rule("gauss_legendre", 7)
 

@@ -104,7 +104,8 @@ class EdgeQuestion:
         self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
     ) -> gp.Attribution:
         """The order of the edges."""
-        more = {} if resume is None or self.method in ("degree", "random") else {"resume": resume}
+        samples = self.method in ("degree", "random")  # Drawn in a moment: nothing to go on with.
+        more: dict[str, Any] = {} if resume is None or samples else {"resume": resume}
         return edge_order(self.method, self.network, self.graph, progress=watch, **more, **search)
 
     def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
@@ -172,7 +173,8 @@ def _with_all(
     about = {
         "kind": COMPRESSION, "source": Path(args.graph).name, "model": network.name,
         "objective": args.objective, "command": command, "keep": args.keep,
-        "kept_edges": kept_count(args.keep, graph.m), "full": {"accuracy": full.accuracy, "g": full.g},
+        "kept_edges": kept_count(args.keep, graph.m),
+        "full": {"accuracy": full.accuracy, "g": full.g},
         "graph": {"name": graph.name, "nodes": graph.nodes, "edges": graph.m,
                   "features": graph.x.shape[1], "classes": graph.class_count,
                   "undirected": graph.undirected, "notes": list(graph.notes)},

@@ -19,7 +19,7 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import GreedyPigError, MissingPackage
 from ..graph_data import Graph
-from ..graph_data.around import Growth, grow, probabilities, taken
+from ..graph_data.around import grow, growth, taken
 from ..graph_data.compression import logits_of
 from ..graph_notes import NODE, Explained
 from . import options, options_graph, outputs
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", type=options.whole, default=20, metavar="N",
                        help="edges to take (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
-                       help="how far away edges may lie (default: the network's depth)")  # fmt: skip
+                       help="how far edges may lie (default: the network's depth)")  # fmt: skip
     options_graph.add_search(group)
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random growths to compare with (default: %(default)s)")  # fmt: skip
@@ -103,9 +103,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 class NodeQuestion:
     """A node asked about; a `Question` of a sitting."""
 
-    def __init__(
-        self, node: int, graph: Graph, network: Network, args: argparse.Namespace
-    ) -> None:
+    def __init__(self, node: int, graph: Graph, network: Network, args: argparse.Namespace) -> None:
         self.node, self.graph, self.network, self.args = node, graph, network, args
 
     def explain(
@@ -123,7 +121,7 @@ class NodeQuestion:
         graph, model, node = self.graph, self.network.model, self.node
         target = int(a.settings["target"])
         pairs = taken(a)
-        own = Growth(node, pairs, probabilities(model, graph, node, pairs, target))
+        own = growth(model, graph, node, pairs, target)
         logits = logits_of(model, graph)(None)
         whole = float(torch.softmax(logits[node].double(), 0)[target])
         answers = logits.argmax(1)

@@ -110,7 +110,9 @@ def _train(training: Training, folder: Path, name: str, terminal: Terminal, bar:
 
 def _given_network(graph: Graph, args: argparse.Namespace) -> Network:
     if args.model is None:
-        return Network(load_model(args.weights, graph), f"GCN of {Path(args.weights).name}", {}, None)
+        return Network(
+            load_model(args.weights, graph), f"GCN of {Path(args.weights).name}", {}, None
+        )
     model = build(args.model).to(graph.x.device)
     if args.weights is not None:
         try:

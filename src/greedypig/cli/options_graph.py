@@ -45,7 +45,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
                        help="width of the GCN (default: 64; 256 in large graphs)")  # fmt: skip
     group.add_argument("--layers", type=options.whole, metavar="N", help="its layers (default: 3)")
     group.add_argument("--epochs", type=options.whole, metavar="N",
-                       help="most epochs of training (default: 300; 100 in large graphs)")  # fmt: skip
+                       help="epochs of training (default: 300; large graphs: 100)")  # fmt: skip
 
 
 def add_search(group: argparse._ArgumentGroup, *, steps: bool = True) -> None:

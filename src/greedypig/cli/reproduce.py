@@ -11,7 +11,7 @@ from typing import Any
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..distributed import Group, joined
 from ..models.pretrained import NAMES as MODELS
-from ..reproduce import MODULES, Request, Result, Table, reproduction
+from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
 from ..reproduce.tables import cell
 from . import options, outputs
@@ -22,8 +22,12 @@ ALL = "all"
 SHORTER = {
     " AUC": "", " ↑": "", " ↓": "", ",": "", "second opinion": "2nd", "gradients": "grad.",
     "probability kept ": "", " from the whole photo": "", "more than half": "> half",
+    "accuracy": "acc.", "agreement": "agr.", " edges": "",
 }  # fmt: skip
 """Words of headings for narrow terminals."""
+LEFT_OUT = ("setting", "photo", "share", "claim", "accuracy_40", "accuracy_50", "agreement_40",
+            "same", "kept")  # fmt: skip
+"""Columns that narrow terminals go without."""
 OUT = "out/reproduction"
 HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
@@ -58,6 +62,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="N photos, drawn by the seed (default: all)",
     )
+    group = parser.add_argument_group("the graphs")
+    group.add_argument(
+        "--graphs",
+        metavar="DIR",
+        help="a folder with cora.npz, pubmed.npz and perhaps ogbn_arxiv as OGB ships it "
+        "(default: the graphs of 'make assets')",
+    )
+    group.add_argument("--panels", metavar="A,B,…", help="of cora, pubmed, arxiv (default: all)")
+    group.add_argument("--seeds", type=options.whole, metavar="N",
+                       help="networks trained for each graph (default: 5)")  # fmt: skip
     group = parser.add_argument_group("the setting")
     group.add_argument(
         "--methods",
@@ -99,7 +113,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     with joined() as group:
         if not group.first:  # One process speaks for all.
             terminal.json_wanted, terminal.quiet = False, True
-        names = list(MODULES) if args.what == ALL else [args.what]
+        # With photos of one's own, all is all that is about photos.
+        every = OF_PHOTOS if args.photos is not None else MODULES
+        names = list(every) if args.what == ALL else [args.what]
         out = outputs.folder(Path(args.out))
         for name in names:
             files = [out / file for file in reproduction(name).FILES]
@@ -143,15 +159,17 @@ def _one(
 
 
 def _request(args: argparse.Namespace, out: Path, group: Group, progress: Any) -> Request:
-    chosen = None
-    if args.methods is not None:
-        chosen = [word.strip() for word in args.methods.split(",") if word.strip()]
+    chosen, panels = (
+        None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+        for text in (args.methods, args.panels)
+    )
     try:
         device = options.device(args.device)
     except GreedyPigError as error:
         raise UsageError(str(error)) from error
     return Request(
-        out, photos=args.photos, limit=args.limit, methods=chosen, objective=args.objective,
+        out, photos=args.photos, graphs=args.graphs, panels=panels, seeds=args.seeds,
+        limit=args.limit, methods=chosen, objective=args.objective,
         model=args.model, weights=args.weights, judge=args.judge, budget=args.budget,
         seed=args.seed, device=device, batch_size=args.batch_size or "auto", resume=args.resume,
         group=group, progress=progress,
@@ -200,10 +218,10 @@ def _short(table: Table) -> dict[str, str]:
     """Columns for a narrow terminal: methods by the names they are called by."""
     heads = {}
     for key, head in table.columns.items():
-        if key not in ("setting", "photo", "share"):
+        if key not in LEFT_OUT:
             for long, short in SHORTER.items():
                 head = head.replace(long, short)
-            heads["method" if key == "title" else key] = head
+            heads[{"title": "method", "graph": "panel"}.get(key, key)] = head
     if any(row.get("ranking") for row in table.rows):
         heads = {"method": heads.pop("method"), "ranking": "ranked by", **heads}
     return heads

@@ -86,6 +86,28 @@ def gauss_legendre(steps: int) -> Rule:
     return Rule(tuple(((x + 1) / 2).tolist()), tuple(weights.tolist()))
 
 
+def gauss_radau(steps: int) -> Rule:
+    """Gauss's rule with one node held at 0, where the gradient is that at 1_S: exact for
+    polynomials of degree 2·steps − 2. One step is that gradient alone.
+
+    Nodes and weights are the eigenvalues and eigenvectors of the Jacobi matrix of Legendre's
+    polynomials, its last entry moved so that −1 is an eigenvalue (Golub 1973).
+    """
+    k = torch.arange(1, steps, dtype=torch.float64)
+    off = k / torch.sqrt(4 * k * k - 1)
+    jacobi = torch.diag(off, 1) + torch.diag(off, -1)
+    jacobi[-1, -1] = -1.0
+    if steps > 1:
+        inner = jacobi[:-1, :-1] + torch.eye(steps - 1, dtype=torch.float64)
+        last = torch.zeros(steps - 1, dtype=torch.float64)
+        last[-1] = off[-1] ** 2
+        jacobi[-1, -1] += torch.linalg.solve(inner, last)[-1]
+    x, vectors = torch.linalg.eigh(jacobi)
+    weights = vectors[0] ** 2
+    nodes = ((x + 1) / 2).clamp(0, 1).tolist()
+    return Rule((0.0, *nodes[1:]), tuple((weights / weights.sum()).tolist()))
+
+
 def _legendre(x: Tensor, degree: int) -> tuple[Tensor, Tensor]:
     """P_degree and its derivative at x, by the three-term recurrence."""
     before, value = torch.ones_like(x), x
@@ -100,6 +122,7 @@ RULES: dict[str, Callable[[int], Rule]] = {
     "right": right,
     "trapezoid": trapezoid,
     "gauss_legendre": gauss_legendre,
+    "gauss_radau": gauss_radau,
 }
 
 

@@ -68,7 +68,7 @@ class Stack:
 
     def _convolve(self, hidden: Tensor, layer: Layer, i: int, matrix: Normalised) -> Tensor:
         out = self._buffer(f"hidden {i}", layer.weight.shape[1])
-        for block in self._blocks(self.propagation.forward, "forward", hidden.shape[1]):
+        for block in self._blocks(self.propagation.pattern, "pattern", hidden.shape[1]):
             rows, place = block.times(hidden, matrix.values), out[block.rows]
             if self.before[i]:
                 torch.mm(rows, layer.weight, out=place)
@@ -99,7 +99,7 @@ class Stack:
         inner = below.weight.shape[0] if self.before[i - 1] else weight.shape[0]
         if inner != weight.shape[0]:
             out = self._buffer(f"slope {i - 1}", inner)
-        for block in self._blocks(self.propagation.backward, "backward", slope.shape[1]):
+        for block in self._blocks(self.propagation.transposed, "transposed", slope.shape[1]):
             rows = block.times(slope, matrix.values_back)
             if not self.before[i]:
                 rows = rows @ weight.t()

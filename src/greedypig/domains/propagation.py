@@ -108,16 +108,16 @@ class Propagation:
         self._kept: Tensor | None = None
         if self.symmetric:
             rows, columns = [*rows, self.column], [*columns, self.row]
-        self.forward = Pattern.of(torch.cat(rows), torch.cat(columns), self.nodes)
+        self.pattern = Pattern.of(torch.cat(rows), torch.cat(columns), self.nodes)
         self._starts = _starts(self.row, self.nodes)
         if normalisation == "kept":
             self._kept = self._scale(self._weights(torch.ones(self.columns, dtype=dtype)))
 
     @cached_property
-    def backward(self) -> Pattern:
+    def transposed(self) -> Pattern:
         """The pattern of Âᵀ."""
         if self.symmetric:
-            return self.forward
+            return self.pattern
         loops = torch.arange(self.nodes)
         return Pattern.of(torch.cat([self.column, loops]), torch.cat([self.row, loops]), self.nodes)
 
@@ -161,7 +161,7 @@ class Normalised:
         self.loops = self.loop_weights * scale.square().to(dtype)
         slots = [self.pairs, self.loops, self.pairs] if plan.symmetric else [self.pairs, self.loops]
         self._slots = torch.cat(slots)
-        self.values = self._slots.index_select(0, plan.forward.slots)
+        self.values = self._slots.index_select(0, plan.pattern.slots)
         self.sampled = torch.zeros_like(self.pairs)
         """Σ over products of ∂L/∂Â_ij (+ ∂L/∂Â_ji) of every pair."""
         self.diagonal = torch.zeros_like(self.loops)
@@ -171,7 +171,7 @@ class Normalised:
         """The values of Âᵀ."""
         if self.plan.symmetric:
             return self.values
-        return self._slots.index_select(0, self.plan.backward.slots)
+        return self._slots.index_select(0, self.plan.transposed.slots)
 
     def record(self, slope: Tensor, dense: Tensor) -> None:
         """Take in one product Y = Â · dense with ∂L/∂Y = slope."""

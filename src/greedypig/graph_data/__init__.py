@@ -1,7 +1,7 @@
 """Graphs for node classification: read, generate, train the paper's network, compress, compare.
 
-    graph = load_graph("graph.npz")         # or CSV, Parquet, tensors, planetoid and OGB folders
-    model = train(graph).model              # the paper's three-layer GCN
+graph = load_graph("graph.npz")         # or CSV, Parquet, tensors, planetoid and OGB folders
+model = train(graph).model              # the paper's three-layer GCN
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is around one node: the edges behind its answer, judged, beside edges that grow at random."""
+"""What is around one node: the edges behind its answer, judged, beside edges taken at random."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Growth:
     pairs: tuple[Pair, ...]
     probabilities: tuple[float, ...]
     """Of the explained class: with no edge, the first, the first two, …"""
+    kept: bool = True
+    """Is the explained class still the most probable, with these edges alone?"""
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -48,7 +50,17 @@ def grow(
     a = explain_node(model, graph.x, graph.edge_index, node, graph.edge_weight,
                      undirected=graph.undirected, **search)  # fmt: skip
     pairs = taken(a)
-    return a, Growth(node, pairs, probabilities(model, graph, node, pairs, a.settings["target"]))
+    return a, growth(model, graph, node, pairs, int(a.settings["target"]))
+
+
+def growth(
+    model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair], target: int
+) -> Growth:
+    """Judge edges around a node by the class that they are to explain."""
+    rows = answers(model, graph, node, pairs)
+    return Growth(
+        node, tuple(pairs), tuple(rows[:, target].tolist()), int(rows[-1].argmax()) == target
+    )
 
 
 def taken(a: Attribution) -> tuple[Pair, ...]:
@@ -63,10 +75,8 @@ def taken(a: Attribution) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def probabilities(
-    model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair], target: int
-) -> tuple[float, ...]:
-    """Probability of a class for a node with the first 0, 1, … of the edges alone.
+def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]) -> Tensor:
+    """(edges + 1, classes): the node's probabilities with the first 0, 1, … edges alone.
 
     Only the nodes that these edges touch are looked at: no other can be heard.
     """
@@ -84,8 +94,8 @@ def probabilities(
             if graph.undirected:
                 some, own = torch.cat([some, some.flip(0)], 1), torch.cat([own, own])
             logits = network(x, some, own)
-            found.append(float(torch.softmax(logits[0].double(), 0)[target]))
-    return tuple(found)
+            found.append(torch.softmax(logits[0].double(), 0))
+    return torch.stack(found)
 
 
 def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Node and edge lists from CSV (NumPy alone) or Parquet (pyarrow): columns by name, ids by value."""
+"""Node and edge lists from CSV (NumPy alone) or Parquet (pyarrow): columns by name."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Csv:
                                    encoding="utf-8")  # fmt: skip
         except (ValueError, EOFError, OSError, UnicodeDecodeError) as error:
             text = str(error).partition(";")[0].rstrip(".")
-            raise InvalidFile(f"Expected a whole table in {self.path.name} (got: {text}).") from error
+            raise InvalidFile(
+                f"Expected a whole table in {self.path.name} (got: {text})."
+            ) from error
         return found
 
     def _head(self) -> str:
@@ -103,7 +105,9 @@ class Parquet:
         except (OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise InvalidFile(f"Expected a whole Parquet file (got {path.name}: {error}).") from error
+            raise InvalidFile(
+                f"Expected a whole Parquet file (got {path.name}: {error})."
+            ) from error
         self.names = tuple(self._table.column_names)
 
     def numbers(self, names: Sequence[str]) -> NDArray[np.float64]:
@@ -234,7 +238,7 @@ def _split(words: NDArray[Any], path: Path) -> dict[str, NDArray[np.int64]]:
 
 def _opened(path: Path) -> io.TextIOBase:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")  # type: ignore[return-value]
+        return gzip.open(path, "rt", encoding="utf-8")
     return path.open(encoding="utf-8")
 
 

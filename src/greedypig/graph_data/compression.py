@@ -100,7 +100,7 @@ class Trace:
     looks: tuple[Look, ...]
 
     def values(self, measure: str) -> list[float | None]:
-        """"accuracy", "agreement" or "g" at every share."""
+        """ "accuracy", "agreement" or "g" at every share."""
         return [getattr(look, measure) for look in self.looks]
 
     def at(self, share: float) -> Look:
@@ -149,12 +149,13 @@ def edge_order(
 
 
 def compare(
-    model: Callable[..., Any], graph: Graph, searches: Mapping[str, Mapping[str, Any]] | None = None,
+    model: Callable[..., Any], graph: Graph,
+    searches: Mapping[str, Mapping[str, Any]] | None = None,
     *, shares: Sequence[float] = SHARES, seed: int = 0,
 ) -> dict[str, Trace]:  # fmt: skip
     """Every method's trace on the same network and graph."""
     judge = Judge(model, graph)
-    wanted = dict.fromkeys(METHODS, {}) if searches is None else searches
+    wanted = {name: {} for name in METHODS} if searches is None else searches
     return {
         name: trace(judge, edge_order(name, model, graph, seed=seed, **given).order, shares)
         for name, given in wanted.items()

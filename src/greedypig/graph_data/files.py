@@ -49,7 +49,7 @@ def load_graph(
         `nodes`; a folder with edges.csv and nodes.csv (or Parquet, or features.csv and
         labels.csv); a planetoid folder (ind.NAME.*); a folder as OGB ships node-property sets.
     nodes, label: the table of nodes for an edge list, and its column of classes.
-    undirected: an edge in one direction counts as both (the paper's graphs); False keeps directions.
+    undirected: an edge in one direction counts as both, as in the paper; False keeps directions.
     seed: of the split, where the file has none.
     """
     where = Path(fspath(path))
@@ -70,9 +70,7 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
 
     The features are left sparse where most of them are 0.
     """
-    from .. import __version__
-
-    arrays: dict[str, Any] = {"greedypig": np.array(__version__)}  # Tells who made it.
+    arrays: dict[str, Any] = {"greedypig": np.array("graph")}  # Tells who made it.
     x = graph.x.cpu().numpy()
     if np.count_nonzero(x) * 3 < x.size:
         rows, cols = x.nonzero()
@@ -100,7 +98,7 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
     is_table = name.endswith(columns.ENDINGS)
     if nodes is not None and not is_table:
         raise InvalidInput(
-            f"Expected a table of nodes only beside an edge list (got {path.name} and {nodes.name})."
+            f"Expected a table of nodes beside an edge list alone (got it beside {path.name})."
         )
     if path.is_dir():
         return _folder(path, label)
@@ -126,7 +124,9 @@ def _npz(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         pickled = "pickle" in str(error).lower() or "object array" in str(error).lower()
         got = "objects, which are not loaded" if pickled else "one that is truncated or damaged"
-        raise InvalidFile(f"Expected a .npz file of plain arrays in {path.name} (got {got}).") from error
+        raise InvalidFile(
+            f"Expected a .npz file of plain arrays in {path.name} (got {got})."
+        ) from error
     return _named(arrays, path.name)
 
 
@@ -198,7 +198,9 @@ def _dense(arrays: Mapping[str, Any], name: str) -> NDArray[np.float32]:
             f"Expected x_shape of two numbers and equally many x_row, x_col and x_val in {name} "
             f"(got {shape.shape}, {len(row)}, {len(col)}, {len(val)})."
         )
-    if len(row) and (min(row.min(), col.min()) < 0 or row.max() >= shape[0] or col.max() >= shape[1]):
+    if len(row) and (
+        min(row.min(), col.min()) < 0 or row.max() >= shape[0] or col.max() >= shape[1]
+    ):
         raise InvalidInput(
             f"Expected x_row and x_col within {shape[0]} × {shape[1]} in {name} (got others)."
         )
@@ -274,7 +276,7 @@ def _bytes(content: bytes, name: str) -> dict[str, Any]:
 
 
 def _ogb(path: Path) -> dict[str, Any]:
-    """raw/edge, node-feat, node-label, num-node-list (.csv.gz) and split/SCHEME/{train,valid,test}."""
+    """raw/edge, node-feat, node-label, num-node-list; split/SCHEME/train, valid, test."""
     raw = path / "raw"
     need = {what: _csv(raw, what) for what in ("edge", "node-feat", "node-label")}
     made: dict[str, Any] = {

@@ -163,13 +163,23 @@ def make_graph(
             f"(got {len(classes)})."
         )
     return Graph(
-        torch.from_numpy(features), torch.from_numpy(pairs),
-        None if labels is None else torch.from_numpy(labels),
-        *(None if parts[k] is None else torch.from_numpy(parts[k]) for k in PARTS),
-        name, undirected, None if weights is None else torch.from_numpy(weights),
-        None if classes is None else tuple(map(str, classes)),
-        None if names is None else tuple(map(str, names)), tuple(told),
-    )  # fmt: skip
+        x=torch.from_numpy(features),
+        edges=torch.from_numpy(pairs),
+        y=_tensor(labels),
+        train=_tensor(parts["train"]),
+        val=_tensor(parts["val"]),
+        test=_tensor(parts["test"]),
+        name=name,
+        undirected=undirected,
+        weight=_tensor(weights),
+        classes=None if classes is None else tuple(map(str, classes)),
+        names=None if names is None else tuple(map(str, names)),
+        notes=tuple(told),
+    )
+
+
+def _tensor(array: NDArray[Any] | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)
 
 
 def _array(value: Any) -> NDArray[Any]:
@@ -275,8 +285,7 @@ def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]
     labels = found.astype(np.int64)
     if labels.min() < UNLABELLED:
         raise InvalidInput(
-            f"Expected classes from 0, or −1 for nodes without one, in {name} "
-            f"(got {labels.min()})."
+            f"Expected classes from 0, or −1 for nodes without one, in {name} (got {labels.min()})."
         )
     absent = int((labels == UNLABELLED).sum())
     if absent == nodes:
@@ -328,12 +337,12 @@ def _split(
     missing = [part for part in PARTS if parts[part] is None]
     if not missing:
         return parts
-    order = np.random.default_rng([seed, 0x5711]).permutation(len(labels))
+    order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
     free = order[(labels[order] != UNLABELLED) & ~taken[order]]
     made = dict(parts)
     if "train" in missing:
-        made["train"] = _per_class(free, labels)
-        free = free[~np.isin(free, made["train"])]
+        made["train"] = chosen = _per_class(free, labels)
+        free = free[~np.isin(free, chosen)]
     rest = [part for part in ("val", "test") if part in missing]
     share = len(free) // max(len(rest), 1)
     for part in rest:

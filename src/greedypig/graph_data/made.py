@@ -64,7 +64,10 @@ def generate(
     name = f"generated-{nodes}-{edges}"
     kind = "block model" if exponent is None else f"power-law block model (exponent {exponent:g})"
     note = f"This graph is generated: a {kind}, homophily {homophily:g}, seed {seed}."
-    return make_graph(x, pairs, y, **split, name=name, notes=(note,))
+    return make_graph(
+        x, pairs, y, train=split["train"], val=split["val"], test=split["test"], name=name,
+        notes=(note,),
+    )  # fmt: skip
 
 
 def _power_law(rng: np.random.Generator, nodes: int, exponent: float) -> NDArray[np.float64]:
@@ -85,7 +88,9 @@ def _pairs(
     ends = np.searchsorted(y[by_class], np.arange(y.max() + 2))
     low, high = total[ends[:-1]], total[ends[1:]]
 
-    def drawn(start: NDArray[np.float64], stop: NDArray[np.float64], size: int) -> NDArray[np.int64]:
+    def drawn(
+        start: NDArray[np.float64], stop: NDArray[np.float64], size: int
+    ) -> NDArray[np.int64]:
         at = np.searchsorted(total, start + (stop - start) * rng.random(size), side="right") - 1
         found: NDArray[np.int64] = by_class[np.clip(at, 0, nodes - 1)]
         return found

@@ -106,7 +106,8 @@ class Training:
     def step(self) -> None:
         """One epoch."""
         graph, recipe = self.graph, self.recipe
-        assert graph.y is not None and graph.train is not None
+        assert graph.y is not None
+        assert graph.train is not None
         net = self._layers()
         generator = torch.Generator(device=graph.x.device)
         generator.manual_seed((self.seed + 1) * 1_000_003 + self.epoch)
@@ -149,7 +150,8 @@ class Training:
     def _look(self, net: Layers) -> None:
         """Keep the parameters if the validation nodes like them better."""
         graph = self.graph
-        assert graph.y is not None and graph.val is not None
+        assert graph.y is not None
+        assert graph.val is not None
         logits, wanted = net.forth(None)[graph.val], graph.y[graph.val]
         loss = float(torch.nn.functional.cross_entropy(logits.double(), wanted))
         accuracy = float((logits.argmax(1) == wanted).double().mean())
@@ -164,7 +166,7 @@ class Training:
                 f"Expected labels y in {graph.name} to train a network (got none). "
                 "Try a model of your own."
             )
-        seen = graph.y[graph.train].unique()
+        seen = torch.bincount(graph.y[graph.train]).nonzero()
         if len(seen) < 2:
             raise InvalidInput(
                 f"Expected at least two classes among the training nodes of {graph.name} "
@@ -173,16 +175,18 @@ class Training:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that is needed to go on."""
-        groups = {"now": self.parameters, "best": self.best, "first": self.first,
-                  "second": self.second}  # fmt: skip
         tensors = {f"{g}.{k}": t.detach().cpu().contiguous().clone()
-                   for g, of in groups.items() for k, t in of.items()}  # fmt: skip
+                   for g, of in self._groups().items() for k, t in of.items()}  # fmt: skip
         facts = {
             "recipe": asdict(self.recipe), "seed": self.seed, "graph": fingerprint(self.graph),
             "epoch": self.epoch, "best_epoch": self.best_epoch,
             "best_loss": min(self.best_loss, 1e300), "best_accuracy": self.best_accuracy,
         }  # fmt: skip
         _write(tensors, Path(fspath(path)), {_KEY: json.dumps(facts)})
+
+    def _groups(self) -> dict[str, dict[str, Tensor]]:
+        return {"now": dict(self.parameters), "best": self.best, "first": self.first,
+                "second": self.second}  # fmt: skip
 
     def take_up(self, path: str | PathLike[str]) -> bool:
         """Go on from a file of the same training; False if it is another's or cannot be read."""
@@ -196,8 +200,7 @@ class Training:
         if any(facts.get(key) != value for key, value in own.items()):
             return False
         device = self.graph.x.device
-        for group, of in (("now", self.parameters), ("best", self.best), ("first", self.first),
-                          ("second", self.second)):  # fmt: skip
+        for group, of in self._groups().items():
             for key, tensor in of.items():
                 tensor.copy_(tensors[f"{group}.{key}"].to(device))
         self.epoch, self.best_epoch = facts["epoch"], facts["best_epoch"]
@@ -370,7 +373,7 @@ def load_model(path: str | PathLike[str], graph: Graph) -> GCN:
             state: Any = load_file(where)
         else:
             state = torch.load(where, map_location="cpu", weights_only=True)
-        weights = [state[f"weights.{i}"] for i in range(len(state) // 2)]
+        weights = [state[f"weights.{i}"] for i in range(max(len(state) // 2, 1))]
     except FileNotFoundError:
         raise
     except Exception as error:  # A damaged or foreign file can fail in any step.

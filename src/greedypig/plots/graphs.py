@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..graph_notes import MEASURES, Compression, Explained, places
+from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from .canvas import COLOURS, DASHES, FAINT, INK, SOFT, axes_or, check, new_figure, plain, shorten
 
 if TYPE_CHECKING:
@@ -161,9 +161,9 @@ def node_panel(a: Attribution) -> Figure:
     ax = figure.add_subplot(grid[0, 1])
     values = [found.alone, *found.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
-    ax.axhline(found.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)))
-    ax.text(len(values) - 1, found.full, f" all edges {found.full:.3f}", fontsize=8, color=INK,
-            va="bottom", ha="right")  # fmt: skip
+    ax.axhline(found.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
+               label=f"all {found.around:,} edges within reach: {found.full:.3f}")  # fmt: skip
+    ax.legend(fontsize=8, frameon=False, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
     ax.set_xlabel("edges kept, in order of selection", fontsize=9, color=INK)
@@ -174,8 +174,9 @@ def node_panel(a: Attribution) -> Figure:
 
 def _headline(found: Explained) -> str:
     truth = "" if found.truth in (None, found.label) else f" (its own class: {found.truth})"
+    name, source = found.nodes[0].name, shorten(found.source, 30)
     return (
-        f"node {found.nodes[0].name} of {shorten(found.source, 30)}: {shorten(found.label)}{truth}\n"
+        f"node {name} of {source}: {shorten(found.label)}{truth}\n"
         f"{len(found.edges)} of the {found.around:,} edges within reach"
     )
 
@@ -184,7 +185,7 @@ def _rings(ax: Axes, rings: int) -> None:
     from matplotlib.patches import Circle
 
     for i in range(1, rings + 1):
-        ax.add_patch(Circle((0, 0), i / rings, fill=False, edgecolor=FAINT, linewidth=0.8,
+        ax.add_patch(Circle((0, 0), ring(i, rings), fill=False, edgecolor=FAINT, linewidth=0.8,
                             zorder=0))  # fmt: skip
 
 
@@ -198,19 +199,21 @@ def _edges(ax: Axes, found: Explained, spots: Any) -> None:
                 linewidth=3.4 - 2.2 * late, solid_capstyle="round")  # fmt: skip
         # Two fifths from the outer end: numbers of edges that meet in the centre do not collide.
         outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
-        at = 0.6 * spots[outer] + 0.4 * spots[inner]
-        ax.text(*at, str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
+        x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
+        ax.text(x, y, str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
                 bbox={"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": FAINT,
                       "linewidth": 0.6})  # fmt: skip
 
 
 def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
     shown: dict[str, Any] = {}
+    inner = inner_nodes(found.nodes, found.edges)
     for i, node in enumerate(found.nodes):
         colour, mark = class_style(node.kind)
         name = "class not known" if node.kind is None else found.classes[node.kind]
-        dot = ax.scatter(*spots[i], s=420 if i == 0 else 130, c=colour, marker=mark, zorder=4,
-                         edgecolors=INK if i == 0 else "white", linewidths=2.4 if i == 0 else 0.9)  # fmt: skip
+        size, rim, width = (420, INK, 2.4) if i == 0 else (130, "white", 0.9)
+        dot = ax.scatter([spots[i][0]], [spots[i][1]], s=size, c=colour, marker=mark, zorder=4,
+                         edgecolors=rim, linewidths=width)  # fmt: skip
         shown.setdefault(shorten(name, 32), dot)
         if i == 0:
             below = 0.062
@@ -218,7 +221,9 @@ def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
                     fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
             continue
         away = spots[i] / (np.hypot(*spots[i]) or 1)
-        ax.text(*(spots[i] + 0.05 * away), shorten(node.name, 14), fontsize=7.5, color=INK, zorder=5,
+        away = away[::-1] * (-1, 1) if i in inner else away
+        x, y = spots[i] + 0.05 * away
+        ax.text(x, y, shorten(node.name, 14), fontsize=7.5, color=INK, zorder=5,
                 ha="left" if away[0] > 0.25 else "right" if away[0] < -0.25 else "center",
                 va="bottom" if away[1] > 0.25 else "top" if away[1] < -0.25 else "center",
                 bbox=_halo())  # fmt: skip

@@ -161,7 +161,9 @@ def _legend(
     if full is not None:
         mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
         items.append(f"<li>{mark}everything <small>{full:.3f}</small></li>")
-        if not plain and any(v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values):
+        if not plain and any(
+            v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values
+        ):
             mark = sample.format('<rect class="excess" width="28" height="8"/>')
             items.append(f"<li>{mark}more than everything gives</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

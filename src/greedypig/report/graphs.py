@@ -7,7 +7,7 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..graph_notes import MEASURES, Compression, Explained, places
+from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from ..notes import Line, Notes, percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
@@ -15,7 +15,7 @@ from .sections import made
 
 SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
-WIDE, REACH = 720, 290
+WIDE, REACH = 720, 308
 """Width of a drawing, and how far from its middle nodes lie."""
 FROM = 0.05
 """Charts begin at this share of the edges: below it the curves fall away from all others."""
@@ -31,8 +31,8 @@ def graph_html(a: Attribution) -> str | None:
 
 
 def _page(
-    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str, charts: list[Chart],
-    grow: Any = None,
+    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str,
+    charts: list[Chart], grow: Any = None,
 ) -> str:  # fmt: skip
     whole = f"""
 <a class="skip" href="#main">Skip to the explanation</a>
@@ -112,7 +112,11 @@ def _table(found: Compression) -> str:
         state = " open" if measure == "agreement" else ""
         tables.append(f"<details{state}><summary>{short}</summary>{body}</details>")
     cost = [
-        [escape(m.title), f"{m.numbers.get('gradients', 0):,.0f}", f"{m.numbers.get('seconds', 0):.1f}"]
+        [
+            escape(m.title),
+            f"{m.numbers.get('gradients', 0):,.0f}",
+            f"{m.numbers.get('seconds', 0):.1f}",
+        ]
         for m in found.methods
     ]
     paid = table(["method", "gradients", "seconds"], cost, caption="What each method cost")
@@ -142,8 +146,8 @@ def _node(a: Attribution, found: Explained) -> str:
     drawn = "".join(c.svg for c in charts)
     body = (
         f'<div class="columns"><div><section><h2>The edges behind it</h2>{note}{drawing(found)}'
-        f"{_legend(found)}{control}</section></div>"
-        f"<div><section><h2>How sure</h2>{drawn}{_against(found)}</section>"
+        f"{_legend(found)}{control}</section>"
+        f"<section><h2>How sure</h2>{drawn}{_against(found)}</section></div><div>"
         f"<section><h2>In order of selection</h2>{_edge_table(found)}</section></div></div>"
     )
     grow = {"values": [found.alone, *found.values], "label": found.label, "full": found.full}
@@ -165,8 +169,8 @@ def _node_lead(found: Explained) -> str:
             f"<b>{label}</b> with <b>{found.full:.3f}</b>."
         )
     text = (
-        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the network "
-        f"says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
+        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the "
+        f"network says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
         f"{found.full:.3f}, without any {found.alone:.3f}."
     )
     if found.truth is not None and found.truth != found.label:
@@ -194,9 +198,9 @@ def _edge_table(found: Explained) -> str:
         kinds = " – ".join("?" if n.kind is None else escape(found.classes[n.kind]) for n in ends)
         names = " – ".join(escape(n.name) for n in ends)
         value = f"{found.values[i]:.3f}" if i < len(found.values) else "–"
-        rows.append([str(i + 1), f"{names}<small>{kinds}</small>", value])
-    heads = ["", "edge", f"{escape(found.label)} then"]
-    return table(heads, rows, caption="Edges", words=2)
+        rows.append([str(i + 1), names, kinds, value])
+    heads = ["", "edge", "classes", f"{escape(found.label)} then"]
+    return table(heads, rows, caption="Edges", words=3)
 
 
 def _legend(found: Explained) -> str:
@@ -216,7 +220,9 @@ def drawing(found: Explained) -> str:
     """The subgraph as SVG: rings, edges with their numbers, nodes."""
     spots = REACH * places(found.nodes, found.edges)
     rings = max((n.hop for n in found.nodes), default=0)
-    parts = [f'<circle class="ring" r="{REACH * i / rings:.1f}"/>' for i in range(1, rings + 1)]
+    parts = [
+        f'<circle class="ring" r="{REACH * ring(i, rings):.1f}"/>' for i in range(1, rings + 1)
+    ]
     reached = [0] * len(found.nodes)
     count = max(len(found.edges) - 1, 1)
     lines, numbers = [], []
@@ -231,11 +237,12 @@ def drawing(found: Explained) -> str:
             f'y2="{y2:.1f}" stroke-width="{6 - 4 * late:.1f}" '
             f'stroke-opacity="{1 - 0.55 * late:.2f}"/>'
         )
-        outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
-        x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
+        outer, other = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
+        x, y = 0.6 * spots[outer] + 0.4 * spots[other]
         numbers.append(f'<text class="rank" data-edge="{i + 1}" x="{x:.1f}" y="{y + 4:.1f}">'
                        f"{i + 1}</text>")  # fmt: skip
-    dots = [_dot(found, i, spots[i], reached[i]) for i in range(len(found.nodes))]
+    inner = inner_nodes(found.nodes, found.edges)
+    dots = [_dot(found, i, spots[i], reached[i], i in inner) for i in range(len(found.nodes))]
     half = WIDE / 2
     spoken = "; ".join(
         f"{i + 1}: {found.nodes[u].name} to {found.nodes[v].name}"
@@ -248,7 +255,7 @@ def drawing(found: Explained) -> str:
     )
 
 
-def _dot(found: Explained, i: int, spot: Any, reached: int) -> str:
+def _dot(found: Explained, i: int, spot: Any, reached: int, inner: bool) -> str:
     node = found.nodes[i]
     x, y = spot
     kind = "class not known" if node.kind is None else found.classes[node.kind]
@@ -260,7 +267,7 @@ def _dot(found: Explained, i: int, spot: Any, reached: int) -> str:
         label = f'<text class="who" y="34">{escape(name)}</text>'
     else:
         size = (x * x + y * y) ** 0.5 or 1.0
-        dx, dy = x / size, y / size
+        dx, dy = (-y / size, x / size) if inner else (x / size, y / size)
         anchor = "start" if dx > 0.25 else "end" if dx < -0.25 else "middle"
         label = (f'<text class="who" text-anchor="{anchor}" x="{16 * dx:.1f}" '
                  f'y="{16 * dy + 4 + 6 * dy:.1f}">{escape(name)}</text>')  # fmt: skip

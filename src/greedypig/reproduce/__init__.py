@@ -22,8 +22,12 @@ MODULES = {
     "pointing": "the pointing game on 2 × 2 grids, MobileNetV2 (Figure 3)",
     "resnet": "softmax information curve of PIG and Greedy PIG, ResNet50 (appendix)",
     "figures": "the tabby and tench pictures: top 15,000, two objectives, blocks (appendix)",
+    "graph": "graphs compressed to a share of their edges, and nodes explained (Figure 4)",
 }
 """The reproductions there are, in the order of `all`, each in a line."""
+
+OF_PHOTOS = ("sic", "pointing", "resnet", "figures")
+"""Those that --photos is about."""
 
 
 class Reproduction(Protocol):

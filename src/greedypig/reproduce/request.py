@@ -27,6 +27,12 @@ class Request:
     """Folder of the results, and of what is kept of runs that were stopped."""
     photos: Sequence[str] | None = None
     """Photos and folders; None takes those of `make assets`."""
+    graphs: str | None = None
+    """Folder of graphs; None takes those of `make assets`."""
+    panels: Sequence[str] | None = None
+    """Only these graphs of the figure."""
+    seeds: int | None = None
+    """How many networks are trained for a graph."""
     limit: int | None = None
     """How many photos, drawn by the seed; a larger number only adds to them."""
     methods: Sequence[str] | None = None
@@ -50,6 +56,9 @@ class Request:
         """The command's words that tell what was measured; no paths."""
         given = {
             "photos": "DIR" if self.photos is not None else None,
+            "graphs": "DIR" if self.graphs is not None else None,
+            "panels": ",".join(self.panels) if self.panels is not None else None,
+            "seeds": self.seeds,
             "limit": self.limit,
             "methods": ",".join(self.methods) if self.methods is not None else None,
             "objective": self.objective,

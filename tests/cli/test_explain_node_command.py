@@ -1,0 +1,121 @@
+"""`greedypig explain-node`: the edges behind one node, in order, against random growth."""
+
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig.graph_data import generate, load_model, make_graph, save_graph
+from greedypig.graph_notes import Explained
+
+QUICK = ("--hidden", "8", "--epochs", "15", "--draws", "2", "--steps", "2")
+
+
+@pytest.fixture
+def graph(place):
+    made = generate(60, 150, 6, 3, signal=2.0, labels_per_class=6, seed=3)
+    save_graph(made, place / "graph.npz")
+    return made
+
+
+def test_the_answer_is_one_object(answer, graph, place):
+    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "7", *QUICK)
+    model = load_model(place / "graph-nodes/model.safetensors", graph)
+    full = torch.softmax(model(graph.x, graph.edge_index)[4].double(), 0)
+    assert record["node"] == 4
+    assert record["target"] == int(full.argmax())
+    assert record["probability"] == pytest.approx(float(full.max()), abs=1e-6)
+    assert len(record["order"]) == 7
+    own = {tuple(p) for p in graph.edges.T.tolist()}
+    assert {tuple(sorted(p)) for p in record["order"]} <= own
+    pairs = torch.tensor(record["order"]).T
+    part = model(graph.x, torch.cat([pairs, pairs.flip(0)], 1))[4]
+    kept = float(torch.softmax(part.double(), 0)[record["target"]])
+    assert record["probabilities"][-1] == pytest.approx(kept, abs=1e-5)
+    assert len(record["probabilities"]) == 8
+    assert record["random"]["draws"] == 2
+    assert 0 <= record["random"]["same"] <= 1
+    assert record["settings"]["k"] == 7
+    for file in record["files"]:
+        assert (place / file).exists()
+
+
+def test_people_read_the_edges_in_order(call, graph):
+    code, out, err = call("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    assert code == 0
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].startswith("graph.npz, node 4: class ")
+    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
+    assert "random growth" in out
+    assert "node-4.html" in out
+
+
+def test_the_page_comes_from_the_result_alone(call, graph, place):
+    assert call("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)[0] == 0
+    page = place / "graph-nodes/node-4.html"
+    before = page.read_text()
+    assert "In order of selection" in before
+    page.unlink()
+    assert call("report", "graph-nodes/node-4.gpig")[0] == 0
+    assert page.read_text() == before
+    assert Explained.of(gp.load(place / "graph-nodes/node-4.gpig")).node == 4
+
+
+def test_nodes_and_classes_by_name(answer, call, graph, place):
+    named = make_graph(
+        graph.x, graph.edges, graph.y, train=graph.train, val=graph.val, test=graph.test,
+        names=[f"paper-{i}" for i in range(60)], classes=["art", "biology", "chemistry"],
+    )  # fmt: skip
+    save_graph(named, place / "named.npz")
+    record = answer("explain-node", "named.npz", "--node", "paper-4", "--k", "3", *QUICK)
+    assert record["node"] == 4
+    assert record["class"] in named.classes
+    assert record["truth"] == named.classes[int(graph.y[4])]
+    _, out, _ = call("explain-node", "named.npz", "--node", "4", "--k", "3", *QUICK)
+    assert "paper-4" in out
+
+
+def test_a_lonely_node_has_an_empty_answer(answer, call, graph, place):
+    x = torch.cat([graph.x, graph.x[:1]])
+    y = torch.cat([graph.y, graph.y[:1]])
+    save_graph(make_graph(x, graph.edges, y, train=graph.train, val=graph.val, test=graph.test),
+               place / "lonely.npz")  # fmt: skip
+    record = answer("explain-node", "lonely.npz", "--node", "60", *QUICK)
+    assert record["order"] == []
+    assert record["probabilities"] == [pytest.approx(record["probability"])]
+    _, out, _ = call("explain-node", "lonely.npz", "--node", "60", *QUICK)
+    assert "no edge is within" in out
+
+
+def test_the_network_is_trained_once(answer, graph, monkeypatch):
+    from greedypig.cli import network
+
+    first = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    monkeypatch.setattr(network.Training, "step", None)
+    again = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    assert again["order"] == first["order"]
+    assert again["probabilities"] == first["probabilities"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--node", "60"), "--node from 0 to 59"),
+        (("--node", "-1"), "--node"),
+        (("--node", "x"), "--node from 0 to 59"),
+        ((), "--node"),
+        (("--node", "1", "--k", "0"), "at least 1"),
+        (("--node", "1", "--model", "tiny_graph_models:build"), "hops"),
+    ],
+)
+def test_wrong_words_get_one_sentence(call, graph, words, said):
+    code, out, err = call("explain-node", "graph.npz", *words)
+    assert code == 2
+    assert out == ""
+    assert said in " ".join(err.split())
+
+
+def test_a_model_of_one_s_own_tells_its_depth(answer, graph):
+    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", "--hops", "1",
+                    "--model", "tiny_graph_models:build", "--draws", "2")  # fmt: skip
+    assert all(4 in pair for pair in record["order"])

@@ -1,0 +1,271 @@
+"""Graphs from files: every form gives the same graph, and nothing that could run code is loaded."""
+
+import gzip
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import greedypig as gp
+from graph_seen import write_ogb
+from greedypig.graph_data import generate, load_graph, save_graph
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return generate(40, 90, 5, 3, seed=1)
+
+
+def same(found, graph, classes=None):
+    for name in ("x", "edges", "y", "train", "val", "test"):
+        assert torch.allclose(getattr(found, name), getattr(graph, name)), name
+    assert found.classes == classes
+
+
+def arrays(graph):
+    return {k: getattr(graph, k).numpy() for k in ("x", "edges", "y", "train", "val", "test")}
+
+
+def test_npz_dense_sparse_and_by_edge_index(graph, tmp_path):
+    np.savez(tmp_path / "dense.npz", **arrays(graph))
+    same(load_graph(tmp_path / "dense.npz"), graph)
+    content = arrays(graph)
+    x = content.pop("x")
+    rows, cols = x.nonzero()
+    sparse = {"x_row": rows, "x_col": cols, "x_val": x[rows, cols], "x_shape": x.shape}
+    content["edge_index"] = graph.edge_index.numpy()
+    del content["edges"]
+    np.savez(tmp_path / "sparse.npz", **content, **sparse)
+    found = load_graph(tmp_path / "sparse.npz")
+    same(found, graph)
+    assert found.name == "sparse"
+
+
+def test_what_is_saved_is_read_again(graph, tmp_path):
+    save_graph(graph, tmp_path / "a.npz", kept=np.arange(3))
+    same(load_graph(tmp_path / "a.npz"), graph)
+    assert b"greedypig" in (tmp_path / "a.npz").read_bytes()[:100]
+    words = load_graph(tmp_path / "a.npz", undirected=False)
+    assert words.m == graph.m
+
+
+@pytest.mark.parametrize("ending", ["pt", "safetensors"])
+def test_tensors_as_pyg_has_them(graph, tmp_path, ending):
+    masks = {}
+    for part in ("train", "val", "test"):
+        masks[f"{part}_mask"] = torch.zeros(graph.nodes, dtype=torch.bool)
+        masks[f"{part}_mask"][getattr(graph, part)] = True
+    data = {"x": graph.x, "edge_index": graph.edge_index.contiguous(), "y": graph.y, **masks}
+    path = tmp_path / f"data.{ending}"
+    if ending == "pt":
+        torch.save(data, path)
+    else:
+        save_file(data, path)
+    same(load_graph(path), graph)
+
+
+def test_objects_are_refused_with_the_way_out(graph, tmp_path):
+    class Data:
+        pass
+
+    globals()["Data"], Data.__qualname__ = Data, "Data"
+    torch.save(Data(), tmp_path / "data.pt")
+    with pytest.raises(gp.InvalidFile, match=r"data\.to_dict"):
+        load_graph(tmp_path / "data.pt")
+    np.savez(tmp_path / "objects.npz", **arrays(graph) | {"x": np.array([{}], dtype=object)})
+    with pytest.raises(gp.InvalidFile, match="objects, which are not loaded"):
+        load_graph(tmp_path / "objects.npz")
+
+
+def write_tables(graph, folder, names=False):
+    """edges.csv and nodes.csv; with names, ids and classes are words."""
+    folder.mkdir(exist_ok=True)
+    word = (lambda i: f"n{i:02d}") if names else str
+    lines = ["source,target", *(f"{word(u)},{word(v)}" for u, v in graph.edges.T.tolist())]
+    (folder / "edges.csv").write_text("\n".join(lines) + "\n")
+    part = {i: p for p in ("train", "val", "test") for i in getattr(graph, p).tolist()}
+    heads = [*(["id"] if names else []), *(f"f{j}" for j in range(5)), "topic", "split"]
+    rows = [",".join(heads)]
+    for i in range(graph.nodes):
+        kind = int(graph.y[i])
+        own = [*([word(i)] if names else []), *(repr(v) for v in graph.x[i].tolist()),
+               f'"class, {kind}"' if names else str(kind), part[i]]  # fmt: skip
+        rows.append(",".join(own))
+    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_csv_by_number_and_by_name(graph, tmp_path, names, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # CSV works without it.
+    write_tables(graph, tmp_path / "g", names)
+    found = load_graph(tmp_path / "g/edges.csv", nodes=tmp_path / "g/nodes.csv", label="topic")
+    same(found, graph, ("class, 0", "class, 1", "class, 2") if names else None)
+    assert found.names == (tuple(f"n{i:02d}" for i in range(40)) if names else None)
+    same(load_graph(tmp_path / "g", label="topic"), graph, found.classes)
+    monkeypatch.delitem(sys.modules, "pyarrow")
+
+
+def test_parquet_and_two_tables(graph, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    u, v = graph.edges.tolist()
+    parquet.write_table(pa.table({"u": u, "v": v}), tmp_path / "edges.parquet")
+    columns = {f"f{j}": graph.x[:, j].tolist() for j in range(5)}
+    parquet.write_table(pa.table(columns), tmp_path / "features.parquet")
+    parquet.write_table(pa.table({"label": graph.y.tolist()}), tmp_path / "labels.parquet")
+    found = load_graph(tmp_path)
+    assert torch.equal(found.edges, graph.edges)
+    assert torch.allclose(found.x, graph.x)
+    assert torch.equal(found.y, graph.y)
+    assert found.name == tmp_path.name
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "edges.parquet").write_bytes(b"PAR1")
+    with pytest.raises(gp.MissingPackage, match=r"greedypig\[tables\]"):
+        load_graph(tmp_path / "edges.parquet", nodes=tmp_path / "edges.parquet")
+
+
+def test_a_folder_as_ogb_ships_it(graph, tmp_path):
+    write_ogb(graph, tmp_path / "ogbn_small")
+    found = load_graph(tmp_path / "ogbn_small")
+    same(found, graph, ("arxiv cs 0", "arxiv cs 1", "arxiv cs 2"))
+    assert found.name == "ogbn_small"
+    with gzip.open(tmp_path / "ogbn_small/raw/num-node-list.csv.gz", "wt") as file:
+        file.write("41\n")
+    with pytest.raises(gp.InvalidFile, match="41 nodes in ogbn_small"):
+        load_graph(tmp_path / "ogbn_small")
+
+
+class Csr:
+    """Pickles under SciPy's old name, without SciPy."""
+
+    def __init__(self, matrix):
+        rows, self.indices = matrix.nonzero()
+        self.data = matrix[rows, self.indices].astype(np.float32)
+        self.indptr = np.searchsorted(rows, np.arange(len(matrix) + 1))
+        self._shape = matrix.shape
+
+
+def write_planetoid(folder):
+    """Twelve nodes: four to train on, then others, then three to test on, in another order."""
+    folder.mkdir()
+    x = np.tril(np.ones((520, 4)))
+    y = np.eye(2, dtype=np.int32)[np.arange(520) % 2]
+    test = [519, 517, 518]
+    around = {i: [(i + 1) % 520, (i + 7) % 520] for i in range(520)}
+    parts = {"x": Csr(x[:4]), "y": y[:4], "allx": Csr(x[:517]), "ally": y[:517], "tx": Csr(x[test]),
+             "ty": y[test], "graph": around}  # fmt: skip
+    module = type(sys)("scipy.sparse.csr")
+    Csr.__module__, Csr.__qualname__, Csr.__name__ = "scipy.sparse.csr", "csr_matrix", "csr_matrix"
+    module.csr_matrix = Csr
+    before = {n: sys.modules.get(n) for n in ("scipy.sparse.csr",)}
+    sys.modules["scipy.sparse.csr"] = module
+    try:
+        for name, part in parts.items():
+            content = pickle.dumps(part, protocol=3).replace(b"numpy._core", b"numpy.core")
+            (folder / f"ind.toy.{name}").write_bytes(content)
+    finally:
+        for name, old in before.items():
+            sys.modules.pop(name) if old is None else sys.modules.__setitem__(name, old)
+    (folder / "ind.toy.test.index").write_text("\n".join(map(str, test)))
+    return x, y
+
+
+def test_planetoid_is_converted_once(tmp_path, monkeypatch):
+    x, y = write_planetoid(tmp_path / "toy")
+    found = load_graph(tmp_path / "toy")
+    assert found.name == "toy"
+    assert torch.equal(found.x, torch.from_numpy(x).float())
+    assert torch.equal(found.y, torch.from_numpy(y.argmax(1)))
+    assert (len(found.train), len(found.val), found.test.tolist()) == (4, 500, [517, 518, 519])
+    from greedypig.assets import planetoid
+
+    monkeypatch.setattr(planetoid, "from_pickles", None)  # The second time nothing is unpickled.
+    assert torch.equal(load_graph(tmp_path / "toy").edges, found.edges)
+
+
+def test_planetoid_s_pickles_may_hold_arrays_alone(tmp_path):
+    write_planetoid(tmp_path / "toy")
+    (tmp_path / "toy/ind.toy.graph").write_bytes(pickle.dumps(Path("x")))
+    with pytest.raises(gp.InvalidFile, match="arrays, lists and numbers only"):
+        load_graph(tmp_path / "toy")
+    (tmp_path / "toy/ind.toy.ty").unlink()
+    with pytest.raises(gp.InvalidFile, match=r"ind\.toy\.ty in toy"):
+        load_graph(tmp_path / "toy")
+
+
+def test_a_truncated_file_is_named(graph, tmp_path):
+    save_graph(graph, tmp_path / "g.npz")
+    whole = (tmp_path / "g.npz").read_bytes()
+    for share in (0.1, 0.5, 0.95):
+        (tmp_path / "cut.npz").write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(gp.InvalidFile, match=r"cut\.npz"):
+            load_graph(tmp_path / "cut.npz")
+    (tmp_path / "cut.pt").write_bytes(b"PK\x03\x04nothing")
+    with pytest.raises(gp.InvalidFile, match=r"cut\.pt"):
+        load_graph(tmp_path / "cut.pt")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    with pytest.raises(gp.InvalidFile, match=r"empty\.npz"):
+        load_graph(tmp_path / "empty.npz")
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "said"),
+    [
+        ("a,b\n0,9\n", "f,label\n1,0\n2,1\n", "node ids from 0 to 1"),
+        ("a,b\n0,1\n", "f,label\n1,0\n,1\n", "whole table in nodes.csv"),
+        ("a,b\n0,1\n", "f,label\n1,0\n2\n", "whole table in nodes.csv"),
+        ("a,b\n0,1\n", "label\n0\n1\n", "columns of features"),
+        ("a\n0\n", "f,label\n1,0\n2,1\n", "two columns"),
+        ("a,b\nx,zz\n", "id,f,label\nx,1,0\ny,2,1\n", "'zz', which no node has"),
+        ("a,b\nx,x\n", "id,f,label\nx,1,0\nx,2,1\n", "id once"),
+        ("a,b\n0,1\n", "f,label,split\n1,0,train\n2,1,later\n", "'later'"),
+        ("a,b\n0,1\n", "", "empty file"),
+        ("a,b\n0,1\n", "f,f\n1,1\n", "different names"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named(tmp_path, edges, nodes, said):
+    (tmp_path / "edges.csv").write_text(edges)
+    (tmp_path / "nodes.csv").write_text(nodes)
+    with pytest.raises(gp.InvalidFile) as error:
+        load_graph(tmp_path)
+    assert said in str(error.value)
+
+
+def test_other_things_are_no_graphs(graph, tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is none"):
+        load_graph(tmp_path / "nowhere.npz")
+    (tmp_path / "photo.jpg").write_bytes(b"x")
+    with pytest.raises(gp.InvalidFile, match="Expected a graph"):
+        load_graph(tmp_path / "photo.jpg")
+    with pytest.raises(gp.InvalidFile, match="none of these"):
+        load_graph(tmp_path)
+    np.savez(tmp_path / "half.npz", x=graph.x.numpy())
+    with pytest.raises(gp.InvalidFile, match="edges or edge_index in half"):
+        load_graph(tmp_path / "half.npz")
+    np.savez(tmp_path / "other.npz", edges=graph.edges.numpy())
+    with pytest.raises(gp.InvalidFile, match="features x"):
+        load_graph(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("cora", (2708, 5278, 1433, 7)), ("pubmed", (19717, 44324, 500, 3))],
+)
+def test_the_real_graphs(name, sizes):
+    path = SHARED / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"needs {name}.npz")
+    found = load_graph(path)
+    assert (found.nodes, found.m, found.x.shape[1], found.class_count) == sizes
+    assert (len(found.val), len(found.test)) == (500, 1000)
+    assert found.notes == ()

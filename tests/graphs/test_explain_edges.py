@@ -1,0 +1,341 @@
+"""gp.explain_edges: units, readings, objectives, methods, and what can go wrong."""
+
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+from greedypig.domains.graph import degree_order, read_graph
+from greedypig.models import GCN
+from made_graphs import both_ways, features, random_graph, real, seeded
+
+
+class Plain(nn.Module):
+    """A plain torch model: each node's own features and the weighted sum of those it hears."""
+
+    def __init__(self, weights=(1.0, 1.0)):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+
+    def forward(self, x, edge_index, edge_weight=None):
+        source, target = edge_index
+        return (x * self.scale).index_add(0, target, x[source] * edge_weight[:, None])
+
+
+def linear_value(logits):
+    return logits[:, 0].sum()
+
+
+def test_a_linear_model_ranks_edges_by_what_they_carry():
+    # G(S) = Σ_i x_i + Σ_{j→i in S} w · x_j: the score of an edge is w · x_j, exactly.
+    x = torch.tensor([[5.0], [1.0], [3.0], [2.0]]).double()
+    edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    weight = torch.tensor([1.0, 9.0, 2.0, 1.0])
+    model = Plain((1.0,))
+    a = gp.explain_edges(model, x, edges, weight, objective=linear_value)
+    assert a.order.tolist() == [1, 2, 0, 3]
+    assert a.unit_scores.tolist() == pytest.approx([5, 9, 6, 2])
+    assert a.values[0] == pytest.approx(11)
+    assert a.full_value == pytest.approx(11 + 22)
+    assert a.settings["undirected"] is False
+
+
+def test_both_directions_of_a_pair_are_one_unit():
+    x = torch.tensor([[5.0], [1.0], [3.0]]).double()
+    edges = both_ways([(0, 1), (1, 2)])
+    a = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value)
+    assert a.features.units == 2
+    assert a.unit_scores.tolist() == pytest.approx([6, 4])  # The two directions' scores summed.
+    assert a.mask(1).tolist() == [True, False, True, False]
+    apart = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value, undirected=False)
+    assert apart.unit_scores.tolist() == pytest.approx([5, 1, 1, 3])
+
+
+def test_parallel_edges_are_one_unit_and_loops_their_own():
+    x = features(3, 1)
+    edges = torch.tensor([[0, 1, 0, 1, 2], [1, 0, 1, 0, 2]])
+    a = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value)
+    assert a.features.ids.tolist() == [0, 0, 0, 0, 1]
+    expected = [2 * float(x[0] + x[1]), float(x[2])]
+    assert a.unit_scores.tolist() == pytest.approx(expected)
+
+
+def test_a_pair_with_unequal_weights_is_not_symmetric():
+    edges = both_ways([(0, 1)])
+    x = features(2, 1)
+    a = gp.explain_edges(Plain((1.0,)), x, edges, torch.tensor([1.0, 2.0]), objective=linear_value)
+    assert a.settings["undirected"] is False
+
+
+def test_undirected_may_be_asked_of_a_graph_given_one_way():
+    edges, weight = random_graph(symmetric=False)
+    model, x = seeded(GCN, 5, 3, 8), features()
+    fast = gp.explain_edges(model, x, edges, weight, undirected=True)
+    slow = gp.explain_edges(model, x, edges, weight, undirected=True, optimize=False)
+    assert fast.settings["fast"]
+    assert torch.equal(fast.order, slow.order)
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "ig", "gradient"])
+def test_the_fast_way_and_autograd_agree(method):
+    edges, weight = random_graph(messy=True)
+    model, x = seeded(GCN, 5, 3, 8), features()
+    fast = gp.explain_edges(model, x, edges, weight, method=method)
+    slow = gp.explain_edges(model, x, edges, weight, method=method, optimize=False)
+    assert fast.settings["fast"]
+    assert not slow.settings["fast"]
+    assert torch.equal(fast.order, slow.order)
+    assert torch.allclose(fast.unit_scores, slow.unit_scores, rtol=1e-8, atol=1e-13)
+    assert torch.allclose(fast.values, slow.values, rtol=1e-10)
+    assert fast.gradients_used == slow.gradients_used
+
+
+def test_values_are_those_of_the_graph_with_the_edges_cut():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    a = gp.explain_edges(model, x, edges, weight, rounds=5)
+    classes = model(x, edges, weight).argmax(1, keepdim=True)
+    for taken, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
+        stay = a.mask(taken)
+        logits = model(x, edges[:, stay], weight[stay])
+        expected = logits.detach().log_softmax(1).gather(1, classes).mean()
+        assert float(value) == pytest.approx(float(expected), rel=1e-10)
+
+
+def test_scores_sum_to_the_difference_of_values():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    a = gp.explain_edges(model, x, edges, weight, method="ig", steps=60)
+    gain = a.full_value - float(a.values[0])
+    assert a.totals[0] == pytest.approx(gain, rel=1e-3)  # Kinks of ReLU lie on the way.
+
+
+def test_defaults_cost_at_most_a_hundred_gradients():
+    edges, weight = random_graph(100, 300)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    for method in ("greedy-pig", "sequential-gradient", "ig", "random", "degree"):
+        assert gp.explain_edges(model, x, edges, weight, method=method).gradients_used <= 100
+    found = gp.explain_edges(model, x, edges, weight, steps=5)
+    assert len(found.picks) == 20
+
+
+def test_every_unit_is_ranked_once_and_the_best_first_rounds_are_small():
+    edges, weight = random_graph(100, 300)
+    a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(100), edges, weight)
+    assert sorted(a.order.tolist()) == list(range(a.features.units))
+    assert a.picks[0] < a.picks[-1]
+    assert a.mask(a.features.units).all()
+
+
+def test_k_stops_after_k_units():
+    edges, weight = random_graph()
+    a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(), edges, weight, k=7)
+    assert a.selected == 7
+    assert a.stop is gp.StopReason.K
+    assert int(a.mask(7).sum()) == 14
+
+
+@pytest.mark.parametrize("method", ["random", "degree"])
+def test_samplers_follow_the_seed(method):
+    edges, weight = random_graph(60, 200)
+    model, x = seeded(GCN, 5, 3, 8), features(60)
+    one, same, other = (
+        gp.explain_edges(model, x, edges, weight, method=method, seed=s).order for s in (1, 1, 2)
+    )
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_degree_sampler_draws_by_one_over_the_root_of_both_degrees():
+    # A star of 9 and a pair of its own: the pair has weight 1, each spoke 1/3.
+    edges = both_ways([(0, i) for i in range(1, 10)] + [(10, 11)])
+    scorer = degree_order(read_graph(features(12), edges))
+    nothing = gp.objective(lambda masks: masks.sum(1), 10)
+    first = [int(gp.one_shot(nothing, scorer, seed=s).order[0]) for s in range(400)]
+    share = sum(u == 9 for u in first) / len(first)
+    assert share == pytest.approx(1 / (1 + 9 / 3), abs=0.07)  # Three standard errors.
+
+
+def test_nodes_restrict_what_counts():
+    edges = both_ways([(0, 1), (2, 3)])
+    model, x = seeded(GCN, 5, 3, 8), features(4)
+    a = gp.explain_edges(model, x, edges, nodes=[0])
+    assert float(a.unit_scores[1]) == 0.0
+    assert float(a.unit_scores[0]) != 0.0
+    mask = torch.tensor([True, False, False, False])
+    assert torch.equal(gp.explain_edges(model, x, edges, nodes=mask).unit_scores, a.unit_scores)
+
+
+def test_label_loss_reads_labels():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    labels = torch.arange(30) % 3
+    a = gp.explain_edges(model, x, edges, weight, objective="label-loss", labels=labels)
+    loss = nn.functional.cross_entropy(model(x, edges, weight), labels)
+    assert a.full_value == pytest.approx(-float(loss))
+    with pytest.raises(gp.InvalidInput, match="Expected labels for objective='label-loss'"):
+        gp.explain_edges(model, x, edges, weight, objective="label-loss")
+    with pytest.raises(gp.InvalidInput, match="labels from 0 to 2"):
+        gp.explain_edges(model, x, edges, objective="label-loss", labels=labels - 1)
+    with pytest.raises(gp.InvalidInput, match="only with objective='label-loss'"):
+        gp.explain_edges(model, x, edges, labels=labels)
+
+
+def test_kept_and_recomputed_degrees_are_two_functions_with_the_same_ends():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    new = gp.explain_edges(model, x, edges, weight, values="each")
+    kept = gp.explain_edges(model, x, edges, weight, values="each", normalisation="kept")
+    assert new.full_value == pytest.approx(kept.full_value, rel=1e-10)
+    assert not torch.allclose(new.values, kept.values)
+    with pytest.raises(gp.InvalidInput, match="'recomputed' or 'kept'"):
+        gp.explain_edges(model, x, edges, normalisation="old")
+    with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
+        gp.explain_edges(Plain(), features(30, 2), edges, normalisation="kept")
+
+
+def test_dropout_left_on_does_not_matter_and_the_model_is_left_alone():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    for how in (True, False):
+        calm = gp.explain_edges(model.eval(), x, edges, weight, optimize=how)
+        model.train()
+        state = torch.get_rng_state()
+        noisy = gp.explain_edges(model, x, edges, weight, optimize=how)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert torch.equal(calm.order, noisy.order)
+        assert model.training
+        assert all(p.requires_grad and p.grad is None for p in model.parameters())
+
+
+def test_sparse_features_give_the_dense_answer():
+    edges, weight = random_graph()
+    x = features() * (features(seed=5) > 0)
+    model = seeded(GCN, 5, 3, 8)
+    dense = gp.explain_edges(model, x, edges, weight)
+    for sparse in (x.to_sparse(), x.to_sparse_csr()):
+        found = gp.explain_edges(model, sparse, edges, weight)
+        assert found.settings["fast"]
+        assert torch.equal(found.order, dense.order)
+
+
+def test_a_model_that_ignores_weights_is_told_so():
+    class Deaf(nn.Module):
+        def forward(self, x, edge_index, edge_weight=None):
+            return x.index_add(0, edge_index[1], x[edge_index[0]])
+
+    edges, _ = random_graph()
+    with pytest.raises(gp.InvalidInput, match="uses its edge_weight"):
+        gp.explain_edges(Deaf(), features(), edges)
+
+
+def test_a_model_without_a_gradient_is_told_so():
+    class Rounding(Plain):
+        def forward(self, x, edge_index, edge_weight=None):
+            return super().forward(x, edge_index, (edge_weight > 0.5).double())
+
+    edges, _ = random_graph()
+    with pytest.raises(gp.NotDifferentiable, match="depend on edge_weight"):
+        gp.explain_edges(Rounding(), features(30, 2), edges)
+
+
+def test_a_model_that_answers_one_class_alone_is_explained_all_the_same():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    with torch.no_grad():
+        model.biases[-1][1] = 50.0
+    a = gp.explain_edges(model, x, edges, weight)
+    assert sorted(a.order.tolist()) == list(range(a.features.units))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda a: a | {"edge_index": a["edge_index"].T}, gp.InvalidInput, r"\(2, edges\)"),
+        (lambda a: a | {"edge_index": a["edge_index"] + 1}, gp.InvalidInput, "ids from 0 to 29"),
+        (lambda a: a | {"edge_index": a["edge_index"] - 1}, gp.InvalidInput, r"got -1"),
+        (lambda a: a | {"edge_index": a["edge_index"].double()}, gp.InvalidType, "whole node ids"),
+        (lambda a: a | {"edge_index": a["edge_index"][:, :0],
+                        "edge_weight": None}, gp.InvalidInput, "at least one edge"),
+        (lambda a: a | {"edge_weight": torch.ones(3)}, gp.InvalidInput, "one edge weight per"),
+        (lambda a: a | {"edge_weight": a["edge_weight"] * torch.nan}, gp.InvalidInput, "finite"),
+        (lambda a: a | {"x": None}, gp.InvalidType, "node features x"),
+        (lambda a: a | {"nodes": [30]}, gp.InvalidInput, "nodes from 0 to 29"),
+        (lambda a: a | {"nodes": []}, gp.InvalidInput, "at least one"),
+        (lambda a: a | {"objective": "softmacs"}, gp.InvalidInput, "Did you mean 'softmax'"),
+        (lambda a: a | {"model": 3}, gp.InvalidType, "can be called"),
+        (lambda a: a | {"method": "ig", "rounds": 3}, gp.InvalidInput, "greedy methods"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(change, error, words):
+    edges, weight = random_graph()
+    edges[0, 0] = 0
+    edges[1, 0] = 29
+    asked = {"model": seeded(GCN, 5, 3, 8), "x": features(), "edge_index": edges,
+             "edge_weight": weight}  # fmt: skip
+    with pytest.raises(error, match=words):
+        gp.explain_edges(**change(asked))
+
+
+def test_a_run_is_resumed_to_the_bit_and_only_with_its_own_graph(tmp_path):
+    edges, weight = random_graph(60, 200)
+    model, x = seeded(GCN, 5, 3, 8), features(60)
+    whole = gp.explain_edges(model, x, edges, weight)
+    part = gp.explain_edges(model, x, edges, weight, budget=30)
+    assert part.stop is gp.StopReason.BUDGET
+    part.save(tmp_path / "part.gpig")
+    again = gp.explain_edges(model, x, edges, weight, resume=tmp_path / "part.gpig")
+    for name in ("order", "unit_scores", "values", "last_scores"):
+        assert torch.equal(getattr(again, name), getattr(whole, name))
+    assert again.gradients_used == whole.gradients_used
+    with pytest.raises(gp.InvalidInput, match="input of the saved run"):
+        gp.explain_edges(model, x + 1, edges, weight, resume=part)
+    with pytest.raises(gp.InvalidInput, match="model of the saved run"):
+        gp.explain_edges(seeded(GCN, 5, 3, 8, seed=9), x, edges, weight, resume=part)
+    with pytest.raises(gp.InvalidInput, match="normalisation"):
+        gp.explain_edges(model, x, edges, weight, normalisation="kept", resume=part)
+
+
+def test_a_result_comes_back_from_its_file(tmp_path):
+    edges, weight = random_graph()
+    a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(), edges, weight)
+    a.save(tmp_path / "a.gpig")
+    back = gp.load(tmp_path / "a.gpig")
+    assert torch.equal(back.mask(9), a.mask(9))
+    assert back.settings == a.settings
+    assert set(back.provenance) >= {"model", "input", "torch", "greedypig"}
+
+
+def test_progress_sees_every_round():
+    edges, weight = random_graph()
+    seen = []
+    gp.explain_edges(
+        seeded(GCN, 5, 3, 8), features(), edges, weight, rounds=4,
+        progress=lambda rounds: seen.append(len(rounds.problem.rounds)),
+    )  # fmt: skip
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_cora_is_compressed_far_better_than_by_chance():
+    x, edges, y, split = real("cora")
+    x, train = x.to_sparse(), split["train"]
+    model = GCN(x.shape[1], 7)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model.reset_parameters()
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=5e-4)
+        for _ in range(40):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(x, edges)[train], y[train]).backward()
+            optimiser.step()
+    model.eval()
+    full = model(x, edges).argmax(1)
+
+    def agreements(method):
+        a = gp.explain_edges(model, x, edges, method=method, values="free")
+        kept = [edges[:, a.mask(round(share * a.features.units))] for share in (0.1, 0.4)]
+        return [float((model(x, stay).argmax(1) == full).float().mean()) for stay in kept]
+
+    greedy, once, chance = agreements("greedy-pig"), agreements("ig"), agreements("random")
+    assert greedy[1] >= 0.985
+    assert greedy[0] > once[0] > chance[0] + 0.05

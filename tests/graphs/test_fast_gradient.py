@@ -1,0 +1,180 @@
+"""The hand-written gradient against autograd and against differences."""
+
+import pytest
+import torch
+from torch import nn
+
+from greedypig.core.objective import Objective
+from greedypig.domains import propagation
+from greedypig.domains.gcn import GCNObjective, Layer, Stack
+from greedypig.domains.graph import EdgeFunction, read_graph
+from greedypig.domains.node_target import OBJECTIVES, NodeTarget
+from greedypig.domains.propagation import Propagation
+from greedypig.domains.recognise import fast_stack
+from greedypig.frozen import freeze
+from greedypig.models import GCN
+from made_graphs import adjacency_of, dense_logits, features, random_graph, seeded
+
+
+def both(model, x, edges, weight, *, objective="log-likelihood", nodes=None, labels=None, **how):
+    """The graph, the objective by autograd and the fast one."""
+    graph = read_graph(x, edges, weight, **how)
+    frozen = freeze(model)
+    target = NodeTarget(objective, model(x, edges, weight).detach(), labels, nodes)
+    stack = fast_stack(frozen, x, graph, "recomputed")
+    assert stack is not None
+    return graph, EdgeFunction(frozen, x, graph, target).objective(), GCNObjective(stack, target)
+
+
+def masks_of(graph, rows=2, seed=0):
+    """Random masks that are constant on units."""
+    units = int(graph.units.max()) + 1
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(rows, units, generator=generator, dtype=torch.float64)[:, graph.units]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("messy", [True, False])
+@pytest.mark.parametrize("widths", [(5, 8, 3), (8, 5, 9), (4, 4, 4)])
+def test_values_and_gradients_are_those_of_autograd(symmetric, messy, widths):
+    edges, weight = random_graph(symmetric=symmetric, messy=messy)
+    into, hidden, classes = widths
+    model = seeded(GCN, into, classes, hidden)
+    graph, slow, fast = both(model, features(width=into), edges, weight)
+    assert graph.undirected == symmetric
+    masks = masks_of(graph)
+    (v1, g1), (v2, g2) = slow.values_and_gradients(masks), fast.values_and_gradients(masks)
+    units = graph.features()
+    assert torch.allclose(v1, v2, rtol=1e-12)
+    assert torch.allclose(fast.values(masks), v1, rtol=1e-12)
+    for a, b in zip(g1, g2, strict=True):
+        assert torch.allclose(units.sum(a), units.sum(b), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("nodes", [None, [3, 7]])
+@pytest.mark.parametrize("classes", [3, 1])
+def test_every_objective_has_its_slope(objective, nodes, classes):
+    edges, weight = random_graph()
+    labels = torch.arange(30) % 2 if objective == "label-loss" else None
+    graph, slow, fast = both(
+        seeded(GCN, 5, classes, 8), features(), edges, weight, objective=objective, nodes=nodes,
+        labels=labels,
+    )  # fmt: skip
+    masks = masks_of(graph, 1)
+    (v1, g1), (v2, g2) = slow.values_and_gradients(masks), fast.values_and_gradients(masks)
+    units = graph.features()
+    assert torch.allclose(v1, v2, rtol=1e-12)
+    assert torch.allclose(units.sum(g1[0]), units.sum(g2[0]), rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_any_number_of_layers(layers):
+    edges, weight = random_graph()
+    model = seeded(GCN, 5, 3, 6, layers=layers)
+    graph, slow, fast = both(model, features(), edges, weight)
+    masks = masks_of(graph)
+    one, other = slow.gradients(masks), fast.values_and_gradients(masks)[1]
+    units = graph.features()
+    for a, b in zip(one, other, strict=True):
+        assert torch.allclose(units.sum(a), units.sum(b), rtol=1e-9, atol=1e-14)
+
+
+def test_gradient_agrees_with_differences():
+    edges, weight = random_graph()
+    graph, _, fast = both(seeded(GCN, 5, 3, 8), features(), edges, weight)
+    mask, step = masks_of(graph, 1), 1e-6
+    slope = graph.features().sum(fast.values_and_gradients(mask)[1][0])
+    for unit in (0, 5, 11):
+        move = step * (graph.units == unit)
+        ends = fast.values(torch.cat([mask + move, mask - move]))
+        assert float((ends[0] - ends[1]) / (2 * step)) == pytest.approx(
+            float(slope[unit]), rel=1e-5
+        )
+
+
+def test_kept_normalisation_masks_messages_alone():
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    graph = read_graph(x, edges, weight)
+    target = NodeTarget("log-likelihood", model(x, edges, weight).detach())
+    fast = GCNObjective(fast_stack(freeze(model), x, graph, "kept"), target)
+    mask = masks_of(graph, 1)
+    full = adjacency_of(edges, weight, 30) + torch.eye(30, dtype=torch.float64)
+    scale = full.sum(1).rsqrt()
+    leaf = mask[0].clone().requires_grad_()
+    masked = adjacency_of(edges, weight * leaf, 30) + torch.eye(30, dtype=torch.float64)
+    matrix = scale[:, None] * masked * scale
+    h = x
+    for i, (w, b) in enumerate(model.gcn_layers()):
+        h = matrix @ h @ w + b
+        h = h if i == 2 else h.relu()
+    value = target.value(h)
+    (slope,) = torch.autograd.grad(value, leaf)
+    found = fast.values_and_gradients(mask)
+    units = graph.features()
+    assert torch.allclose(found[0][0], value, rtol=1e-12)
+    assert torch.allclose(units.sum(found[1][0]), units.sum(slope), rtol=1e-9, atol=1e-14)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    edges, weight = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    graph, _, fast = both(model, x, edges, weight)
+    masks = masks_of(graph)
+    whole = fast.values_and_gradients(masks)
+    monkeypatch.setattr(propagation, "BLOCK", 16)
+    _, _, fast = both(model, x, edges, weight)
+    parts = fast.values_and_gradients(masks)
+    assert torch.allclose(whole[0], parts[0], rtol=1e-13)
+    assert torch.allclose(whole[1], parts[1], rtol=1e-10, atol=1e-16)
+
+
+def test_a_second_gradient_is_the_first_to_the_bit():
+    edges, weight = random_graph()
+    graph, _, fast = both(seeded(GCN, 5, 3, 8), features(), edges, weight)
+    masks = masks_of(graph)
+    first = fast.values_and_gradients(masks)
+    fast.values_and_gradients(1 - masks)
+    again = fast.values_and_gradients(masks)
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[1], again[1])
+
+
+def test_isolated_nodes_and_an_empty_mask_are_finite():
+    edges, weight = random_graph(nodes=20)
+    x = features(30)  # Ten nodes have no edge at all.
+    model = seeded(GCN, 5, 3, 8)
+    graph, _, fast = both(model, x, edges, weight)
+    nothing = torch.zeros(1, graph.columns, dtype=torch.float64)
+    values, gradients = fast.values_and_gradients(nothing)
+    alone = dense_logits(model.gcn_layers(), x, torch.zeros(30, 30, dtype=torch.float64))
+    assert torch.allclose(fast.logits(nothing[0]), alone, rtol=1e-12)
+    assert bool(torch.isfinite(values).all())
+    assert bool(torch.isfinite(gradients).all())
+
+
+def test_no_bias_and_no_relu_are_layers_too():
+    x, (edges, weight) = features(), random_graph()
+    graph = read_graph(x, edges, weight)
+    weights = [seeded(nn.Linear, a, b).weight.detach().T.contiguous() for a, b in ((5, 4), (4, 3))]
+    stack = Stack([Layer(w, None, False) for w in weights], x, Propagation(graph))
+    target = NodeTarget("softmax", x[:, :3])
+    fast = GCNObjective(stack, target)
+    mask = masks_of(graph, 1)
+    leaf = mask[0].clone().requires_grad_()
+    looped = adjacency_of(edges, weight * leaf, 30) + torch.eye(30, dtype=torch.float64)
+    scale = looped.sum(1).rsqrt()
+    matrix = scale[:, None] * looped * scale
+    value = target.value(matrix @ (matrix @ x @ weights[0]) @ weights[1])
+    (slope,) = torch.autograd.grad(value, leaf)
+    found = fast.values_and_gradients(mask)
+    units = graph.features()
+    assert torch.allclose(found[0][0], value, rtol=1e-12)
+    assert torch.allclose(units.sum(found[1][0]), units.sum(slope), rtol=1e-9, atol=1e-14)
+
+
+def test_it_is_an_objective_of_the_core():
+    edges, weight = random_graph()
+    _, _, fast = both(seeded(GCN, 5, 3, 8), features(), edges, weight)
+    assert isinstance(fast, Objective)

@@ -1,0 +1,72 @@
+"""Notes of graphs are read from the result alone, checked, and laid out without overlap."""
+
+import numpy as np
+import pytest
+
+import greedypig as gp
+from graph_seen import compressed, crowd, explained, plain_result
+from greedypig.graph_notes import Compression, Explained, hops_from, places
+
+
+def test_other_results_have_neither():
+    assert Compression.of(plain_result()) is None
+    assert Explained.of(plain_result()) is None
+
+
+def test_a_compression_is_read():
+    found = Compression.of(compressed())
+    assert (found.nodes, found.edges, found.kept, found.keep) == (5, 6, 3, 0.5)
+    assert [m.title for m in found.methods] == ["Greedy PIG", "random edges"]
+    assert found.first.lines["agreement"].at(0.5) == 0.99
+    assert found.share_for(found.first, 0.99) == 0.5
+    assert found.share_for(found.methods[1], 0.95) == 1.0
+    assert found.share_for(found.first, 1.1) is None
+    assert list(Compression.of(compressed(accuracy=False)).first.lines) == ["agreement", "g"]
+
+
+def test_a_node_is_read():
+    found = Explained.of(explained())
+    assert [n.hop for n in found.nodes] == [0, 1, 1, 2]
+    assert [n.kind for n in found.nodes] == [1, 1, 0, None]
+    assert found.edges[2] == (2, 3)
+    assert found.random["same"] == 0.25
+
+
+def test_hops_are_breadth_first_and_strangers_lie_behind_all():
+    assert hops_from(0, [(0, 1), (1, 2), (2, 0), (3, 2)], 6) == [0, 1, 1, 2, 3, 3]
+
+
+def test_every_node_has_a_place_of_its_own_in_its_ring():
+    found = Explained.of(crowd())
+    spots = places(found.nodes, found.edges)
+    apart = np.linalg.norm(spots[:, None] - spots[None], axis=2) + 2 * np.eye(len(spots))
+    assert len(spots) == 31
+    assert apart.min() > 0.08
+    radius = np.linalg.norm(spots, axis=1)
+    assert radius.max() == pytest.approx(1)
+    for hop in range(4):
+        ring = radius[[i for i, n in enumerate(found.nodes) if n.hop == hop]]
+        assert np.ptp(ring) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"edges": [[0, 9]]}, {"edges": [[0]]}, {"edges": "no"}, {"nodes": []}, {"node": 1},
+     {"node": "a"}, {"nodes": [{"id": 40, "class": 7}]}, {"nodes": [{"id": 40, "class": "x"}]},
+     {"nodes": ["a"]}, {"probability": "high"}, {"kept_probabilities": [None]}, {"around": -1},
+     {"random": [1]}],
+)  # fmt: skip
+def test_a_stranger_s_node_is_refused(wrong):
+    with pytest.raises(gp.InvalidInput, match="Expected"):
+        Explained.of(explained().with_notes(wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"traces": {}}, {"traces": {"a": 1}}, {"traces": {"a": {"fractions": [0, 1], "g": [1]}}},
+     {"graph": {"nodes": 0}}, {"keep": None}, {"kept_edges": 1.5}, {"full": {"g": "x"}},
+     {"traces": {"a": {"fractions": [0, 1], "g": [0, 1], "edges": ["x"]}}}],
+)  # fmt: skip
+def test_a_stranger_s_compression_is_refused(wrong):
+    with pytest.raises(gp.InvalidInput, match="Expected"):
+        Compression.of(compressed().with_notes(wrong))
