@@ -77,6 +77,24 @@ class LinearNetwork(Encoded):
         x = features * gates.to(features)[..., self.column_of]
         return self.rest(functional.linear(x, self.weight, self.bias))
 
+    def values(self, batch: Prepared, masks: Tensor) -> Tensor:
+        """From one mask to the next only the columns that change go through the first layer."""
+        gates = masks.to(batch.features)[:, self.column_of]
+        moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
+        total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
+        with torch.no_grad():
+            for lo in range(0, batch.rows, ROWS):
+                x, labels = batch.features[lo : lo + ROWS], batch.labels[lo : lo + ROWS]
+                hidden = self.bias.expand(len(x), -1)
+                for k, move in enumerate(moves):
+                    at = torch.nonzero(move).squeeze(1)
+                    step = x.index_select(1, at) * move[at]
+                    hidden = torch.addmm(hidden, step, self.weight.T.index_select(0, at))
+                    # A copy, as the layers behind may begin with a step in place.
+                    outputs = self.rest(hidden.clone())
+                    total[k] -= per_row(self.loss, outputs, labels).sum(dtype=torch.float64)
+        return total
+
     def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
         """One product for `before` and `along`, then the rest of the network at every point."""
         if not bool(((mask == 0) | (mask == 1)).all()):
