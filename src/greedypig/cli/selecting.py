@@ -48,7 +48,7 @@ from ..tables import (
     train_network,
 )
 from ..tables.batches import Numbers
-from ..tables.retrain import trials_of, write_whole
+from ..tables.proof import trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
 from .terminal import Bar

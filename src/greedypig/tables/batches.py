@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput
 from .schema import Encoded, Schema
-from .survey import Survey
+from .surveys import Survey
 from .table import Table
 
 POOL = 32_768
