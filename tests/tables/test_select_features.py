@@ -1,5 +1,7 @@
 """Post-hoc selection on tables whose answers are known in closed form."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch.nn import functional
 from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
+from greedypig.domains.table.batches import BUFFER
 
 
 def full_batch_objective(model, x, y, loss):
@@ -311,3 +314,33 @@ def test_a_result_is_saved_and_read_back(tmp_path):
     assert torch.equal(a.order, b.order)
     assert b.settings["baseline"] == "mean"
     assert b.about == a.about
+
+
+def test_a_stream_is_never_held():
+    """Ten times the batches, and no more of them alive at once."""
+    model, x, y = regression(rows=20)
+
+    class Made:
+        """Batches made as they are asked for; how many exist, and the most there ever were."""
+
+        def __init__(self, count):
+            self.count, self.alive, self.most = count, 0, 0
+
+        def __iter__(self):
+            for _ in range(self.count):
+                held = x.clone()
+                self.alive += 1
+                self.most = max(self.most, self.alive)
+                weakref.finalize(held, self.gone)
+                yield held, y
+
+        def gone(self):
+            self.alive -= 1
+
+    most = []
+    for count in (100, 1000):
+        source = Made(count)
+        gp.select_features(model, source, loss="squared-error", k=2, budget=10 * count)
+        gp.select_features(model, source, loss="squared-error", k=1, steps=1)
+        most.append(source.most)
+    assert max(most) < 2 * BUFFER + 8  # A shuffling buffer for the rounds, one for the sample.

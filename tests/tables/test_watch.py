@@ -168,3 +168,30 @@ def test_a_model_for_other_columns_is_refused_before_the_work():
         gp.select_features(gp.models.TabularMLP(4, [5, 9]), cut((numbers, ids), y))
     with pytest.raises(gp.InvalidInput, match="model's 9 columns"):
         gp.select_features(nn.Linear(9, 1), cut(numbers, y))
+
+
+def test_a_class_that_the_model_does_not_know_is_refused():
+    numbers, ids, y = mixed(classes=4)
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,), outputs=3)
+    batches = cut((numbers, ids), y)
+    with pytest.raises(gp.InvalidInput, match=r"classes 0 … 2"):
+        gp.select_features(model, batches, loss="cross-entropy")
+    with pytest.raises(gp.InvalidInput, match="classes 0, 1, 2"):
+        gp.select_features(model, cut((numbers, ids), y - 1), loss="cross-entropy")
+
+
+def test_classes_absent_from_a_batch_are_no_trouble():
+    numbers, ids, y = mixed(classes=3)
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,), outputs=3)
+    order = torch.sort(y).indices
+    a = gp.select_features(model, cut((numbers[order], ids[order]), y[order]), loss="cross-entropy")
+    b = gp.select_features(model, cut((numbers, ids), y), loss="cross-entropy")
+    assert a.order.tolist() == b.order.tolist()
+    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-4, atol=1e-6)
+
+
+def test_selection_can_end_when_nothing_helps_any_more():
+    x, y = table()
+    a = select(x, y, gain=True)
+    assert a.stop is gp.StopReason.NO_GAIN
+    assert sorted(a.order.tolist()[: a.selected]) == [0, 2, 3, 5]
