@@ -48,6 +48,7 @@ class Numbers(Sequence[tuple[Tensor, Tensor]]):
             )
         self.batches = batches
         self.order = batches.order
+        self.schema = batches.schema
 
     def __len__(self) -> int:
         return len(self.batches)
