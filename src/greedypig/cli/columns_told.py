@@ -12,7 +12,7 @@ import greedypig as gp
 
 from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
-from ..tables.retrain import write_whole
+from ..tables.proof import write_whole
 from . import outputs
 from .selecting import Found, Plan
 from .terminal import BOLD, DIM, Terminal, count, duration

@@ -48,7 +48,7 @@ from ..tables import (
     train_network,
 )
 from ..tables.batches import Numbers
-from ..tables.retrain import trials_of, write_whole
+from ..tables.proof import trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
 from .terminal import Bar
@@ -155,7 +155,7 @@ class Selecting:
         train, valid = self._batches(found)
         self._reckon(train)
         model, network = self._model(found.schema, train, valid)
-        scores = evaluate(model, valid)
+        scores = evaluate(model, self._fed(model, valid))
         results = {
             m: self._select(m, model, train) for m in self.plan.methods if m != "random"
         }  # fmt: skip
@@ -264,7 +264,7 @@ class Selecting:
         rounds = max(plan.ks) if method in ("greedy-pig", "sequential-gradient", "greedy") else 1
         with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
             # The survey has told of these already, from all rows.
-            warnings.filterwarnings("ignore", message=r"The columns .* are constant")
+            warnings.filterwarnings("ignore", message=r"The values of .* are constant")
             try:
                 a = gp.select_features(
                     model, self._fed(model, train), loss=train.schema.loss, method=method,

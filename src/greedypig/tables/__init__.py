@@ -12,9 +12,9 @@ from __future__ import annotations
 from .batches import Batch, Batches
 from .files import CRITEO, Layout, criteo_layout, find_tables
 from .generate import CriteoShaped, Truth
-from .retrain import Proof, Shelf, Summary, Trial, retrain
+from .proof import Proof, Shelf, Summary, Trial, retrain
 from .schema import Category, Label, Number, Schema
-from .survey import Reading, Survey, count_rows, criteo_reading, survey
+from .surveys import Reading, Survey, count_rows, criteo_reading, survey
 from .table import Table, open_table
 from .training import Effort, Scores, Trained, evaluate, new_network, train_network
 

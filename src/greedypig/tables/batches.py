@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput
 from .schema import Encoded, Schema
-from .survey import Survey
+from .surveys import Survey
 from .table import Table
 
 POOL = 32_768
@@ -48,6 +48,7 @@ class Numbers(Sequence[tuple[Tensor, Tensor]]):
             )
         self.batches = batches
         self.order = batches.order
+        self.schema = batches.schema
 
     def __len__(self) -> int:
         return len(self.batches)

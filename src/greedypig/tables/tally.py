@@ -29,7 +29,8 @@ class Moments:
             return
         n, mean = len(x), float(x.mean())
         centred = x - mean
-        second, third = float((centred**2).sum()), float((centred**3).sum())
+        squares = centred * centred
+        second, third = float(squares.sum()), float(np.dot(squares, centred))
         total, delta = self.n + n, mean - self.mean
         self.third += (
             third
