@@ -81,8 +81,8 @@ def explain(
     rounds, per_round, k: how many rounds, units a round, units in all.
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
-        "gauss-legendre" or a gp.Rule. Where nothing of all this is given, Greedy PIG takes 20
-        geometric rounds of 5 midpoints, and for the elements of a picture with
+        "gauss-legendre", "gauss-radau" or a gp.Rule. Where nothing of all this is given, Greedy PIG
+        takes 20 geometric rounds of 5 midpoints, and for the elements of a picture with
         objective="log-likelihood" 100 rounds of one gradient (rule "left").
     budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
         G(S) ≥ reach · G(full), no unit left with a positive score.
