@@ -148,12 +148,10 @@ def explain_node(
         settings = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         if around.reaching == 0:
             return _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
-        inner = around.within()
-        kept = normalisation == "kept"
-        part = around.graph if kept else inner
+        part = around.graph if normalisation == "kept" else around.within()
         network = EdgeNetwork(model, around.x, part, normalisation, optimize)
         network.check()
-        features = Growing(inner, around.node)
+        features = Growing(part.part(slice(0, around.reaching)), around.node)
         k = min(k, features.units)
         plan = Plan(
             methods.Greedy("random") if method == "random" else method, steps, rule,
@@ -162,7 +160,7 @@ def explain_node(
         )  # fmt: skip
         problem = network.problem(
             aim, plan, features=features, settings=settings,
-            objective=_pinned(network.objective(aim), around.reaching) if kept else None,
+            objective=_pinned(network.objective(aim), around.reaching),
         )  # fmt: skip
     with naming_weights():
         found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
@@ -178,6 +176,9 @@ def _node(node: Any, nodes: int) -> int:
 
 
 def _pinned(objective: PointObjective, count: int) -> PointObjective:
+    """The objective over its first `count` columns, all others being on."""
+    if objective.n == count:
+        return objective
     found = as_objective(Pinned(objective, count))
     assert isinstance(found, PointObjective)
     return found

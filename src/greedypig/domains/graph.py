@@ -2,7 +2,8 @@
 
 An element is a column of edge_index; a unit is a pair of nodes with all columns between them, of
 one direction or, in an undirected graph, of both. An edge of weight 0 is not there: a network that
-normalises by degree counts the degrees of the edges that are left, as the paper's Â_S does.
+normalises by degree counts the degrees of the edges that are left, as the paper's Â_S does. An
+edge from a node to itself is no connection: it is always there, and its score is 0.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class Graph:
     def columns(self) -> int:
         """How many columns edge_index has."""
         return self.edge_index.shape[1]
+
+    def part(self, columns: Tensor | slice) -> Graph:
+        """The same nodes with these columns alone."""
+        return replace(self, edge_index=self.edge_index[:, columns], weight=self.weight[columns])
 
     @cached_property
     def symmetric(self) -> bool:
@@ -119,9 +124,10 @@ class EdgeFunction:
     def logits(self, mask: Tensor) -> Any:
         """What the model answers under one mask."""
         graph = self.graph
+        between = graph.edge_index[0] != graph.edge_index[1]
+        mask = torch.where(between, mask, 1)
         if not self.layers:
             return self.network(self.x, graph.edge_index, mask * graph.weight)
-        between = graph.edge_index[0] != graph.edge_index[1]
         try:
             for layer in self.layers:
                 layer.explain, layer._edge_mask = True, mask

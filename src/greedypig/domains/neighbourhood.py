@@ -38,12 +38,13 @@ class Neighbourhood:
     columns: Tensor
     """The columns of edge_index that these are."""
     reaching: int
-    """How many of them, from the first on, reach the node."""
+    """How many of them, from the first on, reach the node from another one."""
+    loops: int
+    """How many after those lead from a node to itself; they are always on."""
 
     def within(self) -> Graph:
-        """The edges that reach the node, alone."""
-        every, end = self.graph, self.reaching
-        return Graph(every.nodes, every.edge_index[:, :end], every.weight[:end], every.undirected)
+        """The edges that reach the node and the loops, without those that only count."""
+        return self.graph.part(slice(0, self.reaching + self.loops))
 
 
 def neighbourhood(
@@ -58,18 +59,21 @@ def neighbourhood(
         reached[source[near[target]]] = True
     found = torch.nonzero(near[target] | near[source]).squeeze(1)
     if undirected is None:  # Symmetric where it matters is enough.
-        undirected = Graph(graph.nodes, graph.edge_index[:, found], graph.weight[found],
-                           False).symmetric  # fmt: skip
+        undirected = graph.part(found).symmetric
     if not undirected:
         found = torch.nonzero(near[target]).squeeze(1)
     counted = reached[target]
     counted[found] = False
-    columns = torch.cat([found, torch.nonzero(counted).squeeze(1)])
+    own = source[found] == target[found]
+    reaching, loops = found[~own], found[own]
+    columns = torch.cat([reaching, loops, torch.nonzero(counted).squeeze(1)])
     centre = torch.tensor([node], device=target.device)
     ends = torch.cat([centre, graph.edge_index[:, columns].reshape(-1)])
     nodes, numbers = torch.unique(ends, return_inverse=True)
     part = Graph(nodes.numel(), numbers[1:].reshape(2, -1), graph.weight[columns], bool(undirected))
-    return Neighbourhood(int(numbers[0]), nodes, rows_of(x, nodes), part, columns, found.numel())
+    return Neighbourhood(
+        int(numbers[0]), nodes, rows_of(x, nodes), part, columns, reaching.numel(), loops.numel()
+    )
 
 
 def depth_of(network: Frozen) -> int:

@@ -74,7 +74,8 @@ class Propagation:
     """A graph's Â for masks (columns,) over edge_index, and the way back from Â to the mask.
 
     normalisation "recomputed" takes degrees from the masked graph, "kept" from the whole one.
-    own_loops: an edge from a node to itself sets the weight of its loop; else it does nothing.
+    own_loops: an edge from a node to itself sets the weight of its loop, mask or no mask; else it
+    does nothing.
     """
 
     def __init__(
@@ -89,12 +90,12 @@ class Propagation:
         self.nodes, self.columns = graph.nodes, graph.columns
         self.symmetric = graph.undirected and graph.symmetric
         source, target = graph.edge_index
-        self.loop, dtype = loop, graph.weight.dtype
+        weight = graph.weight
         proper = source != target
         self._proper = None if bool(proper.all()) else torch.nonzero(proper).squeeze(1)
-        own = torch.nonzero(~proper).squeeze(1) if own_loops else proper.new_empty(0).long()
-        self._own, self._own_nodes, self._own_weight = own, source[own], graph.weight[own]
-        weight = graph.weight
+        self._loops = weight.new_full((self.nodes,), loop)
+        if own_loops:
+            self._loops[source[~proper]] = weight[~proper]
         if self._proper is not None:
             source, target, weight = (t[self._proper] for t in (source, target, weight))
         if self.symmetric:
@@ -111,7 +112,7 @@ class Propagation:
         self.pattern = Pattern.of(torch.cat(rows), torch.cat(columns), self.nodes)
         self._starts = _starts(self.row, self.nodes)
         if normalisation == "kept":
-            self._kept = self._scale(self._weights(torch.ones(self.columns, dtype=dtype)))
+            self._kept = self._scale(self._weights(torch.ones_like(graph.weight)))
 
     @cached_property
     def transposed(self) -> Pattern:
@@ -131,12 +132,7 @@ class Propagation:
         """Weights of the pairs and of the loops."""
         proper = mask if self._proper is None else mask[self._proper]
         pairs = mask.new_zeros(self.row.numel()).index_add_(0, self._pair_of, proper * self._share)
-        loops = mask.new_full((self.nodes,), self.loop)
-        if self._own.numel():
-            # A loop is no message between nodes: masked only where degrees are counted anew.
-            on = mask[self._own] if self._kept is None else 1.0
-            loops[self._own_nodes] = on * self._own_weight
-        return pairs, loops
+        return pairs, self._loops
 
     def _scale(self, weights: tuple[Tensor, Tensor]) -> Tensor:
         """D^-½, in float64: a hub's degree is a long sum."""
@@ -193,10 +189,9 @@ class Normalised:
         Â_ij = c_ij a_i a_j with a = degree^-½, so a pair acts by itself and through its degrees:
         ∂L/∂c_ij = a_i a_j Q_ij + ∂L/∂degree, where ∂L/∂degree_i = −½ a_i² Σ_j Q_ij Â_ij.
         """
-        plan, kept = self.plan, self.plan._kept is not None
+        plan = self.plan
         slope = self.sampled * self.between
-        loop = self.diagonal * self.scale.square().to(slope.dtype)
-        if not kept:
+        if plan._kept is None:
             through = (self.sampled * self.pairs).double()
             each = 2 * (self.diagonal * self.loops).double()
             each.index_add_(0, plan.row, through).index_add_(0, plan.column, through)
@@ -204,15 +199,10 @@ class Normalised:
             slope += degree.index_select(0, plan.row)
             if plan.symmetric:
                 slope += degree.index_select(0, plan.column)
-            loop += degree
         share = slope.index_select(0, plan._pair_of).mul_(plan._share)
         if plan._proper is None:
             return share
-        out = share.new_zeros(plan.columns)
-        out[plan._proper] = share
-        if plan._own.numel() and not kept:
-            out[plan._own] = loop[plan._own_nodes] * plan._own_weight
-        return out
+        return share.new_zeros(plan.columns).index_copy_(0, plan._proper, share)
 
 
 @cache

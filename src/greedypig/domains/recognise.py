@@ -39,7 +39,7 @@ class Shape:
     loop: float = 1.0
     """The weight of every node's loop to itself."""
     own_loops: bool = False
-    """Does an edge from a node to itself set the weight of its loop?"""
+    """Does an edge from a node to itself set the weight of its loop? Else it does nothing."""
 
     def stack(self, x: Tensor, graph: Graph, normalisation: str = "recomputed") -> Stack:
         """The stack on a graph."""
@@ -157,7 +157,8 @@ def _watching(module: nn.Module, seen: list[_Seen]) -> Iterator[None]:
         given = dict(zip(names, args, strict=False)) | kwargs
         if "input" in given:
             given["x"] = given.pop("input")
-        seen.append(_Seen(m, given, output))
+        given["x"] = given["x"].clone()  # A step in place may follow.
+        seen.append(_Seen(m, given, output.clone()))
 
     hooks = [
         m.register_forward_hook(note, with_kwargs=True)

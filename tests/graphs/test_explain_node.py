@@ -1,0 +1,165 @@
+"""gp.explain_node: connected growth, on the neighbourhood alone, with the whole graph's values."""
+
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+from greedypig.models import GCN
+from made_graphs import both_ways, features, random_graph, seeded
+
+
+def taken(a):
+    """Columns of edge_index that were taken."""
+    return a.attachments["edges"][a.mask(a.selected)]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmetric, optimize):
+    edges, weight = random_graph(200, 260, symmetric=symmetric)
+    model, x = seeded(GCN, 5, 3, 8), features(200)
+    node = int(edges[1, 0])
+    a = gp.explain_node(model, x, edges, node, weight, k=6, optimize=optimize, values="each")
+    assert a.layout.n < edges.shape[1]
+    at = model(x, edges, weight)[node].argmax()
+    for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
+        stay = a.attachments["edges"][a.mask(count)]
+        found = model(x, edges[:, stay], weight[stay]).detach()[node].log_softmax(0)[at]
+        assert float(value) == pytest.approx(float(found), rel=1e-9)
+    assert torch.equal(a.attachments["ends"], edges[:, a.attachments["edges"]])
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_kept_degrees_are_those_of_the_whole_graph(optimize):
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    from torch_geometric.nn.models import GCN as PyGGCN
+
+    edges, weight = random_graph(200, 260)
+    model, x = seeded(PyGGCN, 5, 8, 3, 3), features(200)
+    node = int(edges[1, 0])
+    a = gp.explain_node(model, x, edges, node, weight, normalisation="kept", optimize=optimize)
+    value = model(x, edges, weight).detach()[node].log_softmax(0).max()
+    assert a.settings["fast"] == optimize
+    assert a.settings["hops"] == 3
+    assert a.full_value == pytest.approx(float(value), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "ig", "random"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_every_edge_touches_what_was_discovered_before(method, symmetric):
+    edges, weight = random_graph(100, 220, symmetric=symmetric)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    node = int(edges[1, 0])
+    a = gp.explain_node(model, x, edges, node, weight, k=12, method=method)
+    ends, known = a.attachments["ends"], {node}
+    for unit in a.order[: a.selected].tolist():
+        source, target = ends[:, a.features.ids == unit][:, 0].tolist()
+        assert target in known or (symmetric and source in known)
+        known |= {source, target}
+    assert a.selected == 12
+
+
+def test_edges_further_away_than_the_model_hears_are_not_candidates():
+    # A path 0 – 1 – 2 – 3 – 4: two layers hear the first two edges.
+    edges = both_ways([(i, i + 1) for i in range(4)])
+    a = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0)
+    assert a.settings["hops"] == 2
+    assert sorted(a.attachments["edges"].tolist()) == [0, 1, 4, 5]
+    assert sorted(taken(a).tolist()) == [0, 1, 4, 5]
+    assert a.stop is gp.StopReason.ALL
+    near = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0, hops=1)
+    assert near.attachments["edges"].tolist() == [0, 4]
+
+
+def test_messages_are_followed_against_their_direction():
+    edges = torch.tensor([[1, 2, 0, 3], [0, 1, 4, 2]])  # 3 → 2 → 1 → 0 → 4
+    a = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0)
+    assert sorted(taken(a).tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
+def test_loops_stay_and_are_no_candidates(normalisation):
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    from torch_geometric.nn import GCNConv
+
+    edges = torch.tensor([[1, 0, 0, 2], [0, 1, 0, 2]])
+    weight = torch.tensor([1.0, 1.0, 3.0, 5.0], dtype=torch.float64)
+    model, x = seeded(GCNConv, 5, 3), features(3)
+    a = gp.explain_node(model, x, edges, 0, weight, normalisation=normalisation)
+    assert a.attachments["edges"].tolist() == [0, 1]
+    value = model(x, edges, weight).detach()[0].log_softmax(0).max()
+    assert a.full_value == pytest.approx(float(value), rel=1e-12)
+    alone = gp.explain_node(model, x, edges, 2, weight, normalisation=normalisation)
+    assert alone.selected == 0
+
+
+def test_the_wanted_class_is_explained():
+    edges, _ = random_graph(50, 120)
+    model, x = seeded(GCN, 5, 3, 8), features(50)
+    full = model(x, edges)[7].detach()
+    other = int(full.argmin())
+    a = gp.explain_node(model, x, edges, 7, target=other, objective="softmax", hops=5)
+    assert a.settings["target"] == other
+    assert float(a.values[-1]) > float(a.values[0])
+    with pytest.raises(gp.InvalidInput, match="class from 0 to 2"):
+        gp.explain_node(model, x, edges, 7, target=3)
+
+
+def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
+    edges, _ = random_graph(20, 40)
+    model, x = seeded(GCN, 5, 3, 8), features(22)
+    a = gp.explain_node(model, x, edges, 21)
+    value = model(x, edges).detach()[21].log_softmax(0).max()
+    assert a.order.numel() == a.selected == a.features.units == 0
+    assert a.mask(0).shape == (0,)
+    assert a.full_value == pytest.approx(float(value), rel=1e-12)
+    a.save(tmp_path / "empty.gpig")
+    assert gp.load(tmp_path / "empty.gpig").settings["node"] == 21
+    assert "0 of 0" in repr(a)
+    none = torch.empty(2, 0, dtype=torch.long)
+    assert gp.explain_node(model, x, none, 3).selected == 0
+
+
+def test_a_run_is_resumed_to_the_bit():
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    whole = gp.explain_node(model, x, edges, 3, weight, k=10)
+    part = gp.explain_node(model, x, edges, 3, weight, k=10, budget=12)
+    assert part.selected == 4
+    again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
+    for name in ("order", "unit_scores", "values"):
+        assert torch.equal(getattr(again, name), getattr(whole, name))
+
+
+def test_the_rest_of_the_graph_costs_nothing():
+    edges = both_ways([(0, 1), (1, 2)])
+    model, x = seeded(GCN, 5, 3, 8), features(2000)
+    far = torch.randint(10, 2000, (2, 5000), generator=torch.Generator().manual_seed(0))
+    seen = []
+
+    class Watched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x, edge_index, edge_weight=None):
+            seen.append((x.shape[0], edge_index.shape[1]))
+            return self.model(x, edge_index, edge_weight)
+
+    gp.explain_node(Watched(), x, torch.cat([edges, far], 1), 0, hops=3)
+    assert max(nodes for nodes, _ in seen) == 3
+    assert max(columns for _, columns in seen) == 4
+
+
+def test_mistakes_are_named():
+    edges, _ = random_graph()
+    model, x = seeded(GCN, 5, 3, 8), features()
+    with pytest.raises(gp.InvalidInput, match="id from 0 to 29"):
+        gp.explain_node(model, x, edges, 30)
+    with pytest.raises(gp.InvalidInput, match="hops"):
+        gp.explain_node(model, x, edges, 3, hops=0)
+    with pytest.raises(gp.InvalidInput, match="Expected k"):
+        gp.explain_node(model, x, edges, 3, k=0)
+    with pytest.raises(gp.InvalidInput, match="hops, the number of layers"):
+        gp.explain_node(lambda x, e, w: model(x, e, w), x, edges, 3)

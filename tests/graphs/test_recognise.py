@@ -1,0 +1,217 @@
+"""PyG's own models: the recognised ones are fast and equal, all others go through autograd."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+from made_graphs import features, random_graph, seeded
+
+pyg = pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+from torch_geometric.nn import (  # noqa: E402
+    GATConv,
+    GCNConv,
+    GraphConv,
+    SAGEConv,
+    Sequential,
+)
+from torch_geometric.nn.models import GCN as PyGGCN  # noqa: E402
+
+
+class Stack(nn.Module):
+    """Convolutions with what is usual between them."""
+
+    def __init__(self, widths=(5, 8, 3), *, norm=False, end=False, **options):
+        super().__init__()
+        self.convs = nn.ModuleList(GCNConv(a, b, **options) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(w) if norm else nn.Identity() for w in widths[1:-1]
+        )
+        self.dropout, self.end = nn.Dropout(0.5), end
+
+    def forward(self, x, edge_index, edge_weight=None):
+        for conv, norm in zip(self.convs, self.norms, strict=False):
+            x = self.dropout(norm(conv(x, edge_index, edge_weight)).relu())
+        x = self.convs[-1](x, edge_index, edge_weight)
+        return x.log_softmax(1) if self.end else x
+
+
+def with_statistics(model):
+    for m in model.modules():
+        if isinstance(m, nn.BatchNorm1d):
+            torch.nn.init.uniform_(m.running_mean, -1, 1)
+            torch.nn.init.uniform_(m.running_var, 0.5, 2)
+            torch.nn.init.uniform_(m.weight, 0.5, 2)
+    return model
+
+
+def sequence():
+    return Sequential(
+        "x, edge_index, edge_weight",
+        [
+            (GCNConv(5, 8), "x, edge_index, edge_weight -> x"),
+            nn.ReLU(inplace=True),
+            (GCNConv(8, 3), "x, edge_index, edge_weight -> x"),
+        ],
+    )
+
+
+FAST = {
+    "stack": lambda: Stack(),
+    "wide": lambda: Stack((5, 3, 8, 4)),
+    "batch norm": lambda: with_statistics(Stack(norm=True)),
+    "log-softmax": lambda: Stack(end=True),
+    "improved": lambda: Stack(improved=True),
+    "no bias": lambda: Stack(bias=False),
+    "cached": lambda: Stack(cached=True),
+    "sequential": sequence,
+    "basic GNN": lambda: PyGGCN(5, 8, 3, 3),
+    "basic GNN with norm": lambda: with_statistics(PyGGCN(5, 8, 2, 3, norm="batch_norm")),
+    "one layer": lambda: GCNConv(5, 3),
+}
+
+
+def made(make):
+    return seeded(lambda: make())
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_stacks_of_gcn_are_recognised_and_equal_autograd(name, symmetric):
+    model, x = made(FAST[name]), features()
+    edges, weight = random_graph(symmetric=symmetric)
+    fast = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5)
+    slow = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5, optimize=False)
+    assert fast.settings["fast"]
+    assert torch.equal(fast.order, slow.order)
+    assert torch.allclose(fast.unit_scores, slow.unit_scores, rtol=1e-7, atol=1e-13)
+    assert torch.allclose(fast.values, slow.values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
+def test_loops_and_duplicates_mean_what_pyg_means_by_them(normalisation):
+    edges, weight = random_graph()
+    own = torch.tensor([[4, 9], [4, 9]])
+    edges = torch.cat([edges, own, edges[:, :3], edges[:, :3].flip(0)], 1)
+    weight = torch.cat([weight, torch.tensor([2.0, 0.5]), weight[:3], weight[:3]])
+    model, x = made(FAST["stack"]), features()
+    runs = [
+        gp.explain_edges(
+            model, x, edges, weight, rounds=5, normalisation=normalisation, optimize=how
+        )
+        for how in (True, False)
+    ]
+    assert [r.settings["fast"] for r in runs] == [True, False]
+    assert torch.equal(runs[0].order, runs[1].order)
+    assert torch.allclose(runs[0].values, runs[1].values, rtol=1e-9)
+    twice = torch.cat([edges, own], 1)  # Several loops at a node: which one counts is not said.
+    more = torch.cat([weight, torch.tensor([1.0, 3.0])])
+    found = gp.explain_edges(model, x, twice, more, rounds=2, normalisation=normalisation)
+    assert not found.settings["fast"]
+
+
+class Skip(Stack):
+    def forward(self, x, edge_index, edge_weight=None):
+        return super().forward(x, edge_index, edge_weight) + 0.1 * x[:, :3]
+
+
+class Squared(Stack):
+    def forward(self, x, edge_index, edge_weight=None):
+        return super().forward(x, edge_index, edge_weight**2)
+
+
+class Late(nn.Module):
+    """Looks like a stack until few edges are left."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(5, 3)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        out = self.conv(x, edge_index, edge_weight)
+        return out if bool((edge_weight >= 0.5).all()) else out * (1 + edge_weight.mean())
+
+
+OTHERS = {
+    "skip": Skip,
+    "squared weights": Squared,
+    "late": Late,
+    "elu between": lambda: PyGGCN(5, 8, 2, 3, act="elu"),
+    "jumping knowledge": lambda: PyGGCN(5, 8, 2, 3, jk="cat"),
+    "no loops": lambda: Stack(add_self_loops=False, normalize=False),
+    "mean": lambda: Stack(aggr="mean"),
+    "graph conv": lambda: Sequential(
+        "x, edge_index, edge_weight", [(GraphConv(5, 3), "x, edge_index, edge_weight -> x")]
+    ),
+    "attention": lambda: Attention(),
+}
+
+
+class Attention(nn.Module):
+    """Attention with the weight as a feature of the edge."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GATConv(5, 3, edge_dim=1)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.conv(x, edge_index, edge_weight[:, None])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_such_stack_goes_through_autograd(name):
+    model, x = made(OTHERS[name]), features()
+    edges, weight = random_graph()
+    a = gp.explain_edges(model, x, edges, weight, steps=2, rounds=4, values="each")
+    assert not a.settings["fast"]
+    with torch.no_grad():
+        full = model(x, edges, weight)
+        value = full.log_softmax(1).max(1).values.mean()
+    assert a.full_value == pytest.approx(float(value), rel=1e-12)
+    assert bool((a.unit_scores != 0).all())
+
+
+def test_layers_that_ignore_weights_are_named_and_their_messages_can_be_masked():
+    class Sage(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = SAGEConv(5, 3, aggr="add")
+
+        def forward(self, x, edge_index, edge_weight=None):
+            return self.conv(x, edge_index)
+
+    model, x = seeded(Sage), features()
+    edges, _ = random_graph()
+    with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
+        gp.explain_edges(model, x, edges)
+    a = gp.explain_edges(model, x, edges, normalisation="kept", rounds=3)
+    stay = a.mask(a.picks[0])
+    expected = model(x, edges[:, stay]).detach().log_softmax(1)
+    classes = model(x, edges).argmax(1, keepdim=True)
+    value = expected.gather(1, classes).mean()  # A sum of messages: masked is cut.
+    assert float(a.values[1]) == pytest.approx(float(value), rel=1e-10)
+
+
+def test_the_model_is_left_without_masks_hooks_and_caches():
+    model, x = made(FAST["cached"]), features()
+    edges, weight = random_graph()
+    for how in ("kept", "recomputed"):
+        gp.explain_edges(model, x, edges, weight, rounds=2, normalisation=how)
+        gp.explain_edges(model, x, edges, weight, rounds=2, normalisation=how, optimize=False)
+    for conv in model.convs:
+        assert conv.cached
+        assert conv._cached_edge_index is None
+        assert conv._edge_mask is None
+        assert not conv._forward_hooks
+
+
+def test_float32_is_recognised_on_a_larger_graph_by_a_part_of_it():
+    edges, weight = random_graph(1500, 6000)
+    model, x = made(FAST["stack"]).float(), features(1500).float()
+    a = gp.explain_edges(model, x, edges, weight, method="gradient")
+    assert a.settings["fast"]
+    slow = gp.explain_edges(model, x, edges, weight, method="gradient", optimize=False)
+    off = (a.unit_scores - slow.unit_scores).norm() / slow.unit_scores.norm()
+    assert float(off) < 3e-4
