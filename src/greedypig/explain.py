@@ -83,7 +83,7 @@ def explain(
     rounds, per_round, k: how many rounds, units a round, units in all.
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
-        "gauss-legendre" or a gp.Rule.
+        "gauss-legendre", "gauss-radau" or a gp.Rule.
     budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it

@@ -137,6 +137,8 @@ def explain_node(
     """
     k = whole(k)
     check_count("k", k)
+    if method == "degree":
+        raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
     with Undisturbed():
         graph = read_graph(x, edge_index, edge_weight, undirected=False)
         node = _node(node, graph.nodes)
@@ -145,7 +147,8 @@ def explain_node(
         # With the edges that only count in degrees, the node's answer is the whole graph's.
         rim = EdgeNetwork(model, around.x, around.graph, normalisation, optimize=False)
         aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
-        settings = {"node": node, "hops": hops, "target": int(aim.classes[0])}
+        settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
+        settings |= {"method": method} if isinstance(method, str) else {}
         if around.reaching == 0:
             return _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
         part = around.graph if normalisation == "kept" else around.within()

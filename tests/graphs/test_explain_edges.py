@@ -248,6 +248,17 @@ def test_a_model_that_answers_one_class_alone_is_explained_all_the_same():
     assert sorted(a.order.tolist()) == list(range(a.features.units))
 
 
+def test_pairs_are_told_apart_where_their_product_leaves_int32():
+    nodes = 70_000  # 66,000 · 70,000 is more than 2³².
+    edges = torch.tensor([[0, 66_000, 69_999, 1], [66_000, 0, 1, 69_999]], dtype=torch.int32)
+    graph = read_graph(torch.zeros(nodes, 1), edges)
+    assert graph.undirected
+    assert graph.units.tolist() == [0, 0, 1, 1]
+    model = seeded(GCN, 1, 2, 4).float()
+    a = gp.explain_edges(model, torch.randn(nodes, 1), edges, nodes=[0, 1], rounds=2)
+    assert a.features.units == 2
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

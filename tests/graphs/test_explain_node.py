@@ -58,6 +58,7 @@ def test_every_edge_touches_what_was_discovered_before(method, symmetric):
         assert target in known or (symmetric and source in known)
         known |= {source, target}
     assert a.selected == 12
+    assert a.settings["method"] == method
 
 
 def test_edges_further_away_than_the_model_hears_are_not_candidates():
@@ -161,5 +162,7 @@ def test_mistakes_are_named():
         gp.explain_node(model, x, edges, 3, hops=0)
     with pytest.raises(gp.InvalidInput, match="Expected k"):
         gp.explain_node(model, x, edges, 3, k=0)
+    with pytest.raises(gp.InvalidInput, match="'random'"):
+        gp.explain_node(model, x, edges, 3, method="degree")
     with pytest.raises(gp.InvalidInput, match="hops, the number of layers"):
         gp.explain_node(lambda x, e, w: model(x, e, w), x, edges, 3)

@@ -1,10 +1,13 @@
 """greedypig.models.GCN against its formula, dense."""
 
+import gc
+
 import pytest
 import torch
 
 import greedypig as gp
 from greedypig.models import GCN
+from greedypig.models.gcn import _Sorted
 from made_graphs import adjacency_of, both_ways, dense_logits, features, random_graph, seeded
 
 
@@ -69,6 +72,15 @@ def test_a_graph_changed_in_place_is_seen():
     fresh = model(x, edges.clone())
     assert not torch.equal(before, fresh)
     assert torch.equal(model(x, edges), fresh)
+
+
+def test_what_is_made_of_a_graph_goes_with_it():
+    edges, _ = random_graph()
+    seeded(GCN, 5, 3, 8)(features(), edges)
+    assert _Sorted.latest is not None
+    del edges
+    gc.collect()
+    assert _Sorted.latest is None
 
 
 def test_wrong_shapes_are_named():

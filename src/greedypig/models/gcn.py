@@ -125,8 +125,14 @@ class _Sorted:
         ):  # fmt: skip
             return known[3]
         made = cls(edge_index, nodes)
-        cls.latest = (ref(edge_index), edge_index._version, nodes, made)
+        cls.latest = (ref(edge_index, cls._forget), edge_index._version, nodes, made)
         return made
+
+    @classmethod
+    def _forget(cls, gone: ref[Tensor]) -> None:
+        """The graph is not used any more: free what was made of it."""
+        if cls.latest is not None and cls.latest[0] is gone:
+            cls.latest = None
 
     def _sorted(self, along: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         order = torch.argsort(along * self.nodes + across)
