@@ -8,12 +8,20 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import network, sitting
+from greedypig.cli import network, outputs, sitting
 from greedypig.graph_data import generate, load_graph, load_model, make_graph, save_graph
 from greedypig.graph_data.compression import Judge
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--rounds", "3", "--steps", "2")
 OWN = ("--model", "tiny_graph_models:build", "--rounds", "3", "--steps", "2")
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(monkeypatch, request):
+    """Drawing takes longer than all the rest: one test looks at the figure."""
+    if "files" not in request.node.name:
+        fake = lambda figure, file: file.write_bytes(b"greedypig")  # noqa: E731
+        monkeypatch.setattr(outputs, "save_figure", fake)
 
 
 @pytest.fixture

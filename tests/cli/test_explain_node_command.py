@@ -4,10 +4,19 @@ import pytest
 import torch
 
 import greedypig as gp
+from greedypig.cli import outputs
 from greedypig.graph_data import generate, load_model, make_graph, save_graph
 from greedypig.graph_notes import Explained
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--draws", "2", "--steps", "2")
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(monkeypatch, request):
+    """Drawing takes longer than all the rest: one test looks at the figure."""
+    if "files" not in request.node.name:
+        fake = lambda figure, file: file.write_bytes(b"greedypig")  # noqa: E731
+        monkeypatch.setattr(outputs, "save_figure", fake)
 
 
 @pytest.fixture
@@ -37,6 +46,14 @@ def test_the_answer_is_one_object(answer, graph, place):
     assert record["settings"]["k"] == 7
     for file in record["files"]:
         assert (place / file).exists()
+
+
+def test_files_are_the_result_the_page_and_the_drawing(answer, graph, place):
+    pytest.importorskip("matplotlib")
+    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    names = ["node-4.gpig", "node-4.html", "node-4.png"]
+    assert record["files"] == [f"graph-nodes/{name}" for name in names]
+    assert (place / "graph-nodes/node-4.png").read_bytes()[1:4] == b"PNG"
 
 
 def test_people_read_the_edges_in_order(call, graph):

@@ -167,7 +167,8 @@ class Job:
         for one, other in (graph.edges.cpu(), graph.edges.cpu().flip(0)):
             wide.index_add_(0, one, degrees[other])
         able = [int(i) for i in graph.test.tolist() if degrees[i] and wide[i] > 2 * k]
-        chosen = np.random.default_rng([seed % 2**32, 0xA11]).permutation(able)[: panel.nodes].tolist()
+        drawn = np.random.default_rng([seed % 2**32, 0xA11]).permutation(able)
+        chosen = drawn[: panel.nodes].tolist()
         found: dict[str, list[dict[str, float | None]]] = {"greedy-pig": [], "random": []}
         for node in chosen:
             target = int(judge.classes[node])
