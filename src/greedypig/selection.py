@@ -97,6 +97,8 @@ def select_features(
         warnings.warn(concern, UserWarning, stacklevel=2)
     events = Rounds(run.problem)
     try:
+        if callable(progress):
+            progress(events)
         for done in events:
             if checkpoint is not None and group.first:
                 run.attribution(events).save(checkpoint)
@@ -187,10 +189,9 @@ class _Selection:
 
 
 def _input(network: Network, example: Batch) -> str:
-    """A digest of the columns, the baseline and the first batch."""
+    """A digest of the columns and the first batch."""
     parts, labels = network.table.read(*example)
     held = {str(i): part for i, part in enumerate(parts)} | {"labels": labels}
-    held["baseline"] = getattr(network, "baseline", labels[:0])
     return digest(held, repr(network.table.names))
 
 
