@@ -1,9 +1,8 @@
-"""Training a network on batches of a table, and judging it: one place that asks autograd for it.
+"""Training a network on batches of a table, and judging it on rows that were held out.
 
-Adam with a rate that falls to zero along a cosine within each run of epochs would need to know the
-end; here the rate is halved whenever the validation loss has not fallen, and training stops once
-that has happened `patience` times. The weights that are kept are those with the least validation
-loss, so a set of columns is judged by the best network found for it, whichever set it is.
+Adam, whose rate is halved whenever the validation loss has not fallen; training ends once that has
+happened `patience` times in a row. The weights with the least validation loss are kept, so every
+set of columns is judged by the best network found for it, on the rows that told it from the others.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, NonFinite
-from ..domains.table.batches import epoch_seed
+from ..domains.table.batches import seed_from
 from ..domains.table.losses import per_row, resolve
 from ..models import TabularMLP
 from .batches import Batches
@@ -99,7 +98,7 @@ def train_network(
     began, rows, since, every = monotonic(), 0, 0, max(1, min(effort.check, train.rows))
     checks = 0
     for epoch in range(effort.epochs):
-        for i in train.order(epoch_seed(seed, epoch)).tolist():
+        for i in train.order(seed_from(seed, epoch)).tolist():
             (numeric, categorical), label = train[i]
             out = model(numeric.to(device), categorical.to(device))
             found = per_row(per_example, out, label.to(device)).mean()
