@@ -92,14 +92,15 @@ def open_ground(name: str, request: Request, settings: Settings, shelf: Shelf) -
     more = settings.more
     known = {**more["table"], **more.get(name, {})}
     truth = None
+    label: str | None
     if name == "generated":
         rows = request.tables.rows or known["rows"]
         truth = CriteoShaped(rows, seed=request.seed)
-        place: Path | str = _generated(truth, shelf, request)
+        place = str(_generated(truth, shelf, request))
         label, title = truth.label, f"{known['title']}, {rows:,} rows"
     elif "file" in known:
-        place = assets_folder() / "tables" / known["file"]
-        if not place.is_file():
+        place = str(assets_folder() / "tables" / known["file"])
+        if not Path(place).is_file():
             raise InvalidInput(
                 f"Expected the table {name} of `make assets` (it is not there). "
                 "Try make assets, --tables generated, or the path of a table."
@@ -153,7 +154,7 @@ def _generated(truth: CriteoShaped, shelf: Shelf, request: Request) -> Path:
 
 
 def reading_of(table: Table) -> Reading:
-    """Columns called as Criteo's are read as Criteo's: counts by logarithm, hashes as categories."""
+    """Columns called as Criteo's are read so: counts by their logarithm, hashes as categories."""
     counts = tuple(c for c in CRITEO[1:14] if c in table.kinds)
     hashes = tuple(c for c in CRITEO[14:] if c in table.kinds)
     if len(counts) + len(hashes) < len(table.kinds) - 1:

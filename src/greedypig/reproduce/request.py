@@ -105,6 +105,8 @@ class Table:
     """How to write a column's numbers; three decimals otherwise."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """From a column to the one that holds its standard error."""
+    digits: Mapping[str, int] = field(default_factory=dict)
+    """Decimals of a column's standard error; three otherwise."""
 
 
 @dataclass(frozen=True)

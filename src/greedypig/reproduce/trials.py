@@ -210,8 +210,8 @@ class Trials:
         a = select_features(
             self._network(choice.model, choice.variant), train, loss=train.schema.loss,
             k=None if one_shot else min(self.ranked, len(names)), budget=self.budget,
-            baseline=choice.variant.baseline, names=names, seed=100 * self._seed(choice.model) + choice.seed,
-            **search,
+            baseline=choice.variant.baseline, names=names,
+            seed=100 * self._seed(choice.model) + choice.seed, **search,
         )  # fmt: skip
         return {"order": [names[i] for i in a.order.tolist()], "seconds": round(a.seconds, 2),
                 "batches": a.about.get("gradient_batches")}  # fmt: skip
@@ -243,7 +243,8 @@ class Trials:
 
     def _retrained(self, what: tuple[int, tuple[str, ...], int]) -> dict[str, Any]:
         split, columns, seed = what
-        train, valid = self.ground.train(split).only(columns), self.ground.valid(split).only(columns)
+        train = self.ground.train(split).only(columns)
+        valid = self.ground.valid(split).only(columns)
         fresh = new_network(train.schema, seed=self._seed(seed)).to(self.request.device)
         done = train_network(fresh, train, valid, effort=EFFORT, seed=self._seed(seed))
         return {"columns": list(columns), "loss": done.scores.loss,
