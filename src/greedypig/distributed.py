@@ -19,7 +19,7 @@ from .core.errors import InvalidInput
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ALONE", "Group", "joined"]
+__all__ = ["ALONE", "Group", "joined", "restarted"]
 
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
@@ -87,6 +87,11 @@ def joined() -> Iterator[Group]:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
     finally:
         torch.distributed.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Has torchrun started this process anew, after one of the group was lost?"""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
 
 
 def _number(name: str, otherwise: int) -> int:

@@ -78,7 +78,7 @@ def mask_finetune(
             found.backward()  # type: ignore[no-untyped-call]
             learner.step()
             if progress is not None:
-                progress(step, float(found))
+                progress(step, found.item())
     return tuned
 
 

@@ -9,8 +9,10 @@ is found out or taken to be as usual for ImageNet.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from .models.pretrained import NAMES
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["OwnModel", "model_from"]
+__all__ = ["OwnModel", "build", "model_from"]
 
 
 def model_from(spec: str, *, weights: Any = None) -> ImageModel:
@@ -56,6 +58,21 @@ def model_from(spec: str, *, weights: Any = None) -> ImageModel:
     if isinstance(made, ImageModel):
         return made.eval().requires_grad_(False)
     return OwnModel(made, spec)
+
+
+def build(spec: str, *arguments: Any) -> nn.Module:
+    """The module that the factory `spec`, package.module:factory, gives for these arguments.
+
+    A factory that takes none is called without.
+    """
+    factory = _find(spec)
+    if arguments and not isinstance(factory, nn.Module) and callable(factory):
+        try:
+            inspect.signature(factory).bind(*arguments)
+        except (TypeError, ValueError):
+            return _call(factory, spec)
+        return _call(partial(factory, *arguments), spec)
+    return _call(factory, spec)
 
 
 class OwnModel(ImageModel):

@@ -124,7 +124,7 @@ def unit_word(a: Attribution, count: int = 2) -> str:
     """What a unit is called in a sentence."""
     words = {"elements": "number", "groups": "group", "windows": "window"}
     if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
-        words["elements"] = "feature"
+        words["elements"] = "column" if a.about.get("kind") == "table" else "feature"
     word = words.get(a.features.kind, "unit")
     return word if count == 1 else f"{word}s"
 

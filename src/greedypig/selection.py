@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any
@@ -15,7 +16,7 @@ from .core.lockstep import Undisturbed
 from .core.objective import as_objective
 from .core.quadrature import Rule
 from .core.quadrature import rule as make_rule
-from .core.rounds import Problem, Rounds, ValuesWanted
+from .core.rounds import Problem, Rounds, Stop, ValuesWanted
 from .core.schedule import check_count, equal, plan_picks, whole
 from .core.scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
@@ -48,6 +49,7 @@ def select_features(
     budget: int | None = None,
     method: str = "greedy-pig",
     per_round: int = 1,
+    gain: bool = False,
     rule: str | Rule | None = None,
     baseline: Any = "zero",
     names: Sequence[str] | None = None,
@@ -77,7 +79,7 @@ def select_features(
         by marginal gains, or "random". The last but one and two look at values, not gradients: for
         them one forward pass over a batch is what the budget counts.
     steps, rule: points of the path and how they are spread: "midpoint", "gauss-legendre", …
-    per_round: columns taken in each round.
+    per_round, gain: columns taken in each round; stop when no column left has a positive score.
     baseline: what an absent column looks like: "zero", "mean", one number per column (of a
         category the id that stands for absence), or a dict from columns to these.
     sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
@@ -88,9 +90,11 @@ def select_features(
     with Undisturbed():
         run = _Selection(
             model, batches, loss=loss, k=k, steps=steps, budget=budget, method=method,
-            per_round=per_round, rule=rule, baseline=baseline, names=names, sample=sample,
-            values=values, seed=seed, group=group, resume=resume,
+            per_round=per_round, gain=gain, rule=rule, baseline=baseline, names=names,
+            sample=sample, values=values, seed=seed, group=group, resume=resume,
         )  # fmt: skip
+    for concern in run.concerns:
+        warnings.warn(concern, UserWarning, stacklevel=2)
     events = Rounds(run.problem)
     try:
         for done in events:
@@ -120,6 +124,7 @@ class _Selection:
         budget: int | None,
         method: str,
         per_round: int,
+        gain: bool,
         rule: str | Rule | None,
         baseline: Any,
         names: Sequence[str] | None,
@@ -144,11 +149,11 @@ class _Selection:
         def sampled() -> Iterator[Batch]:
             return source.all() if held is None else source.sample(held)
 
-        look(network.table, sampled(), source.example(), group)
+        self.concerns = look(network.table, sampled(), source.example(), group)
         absent = set_baseline(network, baseline, sampled(), group)
         self.problem: Problem = make_problem(
             as_objective(self.objective), self._scorer(method, path, rule, seed),
-            features=features, seed=seed, values=values, **picks,
+            features=features, seed=seed, values=values, stop=Stop(gain=gain), **picks,
             settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
                       "baseline": absent},
             provenance=_versions()

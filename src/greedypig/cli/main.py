@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 import greedypig
 
-from . import compare, explain, report, reproduce
+from . import compare, explain, report, reproduce, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
 
@@ -36,7 +36,8 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
-    "explain": explain, "compare": compare, "report": report, "reproduce": reproduce,
+    "explain": explain, "compare": compare, "select": select, "report": report,
+    "reproduce": reproduce,
 }  # fmt: skip
 """The subcommands, in the order of the help."""
 

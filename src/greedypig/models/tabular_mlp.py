@@ -67,15 +67,14 @@ class TabularMLP(nn.Module):
         self.register_buffer("column_of", torch.tensor(owners), persistent=False)
         # One table for all columns: one look-up per batch, whatever the number of columns.
         total = int(rows.sum())
-        self.table = nn.Embedding(total, self.embedding, device="meta") if sizes else None
+        empty = torch.empty(total, self.embedding)
+        self.table = nn.Embedding(total, self.embedding, _weight=empty) if sizes else None
         widths = [len(owners), *self.hidden, self.outputs]
-        linear = [nn.Linear(a, b, device="meta") for a, b in pairwise(widths)]
+        # Layers draw their first numbers from the global generator, which is not ours to turn.
+        with torch.random.fork_rng(devices=[]):
+            linear = [nn.Linear(a, b) for a, b in pairwise(widths)]
         self.first = linear[0]
         self.rest = nn.Sequential(*(m for layer in linear[1:] for m in (nn.ReLU(), layer)))
-        # Made without numbers: a layer of its own accord would draw from the global generator.
-        for layer in (self.table, *linear):
-            if layer is not None:
-                layer.to_empty(device="cpu")
         self.reset(seed)
 
     @property

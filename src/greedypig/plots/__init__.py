@@ -9,11 +9,13 @@ a figure leaves out or reads between measured points, it says.
 from __future__ import annotations
 
 from .charts import bars, curve
+from .columns import column_losses, column_path, selected_columns
 from .figures import comparison, panel
 from .pictures import heatmap, kept, order_map, overlay
 from .sheets import Cell, Panel, Score, curve_sheet, gallery, score_sheet
 
 __all__ = [
-    "Cell", "Panel", "Score", "bars", "comparison", "curve", "curve_sheet", "gallery", "heatmap",
-    "kept", "order_map", "overlay", "panel", "score_sheet",
+    "Cell", "Panel", "Score", "bars", "column_losses", "column_path", "comparison", "curve",
+    "curve_sheet", "gallery", "heatmap", "kept", "order_map", "overlay", "panel", "score_sheet",
+    "selected_columns",
 ]  # fmt: skip

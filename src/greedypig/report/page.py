@@ -5,10 +5,12 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+from ..column_notes import ColumnNotes
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
 from ..notes import Notes
 from ..places import Picture
+from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .markup import document, escape, write_text
 from .sections import comparison, curves, first_units, made, predictions
@@ -27,6 +29,9 @@ def html(a: Attribution) -> str:
             f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
         )
     notes, picture = Notes.of(a), Picture.of(a)
+    columns = ColumnNotes.of(a)
+    if columns is not None:
+        return columns_html(a, notes, columns)
     charts = curves(a, notes)
     others, more = comparison(notes.comparison, notes.probability)
     data: dict[str, Any] = {

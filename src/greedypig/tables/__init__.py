@@ -1,22 +1,26 @@
 """Tables that need not fit in memory: read piece by piece, encoded for a network, in batches.
 
-    table = open_table("train/*.parquet")              # CSV, TSV (also .gz), Parquet, Arrow
-    found = survey(table, "clicked")                   # one pass: how each column is encoded
-    train = Batches(table, found, part="train")        # ((numeric, categorical), label)
-    network = new_network(found.schema, seed=0)
-    trained = train_network(network, train, valid, seed=0)
+table = open_table("train/*.parquet")              # CSV, TSV (also .gz), Parquet, Arrow
+found = survey(table, "clicked")                   # one pass: how each column is encoded
+train = Batches(table, found, part="train")        # ((numeric, categorical), label)
+network = new_network(found.schema, seed=0)
+trained = train_network(network, train, valid, seed=0)
 """
 
 from __future__ import annotations
 
 from .batches import Batch, Batches
 from .files import CRITEO, Layout, criteo_layout, find_tables
+from .generate import CriteoShaped, Truth
+from .proof import Proof, Shelf, Summary, Trial, retrain
 from .schema import Category, Label, Number, Schema
-from .survey import Reading, Survey, count_rows, criteo_reading, survey
+from .surveys import Reading, Survey, count_rows, criteo_reading, survey
 from .table import Table, open_table
+from .training import Effort, Scores, Trained, evaluate, new_network, train_network
 
 __all__ = [
-    "CRITEO", "Batch", "Batches", "Category", "Label", "Layout", "Number", "Reading", "Schema",
-    "Survey", "Table", "count_rows", "criteo_layout", "criteo_reading", "find_tables",
-    "open_table", "survey",
+    "CRITEO", "Batch", "Batches", "Category", "CriteoShaped", "Effort", "Label", "Layout",
+    "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey", "Table",
+    "Trained", "Trial", "Truth", "count_rows", "criteo_layout", "criteo_reading", "evaluate",
+    "find_tables", "new_network", "open_table", "retrain", "survey", "train_network",
 ]  # fmt: skip

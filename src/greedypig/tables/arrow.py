@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import Any
 
 from ..core.errors import MissingPackage
 
 
+@lru_cache
 def arrow(module: str = "") -> Any:
     """pyarrow, or one of its modules: arrow("parquet")."""
     try:

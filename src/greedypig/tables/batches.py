@@ -3,8 +3,8 @@
 The list of batches is laid down before any row is read: pieces are shuffled, neighbours are pooled
 until they hold POOL rows, rows are shuffled within a pool and cut into batches. Any batch can be
 asked for by its number, so every process of a group has the same list and takes its share of it.
-`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side by
-side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
+`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
+by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
 come from different places of the table.
 """
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput
 from .schema import Encoded, Schema
-from .survey import Survey
+from .surveys import Survey
 from .table import Table
 
 POOL = 32_768
@@ -35,6 +35,27 @@ MEMORY = 512 * 2**20
 Part = Literal["train", "valid"]
 Batch = tuple[tuple[Tensor, Tensor], Tensor]
 """((numeric, categorical), label)."""
+
+
+class Numbers(Sequence[tuple[Tensor, Tensor]]):
+    """The same batches as (numeric, label), for models of a single input."""
+
+    def __init__(self, batches: Batches) -> None:
+        if batches.schema.categories:
+            raise InvalidInput(
+                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
+                "of categories). Try a model with forward(numeric, categorical, gates=…)."
+            )
+        self.batches = batches
+        self.order = batches.order
+        self.schema = batches.schema
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: Any) -> Any:
+        (numeric, _), label = self.batches[index]
+        return numeric, label
 
 
 class Batches(Sequence[Batch]):

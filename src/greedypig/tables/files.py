@@ -296,7 +296,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
         raise InvalidInput(
             f"Expected columns of different names in {path} (got "
             f"{', '.join(map(repr, twice)) or 'one without a name'}"
-            f"{' more than once' if twice else ''}). Try --names for a file without a line of names."
+            f"{' more than once' if twice else ''}). Try --names if its first line holds none."
         )
 
 

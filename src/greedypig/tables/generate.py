@@ -5,10 +5,11 @@ each informative column j is a hidden z_j ~ N(0, 1), and
 
     P(label = 1) = sigmoid(bias + Σ_j weight_j · effect_j(z_j))
 
-where effect is z, or (z² − 1)/√2 for some columns: an even effect, which a gradient at the mean does
-not see. A number column shows a count, exp(z) rounded to a few digits; a category shows in which of
-its equally likely intervals z lies, under a meaningless name. A copy sees z through noise. Rows are
-made in chunks, each from a seed of its own, so any part of any number of rows is the same every time.
+where effect is z, or (z² − 1)/√2 for some columns: an even effect, which a gradient at the mean
+does not see. A number column shows a count, exp(z) rounded to a few digits; a category shows in
+which of its equally likely intervals z lies, under a meaningless name. A copy sees z through noise.
+Rows are made in chunks, each from a seed of its own, so that any part of a table of any size is the
+same every time.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class CriteoShaped:
             raise InvalidInput(f"Expected at least one row (got {rows} in chunks of {chunk}).")
         self.rows, self.seed, self.size = rows, seed, chunk
         random = np.random.default_rng([seed, 0])
-        weights = FADE ** np.arange(SOURCES)
-        weights *= STRENGTH / sqrt(float((weights**2).sum()))
+        weights = np.asarray(FADE ** np.arange(SOURCES), np.float64)
+        weights = weights * STRENGTH / sqrt(float((weights**2).sum()))
         # Which sources are numbers, and which have copies, is drawn: weight tells neither.
         shuffled = random.permutation(SOURCES)
         numbers = set(shuffled[:NUMBER_SOURCES].tolist())
@@ -178,7 +179,7 @@ class CriteoShaped:
         return pa.table(made)
 
     def write(self, where: str | PathLike[str], *, rows_per_file: int | None = None) -> list[Path]:
-        """Write Parquet, a row group per chunk: one file, or a folder of files of some rows each."""
+        """Write Parquet, a row group per chunk: one file, or a folder of files."""
         path = Path(fspath(where))
         chunks = -(-self.rows // self.size)
         each = chunks if rows_per_file is None else max(1, round(rows_per_file / self.size))

@@ -1,8 +1,9 @@
 """How the columns of a table become numbers for a network, found once and kept in a JSON file.
 
-Numbers: x → (x − mean) / deviation, of sign(x)·log(1 + |x|) where the schema says "log", cut off at
-±CUT deviations; missing (and infinite) is 0, the mean. Categories: 0 is missing, 1 … V are the known
-values, most frequent first, and the rest share `buckets` further numbers by a hash of their text.
+Numbers: x → (x − mean) / deviation, of sign(x)·log(1 + |x|) where the schema says "log", cut off
+at ±CUT deviations; missing (and infinite) is 0, the mean. Categories: 0 is missing, 1 … V are the
+known values, most frequent first, and the rest share `buckets` further numbers by a hash of their
+text.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Category:
         texts = as_texts(column)
         numbers = self._numbers(texts.dictionary)
         places = texts.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-        return np.append(numbers, np.int32(0))[places]
+        made: NDArray[np.int32] = np.append(numbers, np.int32(0))[places]
+        return made
 
     def _numbers(self, texts: Any) -> NDArray[np.int32]:
         pa, pc = arrow(), arrow("compute")
@@ -79,7 +81,7 @@ class Category:
             return np.empty(0, np.int32)
         known = pa.array(self.values, texts.type)
         found = pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False)
-        numbers = found.astype(np.int32) + 1
+        numbers: NDArray[np.int32] = found.astype(np.int32) + 1
         rare = np.flatnonzero(found < 0)
         if len(rare):
             # Nulls of a dictionary's own are missing values too.
@@ -142,7 +144,7 @@ class Schema:
     @property
     def names(self) -> list[str]:
         """The columns in the order of the network's inputs: numbers, then categories."""
-        return [column.name for column in (*self.numbers, *self.categories)]
+        return [c.name for c in self.numbers] + [c.name for c in self.categories]
 
     @property
     def sizes(self) -> list[int]:

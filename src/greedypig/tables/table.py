@@ -1,4 +1,4 @@
-"""A table in one file or many, known by its columns and its pieces; rows are read when asked for."""
+"""A table in one file or many, known by its columns and pieces; rows are read when asked for."""
 
 from __future__ import annotations
 
@@ -60,13 +60,15 @@ class Table:
         return self.files[where.file].bytes_of(where.index)
 
 
-def open_table(where: str | PathLike[str], layout: Layout | None = None) -> Table:
-    """Open a file, a folder or a pattern; text that looks like Criteo's is taken as such.
+def open_table(*where: str | PathLike[str], layout: Layout | None = None) -> Table:
+    """Open files, folders or patterns; text that looks like Criteo's is taken as such.
 
     Columns may stand in another order in each file, but must be the same; a column that is a
     number in one file and text in another is taken as text.
     """
-    paths = find_tables(where)
+    paths = list(dict.fromkeys(path for one in where for path in find_tables(one)))
+    if not paths:
+        raise InvalidInput("Expected at least one table (got none).")
     files = tuple(open_file(path, layout) for path in paths)
     first = files[0]
     kinds = dict(first.kinds)
@@ -81,7 +83,8 @@ def open_table(where: str | PathLike[str], layout: Layout | None = None) -> Tabl
             if kind != kinds[name]:
                 kinds[name] = "text" if {kind, kinds[name]} == {"text", "number"} else "other"
     pieces = tuple(Piece(f, i) for f, file in enumerate(files) for i in range(file.pieces))
-    return Table(fspath(where), files, kinds, pieces)
+    source = fspath(where[0]) + (f" and {len(where) - 1} more" if len(where) > 1 else "")
+    return Table(source, files, kinds, pieces)
 
 
 def _difference(ours: set[str], theirs: set[str]) -> str:

@@ -21,7 +21,7 @@ from ..core.errors import InvalidInput, NonFinite
 from ..domains.table.batches import seed_from
 from ..domains.table.losses import per_row, resolve
 from ..models import TabularMLP
-from .batches import Batches
+from .batches import Batches, Numbers
 from .schema import Schema
 
 EPOCHS = 20
@@ -103,7 +103,7 @@ def train_network(
             out = model(numeric.to(device), categorical.to(device))
             found = per_row(per_example, out, label.to(device)).mean()
             optimiser.zero_grad(set_to_none=True)
-            found.backward()
+            found.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             rows += len(label)
             since += len(label)
@@ -159,7 +159,7 @@ class _Keeper:
         return self.model.eval().requires_grad_(False), self._scores
 
 
-def evaluate(model: nn.Module, batches: Batches) -> Scores:
+def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
     """Mean loss over all rows, and accuracy for classes; the model's mode is as it was."""
     schema = batches.schema
     _, per_example = resolve(schema.loss)
@@ -168,8 +168,9 @@ def evaluate(model: nn.Module, batches: Batches) -> Scores:
     model.eval()
     try:
         with torch.no_grad():
-            for (numeric, categorical), label in batches:
-                out = model(numeric.to(device), categorical.to(device))
+            for features, label in batches:
+                parts = (features,) if isinstance(features, Tensor) else features
+                out = model(*(part.to(device) for part in parts))
                 label = label.to(device)
                 total += float(per_row(per_example, out, label).double().sum())
                 right += _right(out, label, schema.label.task)

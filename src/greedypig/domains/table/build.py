@@ -41,16 +41,17 @@ def network_for(
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     features, _ = feed.example()
-    table = Table.of(features, names)
-    table = replace(table, check=partial(check_labels, loss_name))
-    like = _like(frozen, table, features)
+    table = replace(Table.of(features), check=partial(check_labels, loss_name))
+    like = _like(frozen, features)
+    module = _with_embeddings(frozen)
+    if any(table.categorical) and module is not None and not _takes_gates(frozen):
+        return _by_hooks(frozen, module, table, loss, features, names, like)
+    table = table.named(names)
     if _takes_gates(frozen):
         if fast and _linear_first(frozen):
             return _own_linear(frozen, table, loss)
         _check_width(frozen.module, table)
         return GatedNetwork(frozen, table, loss, like)
-    if any(table.categorical) and (module := _with_embeddings(frozen)) is not None:
-        return _by_hooks(frozen, module, table, loss, features, names, like)
     if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
         return _sequential(cut, table, loss)
     return DenseNetwork(frozen, table, loss, like)
@@ -84,16 +85,12 @@ def _by_hooks(
     frozen: Frozen, module: nn.Module, table: Table, loss: Loss, features: Any,
     names: Sequence[str] | None, like: Tensor,
 ) -> Network:  # fmt: skip
-    wide = Table.of(features, None)
-    parts = [t.to(like.device) for t in _tensors(features)]
-    uses, bags = find_uses(frozen, module, wide, parts)
+    parts = [tensor.to(like.device) for _, tensor in entries(features)]
+    shown = table.named(names) if names and len(names) == table.columns else table
+    uses, bags = find_uses(frozen, module, shown, parts)
     if bags:
-        table = replace(Table.of(features, names, bags), check=table.check)
-    return EmbeddingNetwork(frozen, module, table, loss, uses, like)
-
-
-def _tensors(features: Any) -> list[Tensor]:
-    return [tensor for _, tensor in entries(features)]
+        table = replace(Table.of(features, bags), check=table.check)
+    return EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
 
 
 def _takes_gates(frozen: Frozen) -> bool:
@@ -149,17 +146,18 @@ def _check_width(module: nn.Module | None, table: Table) -> None:
         )
 
 
-def _like(frozen: Frozen, table: Table, features: Any) -> Tensor:
+def _like(frozen: Frozen, features: Any) -> Tensor:
     """An empty tensor with the device and the dtype of the model, else of the numbers."""
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
     for module in modules:
         for parameter in module.parameters():
             if parameter.is_floating_point():
                 return parameter.detach().new_empty(0)
-    floats = [t for t in _tensors(features) if t.is_floating_point()]
+    tensors = [tensor for _, tensor in entries(features)]
+    floats = [t for t in tensors if t.is_floating_point()]
     if not floats:
         raise InvalidInput(
-            "Expected numbers with a fraction, or a model with embeddings for its categories "
-            f"(got {', '.join(sorted({str(t.dtype) for t in _tensors(features)}))})."
+            "Expected floating-point numbers, or a model with embeddings for its categories "
+            f"(got {', '.join(sorted({str(t.dtype) for t in tensors}))})."
         )
     return floats[0].new_empty(0)

@@ -6,7 +6,6 @@ is an error, each deserves a warning that names it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from itertools import islice
 from typing import Protocol
@@ -38,22 +37,26 @@ class Members(Protocol):
         ...
 
 
-def look(table: Table, sample: Iterator[Batch], start: Batch, group: Members) -> None:
-    """Warn of columns that are constant or leak the label, and of a label that never changes."""
+def look(table: Table, sample: Iterator[Batch], start: Batch, group: Members) -> list[str]:
+    """Warnings of columns that are constant or leak the label, and of a label that is constant."""
     columns, labels = _read(table, islice(sample, LOOKED_AT))
     origin, _ = _read(table, iter([start]))
     at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
     sums = _moments(columns - at, labels)
     sums = group.sum(sums)
     if not group.first or float(sums[0, 0]) < 2:
-        return
-    _warn_of_moments(table, sums)
-    if leaking := [c for c, ids in enumerate(table.categorical) if ids and
-                   _decides(columns[:, c], labels)]:  # fmt: skip
-        _warn(
+        return []
+    found = _from_moments(table, sums)
+    leaking = [
+        column for column, ids in enumerate(table.categorical)
+        if ids and _decides(columns[:, column], labels)
+    ]  # fmt: skip
+    if leaking:
+        found.append(
             f"The categories of {table.listed(leaking)} decide the label. If that is the label "
             "in another guise, leave it out."
         )
+    return found
 
 
 def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
@@ -61,6 +64,8 @@ def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
     rows, answers = [torch.empty(0, table.columns, dtype=torch.float64)], [torch.empty(0).double()]
     for features, labels in batches:
         parts, answer = table.read(features, labels)
+        if not len(answer):
+            continue
         pieces = [
             part.reshape(len(part), -1)[:, : of.width].double().cpu()
             for part, of in zip(parts, table.parts, strict=True)
@@ -79,27 +84,30 @@ def _moments(x: Tensor, y: Tensor) -> Tensor:
     ])  # fmt: skip
 
 
-def _warn_of_moments(table: Table, sums: Tensor) -> None:
+def _from_moments(table: Table, sums: Tensor) -> list[str]:
     rows, x, xx, xy, y, yy = sums
+    found = []
     # Columns were taken relative to one of their values: a constant one is exactly 0.
-    still = torch.nonzero((xx == 0) & (x == 0)).squeeze(1).tolist()
+    still = torch.nonzero(xx == 0).squeeze(1).tolist()
     if still:
-        _warn(
-            f"The columns {table.listed(still)} are constant in the rows looked at. Such a column "
-            "acts as a bias of the model, which is no reason to select it."
+        found.append(
+            f"The values of {table.listed(still)} are constant in the rows looked at. Such a "
+            "column acts as a bias of the model, which is no reason to select it."
         )
     spread = (rows * yy - y * y)[0]
     if float(spread) <= 1e-12 * float((rows * yy)[0]):
-        _warn("The label is the same in all rows looked at: there is nothing to tell apart.")
-        return
+        found.append("The label is the same in all rows looked at: nothing is to be told apart.")
+        return found
     of_x = rows * xx - x * x
     correlation = (rows * xy - x * y) / (of_x * spread).clamp(min=1e-300).sqrt()
-    close = torch.nonzero((correlation.abs() > LEAK) & (of_x > 0)).squeeze(1).tolist()
+    numbers = ~torch.tensor(table.categorical)
+    close = torch.nonzero((correlation.abs() > LEAK) & (of_x > 0) & numbers).squeeze(1).tolist()
     if close:
-        _warn(
-            f"The columns {table.listed(close)} equal the label up to scale. If that is the label "
-            "in another guise, leave it out."
+        found.append(
+            f"The values of {table.listed(close)} equal the label up to scale. If that is the "
+            "label in another guise, leave it out."
         )
+    return found
 
 
 def _decides(ids: Tensor, labels: Tensor) -> bool:
@@ -113,7 +121,3 @@ def _decides(ids: Tensor, labels: Tensor) -> bool:
     total = torch.zeros(len(found)).double().index_add_(0, place, labels)
     square = torch.zeros(len(found)).double().index_add_(0, place, labels * labels)
     return bool((count * square - total * total <= 1e-9 * count * square.clamp(min=1e-300)).all())
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, UserWarning, stacklevel=5)

@@ -23,7 +23,7 @@ from .networks import Encoded, Prepared
 from .table import Table
 
 ROWS = 512
-"""Rows of a batch that are worked on at a time: what they need stays in the processor's cache."""
+"""Rows of a batch that a CPU works on at a time: what they need stays in its cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,7 @@ class LinearNetwork(Encoded):
         self._way: _Way | None = None
         super().__init__(table, loss, column_of, self.weight)
         self._head = _relu_head(rest, loss) or _AutogradHead(rest, loss, len(self.weight))
+        self._rows = ROWS if self.device.type == "cpu" else 1 << 30
 
     def rest_at(self, baseline: Tensor) -> None:
         """The baseline's share of the first layer is a constant: part of its bias."""
@@ -77,6 +78,24 @@ class LinearNetwork(Encoded):
         x = features * gates.to(features)[..., self.column_of]
         return self.rest(functional.linear(x, self.weight, self.bias))
 
+    def values(self, batch: Prepared, masks: Tensor) -> Tensor:
+        """From one mask to the next only the columns that change go through the first layer."""
+        gates = masks.to(batch.features)[:, self.column_of]
+        moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
+        total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
+        with torch.no_grad():
+            for lo in range(0, batch.rows, self._rows):
+                x, labels = batch.features[lo : lo + self._rows], batch.labels[lo : lo + self._rows]
+                hidden = self.bias.expand(len(x), -1)
+                for k, move in enumerate(moves):
+                    at = torch.nonzero(move).squeeze(1)
+                    step = x.index_select(1, at) * move[at]
+                    hidden = torch.addmm(hidden, step, self.weight.T.index_select(0, at))
+                    # A copy, as the layers behind may begin with a step in place.
+                    outputs = self.rest(hidden.clone())
+                    total[k] -= per_row(self.loss, outputs, labels).sum(dtype=torch.float64)
+        return total
+
     def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
         """One product for `before` and `along`, then the rest of the network at every point."""
         if not bool(((mask == 0) | (mask == 1)).all()):
@@ -84,12 +103,12 @@ class LinearNetwork(Encoded):
         way = self._cut(mask)
         total = torch.zeros(len(way.off), dtype=torch.float64, device=self.device)
         places, shares = nodes.tolist(), weights.tolist()
-        for lo in range(0, batch.rows, ROWS):
-            x = batch.features[lo : lo + ROWS]
+        for lo in range(0, batch.rows, self._rows):
+            x = batch.features[lo : lo + self._rows]
             rest = x.index_select(1, way.off)
             before = torch.addmm(self.bias, x.index_select(1, way.on), way.before)
             slopes = self._head.slopes(
-                before, rest @ way.along, batch.labels[lo : lo + ROWS], places, shares
+                before, rest @ way.along, batch.labels[lo : lo + self._rows], places, shares
             )
             total += (slopes @ way.along.T).mul_(rest).sum(0)
         found = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
@@ -110,7 +129,7 @@ class _AutogradHead:
 
     def __init__(self, rest: Callable[[Tensor], Any], loss: Loss, width: int) -> None:
         self.rest, self.loss = rest, loss
-        self._oracle = Oracle(self._negative_losses, width, batch_size=ROWS)
+        self._oracle = Oracle(self._negative_losses, width, batch_size=1 << 30)
 
     def slopes(
         self,
@@ -199,7 +218,7 @@ def _binary_slope(outputs: Tensor, labels: Tensor) -> Tensor:
 def _classes_slope(outputs: Tensor, labels: Tensor) -> Tensor:
     slope = -torch.softmax(outputs, dim=1)
     rows = torch.arange(len(slope), device=slope.device)
-    slope[rows, labels.reshape(-1).long()] += 1
+    slope[rows, losses.classes(outputs, labels)] += 1
     return slope
 
 

@@ -30,7 +30,18 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
             f"Expected outputs (rows, classes) for loss='cross-entropy' "
             f"(got shape {tuple(outputs.shape)}). Try loss='binary-cross-entropy'."
         )
-    return functional.cross_entropy(outputs, labels.reshape(-1).long(), reduction="none")
+    return functional.cross_entropy(outputs, classes(outputs, labels), reduction="none")
+
+
+def classes(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Labels as indices of the outputs' columns."""
+    found = labels.reshape(-1).long()
+    if found.numel() and int(found.max()) >= outputs.shape[1]:
+        raise InvalidInput(
+            f"Expected classes 0 … {outputs.shape[1] - 1}, one for each output "
+            f"(got {int(found.max())})."
+        )
+    return found
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -77,24 +88,23 @@ def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
     return found if found.dim() else found.expand(rows)
 
 
-def check_labels(name: str, labels: Tensor, outputs: int | None = None) -> None:
+def check_labels(name: str, labels: Tensor) -> None:
     """Refuse labels that the loss cannot take, by what is wrong with them."""
     if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
         raise InvalidInput("Expected finite labels (got NaN or infinity in the label column).")
-    if name == "binary-cross-entropy":
-        low, high = labels.min().item(), labels.max().item()
-        if low < 0 or high > 1:
-            raise InvalidInput(
-                f"Expected labels 0 and 1 for loss={name!r} (got from {low:g} to {high:g}). "
-                "Try loss='cross-entropy' or loss='squared-error'."
-            )
-    if name == "cross-entropy":
-        if labels.is_floating_point() and not bool((labels == labels.round()).all()):
-            raise InvalidInput(f"Expected whole-number classes for loss={name!r} (got fractions).")
-        low, high = labels.min().item(), labels.max().item()
-        if low < 0 or (outputs is not None and high >= outputs):
-            top = "" if outputs is None else f" … {outputs - 1}"
-            raise InvalidInput(f"Expected classes 0{top} (got labels from {low:g} to {high:g}).")
+    if name not in ("binary-cross-entropy", "cross-entropy"):
+        return
+    low, high = labels.min().item(), labels.max().item()
+    if name == "binary-cross-entropy" and (low < 0 or high > 1):
+        raise InvalidInput(
+            f"Expected labels 0 and 1 for loss={name!r} (got from {low:g} to {high:g}). "
+            "Try loss='cross-entropy' or loss='squared-error'."
+        )
+    whole = not labels.is_floating_point() or bool((labels == labels.round()).all())
+    if name == "cross-entropy" and (low < 0 or not whole):
+        raise InvalidInput(
+            f"Expected classes 0, 1, 2, … for loss={name!r} (got labels from {low:g} to {high:g})."
+        )
 
 
 def _single(outputs: Tensor, name: str) -> Tensor:

@@ -8,7 +8,7 @@ every other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ class Table:
     """Refuses labels that the loss cannot take."""
 
     @staticmethod
-    def of(features: Any, names: Sequence[str] | None, bags: Sequence[Any] = ()) -> Table:
+    def of(features: Any, bags: Sequence[Any] = ()) -> Table:
         """The table that these features are a batch of; parts in `bags` are single columns."""
         parts = []
         for key, tensor in entries(features):
@@ -59,13 +59,18 @@ class Table:
         columns = sum(part.width for part in parts)
         if columns == 0:
             raise InvalidInput("Expected at least one column (got none).")
-        found = tuple(_names(parts) if names is None else map(str, names))
-        if len(found) != columns:
-            raise InvalidInput(
-                f"Expected one name per column (got {len(found)} names for {columns} columns)."
-            )
         places = len(features) if isinstance(features, tuple | list) else 0
-        return Table(tuple(parts), found, places)
+        return Table(tuple(parts), tuple(_names(parts)), places)
+
+    def named(self, names: Sequence[str] | None) -> Table:
+        """The same table, its columns called by the caller's names where there are any."""
+        if names is None:
+            return self
+        if len(names) != self.columns:
+            raise InvalidInput(
+                f"Expected one name per column (got {len(names)} names for {self.columns} columns)."
+            )
+        return replace(self, names=tuple(str(name) for name in names))
 
     @property
     def columns(self) -> int:

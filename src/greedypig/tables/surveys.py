@@ -10,7 +10,6 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
 from .table import Table, as_classes, as_numbers, as_texts
+from .tally import Counts, Moments
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
@@ -143,95 +143,6 @@ def count_rows(table: Table, schema: Schema) -> Survey:
 
 
 @dataclass
-class Moments:
-    """Mean, variance and skewness of numbers that arrive in parts (Pébay's update formulas)."""
-
-    n: int = 0
-    mean: float = 0.0
-    second: float = 0.0
-    third: float = 0.0
-    low: float = float("inf")
-    high: float = float("-inf")
-
-    def add(self, x: NDArray[np.float64]) -> None:
-        """Take in finite numbers."""
-        if not len(x):
-            return
-        n, mean = len(x), float(x.mean())
-        centred = x - mean
-        second, third = float((centred**2).sum()), float((centred**3).sum())
-        total, delta = self.n + n, mean - self.mean
-        self.third += (
-            third
-            + delta**3 * self.n * n * (self.n - n) / total**2
-            + 3 * delta * (self.n * second - n * self.second) / total
-        )
-        self.second += second + delta**2 * self.n * n / total
-        self.mean += delta * n / total
-        self.n = total
-        self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
-
-    @property
-    def deviation(self) -> float:
-        """0 where all numbers are the same."""
-        if self.n == 0 or self.low == self.high:
-            return 0.0
-        found = sqrt(self.second / self.n)
-        return found if isfinite(found) else 0.0
-
-    @property
-    def skewness(self) -> float:
-        """0 for symmetric numbers, large for counts."""
-        spread = self.deviation
-        return self.third / self.n / spread**3 if spread else 0.0
-
-
-class _Counts:
-    """How often each text occurs: exactly for few, for the frequent ones of very many."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.table: Any = None
-        self.waiting: list[Any] = []
-        self.held = 0
-        self.lost = False
-
-    def add(self, texts: Any) -> None:
-        pa, pc = arrow(), arrow("compute")
-        counted = pc.value_counts(texts.indices)
-        places, numbers = counted.field("values"), counted.field("counts")
-        kept = pc.is_valid(places)
-        values = texts.dictionary.take(places.filter(kept))
-        part = pa.table({"value": values, "count": numbers.filter(kept)})
-        self.waiting.append(part.filter(pc.is_valid(part["value"])))
-        self.held += part.num_rows
-        if self.held > 4 * self.most:
-            self._merge()
-
-    def _merge(self) -> None:
-        pa = arrow()
-        parts = self.waiting if self.table is None else [self.table, *self.waiting]
-        if not parts:
-            return
-        summed = pa.concat_tables(parts).group_by("value").aggregate([("count", "sum")])
-        summed = summed.rename_columns({"count_sum": "count"}).select(["value", "count"])
-        # By count, then by text: the same whatever order they came in.
-        summed = summed.sort_by([("count", "descending"), ("value", "ascending")])
-        if summed.num_rows > 2 * self.most:
-            self.lost = True
-            summed = summed.slice(0, 2 * self.most)
-        self.table, self.waiting, self.held = summed.combine_chunks(), [], summed.num_rows
-
-    def common(self) -> list[tuple[str, int]]:
-        """Texts and counts, most frequent first."""
-        self._merge()
-        if self.table is None:
-            return []
-        return list(zip(self.table["value"].to_pylist(), self.table["count"].to_pylist(),
-                        strict=True))  # fmt: skip
-
-
-@dataclass
 class _Column:
     """What is known of a column so far."""
 
@@ -248,7 +159,7 @@ class _Column:
     note: str = ""
 
     def __post_init__(self) -> None:
-        self.counts = _Counts(self.reading.vocabulary)
+        self.counts = Counts(self.reading.vocabulary)
         self.there: NDArray[np.bool_] = np.empty(0, bool)
         self.as_text = self.name in self.reading.categorical or (
             self.kind == "text" and self.name not in self.reading.numeric
@@ -332,7 +243,9 @@ class _Column:
                 f"{self.example[:40]!r}, and count as missing"
             )
         if self.infinite:
-            self.note = f"{self.infinite:,} values of {self.name!r} are infinite and count as missing"
+            self.note = (
+                f"{self.infinite:,} values of {self.name!r} are infinite and count as missing"
+            )
         if self.rows:
             missing = 1 - self.plain.n / self.rows
         log = self.name in reading.log or abs(self.plain.skewness) > SKEWED
@@ -389,7 +302,7 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
 def _with_known_labels(
     table: Table, label: Label, column: _Column, rows: Sequence[int]
 ) -> list[int]:
-    """Rows per piece as `Schema.encode` will find them: a number label drops texts and infinities."""
+    """Rows per piece as `Schema.encode` will find them: a number label drops texts."""
     if column.kind != "text" or label.task != "number":
         return list(rows)
     return [

@@ -1,0 +1,195 @@
+"""What `greedypig select` tells: a table for the terminal, files for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+from pathlib import Path
+from typing import Any
+
+import greedypig as gp
+
+from .. import plots, report
+from ..column_notes import ColumnNotes, Loss
+from ..tables.proof import write_whole
+from . import outputs
+from .selecting import Found, Plan
+from .terminal import BOLD, DIM, Terminal, count, duration
+
+STEM = "selection"
+CSV_HEAD = ["method", "k", "loss", "loss_standard_error", "accuracy", "accuracy_standard_error",
+            "columns"]  # fmt: skip
+CSV_MARK = ",".join(CSV_HEAD[:4]).encode()
+ALL = "all columns"
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse to overwrite files of others, before any work is done."""
+    endings = ("md", "png", "gpig", "html")
+    outputs.refuse_foreign(folder / f"{STEM}.{ending}" for ending in endings)
+    outputs.refuse_foreign([folder / f"{STEM}.csv"], CSV_MARK)
+
+
+def write(found: Found, folder: Path, *, page: bool) -> list[Path]:
+    """The result, the table as Markdown and CSV, the figure and the page."""
+    files = [folder / f"{STEM}.{ending}" for ending in ("gpig", "md", "csv")]
+    found.result.save(files[0])
+    write_whole(files[1], _markdown(found))
+    write_whole(files[2], _csv(found.notes))
+    if importlib.util.find_spec("matplotlib") is not None and _can_draw(found.result):
+        outputs.save_figure(plots.selected_columns(found.result), folder / f"{STEM}.png")
+        files.append(folder / f"{STEM}.png")
+    if page:
+        report.write(found.result, folder / f"{STEM}.html")
+        files.append(folder / f"{STEM}.html")
+    return files
+
+
+def _can_draw(a: gp.Attribution) -> bool:
+    """The way of a selection is drawn where every round took one column."""
+    return all(p == 1 for p in a.picks)
+
+
+def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
+    """The table for people."""
+    notes, a, say = found.notes, found.result, terminal.say
+    say(terminal.style(terminal.wrapped(
+        f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} rows to learn "
+        f"from, {notes.valid_rows:,} to judge {notes.label}"), BOLD))  # fmt: skip
+    best = a.top(min(max(notes.ks), 10))
+    say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
+    say()
+    errors = notes.seeds > 1
+    cells = {m: [_cell(by.get(k), errors) for k in notes.ks] for m, by in notes.losses.items()}
+    cells[ALL] = [_cell(notes.loss_all, errors)] * len(notes.ks)
+    first = max(len(name) for name in cells)
+    width = max(len(c) for row in cells.values() for c in row)
+    if first + len(notes.ks) * (width + 2) > terminal.width and errors:
+        cells = {m: [c.split(" ")[0] for c in row] for m, row in cells.items()}
+        width = max(len(c) for row in cells.values() for c in row)
+    head = f"{'k':{first}}" + "".join(f"  {k:>{width}}" for k in notes.ks)
+    say(terminal.style(head, DIM))
+    lowest = [min(by[k].mean for by in notes.losses.values() if k in by) for k in notes.ks]
+    for method, row in cells.items():
+        line = f"{method:{first}}"
+        for i, cell in enumerate(row):
+            is_best = method != ALL and notes.losses[method][notes.ks[i]].mean == lowest[i]
+            text = f"  {cell:>{width}}"
+            line += terminal.style(text, BOLD) if is_best else text
+        say(line)
+    say()
+    meaning = f"validation {notes.metric} after retraining on the top k, lower is better"
+    say(terminal.wrapped(
+        f"{meaning}; {f'mean of {notes.seeds} seeds ± standard error' if errors else 'one seed'}"
+    ))  # fmt: skip
+    for line in remarks(notes):
+        say(terminal.wrapped(line))
+    spent = found.result.about.get("gradient_batches", 0)
+    say(terminal.wrapped(
+        f"{count(int(spent), 'gradient batch', 'gradient batches')} for the order, "
+        f"{duration(found.seconds)} in all. Wrote {outputs.shown(files[0].parent)}: "
+        f"{', '.join(f.name for f in files)}"
+    ))  # fmt: skip
+
+
+def remarks(notes: ColumnNotes) -> list[str]:
+    """How the first method does beside integrated gradients, as far as the errors can tell."""
+    method = next(iter(notes.losses))
+    if method == "ig" or "ig" not in notes.losses:
+        return []
+    return ["; ".join(f"k = {k}: {notes.verdict(method, 'ig', k)}" for k in notes.ks) + "."]
+
+
+def _cell(loss: Loss | None, errors: bool) -> str:
+    if loss is None:
+        return "–"
+    return str(loss) if errors else f"{loss.mean:.4f}"
+
+
+def _markdown(found: Found) -> str:
+    notes, a = found.notes, found.result
+    heads = " | ".join(f"k = {k}" for k in notes.ks)
+    lines = [
+        "# greedypig select",
+        "",
+        f"{a.about['source']}: {a.features.units} columns, label {notes.label}; "
+        f"{notes.train_rows:,} rows to learn from, {notes.valid_rows:,} to judge.",
+        f"Explained: {notes.network}, validation {notes.metric} "
+        f"{'unknown' if notes.network_loss is None else f'{notes.network_loss:.4f}'}; baseline "
+        f"{a.about['baseline']}; {a.about.get('gradient_batches', 0):,} gradient batches a method.",
+        f"Validation {notes.metric} after retraining on the top k columns, "
+        f"{f'mean of {notes.seeds} seeds ± standard error' if notes.seeds > 1 else 'one seed'}, "
+        "lower is better. The same rows ended the trainings.",
+        "",
+        f"| method | {heads} |",
+        "|---|" + "---:|" * len(notes.ks),
+    ]  # fmt: skip
+    for method, by in notes.losses.items():
+        cells = " | ".join(_cell(by.get(k), notes.seeds > 1) for k in notes.ks)
+        lines.append(f"| {method} | {cells} |")
+    whole = " | ".join([_cell(notes.loss_all, notes.seeds > 1)] * len(notes.ks))
+    lines += [f"| {ALL} | {whole} |", "", *remarks(notes), ""]
+    for method, order in notes.orders.items():
+        if method != "random":
+            lines.append(f"- {method}: {', '.join(_escaped(c) for c in order[: max(notes.ks)])}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("|", r"\|")
+
+
+def _csv(notes: ColumnNotes) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(CSV_HEAD)
+    for method, by in notes.losses.items():
+        for k, loss in by.items():
+            rate = notes.accuracies.get(method, {}).get(k)
+            # Random columns differ from seed to seed.
+            names = "" if method == "random" else " ".join(notes.orders[method][:k])
+            writer.writerow([method, k, *_pair(loss), *_pair(rate), names])
+    n = len(notes.kinds)
+    writer.writerow([ALL, n, *_pair(notes.loss_all), *_pair(notes.accuracy_all), ""])
+    return text.getvalue()
+
+
+def _pair(loss: Loss | None) -> tuple[Any, Any]:
+    if loss is None:
+        return "", ""
+    return loss.mean, "" if loss.error is None else loss.error
+
+
+def record(found: Found, plan: Plan, files: list[str]) -> dict[str, Any]:
+    """The object of --json."""
+    notes, a = found.notes, found.result
+
+    def plain(loss: Loss) -> dict[str, float | None]:
+        return {"mean": loss.mean, "standard_error": loss.error}
+
+    return {
+        "order": a.top(a.features.units),
+        "selected": a.selected,
+        "losses": {m: {str(k): plain(v) for k, v in by.items()} for m, by in notes.losses.items()},
+        "accuracies": {
+            m: {str(k): plain(v) for k, v in by.items()} for m, by in notes.accuracies.items()
+        },
+        "loss_all": notes.loss_all.mean,
+        "loss_all_standard_error": notes.loss_all.error,
+        "accuracy_all": None if notes.accuracy_all is None else notes.accuracy_all.mean,
+        "metric": notes.metric,
+        "orders": {m: list(order) for m, order in notes.orders.items()},
+        "path": [None if v != v else v for v in a.values.tolist()],
+        "gradients": a.gradients_used,
+        "gradient_batches": a.about.get("gradient_batches"),
+        "rows": {"train": notes.train_rows, "valid": notes.valid_rows},
+        "seconds": found.seconds,
+        "stop": a.stop.name.lower(),
+        "settings": dict(a.settings) | {
+            "label": notes.label, "ks": list(plan.ks), "seeds": plan.seeds, "seed": plan.seed,
+            "methods": list(plan.methods), "model": notes.network, "network_loss":
+            notes.network_loss, "valid_share": plan.valid_share, "mask_finetune": plan.finetune,
+            "epochs": plan.epochs, "rate": plan.rate, "batch_size": plan.batch_size},
+        "files": files,
+    }  # fmt: skip

@@ -1,0 +1,219 @@
+"""`greedypig select train.parquet --label y`: which columns a model uses, proved by retraining."""
+
+from __future__ import annotations
+
+import argparse
+from os import fspath
+from pathlib import Path
+from typing import Any
+
+from .. import selection
+from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, InvalidType
+from ..distributed import Group, joined, restarted
+from ..tables import Layout, Reading, criteo_reading
+from ..tables.table import Table, open_table
+from . import columns_told, options, outputs
+from .failures import DONE, Stopped, UsageError
+from .selecting import METHODS, Plan, Selecting
+from .terminal import Terminal
+
+HELP = "which columns of a table a model really uses, proved by retraining on them"
+DESCRIPTION = """\
+Train a network on a table (or take yours), rank its columns by Greedy PIG, and prove the ranking:
+fresh networks are trained on the top k columns, for every k and seed, beside integrated gradients
+and random columns. Writes the result, a table (Markdown and CSV), a figure and a page into a
+folder. Tables are read piece by piece and need not fit in memory: CSV, TSV (also .gz), Parquet,
+Arrow; a file, a folder or a quoted pattern. Criteo's files are known by their look. What is done
+is kept after every round and every training; --resume goes on. On several processes, with the same
+answer: torchrun --nproc-per-node 4 -m greedypig select train.parquet --label y"""
+EXAMPLES = """\
+  greedypig select train.parquet --label clicked --k 5,10,20,30
+  greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
+  greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
+  greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
+USUAL_KS = (5, 10, 20, 30)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `greedypig select`."""
+    parser.add_argument("tables", nargs="+", metavar="TABLE",
+                        help="a file, a folder or a quoted pattern")  # fmt: skip
+    _add_columns(parser)
+    _add_search(parser)
+    group = parser.add_argument_group("the training")
+    group.add_argument("--valid", metavar="TABLE", help="rows to judge on (default: a share)")
+    group.add_argument("--valid-share", type=float, default=0.1, metavar="SHARE",
+                       help="of the rows, without --valid (default: %(default)s)")  # fmt: skip
+    group.add_argument("--seeds", type=options.whole, default=3, metavar="N",
+                       help="trainings of each set of columns (default: %(default)s)")  # fmt: skip
+    group.add_argument("--epochs", type=options.whole, default=20, metavar="N",
+                       help="at most; ends when the validation loss does not fall "
+                       "(default: %(default)s)")  # fmt: skip
+    group.add_argument("--rate", type=float, default=1e-3, help="of Adam (default: %(default)s)")
+    group.add_argument("--batch-size", type=options.whole, default=512, metavar="N",
+                       help="rows of a batch, about (default: %(default)s)")  # fmt: skip
+    group = parser.add_argument_group("the results")
+    group.add_argument("--out", metavar="FOLDER",
+                       help="where they go (default: the table's name and -selection)")  # fmt: skip
+    group.add_argument("--no-html", action="store_true", help="write no page")
+    options.add_resume(group)
+    group = parser.add_argument_group("the machine")
+    group.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
+    group.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the columns")
+    group.add_argument("--label", metavar="NAME", help="the column to predict")
+    group.add_argument("--task", choices=("classification", "regression"),
+                       help="(default: found from the label's values)")  # fmt: skip
+    for name, what in (("drop", "leave these out"), ("categorical", "take these as categories"),
+                       ("numeric", "take these as numbers")):  # fmt: skip
+        group.add_argument(f"--{name}", metavar="A,B,…", default="", help=what)
+    group.add_argument("--names", metavar="A,B,…", help="of all columns, of text without names")
+    group.add_argument("--separator", metavar="SIGN", help="of text (default: found)")
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the search")
+    group.add_argument("--k", metavar="N,M,…", help="how many columns to keep (default: those of "
+                       "5,10,20,30 that are fewer than all)")  # fmt: skip
+    group.add_argument("--model", metavar="NAME",
+                       help="package.module:factory of your trained model; it may take the "
+                       "table's schema (default: a network is trained)")  # fmt: skip
+    group.add_argument("--methods", metavar="A,B,…", default=",".join(METHODS),
+                       help=f"of {', '.join(selection.METHODS)}; the first is told in full "
+                       "(default: %(default)s)")  # fmt: skip
+    group.add_argument("--steps", type=options.whole, metavar="N",
+                       help="points of the path of greedy-pig (default: 5)")  # fmt: skip
+    group.add_argument("--budget", type=options.whole, metavar="N",
+                       help="gradient batches of every method (default: 40 batches for each "
+                       "gradient of greedy-pig)")  # fmt: skip
+    group.add_argument("--baseline", choices=("zero", "mean"), default="zero",
+                       help="what an absent column looks like: zero (of the standardised number, "
+                       "of the embedding) or the mean (default: %(default)s)")  # fmt: skip
+    group.add_argument("--mask-finetune", type=options.whole, nargs="?", const=200, metavar="N",
+                       help="first train a copy for N batches with random columns absent "
+                       "(N: 200), so that the model knows such rows")  # fmt: skip
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Do the job, on one process or on many."""
+    with joined() as group:
+        if not group.first:  # One process speaks for all.
+            terminal.json_wanted, terminal.quiet = False, True
+        return _run(args, terminal, group)
+
+
+def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
+    try:
+        table, valid, plan = _plan(args)
+        folder = outputs.folder(Path(args.out or _name(args.tables)))
+        columns_told.refuse_foreign(folder)
+        device = options.device(args.device)
+    except UsageError:
+        raise
+    except (InvalidInput, InvalidType, InvalidFile) as error:
+        raise UsageError(str(error)) from error
+    job = Selecting(table, valid, plan, folder, device=device, group=group,
+                    command=terminal.command_line())  # fmt: skip
+    with terminal.bar(Path(table.source).name) as bar:
+        try:
+            job.open(args.resume or restarted())
+            found = job.run(bar)
+        except KeyboardInterrupt:
+            if group.first:
+                terminal.fail(f"Stopped while {job.stage}. {job.kept()}")
+                terminal.tell_resume()
+            raise Stopped from None
+        except (InvalidInput, InvalidType) as error:
+            raise UsageError(str(error)) from error
+    if not group.first:
+        return DONE
+    files = columns_told.write(found, folder, page=not args.no_html)
+    columns_told.tell(found, terminal, files)
+    terminal.result(columns_told.record(found, plan, [fspath(f) for f in files]))
+    return DONE
+
+
+def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
+    """The tables opened and the options read; whatever is wrong is a wrong command."""
+    layout = Layout(_sign(args.separator), _words(args.names) or None)
+    layout_given = None if layout == Layout() else layout
+    table = open_table(*args.tables, layout=layout_given)
+    is_criteo = {"label", "I1", "I13", "C1", "C26"} <= set(table.kinds)
+    label = args.label or ("label" if is_criteo else None)
+    if label is None:
+        raise UsageError(
+            f"Expected --label, the column to predict, of {', '.join(list(table.kinds)[:12])}"
+            f"{', …' if len(table.kinds) > 12 else ''} (got none)."
+        )
+    table.check(label)
+    table = table.without([n for n in _words(args.drop) if n != label])
+    valid = None if args.valid is None else open_table(args.valid, layout=layout_given)
+    task: Any = {"classification": "classes", "regression": "number", None: None}[args.task]
+    if is_criteo and not (args.categorical or args.numeric or args.drop):
+        reading = criteo_reading(task=task)
+    else:
+        reading = Reading(_words(args.categorical), _words(args.numeric), task=task)
+    if not 0 < args.valid_share < 1:
+        raise UsageError(f"Expected --valid-share between 0 and 1 (got {args.valid_share:g}).")
+    if not args.rate > 0:
+        raise UsageError(f"Expected --rate above 0 (got {args.rate:g}).")
+    columns = len(table.kinds) - 1
+    return table, valid, Plan(
+        label=label, reading=reading, ks=_ks(args.k, columns), seeds=args.seeds, seed=args.seed,
+        methods=_methods(args.methods), steps=args.steps, budget=args.budget,
+        baseline=args.baseline, finetune=args.mask_finetune, model=args.model,
+        valid_share=args.valid_share, epochs=args.epochs, rate=args.rate,
+        batch_size=args.batch_size,
+    )  # fmt: skip
+
+
+def _ks(text: str | None, columns: int) -> tuple[int, ...]:
+    if columns < 1:
+        raise UsageError("Expected columns besides the label (got none).")
+    if text is None:
+        return tuple(k for k in USUAL_KS if k < columns) or (max(1, columns - 1),)
+    parts = _words(text)
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UsageError(f"Expected --k as whole numbers with commas (got {text!r}).")
+    ks = tuple(sorted({int(part) for part in parts}))
+    if ks[-1] > columns:
+        raise UsageError(
+            f"Expected --k of at most {columns}, the number of columns besides the label "
+            f"(got {ks[-1]})."
+        )
+    return ks
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    names = _words(text)
+    for name in names:
+        if name not in selection.METHODS:
+            raise UsageError(
+                f"Expected --methods among {', '.join(selection.METHODS)} (got {name!r})."
+            )
+    if not names or names[0] == "random":
+        raise UsageError("Expected a method that ranks first in --methods (got none or random).")
+    return tuple(dict.fromkeys(names))
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _sign(text: str | None) -> str | None:
+    sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
+    if sign is not None and len(sign) != 1:
+        raise UsageError(f"Expected --separator as one sign, or tab (got {text!r}).")
+    return sign
+
+
+def _name(tables: list[str]) -> str:
+    first = Path(tables[0])
+    stem = first.name.split(".")[0].strip("*?[] ") or first.parent.name or "table"
+    return f"{stem}-selection"
+
+
+__all__ = ["DESCRIPTION", "EXAMPLES", "HELP", "GreedyPigError", "configure", "run"]

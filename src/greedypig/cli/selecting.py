@@ -1,0 +1,413 @@
+"""The job behind `greedypig select`, stage by stage, each kept in a folder as soon as it is done.
+
+survey → train → (fine-tune) → select by every method → retrain. With several processes the first
+one surveys and trains, while the others wait; all share the gradients of a selection and the
+trainings of the proof. They see each other's work in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from inspect import signature
+from os import fspath
+from os import replace as move
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import greedypig as gp
+
+from .. import column_notes, model_spec
+from ..core.errors import InvalidInput
+from ..distributed import Group
+from ..selection import STEPS
+from ..tables import (
+    Batches,
+    Effort,
+    Proof,
+    Reading,
+    Schema,
+    Shelf,
+    Survey,
+    Table,
+    Trial,
+    count_rows,
+    evaluate,
+    new_network,
+    retrain,
+    survey,
+    train_network,
+)
+from ..tables.batches import Numbers
+from ..tables.proof import trials_of, write_whole
+from .failures import UsageError
+from .meter import GUESSED_EPOCHS, Meter
+from .terminal import Bar
+
+METHODS = ("greedy-pig", "ig", "random")
+EACH = 40
+"""Batches of each gradient of greedy-pig, where no budget is given."""
+VALID_BATCH = 4096
+WORK = "work"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    label: str
+    reading: Reading
+    ks: tuple[int, ...]
+    seeds: int
+    seed: int
+    methods: tuple[str, ...]
+    steps: int | None
+    budget: int | None
+    baseline: str
+    finetune: int | None
+    model: str | None
+    valid_share: float
+    epochs: int
+    rate: float
+    batch_size: int
+
+    @property
+    def effort(self) -> Effort:
+        """Of every training."""
+        return Effort(epochs=self.epochs, rate=self.rate)
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same to go on with: everything but what only adds."""
+        fixed = asdict(self)
+        for name in ("seeds", "methods", "steps", "budget", "baseline", "ks"):
+            del fixed[name]  # A selection checks its own settings; trials are by columns and seed.
+        known: dict[str, Any] = json.loads(json.dumps(fixed))
+        return known
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The answer."""
+
+    result: gp.Attribution
+    """Of the first method, with everything in its notes."""
+    notes: column_notes.ColumnNotes
+    proof: Proof
+    others: Mapping[str, gp.Attribution]
+    """Results of the other methods that have one."""
+    seconds: float
+
+
+class Selecting:
+    """One job."""
+
+    def __init__(
+        self, table: Table, valid: Table | None, plan: Plan, folder: Path, *,
+        device: torch.device, group: Group, command: str,
+    ) -> None:  # fmt: skip
+        self.table, self.valid_table, self.plan = table, valid, plan
+        self.folder, self.work = folder, folder / WORK
+        self.device, self.group, self.command = device, group, command
+        self.stage = "looking at the files"
+        self._meter = Meter()
+
+    def open(self, resume: bool) -> None:
+        """Take up the folder's work, or clear it."""
+        identity = self.plan.identity() | {"files": _files(self.table, self.valid_table)}
+        known = self.work / "job.json"
+        if self.group.first:
+            if not resume and self.work.exists():
+                shutil.rmtree(self.work)
+            self.work.mkdir(parents=True, exist_ok=True)
+            if resume and known.exists():
+                self._check(json.loads(known.read_text()), identity)
+            else:
+                write_whole(known, json.dumps(identity))
+        self.group.barrier()
+
+    @staticmethod
+    def _check(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        other = [name for name in now if before.get(name) != now[name]]
+        if other:
+            raise UsageError(
+                "Expected the tables and options of the stopped run (got another "
+                f"{', '.join(other)}). Try those, or no --resume."
+            )
+
+    def kept(self) -> str:
+        """What is there to go on from."""
+        done = sorted(p.name for p in self.work.glob("*") if not p.name.startswith("."))
+        return f"What was done is in {self.work}." if len(done) > 1 else "Nothing was done yet."
+
+    def run(self, bar: Bar) -> Found:
+        """All stages."""
+        self._meter.bar = bar
+        found = self._surveyed()
+        train, valid = self._batches(found)
+        self._reckon(train)
+        model, network = self._model(found.schema, train, valid)
+        scores = evaluate(model, self._fed(model, valid))
+        results = {
+            m: self._select(m, model, train) for m in self.plan.methods if m != "random"
+        }  # fmt: skip
+        orders = {m: [self._names(a)] for m, a in results.items()}
+        if "random" in self.plan.methods:
+            orders["random"] = [self._random(found.schema, s) for s in range(self.plan.seeds)]
+        orders = {m: orders[m] for m in self.plan.methods}
+        proof = self._retrain(orders, train, valid)
+        return self._answer(found.schema, train, valid, results, orders, proof, network,
+                            scores.loss)  # fmt: skip
+
+    def _surveyed(self) -> Survey:
+        self.stage = "looking at the columns"
+        kept = self.work / "survey.json"
+        if self.group.first and not kept.exists():
+            with self._meter.stage("looking at the columns", "survey") as at:
+                made = survey(self.table, self.plan.label, self.plan.reading,
+                              lambda done, of: at(done / of))  # fmt: skip
+            write_whole(kept, made.to_json())
+            write_whole(self.folder / "schema.json", made.schema.to_json())
+        self.group.barrier()
+        return Survey.from_json(kept.read_text())
+
+    def _batches(self, found: Survey) -> tuple[Batches, Batches]:
+        plan = self.plan
+        model_schema = self._own_schema(found.schema)
+        common: dict[str, Any] = {"share": plan.valid_share, "split_seed": plan.seed,
+                                  "seed": plan.seed, "schema": model_schema}  # fmt: skip
+        if self.valid_table is None:
+            train = Batches(self.table, found, part="train", batch_size=plan.batch_size, **common)
+            valid = Batches(self.table, found, part="valid", batch_size=VALID_BATCH,
+                            shuffle=False, **common)  # fmt: skip
+            return train, valid
+        train = Batches(self.table, found, batch_size=plan.batch_size, **common)
+        held = count_rows(self.valid_table, found.schema)
+        valid = Batches(self.valid_table, held, batch_size=VALID_BATCH, shuffle=False, **common)
+        return train, valid
+
+    def _own_schema(self, schema: Schema) -> Schema:
+        """The schema that the user's model brings, if it brings one."""
+        if self.plan.model is None:
+            return schema
+        self._own = model_spec.build(self.plan.model, schema)
+        given = getattr(self._own, "schema", None)
+        if isinstance(given, str | Path):
+            given = Schema.from_json(Path(given).read_text())
+        if not isinstance(given, Schema):
+            return schema
+        schema.only(given.names)  # Says which column is missing here.
+        return replace(given, label=schema.label)
+
+    def _model(self, schema: Schema, train: Batches, valid: Batches) -> tuple[nn.Module, str]:
+        """The network to be explained, and what it is called."""
+        if self.plan.model is not None:
+            model, name = self._own.to(self.device).eval(), self.plan.model
+        else:
+            model, name = self._trained(schema, train, valid), "TabularMLP"
+        if self.plan.finetune is None:
+            return model, name
+        steps = self.plan.finetune
+        tuned = self._once(
+            "tuned", "fine-tuning with random masks",
+            lambda at: gp.mask_finetune(
+                model, self._fed(model, train), steps=steps, loss=train.schema.loss,
+                baseline=self.plan.baseline, seed=self.plan.seed,
+                progress=lambda i, _: at(i / steps)),
+            model,
+        )  # fmt: skip
+        return tuned, f"{name}, fine-tuned with masks"
+
+    def _trained(self, schema: Schema, train: Batches, valid: Batches) -> nn.Module:
+        fresh = new_network(schema, seed=self.plan.seed).to(self.device)
+
+        def make(at: Callable[[float], object]) -> nn.Module:
+            done = train_network(fresh, train, valid, effort=self.plan.effort, seed=self.plan.seed,
+                                 progress=lambda s: at(s * self.plan.epochs / GUESSED_EPOCHS),
+                                 )  # fmt: skip
+            self._meter.learn_epochs(done.rows / train.rows)
+            return done.model
+
+        return self._once("network", "training the network", make, fresh)
+
+    def _once(
+        self, name: str, stage: str, make: Callable[[Callable[[float], object]], nn.Module],
+        like: nn.Module,
+    ) -> nn.Module:  # fmt: skip
+        """A network made by the first process, and read from its file by all."""
+        self.stage = stage
+        file = self.work / f"{name}.safetensors"
+        if self.group.first and not file.exists():
+            with self._meter.stage(stage, name) as at:
+                made = make(at)
+            _save(made, file)
+        self.group.barrier()
+        read = _copy(like)
+        read.load_state_dict(load_file(file), strict=True)
+        return read.to(self.device).eval().requires_grad_(False)
+
+    def _select(self, method: str, model: nn.Module, train: Batches) -> gp.Attribution:
+        """One method's ranking; a round that is done is kept."""
+        self.stage = f"selecting by {method}"
+        result, partial = self.work / f"{method}.gpig", self.work / f"{method}.partial.gpig"
+        self.group.barrier()
+        saved = next((f for f in (result, partial) if f.exists()), None)
+        plan = self.plan
+        rounds = max(plan.ks) if method in ("greedy-pig", "sequential-gradient", "greedy") else 1
+        with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
+            # The survey has told of these already, from all rows.
+            warnings.filterwarnings("ignore", message=r"The values of .* are constant")
+            try:
+                a = gp.select_features(
+                    model, self._fed(model, train), loss=train.schema.loss, method=method,
+                    k=max(plan.ks), steps=plan.steps if method == "greedy-pig" else None,
+                    budget=self.budget(train), baseline=plan.baseline, names=train.schema.names,
+                    seed=plan.seed, group=self.group, resume=saved, checkpoint=partial,
+                    progress=lambda events: at(len(events.problem.rounds) / rounds),
+                )  # fmt: skip
+            except InvalidInput as error:
+                hint = (
+                    "" if saved is None else " Try the options of the stopped run, or no --resume."
+                )
+                raise UsageError(f"{error}{hint}") from error
+        if self.group.first and saved != result:
+            a.save(result)
+            partial.unlink(missing_ok=True)
+        return a
+
+    def _fed(self, model: nn.Module, train: Batches) -> Any:
+        """Batches as the model takes them: numbers alone where it has a single input."""
+        if train.schema.categories or "gates" in signature(model.forward).parameters:
+            return train
+        return Numbers(train)
+
+    def budget(self, train: Batches) -> int:
+        """Gradient batches of every method."""
+        if self.plan.budget is not None:
+            return self.plan.budget
+        steps = self.plan.steps or STEPS["greedy-pig"]
+        each = min(EACH, len(train)) * steps * max(self.plan.ks)
+        return max(each, STEPS["ig"])
+
+    def _names(self, a: gp.Attribution) -> list[str]:
+        return a.top(a.features.units)
+
+    def _random(self, schema: Schema, seed: int) -> list[str]:
+        drawn = np.random.default_rng([self.plan.seed, seed, 7]).permutation(len(schema.names))
+        return [schema.names[i] for i in drawn.tolist()]
+
+    def _retrain(
+        self, orders: Mapping[str, list[list[str]]], train: Batches, valid: Batches
+    ) -> Proof:
+        self.stage = "retraining"
+        shelf = Shelf(self.work / "retrained")
+        names = train.schema.names
+        trials = trials_of(names, orders, self.plan.ks, self.plan.seeds)
+        mine = self.group.share([t for t in trials if t not in shelf])
+        places = {trial: i for i, trial in enumerate(mine)}
+        with self._meter.stage("retraining", "retrain") as at:
+
+            def watch(trial: Trial, share: float) -> None:
+                inside = min(0.95, share * self.plan.epochs / self._meter.epochs)
+                i = places[trial]
+                self._meter.label(f"retraining {i + 1}/{len(mine)}, {len(trial.columns)} columns")
+                at((i + inside) / max(len(mine), 1))
+
+            return retrain(orders, train, valid, ks=self.plan.ks, seeds=self.plan.seeds,
+                           effort=self.plan.effort, shelf=shelf, group=self.group,
+                           device=self.device, watch=watch)  # fmt: skip
+
+    def _reckon(self, train: Batches) -> None:
+        """What each stage costs, in rows that a network of all columns learns from."""
+        plan, rows = self.plan, train.rows
+        sets = len(plan.ks) * len(plan.methods) * plan.seeds + plan.seeds
+        gradients = self.budget(train) * plan.batch_size * 0.6
+        costs = {"network": GUESSED_EPOCHS * rows, "retrain": sets * GUESSED_EPOCHS * rows * 0.8}
+        if plan.model is not None:
+            del costs["network"]
+        costs |= {m: gradients for m in plan.methods if m != "random"}
+        if plan.finetune is not None:
+            costs["tuned"] = 2.0 * plan.finetune * plan.batch_size
+        self._meter.plan(costs)
+
+    def _answer(
+        self, schema: Schema, train: Batches, valid: Batches,
+        results: Mapping[str, gp.Attribution], orders: Mapping[str, list[list[str]]],
+        proof: Proof, network: str, network_loss: float,
+    ) -> Found:  # fmt: skip
+        method, a = next(iter(results.items()))
+        label = schema.label
+        about = {
+            "label": label.name, "metric": column_notes.METRICS[label.task],
+            "train_rows": train.rows, "valid_rows": valid.rows, "seeds": self.plan.seeds,
+            "ks": list(self.plan.ks),
+            "losses": _plain(proof.losses), "accuracies": _plain(proof.accuracies),
+            "loss_all": _one(proof.loss_all),
+            "accuracy_all": None if proof.accuracy_all is None else _one(proof.accuracy_all),
+            "orders": {m: rankings[0] for m, rankings in orders.items()},
+            "kinds": _kinds(schema.only(train.schema.names)),
+            "network": network, "network_loss": network_loss,
+        }  # fmt: skip
+        a = a.with_notes({
+            "kind": "table", "source": Path(self.table.source).name, "model": network,
+            "baseline": self.plan.baseline, "objective": train.schema.loss,
+            "command": self.command, column_notes.KEY: about,
+        })  # fmt: skip
+        notes = column_notes.ColumnNotes.of(a)
+        assert notes is not None
+        others = {m: r for m, r in results.items() if m != method}
+        return Found(a, notes, proof, others, self._meter.seconds())
+
+
+def _files(table: Table, valid: Table | None) -> str:
+    """A digest of the files' names and sizes: another table is no table to go on with."""
+    held = [(fspath(f.path), f.path.stat().st_size) for t in (table, valid) if t for f in t.files]
+    text = json.dumps([held, list(table.kinds)])
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _save(model: nn.Module, file: Path) -> None:
+    temporary = file.with_name(f".{file.name}.part")
+    try:
+        save_file({k: v.contiguous().cpu() for k, v in model.state_dict().items()}, temporary)
+        move(temporary, file)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    from copy import deepcopy
+
+    return deepcopy(model).cpu()
+
+
+def _plain(by_method: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[str, Any]]:
+    return {m: {str(k): _one(s) for k, s in by_k.items()} for m, by_k in by_method.items()}
+
+
+def _one(summary: Any) -> dict[str, float | None]:
+    return {"mean": summary.mean, "standard_error": summary.standard_error}
+
+
+def _kinds(schema: Schema) -> dict[str, str]:
+    """Every column in a few words."""
+    made = {}
+    for number in schema.numbers:
+        made[number.name] = ("number" + (", by its logarithm" if number.log else "")
+                             + _missing(number.missing))  # fmt: skip
+    for category in schema.categories:
+        known = len(category.values)
+        made[category.name] = f"category of {known:,}{_missing(category.missing)}"
+    return made
+
+
+def _missing(share: float) -> str:
+    return f", {100 * share:.2g} % missing" if share > 0 else ""

@@ -1,0 +1,145 @@
+"""What a selection of columns notes on its result, checked: losses after retraining, rankings.
+
+`greedypig select` writes them under "selection"; figures and pages are drawn from them alone. A
+file may come from a stranger, so everything is checked here before anybody draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from .core.attribution import Attribution
+from .core.errors import InvalidInput
+
+KEY = "selection"
+METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error"}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss after retraining, over seeds."""
+
+    mean: float
+    error: float | None
+    """Standard error; None for one seed."""
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}" + ("" if self.error is None else f" ± {self.error:.4f}")
+
+
+@dataclass(frozen=True)
+class ColumnNotes:
+    """The notes of a selection."""
+
+    label: str
+    metric: str
+    """What the loss is: "log-loss" or "squared error"."""
+    train_rows: int
+    valid_rows: int
+    seeds: int
+    ks: tuple[int, ...]
+    losses: Mapping[str, Mapping[int, Loss]]
+    """Method → k → loss."""
+    accuracies: Mapping[str, Mapping[int, Loss]]
+    """The same in shares of right answers; empty for a number."""
+    loss_all: Loss
+    accuracy_all: Loss | None
+    orders: Mapping[str, tuple[str, ...]]
+    """Method → its columns, best first."""
+    kinds: Mapping[str, str]
+    """Column → what it holds, in words."""
+    network: str
+    network_loss: float | None
+    """Of the network that was explained, on the validation rows."""
+
+    @staticmethod
+    def of(a: Attribution) -> ColumnNotes | None:
+        """Read and check a result's notes; None where it is no selection that was retrained."""
+        if KEY not in a.about:
+            return None
+        about = _mapping(a.about[KEY], "selection")
+        ks = tuple(_count(k, "ks") for k in _list(about.get("ks"), "ks"))
+        orders = {
+            str(name): tuple(_text(c, "orders") for c in _list(of, "orders"))
+            for name, of in _mapping(about.get("orders"), "orders").items()
+        }
+        network_loss = about.get("network_loss")
+        accuracy = about.get("accuracy_all")
+        return ColumnNotes(
+            label=_text(about.get("label"), "label"),
+            metric=_text(about.get("metric"), "metric"),
+            train_rows=_count(about.get("train_rows"), "train_rows"),
+            valid_rows=_count(about.get("valid_rows"), "valid_rows"),
+            seeds=_count(about.get("seeds"), "seeds"),
+            ks=ks,
+            losses=_losses(about.get("losses"), ks),
+            accuracies=_losses(about.get("accuracies") or {}, ks),
+            loss_all=_loss(about.get("loss_all")),
+            accuracy_all=None if accuracy is None else _loss(accuracy),
+            orders=orders,
+            kinds={
+                str(k): _text(v, "kinds") for k, v in _mapping(about.get("kinds"), "kinds").items()
+            },
+            network=_text(about.get("network"), "network"),
+            network_loss=None if network_loss is None else _number(network_loss),
+        )
+
+    def verdict(self, method: str, other: str, k: int) -> str:
+        """How two methods compare at k, in words: what the standard errors allow to say."""
+        ours, theirs = self.losses[method][k], self.losses[other][k]
+        gap = theirs.mean - ours.mean
+        if gap == 0:
+            return f"{method} and {other} end alike"
+        first = f"{method} {'ahead of' if gap > 0 else 'behind'} {other} by {abs(gap):.4f}"
+        if ours.error is None or theirs.error is None:
+            return f"{first} (one seed: no telling)"
+        noise = (ours.error**2 + theirs.error**2) ** 0.5
+        return first if abs(gap) > noise else f"{first}, within the noise (± {noise:.4f})"
+
+
+def _losses(given: Any, ks: Sequence[int]) -> dict[str, dict[int, Loss]]:
+    return {
+        str(method): {
+            k: _loss(of[str(k)]) for of in [_mapping(by, "losses")] for k in ks if str(k) in of
+        }
+        for method, by in _mapping(given, "losses").items()
+    }
+
+
+def _loss(given: Any) -> Loss:
+    record = _mapping(given, "a loss")
+    error = record.get("standard_error")
+    return Loss(_number(record.get("mean")), None if error is None else _number(error))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidInput(f"Expected finite numbers in the notes (got {value!r:.60}).")
+    return float(value)
+
+
+def _count(value: Any, what: str) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidInput(f"Expected {what} in the notes as whole numbers (got {value!r:.60}).")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"Expected {what} in the notes as text (got {value!r:.60}).")
+    return value
+
+
+def _list(value: Any, what: str) -> Sequence[Any]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidInput(f"Expected {what} in the notes as a list (got {value!r:.60}).")
+    return value
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"Expected {what} in the notes as a mapping (got {value!r:.60}).")
+    return value

@@ -1,0 +1,211 @@
+"""The page of a selection of columns: losses after retraining, the order, what the others chose."""
+
+from __future__ import annotations
+
+from math import ceil, floor, isfinite, log10
+
+from ..column_notes import ColumnNotes, Loss
+from ..core.attribution import Attribution
+from ..notes import Notes
+from .chart import Chart
+from .markup import document, escape, table
+from .sections import curves, first_units, made
+
+WIDTH, HEIGHT = 640, 340
+LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
+
+
+def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
+    """The whole page."""
+    charts = curves(a, notes)
+    body = f"""
+<a class="skip" href="#main">Skip to the selection</a>
+<header><p class="eyebrow">{_eyebrow(a, notes, columns)}</p>
+<h1>Which columns predict “{escape(columns.label)}”?</h1>
+<p class="lead">{_lead(a, columns)}</p></header>
+<main id="main">
+<div class="columns"><div>{first_units(a, min(30, a.features.units))}{_way(a, charts)}</div>
+<div>{_proof(columns)}</div></div>
+{_rankings(columns)}{made(a, notes)}
+</main>
+<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
+The order tells which columns this <em>model</em> used; the losses tell how well a fresh network
+does with them. Neither says what causes the label.</p></footer>"""
+    name = " · ".join(p for p in (columns.label, notes.source, "greedypig") if p)
+    return document(
+        name, body, script=True, data={"charts": [c.data for c in charts], "explore": None}
+    )
+
+
+def _eyebrow(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
+    parts = [notes.source, columns.network, str(a.settings.get("method") or "")]
+    return " · ".join(escape(p) for p in parts if p)
+
+
+def _lead(a: Attribution, columns: ColumnNotes) -> str:
+    method = next(iter(columns.losses))
+    by_k = columns.losses[method]
+    k = next((k for k, v in by_k.items() if v.mean <= 1.01 * columns.loss_all.mean), max(by_k))
+    text = (
+        f"With <b>{k} of {a.features.units}</b> columns a fresh network reaches a validation "
+        f"{escape(columns.metric)} of <b>{by_k[k].mean:.4f}</b>; all columns give "
+        f"<b>{columns.loss_all.mean:.4f}</b>."
+    )
+    if "ig" in columns.losses and method != "ig" and k in columns.losses["ig"]:
+        text += f" At k = {k}: {escape(columns.verdict(method, 'ig', k))}."
+    return text
+
+
+def _proof(columns: ColumnNotes) -> str:
+    heads = ["columns kept", *(f"k = {k}" for k in columns.ks)]
+    best = {
+        k: min((by[k].mean for by in columns.losses.values() if k in by), default=None)
+        for k in columns.ks
+    }
+    rows = [
+        [escape(method), *(_cell(by.get(k), best[k]) for k in columns.ks)]
+        for method, by in columns.losses.items()
+    ]
+    rows.append(["all columns", *([_cell(columns.loss_all, None)] * len(columns.ks))])
+    tables = table(heads, rows, caption=f"Validation {columns.metric} after retraining")
+    if columns.accuracies and columns.accuracy_all is not None:
+        rates = [
+            [escape(m), *(_cell(by.get(k), None) for k in columns.ks)]
+            for m, by in columns.accuracies.items()
+        ]
+        rates.append(["all columns", *([_cell(columns.accuracy_all, None)] * len(columns.ks))])
+        inner = table(heads, rates, caption="Share of right answers after retraining")
+        tables += f"<details><summary>Accuracy</summary>{inner}</details>"
+    seeds = (
+        f"Means of {columns.seeds} seeds with standard errors" if columns.seeds > 1 else "One seed"
+    )
+    note = (
+        f'<p class="note">Fresh networks trained on the top k columns of each method, judged on '
+        f"{columns.valid_rows:,} rows that were held out, which also ended the training. {seeds}; "
+        "the lowest of a column is bold.</p>"
+    )
+    return f"<section><h2>Proof by retraining</h2>{note}{_chart(columns)}{tables}</section>"
+
+
+def _cell(loss: Loss | None, best: float | None) -> str:
+    if loss is None:
+        return "–"
+    text = f"{loss.mean:.4f}"
+    text = f"<b>{text}</b>" if loss.mean == best else text
+    return text if loss.error is None else f"{text} <small>± {loss.error:.4f}</small>"
+
+
+def _chart(columns: ColumnNotes) -> str:
+    """Loss over k as inline SVG, with standard errors."""
+    every = [(v.mean, v.error or 0.0) for by in columns.losses.values() for v in by.values()]
+    every.append((columns.loss_all.mean, 0.0))
+    low, high, ticks = _scale(min(m - e for m, e in every), max(m + e for m, e in every))
+    first, last = min(columns.ks), max(columns.ks)
+
+    def x(k: float) -> float:
+        share = (k - first) / (last - first) if last > first else 0.5
+        return round(LEFT + 20 + share * (WIDTH - LEFT - RIGHT - 40), 2)
+
+    def y(value: float) -> float:
+        return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 2)
+
+    parts = []
+    for tick in ticks:
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'
+            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">'
+            f"{tick:.4g}</text>"
+        )
+    for k in columns.ks:
+        parts.append(
+            f'<text class="tick" x="{x(k)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">'
+            f"{k}</text>"
+        )
+    whole = y(columns.loss_all.mean)
+    parts.append(f'<line class="full" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{whole}" y2="{whole}"/>')
+    for i, (method, by_k) in enumerate(columns.losses.items()):
+        shift = 5 * (i - (len(columns.losses) - 1) / 2)
+        points = [(x(k) + shift, v) for k, v in by_k.items()]
+        line = " ".join(f"{px},{y(v.mean)}" for px, v in points)
+        parts.append(f'<polyline class="line c{i % 8}" points="{line}"/>')
+        for (px, v), k in zip(points, by_k, strict=True):
+            if v.error:
+                parts.append(
+                    f'<line class="c{i % 8} error" x1="{px}" x2="{px}" y1="{y(v.mean - v.error)}" '
+                    f'y2="{y(v.mean + v.error)}"/>'
+                )
+            parts.append(
+                f'<circle class="c{i % 8}" r="4.5" cx="{px}" cy="{y(v.mean)}"><title>'
+                f"{escape(method)}, k = {k}: {v}</title></circle>"
+            )
+    parts.append(
+        f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" '
+        'text-anchor="middle">columns kept, k</text>'
+    )
+    spoken = "; ".join(
+        f"{m}: " + ", ".join(f"{v.mean:.4f} at {k}" for k, v in by.items())
+        for m, by in columns.losses.items()
+    )
+    caption = f"Validation {columns.metric} after retraining (lower is better)"
+    return (
+        f'<figure class="plot"><figcaption>{escape(caption)}</figcaption>'
+        f'<svg class="chart" id="losses" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(caption)}. {escape(spoken)}">{"".join(parts)}</svg>'
+        f"{_legend(columns)}</figure>"
+    )
+
+
+def _legend(columns: ColumnNotes) -> str:
+    sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
+    stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
+    items = [
+        f"<li>{sample.format(stroke.format(i % 8))}{escape(method)}</li>"
+        for i, method in enumerate(columns.losses)
+    ]
+    mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
+    items.append(f"<li>{mark}all columns <small>{columns.loss_all.mean:.4f}</small></li>")
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Round numbers close around the data: losses differ in their later digits."""
+    span = (high - low) or abs(high) or 1.0
+    raw = span / 4
+    size = 10 ** floor(log10(raw))
+    step = next(size * m for m in (1, 2, 2.5, 5, 10) if size * m >= raw * 0.999)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    last = max(last, first + 1)
+    return first * step, last * step, [i * step for i in range(first, last + 1)]
+
+
+def _way(a: Attribution, charts: list[Chart]) -> str:
+    """What the model itself loses with only the columns chosen so far."""
+    values = [-v for v in a.values.tolist()]
+    if not all(isfinite(v) for v in values) or len(values) < 2:
+        return ""
+    return (
+        '<section><h2>Without retraining</h2><p class="note">The loss of the model as it is, with '
+        "all other columns at their baseline; G is minus that loss. It may rise: a frozen model "
+        f"can need columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} "
+        f"selected: "
+        f"<b>{values[-1]:.4f}</b>; everything: <b>{-a.full_value:.4f}</b>.</p>"
+        f"{''.join(chart.svg for chart in charts)}</section>"
+    )
+
+
+def _rankings(columns: ColumnNotes) -> str:
+    """The first columns of every method side by side."""
+    methods = list(columns.orders)
+    depth = min(max(columns.ks), 40, max((len(o) for o in columns.orders.values()), default=0))
+    rows = [[str(i + 1), *(_column(columns, m, i) for m in methods)] for i in range(depth)]
+    heads = ["place", *(escape(m) for m in methods)]
+    body = table(heads, rows, caption="Columns by method, best first", words=1 + len(methods))
+    return f"<section><h2>Rankings side by side</h2>{body}</section>"
+
+
+def _column(columns: ColumnNotes, method: str, place: int) -> str:
+    order = columns.orders[method]
+    if place >= len(order):
+        return "–"
+    kind = columns.kinds.get(order[place], "")
+    return f"{escape(order[place])} <small>{escape(kind)}</small>"

@@ -1,0 +1,292 @@
+"""`greedypig select`: the right columns first, proved by retraining; files and wrong commands."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra tables")
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import greedypig as gp
+from conftest import environment
+from greedypig import storage
+from greedypig.cli import selecting
+
+QUICK = ("--seeds", "1", "--epochs", "1")
+OWN = ("--model", "tiny_tables:build")
+NAMES = "abcde"
+
+
+def rows(n=600, seed=0, task="binary"):
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((5, n))
+    score = x.T @ np.array([3, 2, 1, 0.5, 0])
+    if task == "number":
+        y = score
+    elif task == "classes":
+        y = np.digitize(score, [-2, 2])
+    else:
+        y = (random.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+    return pa.table({**dict(zip(NAMES, x, strict=True)), "y": y})
+
+
+@pytest.fixture
+def table(place):
+    """t.parquet in the current directory: the columns matter in the order of the alphabet."""
+    pq.write_table(rows(), place / "t.parquet", row_group_size=100)
+    return place
+
+
+def stop_in(monkeypatch, what, at):
+    """Ctrl-C when `what` of Selecting's meter is told a share for the at-th time."""
+    from greedypig.cli.meter import Meter
+
+    left = [at]
+    plain = Meter.tell
+
+    def tell(self, name, share):
+        plain(self, name, share)
+        if name == what and share < 1:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Meter, "tell", tell)
+
+
+def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, table):
+    found = answer("select", "t.parquet", "--label", "y", "--k", "1,2,5", "--seeds", "2",
+                   "--epochs", "4", "--batch-size", "32")  # fmt: skip
+    assert found["order"][:2] == ["a", "b"]
+    assert sorted(found["order"]) == list(NAMES)
+    assert list(found["losses"]) == ["greedy-pig", "ig", "random"]
+    for by_k in found["losses"].values():
+        assert list(by_k) == ["1", "2", "5"]
+        assert all(v["mean"] > 0 and v["standard_error"] >= 0 for v in by_k.values())
+        assert by_k["5"]["mean"] == pytest.approx(found["loss_all"])
+    greedy = [v["mean"] for v in found["losses"]["greedy-pig"].values()]
+    assert greedy[0] > greedy[1] > greedy[2] - 0.05
+    assert found["losses"]["random"]["1"]["mean"] > greedy[0]
+    assert found["settings"]["label"] == "y"
+    assert found["gradients"] == 5 * 5
+    assert found["rows"]["train"] + found["rows"]["valid"] == 600
+    names = [f.rpartition("/")[2] for f in found["files"]]
+    assert names == [f"selection.{e}" for e in ("gpig", "md", "csv", "png", "html")]
+    assert all((table / f).stat().st_size > 100 for f in found["files"])
+
+
+def test_the_files_tell_the_same_numbers_and_the_page_is_drawn_again(call, answer, table):
+    found = answer("select", "t.parquet", "--label", "y", *OWN, "--k", "2", *QUICK, "--out", "o")
+    loss = found["losses"]["greedy-pig"]["2"]["mean"]
+    with open("o/selection.csv") as file:
+        lines = list(csv.DictReader(file))
+    mine = next(line for line in lines if line["method"] == "greedy-pig")
+    assert float(mine["loss"]) == loss
+    assert mine["columns"] == "a b"
+    assert lines[-1]["method"] == "all columns"
+    assert f"| greedy-pig | {loss:.4f} |" in (table / "o/selection.md").read_text()
+    page = (table / "o/selection.html").read_bytes()
+    assert f"{loss:.4f}".encode() in page
+    assert call("report", "o/selection.gpig", "--out", "again.html")[0] == 0
+    assert (table / "again.html").read_bytes() == page
+    a = gp.load("o/selection.gpig")
+    assert a.top(5) == list(NAMES)
+    assert a.about["selection"]["losses"]["greedy-pig"]["2"]["mean"] == loss
+
+
+def test_people_get_a_table(call, table):
+    code, out, err = call("select", "t.parquet", "--label", "y", *OWN, "--k", "1,3", *QUICK)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("t.parquet: 5 columns, ")
+    assert "best first: a, b, c" in out
+    assert any(line.split()[:3] == ["k", "1", "3"] for line in lines)
+    assert {line.split()[0] for line in lines if line} >= {"greedy-pig", "ig", "random", "all"}
+    assert "one seed" in out
+    assert "t-selection" in out
+    assert max(map(len, lines)) <= 80
+    assert call("select", "t.parquet", "--label", "y", *OWN, "--k", "1", *QUICK, "-q")[:2] == (
+        0,
+        "",
+    )
+
+
+@pytest.mark.parametrize("model", ["build", "dense"])
+def test_a_model_of_one_s_own_is_ranked_by_its_weights(answer, table, model):
+    found = answer("select", "t.parquet", "--label", "y", "--model", f"tiny_tables:{model}", "--k",
+                   "4", *QUICK, "--methods", "greedy-pig,ig")  # fmt: skip
+    assert found["order"] == list(NAMES)
+    assert found["orders"]["ig"][:2] == ["a", "b"]
+    assert found["settings"]["model"] == f"tiny_tables:{model}"
+    assert not (table / "t-selection/work/network.safetensors").exists()
+
+
+@pytest.mark.parametrize(("task", "metric"), [("number", "squared error"), ("classes", "log-loss")])
+def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
+    pq.write_table(rows(task=task), place / "t.parquet")
+    pq.write_table(rows(200, 1, task), place / "v.parquet")
+    found = answer("select", "t.parquet", "--label", "y", "--valid", "v.parquet", "--k", "2",
+                   "--seeds", "1", "--epochs", "3", "--batch-size", "32")  # fmt: skip
+    assert found["metric"] == metric
+    assert found["order"][0] == "a"
+    assert found["rows"] == {"train": 600, "valid": 200}
+    assert (found["accuracy_all"] is None) == (task == "number")
+
+
+def test_texts_categories_and_a_folder_of_csv(answer, place):
+    (place / "days").mkdir()
+    for i in range(2):
+        table = rows(300, i)
+        sign = np.where(table["a"].to_numpy() > 0, "plus", "minus")
+        table = table.set_column(0, "a", pa.array(sign)).append_column("id", pa.array(range(300)))
+        lines = [",".join(table.column_names)]
+        lines += [",".join(str(v) for v in row.values()) for row in table.to_pylist()]
+        (place / f"days/{i}.csv").write_text("\n".join(lines))
+    found = answer("select", "days", "--label", "y", "--drop", "id", "--k", "2", "--seeds", "1",
+                   "--epochs", "4", "--batch-size", "32", "--mask-finetune", "3")  # fmt: skip
+    assert set(found["order"][:2]) == {"a", "b"}
+    assert "id" not in found["order"]
+    assert "fine-tuned" in found["settings"]["model"]
+    schema = json.loads((place / "days-selection/schema.json").read_text())
+    assert [c["name"] for c in schema["categories"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--label", "z"), "'z'"),
+        ((), "--label, the column to predict, of a, b, c, d, e, y"),
+        (("--label", "y", "--k", "6"), "at most 5, the number of columns"),
+        (("--label", "y", "--k", "two"), "whole numbers with commas"),
+        (("--label", "y", "--drop", "w"), "'w'"),
+        (("--label", "y", "--methods", "magic"), "'magic'"),
+        (("--label", "y", "--methods", "random"), "ranks first"),
+        (("--label", "y", "--valid", "none.parquet"), "none.parquet"),
+        (("--label", "y", "--valid-share", "1"), "--valid-share between 0 and 1"),
+        (("--label", "y", "--budget", "3"), "at least"),
+        (("--label", "y", "--model", "tiny_tables:nothing"), "torch.nn.Module"),
+        (("--label", "y", "--task", "regression", "--separator", "tabs"), "one sign"),
+        (("--label", "y", "--device", "abacus"), "a device of this machine"),
+    ],
+)
+def test_a_wrong_command_is_said_in_one_sentence(call, table, words, said):
+    code, out, err = call("select", "t.parquet", *words, *QUICK)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+
+
+def test_damaged_and_foreign_files(call, table):
+    whole = (table / "t.parquet").read_bytes()
+    (table / "half.parquet").write_bytes(whole[:-50])
+    code, _, err = call("select", "half.parquet", "--label", "y")
+    assert code == 2
+    assert "half.parquet (got one that is cut off or damaged" in " ".join(err.split())
+    (table / "o").mkdir()
+    (table / "o/selection.csv").write_text("mine")
+    code, _, err = call("select", "t.parquet", "--label", "y", *OWN, *QUICK, "--out", "o")
+    assert code == 2
+    assert "left alone" in " ".join(err.split())
+    assert (table / "o/selection.csv").read_text() == "mine"
+
+
+def test_a_leaked_label_is_warned_of(call, place):
+    table = rows()
+    pq.write_table(table.append_column("leak", table["y"]), place / "t.parquet")
+    _, out, err = call("select", "t.parquet", "--label", "y", "--k", "1", *QUICK, "--batch-size",
+                       "32")  # fmt: skip
+    assert "'leak' equal the label" in " ".join(err.split())
+    assert "best first: leak" in out
+
+
+ARGS = ("select", "t.parquet", "--label", "y", *OWN, "--k", "2,4", *QUICK)
+
+
+@pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 3), ("ig", 1), ("retrain", 3)])
+def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypatch, stage, at):
+    whole = answer(*ARGS, "--out", "whole")
+    with monkeypatch.context() as m:
+        stop_in(m, stage, at)
+        code, out, err = call(*ARGS)
+    assert (code, out) == (1, "")
+    assert "Stopped while" in err
+    assert "--resume" in err
+    if stage == "greedy-pig":
+        assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
+    again = answer(*ARGS, "--resume")
+    for key in ("order", "losses", "loss_all", "gradients", "path"):
+        assert again[key] == whole[key]
+
+
+def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeypatch):
+    first = answer(*ARGS)
+    trained = []
+    plain = selecting.retrain
+
+    def watched(*args, watch, **more):
+        return plain(*args, watch=lambda t, s: trained.append(t), **more)
+
+    monkeypatch.setattr(selecting, "retrain", watched)
+    assert answer(*ARGS, "--resume")["losses"] == first["losses"]
+    assert trained == []
+    more = answer(*[w if w != "1" else "2" for w in ARGS[:-2]], "--epochs", "1", "--resume")
+    assert {t.seed for t in trained} == {1}
+    assert more["losses"]["ig"]["2"]["standard_error"] is not None
+
+
+def test_other_settings_are_not_mixed(call, answer, table):
+    answer(*ARGS)
+    code, _, err = call(*ARGS, "--resume", "--rate", "0.01")
+    assert code == 2
+    assert "another rate" in err
+    code, _, err = call(*ARGS, "--resume", "--budget", "500")
+    assert code == 2
+    assert "no --resume" in err
+    assert call(*ARGS, "--rate", "0.01")[0] == 0  # Anew.
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch):
+    whole = answer(*ARGS, "--out", "whole")
+    left = [3]
+    plain = storage.save_file
+
+    def full(*args, **more):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+        return plain(*args, **more)
+
+    with monkeypatch.context() as m:
+        m.setattr(storage, "save_file", full)
+        code, _, err = call(*ARGS)
+    assert code == 1
+    assert "No space left" in err
+    assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
+    assert answer(*ARGS, "--resume")["order"] == whole["order"]
+
+
+def torchrun(*words, cwd, restarts=0):
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+         "--max-restarts", str(restarts), "--standalone", "-m", "greedypig", *words],
+        cwd=cwd, env=environment(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="torchrun on POSIX")
+def test_two_processes_give_the_answer_of_one_also_after_a_kill(answer, table):
+    words = [*ARGS[:4], "--model", "tiny_tables:lost", *ARGS[6:], "--out", "out", "--json"]
+    alone = answer(*words[:-1])
+    shutil.rmtree(table / "out")
+    done = torchrun(*words, cwd=table, restarts=2)
+    assert done.returncode == 0, done.stderr
+    assert (table / "killed").exists()
+    together = json.loads(done.stdout.splitlines()[-1])
+    for key in ("order", "losses", "loss_all", "orders", "gradients"):
+        assert together[key] == alone[key]
+    assert np.allclose(together["path"], alone["path"], rtol=1e-12)

@@ -1,0 +1,189 @@
+"""Tables in every format are the same table; what is damaged is named; pieces are exact."""
+
+import gzip
+import io
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra tables")
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import greedypig as gp
+from greedypig.tables import Layout, find_tables, open_table
+from greedypig.tables import files as files_module
+from greedypig.tables.arrow import arrow
+from greedypig.tables.table import as_numbers, as_texts
+from greedypig.tables.text import Gzip, Plain, blocks
+
+ROWS = pa.table({"x": [1.5, None, -3.0, 4.0], "c": ["a", "b", None, "a, b"], "y": [0, 1, 0, 1]})
+
+
+def write(path, table=ROWS):
+    name = path.name
+    if name.endswith(".parquet"):
+        pq.write_table(table, path, row_group_size=2)
+    elif name.endswith((".arrow", ".feather")):
+        pyarrow.feather.write_feather(table, path, chunksize=2, compression="uncompressed")
+    else:
+        sign = "\t" if ".tsv" in name else ","
+        raw = io.BytesIO()
+        pyarrow.csv.write_csv(table, raw, pyarrow.csv.WriteOptions(delimiter=sign))
+        path.write_bytes(gzip.compress(raw.getvalue()) if name.endswith(".gz") else raw.getvalue())
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["t.parquet", "t.arrow", "t.feather", "t.csv", "t.tsv", "t.csv.gz"]
+)
+def test_every_format_holds_the_same_rows(tmp_path, name):
+    table = open_table(write(tmp_path / name))
+    assert list(table.kinds) == ["x", "c", "y"]
+    pieces = [table.read(i, ["x", "c"]) for i in range(len(table.pieces))]
+    numbers = np.concatenate([as_numbers(p["x"])[0] for p in pieces])
+    np.testing.assert_array_equal(numbers, [1.5, np.nan, -3, 4])
+    assert [t for p in pieces for t in as_texts(p["c"]).to_pylist()] == ["a", "b", None, "a, b"]
+
+
+def test_folders_and_patterns_are_sorted_and_leave_foreign_files_out(tmp_path):
+    for name in ("b.parquet", "a.csv", "_SUCCESS.csv", ".hidden.csv", "notes.md"):
+        write(tmp_path / name) if name.endswith("parquet") else (tmp_path / name).write_text("x\n1")
+    assert [p.name for p in find_tables(tmp_path)] == ["a.csv", "b.parquet"]
+    assert [p.name for p in find_tables(tmp_path / "*.parquet")] == ["b.parquet"]
+    with pytest.raises(gp.InvalidInput, match=r"got none"):
+        find_tables(tmp_path / "*.arrow")
+    with pytest.raises(gp.InvalidInput, match=r"ends in .*notes.md"):
+        find_tables(tmp_path / "notes.md")
+
+
+def test_a_killed_writer_s_file_is_named(tmp_path):
+    whole = write(tmp_path / "good.parquet").read_bytes()
+    (tmp_path / "half.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(gp.InvalidFile, match=r"half\.parquet .*cut off or damaged"):
+        open_table(tmp_path)
+    packed = gzip.compress(b"x,y\n" + b"1,2\n" * 50_000)
+    (tmp_path / "half.csv.gz").write_bytes(packed[:-40])
+    with pytest.raises(gp.InvalidFile, match=r"half\.csv\.gz .*cut off or damaged"):
+        open_table(tmp_path / "half.csv.gz")
+
+
+def test_a_damaged_row_group_is_named(tmp_path):
+    path = write(tmp_path / "t.parquet")
+    raw = bytearray(path.read_bytes())
+    raw[4:60] = bytes(56)
+    path.write_bytes(raw)
+    table = open_table(path)
+    with pytest.raises(gp.InvalidFile, match=r"t\.parquet"):
+        table.read(0, ["x", "c", "y"])
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.parquet", "e.arrow"])
+def test_empty_files_are_named(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(gp.InvalidFile, match=rf"{name} \(got an empty file"):
+        open_table(tmp_path / name)
+
+
+def test_files_of_different_columns_are_named_with_the_difference(tmp_path):
+    write(tmp_path / "a.parquet")
+    write(tmp_path / "b.parquet", ROWS.rename_columns(["x", "d", "y"]))
+    with pytest.raises(gp.InvalidInput, match=r"b\.parquet.*without 'c' and with a further 'd'"):
+        open_table(tmp_path)
+
+
+def test_another_order_of_columns_is_the_same_table(tmp_path):
+    write(tmp_path / "a.parquet")
+    write(tmp_path / "b.parquet", ROWS.select(["y", "c", "x"]))
+    table = open_table(tmp_path)
+    assert table.read(len(table.pieces) - 1, ["x", "y"]).to_pydict() == {"x": [-3, 4], "y": [0, 1]}
+
+
+def test_numbers_in_one_file_and_texts_in_another_are_texts(tmp_path):
+    write(tmp_path / "a.parquet")
+    write(tmp_path / "b.parquet", ROWS.set_column(0, "x", pa.array(["1", "2", "?", "4"])))
+    assert open_table(tmp_path).kinds["x"] == "text"
+
+
+def test_criteo_s_file_is_known_by_its_look(tmp_path):
+    line = "\t".join(["1", "5", *[""] * 12, "68fd1e64", *[""] * 25])
+    (tmp_path / "day_0.tsv").write_text(f"{line}\n" * 3)
+    table = open_table(tmp_path / "day_0.tsv")
+    assert list(table.kinds)[:2] == ["label", "I1"]
+    assert list(table.kinds)[-1] == "C26"
+    read = table.read(0, ["label", "I1", "I2", "C1", "C2"])
+    assert read.to_pylist() == [{"label": "1", "I1": "5", "I2": None, "C1": "68fd1e64",
+                                 "C2": None}] * 3  # fmt: skip
+
+
+def test_files_without_names_get_theirs(tmp_path):
+    (tmp_path / "t.csv").write_text("1;a\n2;b\n")
+    table = open_table(tmp_path / "t.csv", layout=Layout(";", ("n", "c")))
+    assert table.read(0, ["n", "c"]).to_pydict() == {"n": ["1", "2"], "c": ["a", "b"]}
+    with pytest.raises(gp.InvalidInput, match=r"3 columns .*got 2"):
+        open_table(tmp_path / "t.csv", layout=Layout(";", ("a", "b", "c")))
+
+
+def test_a_line_of_other_length_is_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4,5\n")
+    with pytest.raises(gp.InvalidFile, match=r"t\.csv"):
+        open_table(tmp_path / "t.csv").read(0, ["a", "b"])
+
+
+def test_the_same_name_twice_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,a\n1,2\n")
+    with pytest.raises(gp.InvalidInput, match="'a' more than once"):
+        open_table(tmp_path / "t.csv")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text('ab\n",é', max_size=9), min_size=1, max_size=40),
+    st.integers(20, 90),
+    st.booleans(),
+    st.booleans(),
+)
+def test_blocks_are_whole_lines_and_join_to_the_text(tmp_path_factory, cells, size, packed, twice):
+    """Newlines between quotes end no line, and any block of a gzip file can be read alone."""
+    import csv
+
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([[c] for c in cells])
+    raw = text.getvalue().encode()
+    path = tmp_path_factory.mktemp("b") / "t"
+    half = len(raw) // 2
+    members = [raw[:half], raw[half:]] if twice else [raw]
+    path.write_bytes(b"".join(map(gzip.compress, members)) if packed else raw)
+    source = Gzip(path) if packed else Plain(path)
+    found = list(blocks(source, quotes=True, size=size))
+    parts = {b.start: source.read(b) for b in reversed(found)}
+    assert b"".join(parts[b.start] for b in found) == raw
+    for part in parts.values():
+        assert list(csv.reader(io.StringIO(part.decode(), newline="")))  # Each parses alone.
+        assert part.count(b'"') % 2 == 0
+        assert part.endswith(b"\n")
+
+
+def test_small_blocks_give_the_same_rows(tmp_path, monkeypatch):
+    lines = "".join(f"{i},v{i % 7}\n" for i in range(5000))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"n,c\n" + lines.encode()))
+    monkeypatch.setattr(files_module, "BLOCK", 1000)
+    table = open_table(tmp_path / "t.csv.gz")
+    assert len(table.pieces) > 20
+    read = [table.read(i, ["n"])["n"].to_pylist() for i in range(len(table.pieces))]
+    assert [int(n) for part in read for n in part] == list(range(5000))
+
+
+def test_a_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    import sys
+
+    path = write(tmp_path / "t.parquet")
+    arrow.cache_clear()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(gp.MissingPackage, match=r"greedypig\[tables\]"):
+        open_table(path)

@@ -1,0 +1,294 @@
+"""Every way by which a mask reaches a model's columns is the same function, gradient and all."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from worlds import Plain, cut, deep, mixed, regression
+
+import greedypig as gp
+from greedypig.distributed import ALONE
+from greedypig.domains.table import losses
+from greedypig.domains.table.baseline import set_baseline
+from greedypig.domains.table.batches import feed
+from greedypig.domains.table.build import network_for
+from greedypig.domains.table.linear import LinearNetwork, _ReluHead
+from greedypig.domains.table.networks import DenseNetwork, GatedNetwork
+from greedypig.domains.table.objective import TableObjective
+
+
+def objective(model, batches, loss="binary-cross-entropy", baseline="zero", fast=True):
+    source = feed(batches, 0, ALONE)
+    network = network_for(model, source, *losses.resolve(loss), None, fast=fast)
+    set_baseline(network, baseline, source.all(), ALONE)
+    return TableObjective(network, source, ALONE)
+
+
+def masks_of_rounds(n):
+    """No column, some, all but one."""
+    mask = torch.zeros(3, n, dtype=torch.float64)
+    mask[1, [0, 3]] = 1
+    mask[2, 1:] = 1
+    return mask
+
+
+NODES = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)
+WEIGHTS = torch.tensor([0.3, 0.5, 0.2], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("baseline", ["zero", "mean"])
+def test_the_fast_path_of_a_tabular_mlp_is_autograds(outputs, baseline):
+    numbers, ids, y = mixed(rows=1100, classes=2 if outputs == 1 else 3)  # More than one chunk.
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(16, 8, 4), outputs=outputs).double()
+    batches = cut((numbers.double(), ids), y, 550)
+    loss = "binary-cross-entropy" if outputs == 1 else "cross-entropy"
+    fast = objective(model, batches, loss, baseline)
+    assert isinstance(fast.network, LinearNetwork)
+    assert isinstance(fast.network._head, _ReluHead)
+    slow = objective(model, batches, loss, fast=False)
+    assert isinstance(slow.network, GatedNetwork)
+    if baseline == "mean":
+        slow = fast  # The model's own gates know zero only: Network.path is autograd's.
+    for mask in masks_of_rounds(7):
+        found = fast.path(mask, NODES, WEIGHTS) * (1 - mask)
+        expected = super(LinearNetwork, slow.network).path if slow is fast else slow.network.path
+        direct = sum(expected(slow.network.prepare(*b), mask, NODES, WEIGHTS) for b in batches)
+        torch.testing.assert_close(found, direct * (1 - mask) / 1100)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("end", ["relu", "tanh", "batchnorm"])
+def test_the_fast_path_of_a_chain_of_layers_is_autograds(bias, end):
+    _, x, y = regression()
+    model = deep(dtype=torch.float64)
+    if not bias:
+        model[0].bias = model[2].bias = None
+    if end == "tanh":
+        model[3] = nn.Tanh()
+    if end == "batchnorm":
+        model.insert(1, nn.BatchNorm1d(12, dtype=torch.float64))
+    fast = objective(model, cut(x, y), "squared-error")
+    slow = objective(model, cut(x, y), "squared-error", fast=False)
+    assert isinstance(fast.network, LinearNetwork)
+    assert isinstance(fast.network._head, _ReluHead) == (end == "relu")
+    assert isinstance(slow.network, DenseNetwork)
+    for mask in masks_of_rounds(6):
+        a, b = fast.path(mask, NODES, WEIGHTS), slow.path(mask, NODES, WEIGHTS)
+        torch.testing.assert_close(a * (1 - mask), b * (1 - mask))
+    masks = torch.cat([masks_of_rounds(6), torch.eye(6).double(), torch.rand(2, 6).double()])
+    torch.testing.assert_close(fast.values(masks), slow.values(masks))
+
+
+def test_path_scores_are_the_weighted_gradients_of_the_points():
+    _, x, y = regression()
+    table = objective(deep(dtype=torch.float64), cut(x, y), "squared-error")
+    mask = masks_of_rounds(6)[1]
+    points = mask + NODES.unsqueeze(1) * (1 - mask)
+    gradients = table.values_and_gradients(points)[1]
+    expected = WEIGHTS @ gradients * (1 - mask)
+    torch.testing.assert_close(table.path(mask, NODES, WEIGHTS) * (1 - mask), expected)
+
+
+def test_any_algorithm_of_the_core_runs_on_a_tables_objective():
+    _, x, y = regression()
+    model, batches = deep(dtype=torch.float64), cut(x, y)
+    direct = gp.greedy_pig(objective(model, batches, "squared-error"), per_round=1, steps=5)
+    a = gp.select_features(model, batches, loss="squared-error")
+    assert a.order.tolist() == direct.order.tolist()
+    torch.testing.assert_close(a.unit_scores, direct.unit_scores)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_hooks_on_embeddings_do_what_gates_by_hand_do(copies):
+    numbers, ids, y = mixed()
+    model = Plain(copies=copies)
+    table = objective(model, cut((numbers, ids), y))
+    masks = torch.rand(4, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    values, gradients = table.values_and_gradients(masks)
+
+    def by_hand(gates):
+        out = model.gated(numbers, ids, gates.float()).squeeze(1)
+        return -functional.binary_cross_entropy_with_logits(out, y.float())
+
+    for mask, value, gradient in zip(masks, values, gradients, strict=True):
+        leaf = mask.clone().requires_grad_(True)
+        expected = by_hand(leaf)
+        torch.testing.assert_close(value, expected.detach().double(), rtol=1e-5, atol=1e-6)
+        expected.backward()
+        torch.testing.assert_close(gradient, leaf.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_equal_columns_of_ids_are_told_apart_by_trying():
+    numbers, ids, y = mixed(sizes=(9, 9, 9))
+    ids = ids[:, :1].expand(-1, 3).contiguous()
+    model = Plain(sizes=(9, 9, 9))
+    network = objective(model, cut((numbers, ids), y)).network
+    assert [use.columns for use in network.uses] == [(4,), (5,), (6,)]
+
+
+def test_one_embedding_for_all_columns_and_bags_are_gated_too():
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Embedding(20, 2)
+            self.bag = nn.EmbeddingBag(6, 3)
+            self.out = nn.Linear(4 + 3 + 1, 1)
+
+        def forward(self, number, ids, words):
+            seen = self.one(ids + torch.tensor([0, 10])).flatten(1)
+            return self.out(torch.cat([number.unsqueeze(1), seen, self.bag(words)], dim=1))
+
+    generator = torch.Generator().manual_seed(0)
+    features = {
+        "number": torch.randn(60, generator=generator),
+        "ids": torch.randint(10, (60, 2), generator=generator),
+        "words": torch.randint(6, (60, 4), generator=generator),
+    }
+    model, y = Shared(), torch.randint(2, (60,), generator=generator)
+    table = objective(model, [(features, y)])
+    assert table.network.table.names == ("number", "ids[0]", "ids[1]", "words")
+    assert [use.columns for use in table.network.uses] == [(1, 2), (3,)]
+    off = torch.tensor([[1.0, 1, 0, 1]]).double()
+    seen = model.one(features["ids"] + torch.tensor([0, 10]))
+    seen = torch.cat([seen[:, 0], torch.zeros(60, 2)], dim=1)
+    parts = [features["number"].unsqueeze(1), seen, model.bag(features["words"])]
+    out = model.out(torch.cat(parts, dim=1)).squeeze(1)
+    expected = -functional.binary_cross_entropy_with_logits(out, y.float())
+    torch.testing.assert_close(table.values(off)[0], expected.detach().double())
+    a = gp.select_features(model, [(features, y)])
+    assert sorted(a.top(4)) == ["ids[0]", "ids[1]", "number", "words"]
+
+
+def test_a_category_that_no_embedding_looks_up_is_named():
+    class Ignores(Plain):
+        def forward(self, numbers, ids):
+            return super().forward(numbers, ids[:, [0, 1, 1]] % 3)
+
+    numbers, ids, y = mixed()
+    with pytest.raises(gp.InvalidInput, match="none for 'c'"):
+        gp.select_features(Ignores(), cut((numbers, ids), y), names=[*"wxyzabc"])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Plain(), lambda: gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4)),
+])  # fmt: skip
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_left_behind_on_the_model(make, fails):
+    numbers, ids, y = mixed()
+    model = make().train()
+    before = copy.deepcopy(model.state_dict())
+    batches = cut((numbers, ids), y)
+    if fails:
+        batches[3] = (batches[3][0], batches[3][1] * float("nan"))
+        with pytest.raises(gp.InvalidInput, match="label"):
+            gp.select_features(model, batches)
+    else:
+        gp.select_features(model, batches, k=2)
+    assert model.training
+    assert all(p.requires_grad and p.grad is None for p in model.parameters())
+    assert not any(m._forward_hooks for m in model.modules())
+    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
+
+
+def test_a_model_that_cannot_be_copied_loses_its_hooks_again():
+    class Single(Plain):
+        def __deepcopy__(self, memo):
+            raise TypeError("only one of me")
+
+    numbers, ids, y = mixed()
+    model = Single().train()
+    a = gp.select_features(model, cut((numbers, ids), y))
+    b = gp.select_features(Plain(), cut((numbers, ids), y))
+    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert model.training
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_a_model_of_ones_own_with_gates_is_asked_with_gates():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Plain()
+
+        def forward(self, numeric, categorical, gates=None):
+            if gates is None:
+                return self.inner(numeric, categorical)
+            return self.inner.gated(numeric, categorical, gates)
+
+    numbers, ids, y = mixed()
+    batches = cut((numbers, ids), y)
+    a = gp.select_features(Own(), batches)
+    b = gp.select_features(Plain(), batches)
+    assert a.order.tolist() == b.order.tolist()
+    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-5, atol=1e-7)
+    with pytest.raises(gp.InvalidInput, match="gates its columns itself"):
+        gp.select_features(Own(), batches, baseline="mean")
+
+
+@pytest.mark.parametrize("kind", ["dense", "hooks", "fast"])
+def test_at_the_mean_an_empty_set_is_the_mean_row(kind):
+    numbers, ids, y = mixed()
+    numbers = numbers + 2
+    if kind == "dense":
+        model, features = nn.Linear(4, 1), numbers
+        expected = model(numbers.mean(0, keepdim=True)).expand(240, 1)
+    else:
+        model = Plain() if kind == "hooks" else gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,))
+        features = (numbers, ids)
+        if kind == "hooks":
+            rows = torch.cat([numbers, *(t(ids[:, j]) for j, t in enumerate(model.tables))], dim=1)
+            expected = model.head(rows.mean(0, keepdim=True)).expand(240, 1)
+        else:
+            mean = model.inputs(numbers, ids).mean(0)
+            expected = model(numbers, ids, gates=torch.zeros(7), baseline=mean)
+    loss = -functional.binary_cross_entropy_with_logits(expected.squeeze(1), y.float())
+    table = objective(model, cut(features, y), baseline="mean")
+    nothing = torch.zeros(1, table.n, dtype=torch.float64)
+    torch.testing.assert_close(table.values(nothing)[0], loss.detach().double())
+
+
+@pytest.mark.parametrize("kind", ["hooks", "fast"])
+def test_a_number_for_each_column_stands_for_its_absence(kind):
+    """Of a category the number is the id that is looked up instead."""
+    numbers, ids, y = mixed()
+    model = Plain() if kind == "hooks" else gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,))
+    rest = [0.5, -1.0, 0.0, 2.0, 1, 7, 2]
+    table = objective(model, cut((numbers, ids), y), baseline=rest)
+    nothing = torch.zeros(1, 7, dtype=torch.float64)
+    row = model(torch.tensor([rest[:4]]), torch.tensor([[1, 7, 2]])).expand(240, 1)
+    loss = -functional.binary_cross_entropy_with_logits(row.squeeze(1), y.float())
+    torch.testing.assert_close(table.values(nothing)[0], loss.detach().double())
+
+
+def test_a_baseline_by_name_holds_for_the_columns_named():
+    model, x, y = regression()
+    names = list("abcdef")
+    by_name = gp.select_features(model, cut(x, y), loss="squared-error", names=names,
+                                 baseline={"a": 1.0, "c": "mean"})  # fmt: skip
+    direct = torch.zeros(6, dtype=torch.float64)
+    direct[0], direct[2] = 1.0, x[:, 2].mean()
+    by_tensor = gp.select_features(model, cut(x, y), loss="squared-error", baseline=direct)
+    torch.testing.assert_close(by_name.unit_scores, by_tensor.unit_scores)
+    with pytest.raises(gp.InvalidInput, match="column of the table"):
+        gp.select_features(model, cut(x, y), loss="squared-error", baseline={"z": 1.0})
+    with pytest.raises(gp.InvalidInput, match="Did you mean 'mean'"):
+        gp.select_features(model, cut(x, y), loss="squared-error", baseline="mena")
+    with pytest.raises(gp.InvalidInput, match="each of the 6 columns"):
+        gp.select_features(model, cut(x, y), loss="squared-error", baseline=[1.0, 2.0])
+
+
+def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypatch):
+    numbers, ids, y = mixed()
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4))
+    looked_up = []
+    plain = gp.models.TabularMLP.inputs
+    monkeypatch.setattr(
+        gp.models.TabularMLP, "inputs",
+        lambda self, *a: (looked_up.append(len(a[0])), plain(self, *a))[1],
+    )  # fmt: skip
+    gp.select_features(model, cut((numbers, ids), y, 60), budget=7 * 5 * 2, values="free", sample=1)
+    # One look-up for each of 14 batches, none more for their five points; two ends on the sample.
+    assert len(looked_up) == 14 + 1

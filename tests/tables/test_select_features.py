@@ -1,0 +1,346 @@
+"""Post-hoc selection on tables whose answers are known in closed form."""
+
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from worlds import Counting, Stream, cut, deep, mixed, regression
+
+import greedypig as gp
+from greedypig.domains.table.batches import BUFFER
+
+
+def full_batch_objective(model, x, y, loss):
+    """G written down directly, for the core's own algorithms."""
+
+    def g(masks):
+        return torch.stack([-loss(model(x * mask), y).mean() for mask in masks])
+
+    return gp.objective(g, x.shape[1], dtype=torch.float64)
+
+
+def squared(outputs, labels):
+    return (outputs.squeeze(1) - labels) ** 2
+
+
+def test_linear_regression_is_ranked_by_the_size_of_its_weights():
+    model, x, y = regression()
+    a = gp.select_features(model, cut(x, y), loss="squared-error")
+    assert a.order.tolist()[:4] == [0, 2, 3, 5]
+    assert a.selected == 6
+    assert float(a.values[0]) == pytest.approx(-float((y**2).mean()))
+    assert a.full_value == pytest.approx(0, abs=1e-12)
+    assert a.stop is gp.StopReason.ALL
+
+
+def test_integrated_gradients_of_least_squares_are_the_papers_closed_form():
+    """∫ ∇g(t·1) dt = ∫ 2 (1 − t) x ⊙ Aᵀb dt / rows = x ⊙ Aᵀb / rows at the solution x."""
+    generator = torch.Generator().manual_seed(3)
+    a = torch.randn(80, 5, generator=generator, dtype=torch.float64)
+    b = torch.randn(80, generator=generator, dtype=torch.float64)
+    solution = torch.linalg.lstsq(a, b.unsqueeze(1)).solution.squeeze(1)
+    model = nn.Linear(5, 1, bias=False, dtype=torch.float64)
+    model.weight.data[:] = solution
+    found = gp.select_features(model, cut(a, b, 16), loss="squared-error", method="ig", steps=4)
+    torch.testing.assert_close(found.unit_scores, solution * (a.T @ b) / 80)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_all_batches_for_every_gradient_is_algorithm_1_on_the_whole_table(fast):
+    model, x = deep(dtype=torch.float64), regression()[1]
+    y = torch.sin(x.sum(1))
+    direct = gp.greedy_pig(
+        full_batch_objective(model, x, y, squared), per_round=1, steps=5, values="end"
+    )
+    asked = model if fast else lambda rows: model(rows)  # A callable shows no first layer.
+    a = gp.select_features(asked, cut(x, y), loss="squared-error")
+    assert a.order.tolist() == direct.order.tolist()
+    torch.testing.assert_close(a.unit_scores, direct.unit_scores)
+    torch.testing.assert_close(a.values, direct.values)
+    assert a.gradients_used == direct.gradients_used == 30
+
+
+def test_batches_of_unequal_size_count_by_their_rows():
+    model, x = deep(dtype=torch.float64), regression()[1]
+    y = torch.cos(x.sum(1))
+    uneven = [(x[:7], y[:7]), (x[7:8], y[7:8]), (x[8:], y[8:])]
+    a = gp.select_features(model, uneven, loss="squared-error")
+    b = gp.select_features(model, [(x, y)], loss="squared-error")
+    assert a.order.tolist() == b.order.tolist()
+    torch.testing.assert_close(a.unit_scores, b.unit_scores)
+
+
+def test_the_discrete_greedy_takes_the_largest_marginal_gains():
+    model, x = deep(dtype=torch.float64), regression()[1]
+    y = torch.sin(x.sum(1))
+    direct = gp.greedy(full_batch_objective(model, x, y, squared))
+    a = gp.select_features(model, cut(x, y), loss="squared-error", method="greedy")
+    assert a.order.tolist() == direct.order.tolist()
+    assert a.gradients_used == 0
+
+
+def test_copies_of_a_column_fill_the_list_of_ig_and_not_that_of_greedy_pig():
+    """A model that takes the largest of four copies needs one of them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(300, 6, generator=generator, dtype=torch.float64)
+    x[:, 1:4] = x[:, :1]  # Columns 0 to 3 are one column, four times.
+
+    def model(rows):
+        return 16 * rows[:, :4].amax(1) + 2 * rows[:, 4] + rows[:, 5]
+
+    batches = cut(x, model(x))
+    ig = gp.select_features(model, batches, loss="squared-error", method="ig")
+    assert sorted(ig.order.tolist()[:4]) == [0, 1, 2, 3]
+    assert torch.equal(ig.unit_scores[1:4], ig.unit_scores[:1].expand(3))
+    greedy = gp.select_features(model, batches, loss="squared-error", steps=20)
+    assert greedy.order.tolist()[:3] == [0, 4, 5]
+
+
+def test_xor_needs_both_of_its_columns():
+    """Neither column alone says anything; after either one the other is worth all."""
+    x = torch.tensor([[a, b, c] for a in (-1.0, 1) for b in (-1.0, 1) for c in (-1.0, 1)])
+    y = (x[:, 0] * x[:, 1] > 0).float()
+
+    def model(rows):
+        return 4 * rows[:, 0] * rows[:, 1]
+
+    a = gp.select_features(model, [(x, y)], steps=9)
+    assert sorted(a.order.tolist()[:2]) == [0, 1]
+    assert float(a.values[1]) == pytest.approx(float(a.values[0]))
+    assert float(a.values[2]) > float(a.values[0]) + 0.5
+
+
+def test_permuted_columns_are_ranked_as_before():
+    model, x = deep(dtype=torch.float64), regression()[1]
+    y = (model(x).squeeze(1) > model(x).median()).double()
+    order = torch.tensor([3, 5, 0, 1, 4, 2])
+    other = deep(dtype=torch.float64)
+    other[0].weight.data = model[0].weight.data[:, order].clone()
+    a = gp.select_features(model, cut(x, y))
+    b = gp.select_features(other, cut(x[:, order], y))
+    assert order[b.order].tolist() == a.order.tolist()
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "direct"),
+    [
+        ("binary-cross-entropy", 1, lambda o, y: functional.binary_cross_entropy_with_logits(
+            o.squeeze(1), y.float(), reduction="none")),
+        ("cross-entropy", 3, lambda o, y: functional.cross_entropy(o, y, reduction="none")),
+        ("squared-error", 1, lambda o, y: (o.squeeze(1) - y) ** 2),
+        (lambda o, y: (o.squeeze(1) - y).abs(), 1, lambda o, y: (o.squeeze(1) - y).abs()),
+    ],
+    ids=["binary", "classes", "squared", "own"],
+)  # fmt: skip
+def test_every_loss_is_climbed_as_written_down(loss, outputs, direct):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(90, 6, generator=generator, dtype=torch.float64)
+    y = torch.randint(2 if outputs == 1 else 3, (90,), generator=generator)
+    model = deep(outputs=outputs, dtype=torch.float64)
+    expected = gp.greedy_pig(full_batch_objective(model, x, y, direct), per_round=1, steps=5)
+    a = gp.select_features(model, cut(x, y, 30), loss=loss)
+    assert a.order.tolist() == expected.order.tolist()
+    torch.testing.assert_close(a.unit_scores, expected.unit_scores)
+
+
+def test_a_loss_that_returns_the_mean_is_the_same_loss():
+    model, x, y = regression()
+    rows = gp.select_features(model, cut(x, y), loss=squared)
+    mean = gp.select_features(model, cut(x, y), loss=lambda o, t: squared(o, t).mean())
+    torch.testing.assert_close(rows.unit_scores, mean.unit_scores)
+
+
+def test_a_model_on_another_scale_of_classes_is_refused_by_name():
+    model, x, _ = regression()
+    with pytest.raises(gp.InvalidInput, match="labels 0 and 1"):
+        gp.select_features(model, cut(x, torch.full((400,), 2)))
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "ig"])
+@pytest.mark.parametrize("kind", ["indexed", "streamed"])
+def test_the_budget_is_what_is_read(method, kind):
+    model, x, y = regression()
+    batches = cut(x, y, 10)
+    source = Counting(batches) if kind == "indexed" else Stream(batches)
+    steps = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}[method]
+    rounds = 1 if method == "ig" else 6
+    budget = 39 * 5 * 3
+    a = gp.select_features(
+        model, source, loss="squared-error", method=method, budget=budget, values="free"
+    )
+    per_gradient = budget // steps / rounds
+    spent = sum(budget // steps * (r + 1) // rounds - budget // steps * r // rounds
+                for r in range(rounds))  # fmt: skip
+    assert a.about["gradient_batches"] == spent * steps <= budget
+    assert a.about["gradient_rows"] == spent * steps * 10
+    assert a.gradients_used == rounds * steps
+    assert per_gradient >= 1
+
+
+def test_batches_are_read_once_for_all_points_of_a_path():
+    """30 batches of the budget at 5 points are 6 batches, each read once, after the sample."""
+    model, x, y = regression()
+    source = Counting(cut(x, y, 10))
+    gp.select_features(model, source, loss="squared-error", k=3, budget=30, sample=2, values="free")
+    looked_at = 4 + 1  # First batches to see the shape, and the digest; the look at the sample.
+    rounds = source.read[-6:]
+    assert len(set(rounds)) == 6
+    assert len(source.read) <= 6 + looked_at + 2 * 2
+
+
+def test_order_of_the_batches_depends_on_the_seed_alone():
+    model, x, y = regression()
+    runs = []
+    for seed in (0, 0, 1):
+        source = Counting(cut(x, y, 10))
+        torch.manual_seed(len(runs))  # The global generator has no say.
+        before = torch.get_rng_state()
+        runs.append((gp.select_features(model, source, loss="squared-error", k=2, budget=40,
+                                        seed=seed), source.read))  # fmt: skip
+        assert torch.equal(torch.get_rng_state(), before)
+    (a, read_a), (b, read_b), (_, read_c) = runs
+    assert read_a == read_b != read_c
+    assert torch.equal(a.unit_scores, b.unit_scores)
+
+
+def test_an_order_of_their_own_is_asked_of_the_batches():
+    class Grouped(Counting):
+        def order(self, seed):
+            return list(range(len(self)))[::-1]
+
+    model, x, y = regression()
+    source = Grouped(cut(x, y, 10))
+    gp.select_features(model, source, loss="squared-error", k=1, budget=20, sample=1,
+                       values="free")  # fmt: skip
+    assert source.read[-4:] == [39, 38, 37, 36]
+
+
+def test_a_budget_beyond_the_data_begins_another_epoch_in_another_order():
+    model, x, y = regression(rows=60)
+    source = Counting(cut(x, y, 10))
+    gp.select_features(model, source, loss="squared-error", k=1, method="sequential-gradient",
+                       budget=18, sample=1, values="free")  # fmt: skip
+    epochs = [source.read[-18:-12], source.read[-12:-6], source.read[-6:]]
+    assert all(sorted(epoch) == list(range(6)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+def test_streams_and_lists_agree_on_all_batches():
+    model, x, y = regression()
+    a = gp.select_features(model, cut(x, y), loss="squared-error")
+    b = gp.select_features(model, Stream(cut(x, y)), loss="squared-error")
+    assert torch.equal(a.order, b.order)
+    assert torch.equal(a.unit_scores, b.unit_scores)
+
+
+def test_a_loader_that_shuffles_by_global_chance_follows_the_seed():
+    model, x, y = regression()
+    data = torch.utils.data.TensorDataset(x, y)
+    runs = []
+    for state in (1, 2):
+        loader = torch.utils.data.DataLoader(data, batch_size=20, shuffle=True)
+        torch.manual_seed(state)
+        runs.append(gp.select_features(model, loader, loss="squared-error", k=3, budget=60))
+    assert torch.equal(runs[0].unit_scores, runs[1].unit_scores)
+
+
+def test_random_and_permutation_follow_their_definitions():
+    model, x, y = regression()
+    batches = cut(x, y, 400)
+    a = gp.select_features(model, batches, loss="squared-error", method="permutation", budget=7)
+    assert a.order.tolist()[:4] == [0, 2, 3, 5]
+    assert a.about["gradient_batches"] == 7
+    # An independent copy of the column's values: the loss grows by w² · E (x − x')² ≈ 2 w².
+    assert a.unit_scores[0] == pytest.approx(2 * 9, rel=0.2)
+    assert a.unit_scores[1] == 0
+    one = gp.select_features(model, batches, loss="squared-error", method="random", seed=1)
+    two = gp.select_features(model, batches, loss="squared-error", method="random", seed=2)
+    assert sorted(one.order.tolist()) == list(range(6))
+    assert one.order.tolist() != two.order.tolist()
+
+
+def test_k_stops_early_and_the_rest_follows_by_its_last_score():
+    model, x, y = regression()
+    a = gp.select_features(model, cut(x, y), loss="squared-error", k=2, names=list("abcdef"))
+    assert a.selected == 2
+    assert sorted(a.order.tolist()) == list(range(6))
+    assert a.top(2) == ["a", "c"]
+    assert a.stop is gp.StopReason.K
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "greedy"])
+@pytest.mark.parametrize("budget", [None, 300])
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path):
+    numbers, ids, y = mixed()
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(16, 8))
+    batches = cut((numbers, ids), y, 20)
+    path = tmp_path / "run.gpig"
+    kept = []
+
+    def watch(rounds):
+        kept.append(rounds.attribution())
+        if len(kept) == 3:
+            raise KeyboardInterrupt
+
+    ask = {"method": method, "budget": budget, "seed": 5}
+    whole = gp.select_features(model, batches, **ask)
+    with pytest.raises(KeyboardInterrupt):
+        gp.select_features(model, batches, **ask, checkpoint=path, progress=watch)
+    again = gp.select_features(model, batches, **ask, resume=path)
+    assert torch.equal(again.order, whole.order)
+    assert torch.equal(again.unit_scores, whole.unit_scores)
+    assert torch.equal(again.values, whole.values)
+    assert again.gradients_used == whole.gradients_used
+    assert again.about == whole.about
+
+
+def test_resuming_with_another_model_or_budget_is_refused(tmp_path):
+    model, x, y = regression()
+    a = gp.select_features(model, cut(x, y), loss="squared-error", k=2, budget=20)
+    with pytest.raises(gp.InvalidInput, match="budget"):
+        gp.select_features(model, cut(x, y), loss="squared-error", k=2, budget=40, resume=a)
+    other = regression(weights=(1.0, 2, 3, 4, 5, 6))[0]
+    with pytest.raises(gp.InvalidInput, match="model"):
+        gp.select_features(other, cut(x, y), loss="squared-error", k=2, budget=20, resume=a)
+
+
+def test_a_result_is_saved_and_read_back(tmp_path):
+    model, x, y = regression()
+    a = gp.select_features(model, cut(x, y), loss="squared-error", baseline="mean")
+    a.save(tmp_path / "a.gpig")
+    b = gp.load(tmp_path / "a.gpig")
+    assert torch.equal(a.order, b.order)
+    assert b.settings["baseline"] == "mean"
+    assert b.about == a.about
+
+
+def test_a_stream_is_never_held():
+    """Ten times the batches, and no more of them alive at once."""
+    model, x, y = regression(rows=20)
+
+    class Made:
+        """Batches made as they are asked for; how many exist, and the most there ever were."""
+
+        def __init__(self, count):
+            self.count, self.alive, self.most = count, 0, 0
+
+        def __iter__(self):
+            for _ in range(self.count):
+                held = x.clone()
+                self.alive += 1
+                self.most = max(self.most, self.alive)
+                weakref.finalize(held, self.gone)
+                yield held, y
+
+        def gone(self):
+            self.alive -= 1
+
+    most = []
+    for count in (100, 1000):
+        source = Made(count)
+        gp.select_features(model, source, loss="squared-error", k=2, budget=10 * count)
+        gp.select_features(model, source, loss="squared-error", k=1, steps=1)
+        most.append(source.most)
+    assert max(most) < 2 * BUFFER + 8  # A shuffling buffer for the rounds, one for the sample.

@@ -1,0 +1,107 @@
+"""Several processes give the answer of one: real ones, on gloo."""
+
+import multiprocessing
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig.distributed import ALONE, Group, joined
+from greedypig.domains.table.batches import feed
+
+sys.path.insert(0, str(Path(__file__).parent / "tables"))
+from worlds import Counting, cut, mixed
+
+ASKED = ({"budget": 7 * 5 * 3, "sample": 5}, {"baseline": "mean"},
+         {"method": "permutation", "k": 2})  # fmt: skip
+
+
+def job(group):
+    """The same runs on each process; what it found and how much it read."""
+    numbers, ids, y = mixed(rows=230)
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(16, 8))
+    found = []
+    for asked in ASKED:
+        source = Counting(cut((numbers, ids), y, 10))
+        a = gp.select_features(model, source, group=group, seed=3, **asked)
+        found.append({"order": a.order.tolist(), "scores": a.unit_scores.tolist(),
+                      "values": a.values.tolist(), "spent": a.about["gradient_batches"],
+                      "read": len(source.read)})  # fmt: skip
+    return found
+
+
+def child(rank, size, port, answers):
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size),
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
+    with joined() as group:
+        assert (group.rank, group.size) == (rank, size)
+        answers.put((rank, job(group)))
+
+
+@pytest.fixture(scope="module")
+def pair():
+    """What each of two processes found."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("needs fork, to be quick")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    forking = multiprocessing.get_context("fork")
+    answers = forking.Queue()
+    running = [forking.Process(target=child, args=(r, 2, port, answers)) for r in range(2)]
+    for process in running:
+        process.start()
+    found = dict(answers.get(timeout=120) for _ in running)
+    for process in running:
+        process.join(60)
+    assert [process.exitcode for process in running] == [0, 0]
+    return found
+
+
+@pytest.mark.parametrize("run", range(len(ASKED)), ids=["budget", "all", "permutation"])
+def test_two_processes_select_what_one_does(pair, run):
+    alone = job(ALONE)[run]
+    for rank in range(2):
+        each = pair[rank][run]
+        assert each["order"] == alone["order"]
+        assert each["scores"] == pytest.approx(alone["scores"], rel=1e-9, abs=1e-12)
+        assert each["values"] == pytest.approx(alone["values"], rel=1e-12)
+        assert each["spent"] == alone["spent"]
+    assert pair[0][run]["scores"] == pair[1][run]["scores"]
+    # They share the reading, but for the first batch, which each looks at to see what comes.
+    read = [pair[rank][run]["read"] for rank in range(2)]
+    assert sum(read) <= alone["read"] + 4
+    assert max(read) < 0.7 * alone["read"]
+
+
+def test_a_process_alone_sums_nothing():
+    numbers = torch.arange(3.0)
+    assert ALONE.sum(numbers) is numbers
+
+
+def test_a_share_without_rows_adds_nothing():
+    """More processes than batches in a round: some have none, and say zero."""
+    batches = [(torch.zeros(1, 1), torch.zeros(1))] * 3
+    shares = [list(feed(batches, 0, Group(rank, 5)).take(0, 3)) for rank in range(5)]
+    assert sorted(map(len, shares)) == [0, 0, 1, 1, 1]
+    assert sum(len(list(feed(batches, 0, Group(r, 2)).all())) for r in range(2)) == 3
+
+
+def test_every_position_belongs_to_one_process():
+    batches = [(torch.full((1, 1), float(i)), torch.zeros(1)) for i in range(11)]
+
+    class Stream:
+        def __iter__(self):
+            return iter(batches)
+
+    for source in (batches, Stream()):
+        alone = [float(x) for x, _ in feed(source, 4, Group()).take(5, 9)]
+        parts = [feed(source, 4, Group(rank, 3)) for rank in range(3)]
+        found = [float(x) for part in parts for x, _ in part.take(5, 9)]
+        assert sorted(found) == sorted(alone)
+        sampled = [float(x) for part in parts for x, _ in part.sample(4)]
+        assert sorted(sampled) == sorted(float(x) for x, _ in feed(source, 4, Group()).sample(4))
