@@ -300,11 +300,11 @@ the machine; processor time is not, and waiting for the other process costs none
 ## The paper's budget: {BATCHES:,} batches of {ROWS} = {whole / 1e6:.1f} million gradient rows
 
 At the {rate:,.0f} gradient rows a second measured above for batches of {ROWS} that is
-{whole / rate / 60:.0f} minutes on one core. The rest of this table is computed, not measured: each
-round's batches are dealt out whole, so the process with the most decides, ⌈share / cores⌉ batches;
-every round ends with one exchange of {COLUMNS + 2} numbers, taken as {latency * 1e3:.2f} ms for each
-further process in a ring: the largest of those measured above, between two processes of one busy
-machine. Reading the data and measuring values are not in it.
+{whole / rate / 60:.0f} minutes on one core. The rest of this table is computed, not measured:
+each round's batches are dealt out whole, so the process with the most decides, ⌈share / cores⌉
+batches; every round ends with one exchange of {COLUMNS + 2} numbers, taken as
+{latency * 1e3:.2f} ms for each further process in a ring: the largest of those measured above,
+between two processes of one busy machine. Reading the data and measuring values are not in it.
 
 {projection(rate, latency)}
 """

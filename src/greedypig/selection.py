@@ -187,10 +187,9 @@ class _Selection:
 
 
 def _input(network: Network, example: Batch) -> str:
-    """A digest of the columns, the baseline and the first batch."""
+    """A digest of the columns and the first batch."""
     parts, labels = network.table.read(*example)
     held = {str(i): part for i, part in enumerate(parts)} | {"labels": labels}
-    held["baseline"] = getattr(network, "baseline", labels[:0])
     return digest(held, repr(network.table.names))
 
 

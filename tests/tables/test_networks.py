@@ -4,6 +4,8 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 from worlds import Plain, cut, deep, mixed, regression
@@ -290,5 +292,46 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
         lambda self, *a: (looked_up.append(len(a[0])), plain(self, *a))[1],
     )  # fmt: skip
     gp.select_features(model, cut((numbers, ids), y, 60), budget=7 * 5 * 2, values="free", sample=1)
-    # One look-up for each of 14 batches, none more for their five points; two ends on the sample.
-    assert len(looked_up) == 14 + 1
+    # One for each of 14 batches, none more for their five points; one for both ends on the
+    # sample; and two to see that the model is the sum of its parts.
+    assert len(looked_up) == 14 + 1 + 2
+
+
+def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
+    class Doubled(gp.models.TabularMLP):
+        def forward(self, numeric, categorical=None, gates=None, baseline=None):
+            return 2 * super().forward(numeric, categorical, gates, baseline)
+
+    numbers, ids, y = mixed()
+    model = Doubled(4, [5, 9, 3], hidden=(8, 4))
+    table = objective(model, cut((numbers, ids), y))
+    assert isinstance(table.network, GatedNetwork)
+    everything = torch.ones(1, 7, dtype=torch.float64)
+    expected = -functional.binary_cross_entropy_with_logits(
+        model(numbers, ids).squeeze(1), y.float()
+    )
+    torch.testing.assert_close(table.values(everything)[0], expected.detach().double())
+
+
+@given(
+    columns=st.integers(1, 7), hidden=st.integers(1, 6), rows=st.integers(1, 9),
+    seed=st.integers(0, 999), data=st.data(),
+)  # fmt: skip
+def test_any_path_of_any_small_network_is_autograds(columns, hidden, rows, seed, data):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    y = torch.randint(2, (rows,), generator=generator)
+    model = nn.Sequential(
+        nn.Linear(columns, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Identity()
+    ).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    taken = data.draw(st.lists(st.booleans(), min_size=columns, max_size=columns))
+    mask = torch.tensor(taken, dtype=torch.float64)
+    rest = torch.randn(columns, generator=generator, dtype=torch.float64)
+    fast = objective(model, [(x, y)], baseline=rest)
+    slow = objective(model, [(x, y)], baseline=rest, fast=False)
+    found, expected = fast.path(mask, NODES, WEIGHTS), slow.path(mask, NODES, WEIGHTS)
+    torch.testing.assert_close(found * (1 - mask), expected * (1 - mask))
+    torch.testing.assert_close(fast.values(mask.unsqueeze(0)), slow.values(mask.unsqueeze(0)))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.errors import InvalidInput, InvalidType, did_you_mean
+from ...fingerprint import digest
 from .batches import Batch
 from .networks import Encoded, Network
 from .table import Table, as_tensor
@@ -45,7 +46,7 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
         network.rest_at(_finite(wanted))
-        return "tensor"
+        return f"tensor {digest({'baseline': wanted})}"
     rest = torch.zeros_like(network.baseline)
     means = _mean(network, sample, group) if "mean" in wanted else rest
     fixed = _encoded(network, wanted) if any(not isinstance(w, str) for w in wanted) else rest

@@ -74,6 +74,8 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
 class Feed:
     """This process's share of runs of positions."""
 
+    _first: Batch | None = None
+
     def take(self, first: int, count: int) -> Iterator[Batch]:
         """Its part of the batches at positions first … first + count − 1."""
         raise NotImplementedError
@@ -87,7 +89,12 @@ class Feed:
         raise NotImplementedError
 
     def example(self) -> Batch:
-        """The first batch as given, to see what batches look like."""
+        """The first batch as given, to see what batches look like; read once and kept."""
+        if self._first is None:
+            self._first = self._read_first()
+        return self._first
+
+    def _read_first(self) -> Batch:
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -124,7 +131,7 @@ class IndexedFeed(Feed):
         for index in order[count * rank // size : count * (rank + 1) // size].tolist():
             yield self.batches[index]
 
-    def example(self) -> Batch:
+    def _read_first(self) -> Batch:
         return self.batches[0]
 
     def __len__(self) -> int:
@@ -178,7 +185,7 @@ class StreamedFeed(Feed):
     def _mine(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return islice(batches, self.group.rank, None, self.group.size)
 
-    def example(self) -> Batch:
+    def _read_first(self) -> Batch:
         return next(self._once(0))
 
     def __len__(self) -> int:

@@ -116,8 +116,8 @@ def find_uses(
             if not any(any(row) for row in changed):
                 raise InvalidInput(
                     f"Expected every category column to be looked up in an nn.Embedding (got none "
-                    f"for {table.listed([first + column])}). "
-                    "Try a model with forward(numeric, categorical, gates=…)."
+                    f"for {table.listed([first + column])}). Try floating point for what is no "
+                    "category, or a model with forward(numeric, categorical, gates=…)."
                 )
             for source, moved in zip(sources, changed, strict=True):
                 for place, has in zip(source, moved, strict=True):
