@@ -76,12 +76,23 @@ class Trials:
 
     def run(self) -> None:
         """Do what is not done yet."""
-        carry_out([self._training(m) for m in range(self.ground.plan.models)], self.request)
-        if any(v.tuned for v in self.variants):
-            every = [self._tuning(v, m) for v in self.variants if v.tuned
-                     for m in range(self.ground.plan.models)]  # fmt: skip
-            carry_out(every, self.request)
+        self.networks()
+        self.orders()
+        self.losses()
+
+    def networks(self) -> None:
+        """Networks on all columns, and their fine-tuned copies where those are asked."""
+        models = range(self.ground.plan.models)
+        carry_out([self._training(m) for m in models], self.request)
+        tuned = [self._tuning(v, m) for v in self.variants if v.tuned for m in models]
+        carry_out(tuned, self.request)
+
+    def orders(self) -> None:
+        """Every ranking."""
         carry_out([self._choosing(c) for c in self.choices()], self.request)
+
+    def losses(self) -> None:
+        """Retraining on the top k of every ranking."""
         carry_out(list(self._retrainings()), self.request)
 
     def choices(self) -> Iterator[Choice]:
