@@ -46,7 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
                  "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
-                  "labels", "model_spec", "distributed", "graph_data", "edge_runs"} | MIDDLE,
+                  "labels", "model_spec", "distributed", "graph_data", "edge_runs", "tables",
+                  "selection", "finetune"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

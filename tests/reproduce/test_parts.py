@@ -7,7 +7,7 @@ import pytest
 
 from greedypig import methods
 from greedypig.distributed import ALONE, Group
-from greedypig.reproduce import MODULES, Request, Settings, reproduction, shelf
+from greedypig.reproduce import Request, Settings, reproduction, shelf
 from greedypig.reproduce.engine import Batch, Task, carry_out, in_turn
 from greedypig.reproduce.figures import nearest
 from greedypig.reproduce.pointing import most_confident
@@ -26,7 +26,7 @@ def seen(name, target=0, probability=0.5, label=None):
     return Seen(Path(f"{name}.jpg"), name, label, target, probability)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", PAPER)
 def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
     settings = Settings.of(name)
     for contender in settings.contenders:

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..distributed import Group, joined
 from ..models.pretrained import NAMES as MODELS
-from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, reproduction
+from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, TableRequest, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
 from ..reproduce.tables import cell
 from . import options, outputs
@@ -28,6 +28,12 @@ SHORTER = {
 LEFT_OUT = ("setting", "photo", "share", "claim", "accuracy_40", "accuracy_50", "agreement_40",
             "same", "kept")  # fmt: skip
 """Columns that narrow terminals go without."""
+BASELINES = ("zero", "mean")
+TIMES = {
+    "models": "networks trained on all columns",
+    "selections": "selections of every network",
+    "retrainings": "fresh networks for every chosen set of columns",
+}
 OUT = "out/reproduction"
 HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
@@ -41,6 +47,9 @@ torchrun --nproc-per-node 4 -m greedypig reproduce sic"""
 EXAMPLES = """\
   greedypig reproduce sic --limit 4 --budget 50
   greedypig reproduce pointing
+  greedypig reproduce lemmas
+  greedypig reproduce criteo --rows 100000 --tables generated kdd
+  greedypig reproduce criteo --tables criteo/train.txt
   greedypig reproduce all --photos imagenet/val --limit 1466"""
 
 
@@ -76,15 +85,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--methods",
         metavar="A,B,…",
-        help="of ig, smooth-ig, blur-ig, guided-ig, paper (Greedy PIG in the paper's setting), "
-        "greedy-pig (our default), random (default: all of the table)",
+        help="of photos: ig, smooth-ig, blur-ig, guided-ig, paper (Greedy PIG in the paper's "
+        "setting), greedy-pig (our default), random; of tables: ig, greedy-1, greedy-5, "
+        "permutation, random, truth (default: all of the table)",
     )
     group.add_argument("--objective", metavar="NAME", help="only softmax, or only log-likelihood")
     group.add_argument(
         "--budget",
         type=options.whole,
         metavar="N",
-        help="at most about N gradients a method, for a quick look; the tables say so",
+        help="at most about N gradients a method, of tables gradient batches, for a quick look; "
+        "the result says so",
     )
     group.add_argument(
         "--model",
@@ -97,6 +108,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="network for the second opinion, or none (default: efficientnet-lite0)",
     )
+    _add_tables(parser.add_argument_group("tables (criteo)"))
     group = parser.add_argument_group("the results")
     group.add_argument("--out", metavar="FOLDER", default=OUT, help="(default: %(default)s)")
     group.add_argument(
@@ -106,6 +118,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="keep what was measured before; --no-resume measures all of it again",
     )
     options.add_machine(parser)
+
+
+def _add_tables(group: Any) -> None:
+    """What is asked of tables."""
+    group.add_argument(
+        "--tables",
+        nargs="+",
+        metavar="TABLE",
+        help="generated, kdd, adult, or paths of tables, Criteo's own files among them (default: "
+        "generated, and those that 'make assets' brought)",
+    )
+    group.add_argument("--label", metavar="NAME", help="the label of tables given by their path")
+    group.add_argument(
+        "--rows", type=options.whole, metavar="N", help="rows of the generated table"
+    )
+    group.add_argument("--k", metavar="K,K,…", help="columns kept (default: 5,10,20,30)")
+    group.add_argument("--baseline", metavar="A,B", help="zero, mean or both (default: zero)")
+    for what, about in TIMES.items():
+        group.add_argument(f"--{what}", type=options.whole, metavar="N", help=about)
+    group.add_argument(
+        "--mask-finetune",
+        action="store_true",
+        help="also select by networks fine-tuned with columns masked at random",
+    )
+
+
+def _of_tables(args: argparse.Namespace) -> TableRequest:
+    ks = None
+    if args.k is not None:
+        words = [word.strip() for word in args.k.split(",") if word.strip()]
+        if not words or not all(word.isdecimal() and int(word) for word in words):
+            raise UsageError(f"Expected --k as whole numbers ≥ 1 with commas (got {args.k!r}).")
+        ks = sorted({int(word) for word in words})
+    baselines = None
+    if args.baseline is not None:
+        baselines = [word.strip() for word in args.baseline.split(",") if word.strip()]
+        if not baselines or not set(baselines) <= set(BASELINES):
+            raise UsageError(
+                f"Expected --baseline of {', '.join(BASELINES)} (got {args.baseline!r})."
+            )
+    return TableRequest(
+        args.tables, args.label, args.rows, ks, baselines, args.models, args.selections,
+        args.retrainings, args.mask_finetune,
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -172,7 +228,7 @@ def _request(args: argparse.Namespace, out: Path, group: Group, progress: Any) -
         limit=args.limit, methods=chosen, objective=args.objective,
         model=args.model, weights=args.weights, judge=args.judge, budget=args.budget,
         seed=args.seed, device=device, batch_size=args.batch_size or "auto", resume=args.resume,
-        group=group, progress=progress,
+        group=group, progress=progress, tables=_of_tables(args),
     )  # fmt: skip
 
 

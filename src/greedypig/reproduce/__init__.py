@@ -12,10 +12,11 @@ from importlib import import_module
 from typing import Protocol
 
 from ..core.errors import InvalidInput
-from .request import Request, Result, Table
+from .request import Request, Result, Table, TableRequest
 from .settings import Settings
 
-__all__ = ["MODULES", "Reproduction", "Request", "Result", "Settings", "Table", "reproduction"]
+__all__ = ["MODULES", "Reproduction", "Request", "Result", "Settings", "Table", "TableRequest",
+           "reproduction"]  # fmt: skip
 
 MODULES = {
     "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
@@ -23,6 +24,8 @@ MODULES = {
     "resnet": "softmax information curve of PIG and Greedy PIG, ResNet50 (appendix)",
     "figures": "the tabby and tench pictures: top 15,000, two objectives, blocks (appendix)",
     "graph": "graphs compressed to a share of their edges, and nodes explained (Figure 4)",
+    "lemmas": "copies of the best column: IG takes them all, Greedy PIG does not (Section 4)",
+    "criteo": "loss after retraining on the top k columns of a table (the Criteo table)",
 }
 """The reproductions there are, in the order of `all`, each in a line."""
 

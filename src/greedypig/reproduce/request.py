@@ -20,6 +20,34 @@ def _silent(label: str, done: int, total: int) -> None:
 
 
 @dataclass(frozen=True)
+class TableRequest:
+    """What is asked of reproductions on tables; None is as the settings say."""
+
+    tables: Sequence[str] | None = None
+    """"generated", names of tables of `make assets`, paths of one's own."""
+    label: str | None = None
+    """Of tables of one's own."""
+    rows: int | None = None
+    """Of the generated table."""
+    k: Sequence[int] | None = None
+    baselines: Sequence[str] | None = None
+    models: int | None = None
+    selections: int | None = None
+    retrainings: int | None = None
+    mask_finetune: bool = False
+    """Also select by copies of the networks that were fine-tuned with columns masked?"""
+
+    def words(self) -> dict[str, Any]:
+        """The options that were given, for the command's words; of paths only the names."""
+        lists = {"k": self.k, "baseline": self.baselines}
+        lists["tables"] = self.tables and [Path(t).name for t in self.tables]
+        given: dict[str, Any] = {n: ",".join(map(str, v)) for n, v in lists.items() if v}
+        for name in ("rows", "label", "models", "selections", "retrainings"):
+            given[name] = getattr(self, name)
+        return given
+
+
+@dataclass(frozen=True)
 class Request:
     """One run of a reproduction; what is None is as its settings say."""
 
@@ -47,6 +75,7 @@ class Request:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     batch_size: int | Literal["auto"] = "auto"
+    tables: TableRequest = field(default_factory=TableRequest)
     resume: bool = True
     """Take results that are there already?"""
     group: Group = ALONE
@@ -66,9 +95,12 @@ class Request:
             "model": self.model,
             "weights": "FILE" if self.weights is not None else None,
             "judge": self.judge,
+            **self.tables.words(),
             "seed": self.seed or None,
         }
-        return " ".join([name, *(f"--{k} {v}" for k, v in given.items() if v is not None)])
+        flags = ["--mask-finetune"] if self.tables.mask_finetune else []
+        said = [f"--{k} {v}" for k, v in given.items() if v is not None]
+        return " ".join([name, *said, *flags])
 
 
 @dataclass(frozen=True)
@@ -82,6 +114,8 @@ class Table:
     """How to write a column's numbers; three decimals otherwise."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """From a column to the one that holds its standard error."""
+    digits: Mapping[str, int] = field(default_factory=dict)
+    """Decimals of a column's standard error; three otherwise."""
 
 
 @dataclass(frozen=True)

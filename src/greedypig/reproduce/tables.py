@@ -22,7 +22,7 @@ def cell(table: Table, row: Mapping[str, Any], column: str, *, errors: bool = Fa
         return value
     error = row.get(table.errors.get(column, "")) if errors else None
     text = table.formats.get(column, "{:.3f}").format(value)
-    return text if error is None else f"{text} ± {error:.3f}"
+    return text if error is None else f"{text} ± {error:.{table.digits.get(column, 3)}f}"
 
 
 def markdown(result: Result, command: str, pictures: Iterable[Path] = ()) -> str:

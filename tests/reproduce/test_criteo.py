@@ -1,0 +1,181 @@
+"""Train, select, retrain: each once, the same again, and honest words about what can be told."""
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
+
+from greedypig.core.errors import InvalidInput
+from greedypig.distributed import Group
+from greedypig.reproduce import Request, Settings, TableRequest, criteo, trials
+from greedypig.reproduce.criteo import Difference
+from greedypig.reproduce.grounds import open_ground, reading_of
+from greedypig.reproduce.shelf import Shelf
+from greedypig.tables import CRITEO, open_table
+from greedypig.tables.training import Effort
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+PAPER = {
+    "ig": (0.4827, 0.4641, 0.4605, 0.4533),
+    "greedy-1": (0.4728, 0.4629, 0.4551, 0.4508),
+    "greedy-5": (0.4723, 0.4627, 0.4531, 0.4509),
+}
+ROWS = 400
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Four columns: one tells the label, one is its copy, one helps a little, one is noise."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((ROWS, 4))
+    x[:, 1] = x[:, 0] + 0.1 * x[:, 1]
+    y = (2 * x[:, 0] + x[:, 2] + 0.5 * random.standard_normal(ROWS) > 0).astype(int)
+    lines = ["a,copy,b,noise,y"]
+    lines += [",".join([*(f"{v:.6f}" for v in row), str(t)]) for row, t in zip(x, y, strict=True)]
+    place = tmp_path / "small.csv"
+    place.write_text("\n".join(lines) + "\n")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    settings = Settings.of("criteo")
+    more = {**settings.more, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
+    monkeypatch.setattr(criteo.Settings, "of", lambda name: replace(settings, more=more))
+    monkeypatch.setattr(trials, "EFFORT", Effort(epochs=1))
+
+
+def asked(table, tmp_path, methods=("ig", "greedy-5", "random"), **more):
+    wanted = {"k": [1, 2], "models": 2, "selections": 1, "tables": [str(table)]} | more
+    return Request(tmp_path / "out", methods=list(methods), tables=TableRequest(**wanted))
+
+
+def test_settings_hold_the_paper_s_numbers():
+    found = {c.name: c for c in Settings.of("criteo").contenders}
+    for name, losses in PAPER.items():
+        assert tuple(found[name].paper[k] for k in ("5", "10", "20", "30")) == losses
+    assert found["ig"].search == {"method": "ig", "steps": 39}
+    assert found["greedy-5"].search == {"method": "greedy-pig", "steps": 5}
+    assert not any(c.paper for name, c in found.items() if name not in PAPER)
+
+
+def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path):
+    result = criteo.run(asked(table, tmp_path))
+    assert not result.failed
+    ours = [r for r in result.table.rows if r["data"].startswith("small")]
+    assert [r["method"] for r in ours] == ["ig", "greedy-5", "random"]
+    for row in ours:
+        assert 0 < row["k1"] < 2 and 0 < row["k2"] < 2 and row["k2_error"] is not None
+        assert row["batches"] is None if row["method"] == "random" else row["batches"] <= 40
+    assert len([r for r in result.table.rows if "paper" in r["data"]]) == 3
+    text = (tmp_path / "out" / "criteo.md").read_text()
+    assert "network by network" in text and "small, 400 rows" in text
+    assert str(tmp_path) not in text
+    runs = (tmp_path / "out" / "criteo-runs.csv").read_text().splitlines()
+    assert len(runs) == 1 + 2 * 3 * 2
+
+
+def test_a_set_is_retrained_once_and_nothing_is_done_twice(table, tmp_path, monkeypatch):
+    done = []
+    real = trials.train_network
+
+    def counted(model, train, valid, **more):
+        done.append((tuple(train.schema.names), train.split_seed, more["seed"]))
+        return real(model, train, valid, **more)
+
+    monkeypatch.setattr(trials, "train_network", counted)
+    request = asked(table, tmp_path)
+    first = criteo.run(request)
+    assert len(set(done)) == len(done)
+    before = len(done)
+    again = criteo.run(request)
+    assert len(done) == before
+    assert again.table.rows == first.table.rows
+    # Other columns are retrained; networks and selections stay.
+    criteo.run(asked(table, tmp_path, k=[1, 2, 3]))
+    assert all(len(names) == 3 for names, _, _ in done[before:])
+
+
+def test_two_processes_do_the_work_of_one(table, tmp_path):
+    alone = criteo.run(asked(table, tmp_path))
+    request = replace(asked(table, tmp_path), out=tmp_path / "shared")
+
+    class Apart(Group):
+        """Two ranks one after the other: what a barrier is for is done by the order."""
+
+        def barrier(self):
+            pass
+
+    job = criteo.Job.of(request, criteo.Settings.of("criteo"))
+    for stage in ("networks", "orders", "losses"):
+        for rank in (0, 1):
+            part = replace(job.tables[0], request=replace(request, group=Apart(rank, 2)))
+            getattr(part, stage)()
+    assert [r for r in job.result().table.rows] == [r for r in alone.table.rows]
+
+
+def test_mask_finetuning_adds_its_own_lines(table, tmp_path):
+    result = criteo.run(asked(table, tmp_path, k=[2], mask_finetune=True, models=1))
+    lines = [(r["method"], r["baseline"]) for r in result.table.rows if r["data"][:5] == "small"]
+    assert lines == [("ig", "zero"), ("greedy-5", "zero"), ("random", ""),
+                     ("ig", "zero, mask-fine-tuned"), ("greedy-5", "zero, mask-fine-tuned")]  # fmt: skip
+
+
+def test_generated_rows_have_a_truth_and_sources(tmp_path):
+    request = asked("generated", tmp_path, methods=("truth", "random"), rows=600, k=[5], models=1)
+    result = criteo.run(request)
+    rows = {r["method"]: r for r in result.table.rows if r["data"].startswith("generated")}
+    assert rows["truth"]["sources"] == 18
+    assert rows["random"]["sources"] < 18
+
+
+@pytest.mark.parametrize(
+    "mean, error, verdict",
+    [(-0.02, 0.005, "Greedy PIG ahead"), (0.02, 0.005, "IG ahead"), (-0.02, 0.015, "cannot tell"),
+     (-0.02, None, "cannot tell"), (0.0, 0.0, "the same columns")],
+)  # fmt: skip
+def test_a_difference_is_one_from_two_standard_errors_on(mean, error, verdict):
+    assert Difference("t", "zero", 5, mean, error, 3).verdict == verdict
+
+
+def test_criteo_s_own_layout_is_known(tmp_path):
+    place = tmp_path / "train.tsv.gz"
+    numbers, hashes = [str(i) for i in range(13)], [f"{i:08x}" for i in range(26)]
+    with gzip.open(place, "wt") as file:
+        for i in range(40):
+            file.write("\t".join([str(i % 2), *numbers[: i % 13], *[""] * (13 - i % 13), *hashes]))
+            file.write("\n")
+    table = open_table(place)
+    assert tuple(table.kinds) == CRITEO
+    reading = reading_of(table)
+    assert reading.log == CRITEO[1:14] and reading.categorical == CRITEO[14:]
+
+
+def test_a_table_without_a_known_label_asks_for_one(table, tmp_path):
+    table.write_text(table.read_text().replace("noise,y", "noise,outcome"))
+    with pytest.raises(InvalidInput, match="Try --label"):
+        criteo.run(asked(table, tmp_path))
+    assert criteo.run(asked(table, tmp_path, label="outcome", k=[1], models=1)).table.rows
+
+
+def test_k_must_leave_a_column_out(table, tmp_path):
+    with pytest.raises(InvalidInput, match="below the 4 columns"):
+        criteo.run(asked(table, tmp_path, k=[4]))
+
+
+@pytest.mark.parametrize("file, columns, rows", [("criteo_12k_39.tsv.gz", 39, 12_584),
+                                                 ("criteo_45k_20.csv.gz", 20, 45_840)])  # fmt: skip
+def test_real_samples_open_as_criteo_s(file, columns, rows, tmp_path):
+    place = SHARED / file
+    if not place.is_file():
+        pytest.skip(f"{file} is not among the shared data")
+    request = asked(place, tmp_path)
+    ground = open_ground(str(place), request, criteo.Settings.of("criteo"), Shelf(tmp_path))
+    assert (len(ground.names), ground.survey.total) == (columns, rows)
+    assert all(number.log for number in ground.survey.schema.numbers)
+    assert len(ground.survey.schema.numbers) == 13
+    assert 0.2 < ground.survey.schema.label.mean < 0.3
