@@ -158,7 +158,8 @@ def explain_node(
         k = min(k, features.units)
         plan = Plan(
             methods.Greedy("random") if method == "random" else method, steps, rule,
-            {"rounds": min(k, whole(rounds) or k), "k": k, "schedule": schedule},
+            {"rounds": k if rounds is None else min(k, whole(rounds)), "k": k,
+             "schedule": schedule},
             Stop(budget, seconds, reach), seed, values, once={"rounds": 1, "k": k},
         )  # fmt: skip
         problem = network.problem(
