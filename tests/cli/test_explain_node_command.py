@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import outputs
+from greedypig.cli import outputs, sitting
 from greedypig.graph_data import generate, load_model, make_graph, save_graph
 from greedypig.graph_notes import Explained
 
@@ -112,6 +112,33 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
     again = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
     assert again["order"] == first["order"]
     assert again["probabilities"] == first["probabilities"]
+
+
+def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
+    words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
+    whole = answer(*words, "--out", "whole")
+    plain, left = sitting.Watch.__call__, [1]
+
+    def watch(self, events):
+        plain(self, events)
+        if left[0] and len(events.problem.rounds) == 2:
+            left[0] -= 1
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sitting.Watch, "__call__", watch)
+    code, out, err = call(*words)
+    assert code == 1
+    assert out == ""
+    assert "node-4.partial.gpig" in err
+    assert len(gp.load(place / "graph-nodes/node-4.partial.gpig").picks) == 2
+    again = answer(words[0], "--resume", *words[1:])
+    assert again["order"] == whole["order"]
+    assert again["probabilities"] == whole["probabilities"]
+    assert again["gradients"] == whole["gradients"]
+    assert not (place / "graph-nodes/node-4.partial.gpig").exists()
+    before = (place / "graph-nodes/node-4.gpig").read_bytes()
+    assert answer(words[0], "--resume", *words[1:])["order"] == whole["order"]
+    assert (place / "graph-nodes/node-4.gpig").read_bytes() == before
 
 
 @pytest.mark.parametrize(

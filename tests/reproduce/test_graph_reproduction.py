@@ -66,7 +66,7 @@ def test_tables_hold_means_and_errors_over_seeds(folder):
 
 def test_what_was_measured_is_not_measured_again(folder, monkeypatch):
     first = graph.run(asked(folder))
-    monkeypatch.setattr(graph, "train", None)
+    monkeypatch.setattr(graph.Training, "step", None)
     monkeypatch.setattr(graph, "edge_order", None)
     again = graph.run(asked(folder))
     assert json.dumps(again.table.rows) == json.dumps(first.table.rows)
@@ -88,13 +88,35 @@ def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
             graph.run(other)
     assert len(list((folder / "other").rglob("network-0*.safetensors"))) == 1
     with monkeypatch.context() as m:
-        m.setattr(graph, "train", None)
+        m.setattr(graph.Training, "step", None)
         again = graph.run(other)
     drop = ("seconds",)
     for a, b in zip(again.table.rows, whole.table.rows, strict=True):
         assert {k: v for k, v in a.items() if k not in drop} == {
             k: v for k, v in b.items() if k not in drop
         }
+
+
+def test_a_stopped_training_goes_on(folder, monkeypatch):
+    whole = graph.run(asked(folder, seeds=1))
+    other = Request(folder / "other", graphs=str(folder), seeds=1, budget=6, panels=["cora"])
+    plain = graph.Training.step
+
+    def step(self):
+        plain(self)
+        if self.epoch == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(graph.Training, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            graph.run(other)
+    epochs = []
+    monkeypatch.setattr(graph.Training, "step", lambda self: (epochs.append(1), plain(self)))
+    again = graph.run(other)
+    assert len(epochs) == 8  # Of twelve.
+    assert again.table.rows[0]["g_20"] == whole.table.rows[0]["g_20"]
+    assert not list((folder / "other").rglob("*partial*"))
 
 
 def test_the_third_panel_says_that_it_is_generated(folder):

@@ -19,7 +19,7 @@ import numpy as np
 from .. import edge_runs
 from ..assets import folder as assets_folder
 from ..core.errors import InvalidInput
-from ..graph_data import Graph, Recipe, generate, load_graph, load_model, save_model, train
+from ..graph_data import Graph, Recipe, Training, generate, load_graph, load_model, save_model
 from ..graph_data.around import grow
 from ..graph_data.compression import METHODS, SHARES, Judge, edge_order, trace
 from ..graph_data.train import fingerprint
@@ -150,9 +150,20 @@ class Job:
         ).with_suffix(".safetensors")
         if place.is_file() and self.request.resume:
             return load_model(place, graph)
-        model = train(graph, panel.recipe, seed=seed).model
         place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_suffix(".partial.safetensors")
+        training = Training(graph, panel.recipe, seed=seed)
+        if self.request.resume:
+            training.take_up(partial)
+        try:
+            while not training.finished:
+                training.step()
+        except KeyboardInterrupt:  # In large graphs that is a while: the next run goes on.
+            training.save(partial)
+            raise
+        model = training.trained().model
         save_model(model, place)
+        partial.unlink(missing_ok=True)
         return model
 
     def _around(
