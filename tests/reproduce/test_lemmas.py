@@ -29,7 +29,9 @@ def test_the_largest_gate_of_a_column_counts_and_equals_share_its_gradient():
     torch.testing.assert_close(merged, torch.tensor([[0.2, 0.9, 0.1], [0.4, 0.4, 0.4]]))
     (found,) = torch.autograd.grad(merged[:, 1].sum(), w)
     third = 1 / 3
-    torch.testing.assert_close(found, torch.tensor([[0, 0, 0, 1, 0.0], [0, third, 0, third, third]]))
+    torch.testing.assert_close(
+        found, torch.tensor([[0, 0, 0, 1, 0.0], [0, third, 0, third, third]])
+    )
 
 
 @pytest.mark.parametrize("t", [0, 1, 2, 4, 8])
@@ -93,7 +95,7 @@ def test_a_network_is_learned_without_touching_the_global_random_state():
 @pytest.fixture
 def quick(monkeypatch):
     settings = Settings.of("lemmas")
-    more = {**settings.more, "networks": 2, "copies": [0, 2], "training": 16, "hidden": [8],
+    more = {**settings.more, "networks": 1, "copies": [0, 2], "training": 16, "hidden": [8],
             "steps": 7, "greedy_steps": 2}  # fmt: skip
     monkeypatch.setattr(lemmas.Settings, "of", lambda name: replace(settings, more=more))
 
@@ -106,12 +108,14 @@ def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_pat
     assert rows["planted", "ig", "copies in the top 5"]["t2"] == 3
     assert rows["planted", "greedy-pig", "copies in the top 5"]["t2"] == 1
     for row in result.table.rows:
-        assert row["t0"] > 0 and row.get("t2", nan) >= 0
+        assert row["t0"] > 0
+        assert row.get("t2", nan) >= 0
     text = (tmp_path / "lemmas.md").read_text()
-    assert "bmi is copied" in text and "x ⊙ Aᵀb" in text
+    assert "bmi is copied" in text
+    assert "x ⊙ Aᵀb" in text
     with (tmp_path / "lemmas-lists.csv").open() as file:
         lists = list(csv.DictReader(file))
-    assert len(lists) == (1 + 3 * 2) * 2 * 3
+    assert len(lists) == (1 + 3) * 2 * 3
     assert all(len(line["top"].split()) >= 5 for line in lists)
 
     def refused(*args, **more):

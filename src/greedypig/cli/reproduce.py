@@ -134,6 +134,12 @@ def _add_tables(group: Any) -> None:
     group.add_argument(
         "--rows", type=options.whole, metavar="N", help="rows of the generated table"
     )
+    group.add_argument(
+        "--loyalty",
+        type=float,
+        metavar="R",
+        help="correlation of the generated table's copies with their source (default: 0.99)",
+    )
     group.add_argument("--k", metavar="K,K,…", help="columns kept (default: 5,10,20,30)")
     group.add_argument("--baseline", metavar="A,B", help="zero, mean or both (default: zero)")
     for what, about in TIMES.items():
@@ -160,8 +166,8 @@ def _of_tables(args: argparse.Namespace) -> TableRequest:
                 f"Expected --baseline of {', '.join(BASELINES)} (got {args.baseline!r})."
             )
     return TableRequest(
-        args.tables, args.label, args.rows, ks, baselines, args.models, args.selections,
-        args.retrainings, args.mask_finetune,
+        args.tables, args.label, args.rows, args.loyalty, ks, baselines, args.models,
+        args.selections, args.retrainings, args.mask_finetune,
     )  # fmt: skip
 
 

@@ -24,7 +24,12 @@ from .shelf import Shelf
 from .trials import WITHOUT_NETWORK, Choice, Trials, Variant
 
 FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
-RIVAL, OURS = "ig", "greedy-5"
+PAIRS = (("greedy-5", "ig"), ("greedy-1", "ig"), ("greedy-5", "truth"), ("ig", "truth"))
+"""Who is compared with whom, network by network."""
+SHORT = {
+    "ig": "IG", "greedy-1": "Greedy PIG (T = 1)", "greedy-5": "Greedy PIG (T = 5)",
+    "truth": "the true order",
+}  # fmt: skip
 SURE = 2.0
 """Standard errors from which on a difference is called one."""
 STEPS = 5
@@ -44,9 +49,11 @@ def run(request: Request) -> Result:
 
 @dataclass(frozen=True)
 class Difference:
-    """Greedy PIG (T = 5) less IG, network by network."""
+    """One method's loss less another's, network by network: below 0 the one is ahead."""
 
     table: str
+    one: str
+    other: str
     variant: str
     k: int
     mean: float
@@ -60,7 +67,7 @@ class Difference:
             return "the same columns"
         if self.error is None or abs(self.mean) <= SURE * self.error:
             return "cannot tell"
-        return "Greedy PIG ahead" if self.mean < 0 else "IG ahead"
+        return f"{SHORT[self.one if self.mean < 0 else self.other]} ahead"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +138,7 @@ class Job:
                        **{f"k{k}": contender.paper.get(str(k)) for k in self.ks}}  # fmt: skip
 
     def differences(self) -> list[Difference]:
-        """Greedy PIG less IG for every table, variant and k."""
+        """Every pair of methods on every table, for every variant and k."""
         return [d for trials in self.tables for d in _differences(trials)]
 
     def _remarks(self) -> list[str]:
@@ -219,30 +226,31 @@ def _per_model(trials: Trials, choices: Sequence[Choice], k: int) -> dict[int, f
 
 
 def _differences(trials: Trials) -> Iterator[Difference]:
+    def losses(name: str, variant: Variant, k: int) -> dict[int, float]:
+        variant = trials.variants[0] if name in WITHOUT_NETWORK else variant
+        of = [c for c in trials.choices() if (c.contender.name, c.variant) == (name, variant)]
+        return _per_model(trials, of, k)
+
     for variant in trials.variants:
-        of = {
-            name: [c for c in trials.choices() if (c.contender.name, c.variant) == (name, variant)]
-            for name in (RIVAL, OURS)
-        }
-        for k in sorted(trials.ks):
-            ours, rival = (_per_model(trials, of[name], k) for name in (OURS, RIVAL))
-            pairs = [ours[m] - rival[m] for m in ours if m in rival]
-            if pairs:
-                mean, error = _mean(pairs)
-                yield Difference(trials.ground.name, variant.words, k, mean or 0.0, error,
-                                 len(pairs))  # fmt: skip
+        for one, other in PAIRS:
+            for k in sorted(trials.ks):
+                ours, theirs = losses(one, variant, k), losses(other, variant, k)
+                mean, error = _mean(pairs := [ours[m] - theirs[m] for m in ours if m in theirs])
+                if mean is not None:
+                    yield Difference(trials.ground.name, one, other, variant.words, k, mean, error,
+                                     len(pairs))  # fmt: skip
 
 
 def _told(ground: Ground, differences: Sequence[Difference]) -> Iterator[str]:
-    """The differences of a table in a sentence for every variant."""
-    for variant in dict.fromkeys(d.variant for d in differences):
+    """The differences of a table in a sentence for every pair of methods and variant."""
+    for pair in dict.fromkeys((d.one, d.other, d.variant) for d in differences):
         parts = []
         for d in differences:
-            if d.variant == variant:
+            if (d.one, d.other, d.variant) == pair:
                 error = "" if d.error is None else f" ± {d.error:.4f}"
                 parts.append(f"k = {d.k}: {d.mean:+.4f}{error}, {d.verdict}")
-        yield (f"Greedy PIG (T = 5) less IG on {ground.title} ({variant}), network by network: "
-               f"{'; '.join(parts)}.")  # fmt: skip
+        yield (f"{SHORT[pair[0]]} less {SHORT[pair[1]]} on {ground.title} ({pair[2]}), network by "
+               f"network: {'; '.join(parts)}.")  # fmt: skip
 
 
 def _runs(trials: Trials) -> Iterator[dict[str, Any]]:

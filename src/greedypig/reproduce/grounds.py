@@ -95,9 +95,12 @@ def open_ground(name: str, request: Request, settings: Settings, shelf: Shelf) -
     label: str | None
     if name == "generated":
         rows = request.tables.rows or known["rows"]
-        truth = CriteoShaped(rows, seed=request.seed)
+        loyalty = request.tables.loyalty
+        loyalty = known["loyalty"] if loyalty is None else loyalty
+        truth = CriteoShaped(rows, seed=request.seed, loyalty=loyalty)
         place = str(_generated(truth, shelf, request))
-        label, title = truth.label, f"{known['title']}, {rows:,} rows"
+        label = truth.label
+        title = f"{known['title']}, {rows:,} rows, copies {loyalty:g} like their source"
     elif "file" in known:
         place = str(assets_folder() / "tables" / known["file"])
         if not Path(place).is_file():
@@ -139,7 +142,7 @@ def _label_of(table: Table) -> str:
 
 def _generated(truth: CriteoShaped, shelf: Shelf, request: Request) -> Path:
     """The generated rows as a file; made once, whole or not at all."""
-    place = shelf.folder / f"generated-{truth.rows}-{truth.seed}.parquet"
+    place = shelf.folder / f"generated-{truth.rows}-{truth.seed}-{truth.loyalty:g}.parquet"
     if request.group.first and not place.exists():
         shelf.folder.mkdir(parents=True, exist_ok=True)
         request.progress("making rows", 0, 1)

@@ -181,7 +181,7 @@ class Job:
             f"IG takes {self.knobs.steps} steps, Greedy PIG {self.knobs.greedy_steps} steps and "
             "one column a round.",
         ]
-        remarks += [f"{i.lemma}: {i.words} ({i.found:.2g}; {i.against})."
+        remarks += [f"{i.lemma}: {i.words} {i.found:.3g} ({i.against})."
                     for i in self._identities()]  # fmt: skip
         return remarks + list(self.settings.differs)
 

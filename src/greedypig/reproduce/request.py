@@ -29,6 +29,8 @@ class TableRequest:
     """Of tables of one's own."""
     rows: int | None = None
     """Of the generated table."""
+    loyalty: float | None = None
+    """How like their source the copies of the generated table are: a correlation."""
     k: Sequence[int] | None = None
     baselines: Sequence[str] | None = None
     models: int | None = None
@@ -42,7 +44,7 @@ class TableRequest:
         lists = {"k": self.k, "baseline": self.baselines}
         lists["tables"] = self.tables and [Path(t).name for t in self.tables]
         given: dict[str, Any] = {n: ",".join(map(str, v)) for n, v in lists.items() if v}
-        for name in ("rows", "label", "models", "selections", "retrainings"):
+        for name in ("rows", "loyalty", "label", "models", "selections", "retrainings"):
             given[name] = getattr(self, name)
         return given
 

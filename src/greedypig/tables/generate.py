@@ -67,10 +67,15 @@ class CriteoShaped:
 
     label = "label"
 
-    def __init__(self, rows: int, *, seed: int = 0, chunk: int = CHUNK) -> None:
+    def __init__(
+        self, rows: int, *, seed: int = 0, chunk: int = CHUNK, loyalty: float = LOYALTY
+    ) -> None:
+        """loyalty: correlation of a copy's z with its source's; 1 makes it as good as that."""
+        if not 0 <= loyalty <= 1:
+            raise InvalidInput(f"Expected a loyalty from 0 to 1 (got {loyalty:g}).")
         if rows < 1 or chunk < 1:
             raise InvalidInput(f"Expected at least one row (got {rows} in chunks of {chunk}).")
-        self.rows, self.seed, self.size = rows, seed, chunk
+        self.rows, self.seed, self.size, self.loyalty = rows, seed, chunk, loyalty
         random = np.random.default_rng([seed, 0])
         weights = np.asarray(FADE ** np.arange(SOURCES), np.float64)
         weights = weights * STRENGTH / sqrt(float((weights**2).sum()))
@@ -137,7 +142,7 @@ class CriteoShaped:
             if role == "informative":
                 seen = z[j]
             elif role == "copy":
-                seen = LOYALTY * z[j] + sqrt(1 - LOYALTY**2) * fresh
+                seen = self.loyalty * z[j] + sqrt(1 - self.loyalty**2) * fresh
             else:
                 seen = fresh
             size = NOISE_SIZE if role == "noise" else int(self._sizes[j])
