@@ -24,8 +24,8 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
 <h1>Which columns predict “{escape(columns.label)}”?</h1>
 <p class="lead">{_lead(a, columns)}</p></header>
 <main id="main">
-<div class="columns"><div>{first_units(a, min(30, a.features.units))}{_way(a, charts)}</div>
-<div>{_proof(columns)}</div></div>
+<div class="columns"><div>{first_units(a, min(30, a.features.units))}</div>
+<div>{_proof(columns)}{_way(a, charts)}</div></div>
 {_rankings(columns)}{made(a, notes)}
 </main>
 <footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
