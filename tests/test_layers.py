@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "adapters": {"core", "methods", "explain", "metrics", "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
-                  "labels", "model_spec", "distributed", "tables", "selection", "finetune"} | MIDDLE,
+                  "labels", "model_spec", "distributed", "tables", "selection",
+                  "finetune"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

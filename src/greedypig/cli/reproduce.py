@@ -11,7 +11,7 @@ from typing import Any
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..distributed import Group, joined
 from ..models.pretrained import NAMES as MODELS
-from ..reproduce import MODULES, Request, Result, Table, TableRequest, reproduction
+from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, TableRequest, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
 from ..reproduce.tables import cell
 from . import options, outputs
@@ -161,7 +161,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     with joined() as group:
         if not group.first:  # One process speaks for all.
             terminal.json_wanted, terminal.quiet = False, True
-        names = list(MODULES) if args.what == ALL else [args.what]
+        # With photos of one's own, all is all that is about photos.
+        every = OF_PHOTOS if args.photos is not None else MODULES
+        names = list(every) if args.what == ALL else [args.what]
         out = outputs.folder(Path(args.out))
         for name in names:
             files = [out / file for file in reproduction(name).FILES]

@@ -15,8 +15,10 @@ from ..core.errors import InvalidInput
 from .request import Request, Result, Table, TableRequest
 from .settings import Settings
 
-__all__ = ["MODULES", "Reproduction", "Request", "Result", "Settings", "Table", "TableRequest",
-           "reproduction"]  # fmt: skip
+__all__ = [
+    "MODULES", "OF_PHOTOS", "Reproduction", "Request", "Result", "Settings", "Table",
+    "TableRequest", "reproduction",
+]  # fmt: skip
 
 MODULES = {
     "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
@@ -27,6 +29,9 @@ MODULES = {
     "criteo": "loss after retraining on the top k columns of a table (the Criteo table)",
 }
 """The reproductions there are, in the order of `all`, each in a line."""
+
+OF_PHOTOS = ("sic", "pointing", "resnet", "figures")
+"""Those that --photos is about."""
 
 
 class Reproduction(Protocol):
