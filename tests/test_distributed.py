@@ -39,6 +39,8 @@ def child(rank, size, port, answers):
                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
     with joined() as group:
         assert (group.rank, group.size) == (rank, size)
+        with joined() as again:  # A program that has joined already stays as it is.
+            assert again == group
         answers.put((rank, job(group)))
 
 

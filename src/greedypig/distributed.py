@@ -82,6 +82,9 @@ def joined() -> Iterator[Group]:
             f"Expected a PyTorch with torch.distributed for {size} processes (got one without). "
             "Try a single process."
         )
+    if torch.distributed.is_initialized():  # The caller's own program has joined already.
+        yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return
     torch.distributed.init_process_group("gloo", timeout=PATIENCE)
     try:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())

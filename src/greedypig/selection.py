@@ -97,6 +97,8 @@ def select_features(
         warnings.warn(concern, UserWarning, stacklevel=2)
     events = Rounds(run.problem)
     try:
+        if callable(progress):
+            progress(events)
         for done in events:
             if checkpoint is not None and group.first:
                 run.attribution(events).save(checkpoint)

@@ -48,7 +48,7 @@ from ..tables import (
     train_network,
 )
 from ..tables.batches import Numbers
-from ..tables.proof import trials_of, write_whole
+from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
 from .terminal import Bar
@@ -378,6 +378,7 @@ def _save(model: nn.Module, file: Path) -> None:
     temporary = file.with_name(f".{file.name}.part")
     try:
         save_file({k: v.contiguous().cpu() for k, v in model.state_dict().items()}, temporary)
+        plain_mode(temporary)
         move(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)

@@ -166,10 +166,18 @@ def write_whole(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        plain_mode(temporary)
         os.replace(temporary, path)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def plain_mode(path: str | Path) -> None:
+    """The mode that a plain open() would give: temporary files are private to the user."""
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(path, 0o666 & ~umask)
 
 
 def _trial(names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int) -> Trial:

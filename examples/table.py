@@ -1,0 +1,54 @@
+"""Which of the 30 measurements of a tumour does a network use, and how few would do?
+
+Needs the extras tables and sklearn (for its bundled data): python examples/table.py
+"""
+
+import csv
+import warnings
+from pathlib import Path
+
+from sklearn.datasets import load_breast_cancer
+
+import greedypig as gp
+from greedypig.tables import (
+    Batches,
+    Effort,
+    new_network,
+    open_table,
+    retrain,
+    survey,
+    train_network,
+)
+
+
+def main() -> None:
+    folder = Path("out")
+    folder.mkdir(exist_ok=True)
+    path = folder / "tumours.csv"
+    data = load_breast_cancer()
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(name.replace(" ", "_") for name in data.feature_names), "benign"])
+        writer.writerows([*row, label] for row, label in zip(data.data, data.target, strict=True))
+
+    table = open_table(path)  # Read in pieces: it need not fit in memory.
+    found = survey(table, "benign")
+    train = Batches(table, found, part="train", share=0.3, batch_size=32)
+    valid = Batches(table, found, part="valid", share=0.3, shuffle=False)
+    effort = Effort(epochs=8)
+    network = train_network(new_network(found.schema), train, valid, effort=effort)
+    print(f"all 30 columns: log-loss {network.scores.loss:.3f}")
+
+    chosen = gp.select_features(network.model, train, k=5, names=found.schema.names)
+    print("best first:", ", ".join(chosen.top(5)))
+
+    # The proof: a fresh network that has never seen the other columns.
+    proof = retrain({"greedy-pig": [chosen.top(30)]}, train, valid, ks=[5], seeds=2, effort=effort)
+    loss = proof.losses["greedy-pig"][5]
+    print(f"only these 5, retrained: log-loss {loss.mean:.3f} ± {loss.standard_error:.3f}")
+    chosen.save(folder / "tumours.gpig")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

@@ -1,0 +1,146 @@
+"""The page and the figures of a selection of columns: every number is there, no foreign code."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+import greedypig as gp
+from greedypig import plots, report
+from greedypig.column_notes import ColumnNotes
+
+NAMES = ["age", "zip", "debt", "hour"]
+
+
+def loss(mean, error=0.01):
+    return {"mean": mean, "standard_error": error}
+
+
+SELECTION = {
+    "label": "bought", "metric": "log-loss", "train_rows": 900, "valid_rows": 100, "seeds": 3,
+    "ks": [1, 3],
+    "losses": {
+        "greedy-pig": {"1": loss(0.51), "3": loss(0.4321)},
+        "ig": {"1": loss(0.52, 0.02), "3": loss(0.5)},
+        "random": {"1": loss(0.61), "3": loss(0.58)},
+    },
+    "accuracies": {"greedy-pig": {"1": loss(0.7), "3": loss(0.8)}},
+    "loss_all": loss(0.4299), "accuracy_all": loss(0.81),
+    "orders": {"greedy-pig": NAMES, "ig": NAMES[::-1]},
+    "kinds": dict.fromkeys(NAMES, "number"),
+    "network": "TabularMLP", "network_loss": 0.43,
+}  # fmt: skip
+
+
+def selected(**changes):
+    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    objective = gp.objective(lambda m: m @ weights - 10, 4)
+    a = gp.greedy_pig(objective, per_round=1, features=gp.Elements(4, NAMES), values="each")
+    return a.with_notes({"kind": "table", "source": "t.parquet", "command": "greedypig select …",
+                         "selection": {**SELECTION, **changes}})  # fmt: skip
+
+
+class Reader(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_every_loss_is_on_the_page_and_the_best_is_bold():
+    a = selected()
+    page = report.html(a)
+    text = " ".join(Reader(page).words)
+    for number in ("0.5100", "0.4321", "0.5200", "0.5000", "0.6100", "0.5800", "0.4299"):
+        assert number in text
+    assert "<b>0.4321</b>" in page
+    assert "<b>0.5000</b>" not in page
+    assert "Which columns predict “bought”?" in text
+    assert "3 of 4" in text
+    assert "greedy-pig ahead of ig by 0.0679" in text
+    assert report.html(a) == page
+
+
+def test_error_bars_and_points_lie_where_the_numbers_are():
+    tags = Reader(report.html(selected())).tags
+    dots = [a for t, a in tags if t == "circle" and a["class"] == "c0"]
+    bars = [a for t, a in tags if t == "line" and a.get("class") == "c0 error"]
+    assert len(dots) == len(bars) == 2
+    for dot, bar in zip(dots, bars, strict=True):
+        middle = (float(bar["y1"]) + float(bar["y2"])) / 2
+        assert middle == pytest.approx(float(dot["cy"]), abs=0.02)
+    heights = [float(d["cy"]) for d in dots]
+    assert heights[1] > heights[0]  # A lower loss is drawn lower.
+
+
+def test_a_stranger_s_words_stay_words():
+    bad = "<script>alert(1)</script>"
+    page = report.html(selected(label=bad, network=bad, orders={bad: [bad]}, kinds={bad: bad}))
+    assert bad not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ks": "1"}, {"ks": [0]}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
+        {"loss_all": {"mean": "0.1"}}, {"orders": {"ig": [1]}}, {"kinds": ["a"]},
+        {"losses": {"ig": {"1": {"mean": True}}}},
+    ],
+)  # fmt: skip
+def test_notes_that_are_no_notes_are_refused(changes):
+    with pytest.raises(gp.InvalidInput):
+        report.html(selected(**changes))
+
+
+def test_other_results_have_no_such_notes():
+    a = gp.greedy_pig(gp.objective(lambda m: m.sum(1), 2), per_round=1)
+    assert ColumnNotes.of(a) is None
+    with pytest.raises(gp.InvalidInput, match="greedypig select"):
+        plots.column_losses(a)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        (loss(0.5), loss(0.6), "greedy-pig ahead of ig by 0.1000"),
+        (loss(0.6), loss(0.5), "greedy-pig behind ig by 0.1000"),
+        (loss(0.5, 0.3), loss(0.6, 0.4),
+         "greedy-pig ahead of ig by 0.1000, within the noise (± 0.5000)"),
+        (loss(0.5, None), loss(0.6), "greedy-pig ahead of ig by 0.1000 (one seed: no telling)"),
+        (loss(0.5), loss(0.5), "greedy-pig and ig end alike"),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_the_errors_allow(ours, theirs, said):
+    a = selected(losses={"greedy-pig": {"1": ours}, "ig": {"1": theirs}})
+    assert ColumnNotes.of(a).verdict("greedy-pig", "ig", 1) == said
+
+
+def test_the_figure_shows_the_numbers():
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    a = selected()
+    ax = plots.column_losses(a)
+    lines = {c.get_label(): c for c in ax.containers}
+    assert set(lines) == {"greedy-pig", "ig", "random"}
+    assert lines["greedy-pig"].lines[0].get_ydata().tolist() == [0.51, 0.4321]
+    assert "validation log-loss" in ax.get_ylabel()
+    way = plots.column_path(a)
+    assert [t.get_text() for t in way.get_xticklabels()] == ["none", *NAMES]
+    assert way.lines[0].get_ydata().tolist() == [10, 6, 3, 1, 0]
+    figure = plots.selected_columns(a)
+    assert len(figure.axes) == 2
+    assert re.search("which columns predict bought", figure.get_suptitle())
+
+
+def test_a_way_of_many_columns_a_round_is_not_drawn():
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    a = gp.greedy_pig(gp.objective(lambda m: m.sum(1), 4), per_round=2)
+    with pytest.raises(gp.InvalidInput, match="one column a round"):
+        plots.column_path(a)
