@@ -39,10 +39,10 @@ HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
 Measure the paper's tables and figures anew. Each writes a Markdown table with the paper's numbers,
 ours, the setting and what differs, CSV files, and a figure. Photos, graphs and weights are those of
-'make assets' unless --photos, --graphs or --model name others. What is measured is kept in the folder of the
-results, photo by photo: a run that was stopped goes on where it was, and a larger --limit only
-adds to what is there. The paper's setting costs 2,000 gradients a photo, method and objective;
---budget 100 is a quick look. On several processes, with the same tables:
+'make assets' unless --photos, --graphs or --model name others. What is measured is kept in the
+folder of the results, piece by piece: a run that was stopped goes on where it was, and a larger
+--limit only adds to what is there. The paper's setting costs 2,000 gradients a photo, method and
+objective; --budget 100 is a quick look. On several processes, with the same tables:
 torchrun --nproc-per-node 4 -m greedypig reproduce sic"""
 EXAMPLES = """\
   greedypig reproduce sic --limit 4 --budget 50

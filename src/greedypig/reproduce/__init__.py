@@ -15,8 +15,10 @@ from ..core.errors import InvalidInput
 from .request import Request, Result, Table, TableRequest
 from .settings import Settings
 
-__all__ = ["MODULES", "Reproduction", "Request", "Result", "Settings", "Table", "TableRequest",
-           "reproduction"]  # fmt: skip
+__all__ = [
+    "MODULES", "OF_PHOTOS", "Reproduction", "Request", "Result", "Settings", "Table",
+    "TableRequest", "reproduction",
+]  # fmt: skip
 
 MODULES = {
     "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
