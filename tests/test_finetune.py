@@ -83,6 +83,14 @@ def test_a_seed_gives_one_copy_and_the_model_stays_as_it_was(make):
     assert not any(m._forward_hooks for m in one.modules())
 
 
+def test_absent_columns_are_at_the_baseline_that_is_asked_for():
+    numbers, ids, y = mixed()
+    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,))
+    batches = cut((numbers + 3, ids), y, 40)
+    zero, mean = (gp.mask_finetune(model, batches, steps=3, baseline=b) for b in ("zero", "mean"))
+    assert not torch.equal(zero.first.weight, mean.first.weight)
+
+
 def test_what_cannot_be_trained_is_refused():
     model, x, y = regression()
     with pytest.raises(gp.InvalidType, match="module to train"):

@@ -23,7 +23,7 @@ from .domains.table import losses
 from .domains.table.baseline import set_baseline
 from .domains.table.batches import feed, seed_from
 from .domains.table.build import network_for
-from .domains.table.networks import Encoded, GatedNetwork, Network
+from .domains.table.networks import Encoded, Network
 
 LOOKED_AT = 16
 """Batches over which baseline="mean" is taken."""
@@ -48,8 +48,8 @@ def mask_finetune(
     dropout and batch norm behave as in use. batches, loss and baseline are those of
     `select_features`. The model itself is not changed; every process of a group trains the same.
 
-    A model that gates its columns itself is given gates (rows, columns), or (columns,) for the
-    whole batch where it has no `column_of`.
+    Every row has gates of its own, but for a model that gates its columns itself and is no
+    `TabularMLP` or like it: there one set of gates (columns,) serves a whole batch.
     progress: called with the step, from 1, and the loss on its masked batch.
     """
     if not isinstance(model, nn.Module):
@@ -96,9 +96,8 @@ def _trained(network: Network) -> list[nn.Parameter]:
 
 def _gates(network: Network, rows: int, whole_rows: float, generator: torch.Generator) -> Tensor:
     """(rows, columns) of 0 and 1, or (columns,) for a model that may know no other."""
-    twin = getattr(network.model, "module", None)  # type: ignore[attr-defined]
-    per_row = isinstance(network, Encoded) or hasattr(twin, "column_of")
-    count = rows if per_row or not isinstance(network, GatedNetwork) else 1
+    per_row = isinstance(network, Encoded)
+    count = rows if per_row else 1
     keep = torch.rand(count, 1, generator=generator)
     keep[torch.rand(count, 1, generator=generator) < whole_rows] = 1
     gates = (torch.rand(count, network.columns, generator=generator) < keep).float()

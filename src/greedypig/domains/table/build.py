@@ -18,7 +18,7 @@ from .batches import Feed
 from .embeddings import EmbeddingNetwork, find_uses
 from .linear import LinearNetwork
 from .losses import Loss, check_labels
-from .networks import DenseNetwork, GatedNetwork, Network
+from .networks import BaselinedNetwork, DenseNetwork, GatedNetwork, Network
 from .table import Table, entries
 
 PROBED = 16
@@ -46,12 +46,12 @@ def network_for(
     table = replace(Table.of(features), check=partial(check_labels, loss_name))
     like = _like(frozen, features)
     module = _with_embeddings(frozen)
-    if any(table.categorical) and module is not None and not _takes_gates(frozen):
+    if any(table.categorical) and module is not None and not _takes("gates", frozen):
         return _by_hooks(frozen, module, table, loss, features, names, like)
     table = table.named(names)
-    if _takes_gates(frozen):
+    if _takes("gates", frozen):
         _check_width(frozen.module, table)
-        asked = GatedNetwork(frozen, table, loss, like)
+        asked = _gated(frozen, table, loss, like)
         if fast and _linear_first(frozen):
             linear = _own_linear(frozen, table, loss)
             return linear if _agree(linear, asked, features) else asked
@@ -59,6 +59,14 @@ def network_for(
     if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
         return _sequential(cut, table, loss)
     return DenseNetwork(frozen, table, loss, like)
+
+
+def _gated(frozen: Frozen, table: Table, loss: Loss, like: Tensor) -> Network:
+    """A model that is asked with gates, and with a baseline where it takes one."""
+    own = all(hasattr(frozen.module, name) for name in ("inputs", "column_of"))
+    if own and _takes("baseline", frozen):
+        return BaselinedNetwork(frozen, frozen.module, table, loss, like)
+    return GatedNetwork(frozen, table, loss, like)
 
 
 def _own_linear(frozen: Frozen, table: Table, loss: Loss) -> Network:
@@ -109,13 +117,13 @@ def _by_hooks(
     return EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
 
 
-def _takes_gates(frozen: Frozen) -> bool:
+def _takes(argument: str, frozen: Frozen) -> bool:
     called = frozen.call
     try:
         found = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
     except (TypeError, ValueError):
         return False
-    return "gates" in found.parameters
+    return argument in found.parameters
 
 
 def _linear_first(frozen: Frozen) -> bool:

@@ -136,3 +136,22 @@ class GatedNetwork(Network):
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The model's own answer to the gates."""
         return self.table.call(self.model, features, gates=gates.to(self.dtype))
+
+
+class BaselinedNetwork(Encoded):
+    """A model with forward(…, gates=…, baseline=…) that shows what its gates act on: `inputs`."""
+
+    def __init__(
+        self, model: Callable[..., Any], module: Any, table: Table, loss: Loss, like: Tensor
+    ) -> None:
+        self.model, self.inputs = model, module.inputs
+        super().__init__(table, loss, module.column_of, like)
+
+    def numbers(self, parts: list[Tensor]) -> Tensor:
+        """What the model's gates act on."""
+        return self.table.call(self.inputs, parts).detach()  # type: ignore[no-any-return]
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The model's own answer to gates and baseline."""
+        gates = gates.to(self.dtype)
+        return self.table.call(self.model, features, gates=gates, baseline=self.baseline)
