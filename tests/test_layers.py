@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "finetune": {"core", "distributed"} | MIDDLE,
     "tables": {"core", "models", "distributed"} | MIDDLE,
     "column_notes": {"core", "notes"},
-    "adapters": {"core", "methods", "explain", "graphs", "selection", "metrics",
+    "adapters": {"core", "methods", "explain", "edge_runs", "graphs", "selection", "metrics",
                  "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from time import sleep
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from .core.errors import InvalidInput
 
@@ -24,6 +26,8 @@ __all__ = ["ALONE", "Group", "joined", "restarted"]
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
 """How long a process waits for the others: shares of a long job end hours apart."""
+BLINK = 0.02
+"""Seconds between two looks whether the others have come."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,48 @@ def joined() -> Iterator[Group]:
     if torch.distributed.is_initialized():  # The caller's own program has joined already.
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return
-    torch.distributed.init_process_group("gloo", timeout=PATIENCE)
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    store.set_timeout(PATIENCE)
+    torch.distributed.init_process_group(
+        "gloo", store=_unwritten(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE
+    )
     try:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _unwritten(store: Any, rank: int, size: int) -> Any:
+    """A part of the store in which no earlier start of the same job has left anything.
+
+    torchrun keeps one store over its restarts, with the addresses of processes that are gone; who
+    reads one of these cannot connect. So the first process draws a new word and each other one
+    answers it with a word of its own, until the first has called them all: an old word is answered
+    by nobody, and an old call does not name the new ones.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    mine = uuid4().hex
+    if rank == 0:
+        store.set("word", mine)
+        others: dict[int, str] = {}
+        while len(others) < size - 1:
+            for other in set(range(1, size)) - set(others):
+                if store.check([f"answer {other}"]):
+                    word, own = store.get(f"answer {other}").decode().split()
+                    if word == mine:
+                        others[other] = own
+            sleep(BLINK)
+        store.set(f"call {mine}", " ".join(others.values()))
+        return PrefixStore(mine, store)
+    while True:
+        word = store.get("word").decode()
+        store.set(f"answer {rank}", f"{word} {mine}")
+        if store.check([f"call {word}"]) and mine in store.get(f"call {word}").decode().split():
+            return PrefixStore(word, store)
+        sleep(BLINK)
 
 
 def restarted() -> bool:

@@ -93,12 +93,13 @@ class Picture:
 def units_within(a: Attribution, share: float) -> int:
     """The most units that together hold no more than this share of the elements.
 
-    A share of a number counts as curves count it: 10 % of 150,528 are 15,053.
+    Single elements are counted as curves count them, to the nearest: 10 % of 150,528 are 15,053.
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise InvalidInput(f"Expected a share from 0 to 1 (got {share!r}). Try 0.1.")
     ranks = torch.sort(a.features.first_rank(a.order)).values
-    room = int(share * a.features.n + 0.5)
+    slack = 0.5 if a.features.kind == "elements" else 1e-6
+    room = int(share * a.features.n + slack)
     if room >= a.features.n:
         return a.features.units
     return int(ranks[room])

@@ -110,7 +110,8 @@ def test_a_node_is_explained_by_what_it_can_see(monkeypatch):
     x, edge_index = made_graph(60, 120, symmetric=False)
     node = int(edge_index[1].bincount().argmax())
     model = Net().eval()
-    part, whole = (GreedyPIGExplainer(rounds=6, undirected=False) for _ in range(2))
+    options = {"rounds": 6, "schedule": "equal", "undirected": False}
+    part, whole = (GreedyPIGExplainer(**options) for _ in range(2))
     found = explainer(model, part)(x, edge_index, index=node)
     inside = part.candidates
     assert 0 < inside.numel() < 120
@@ -156,7 +157,7 @@ def test_one_round_is_integrated_gradients():
     x, edge_index = made_graph(symmetric=False)
     model = Net().eval()
     config = MULTI | {"return_type": "raw"}
-    ours = GreedyPIGExplainer(rounds=1, steps=50, undirected=False)
+    ours = GreedyPIGExplainer(rounds=1, steps=50, rule="gauss-legendre", undirected=False)
     explainer(model, ours, config)(x, edge_index, index=3)
 
     class LogProbabilities(nn.Module):
@@ -179,7 +180,7 @@ def test_edges_can_be_taken_out_of_the_graph_instead():
     model = Weighted().eval()
     algorithm = GreedyPIGExplainer(rounds=5, reading="edges")
     found = explainer(model, algorithm)(x, edge_index)
-    direct = gp.explain_edges(model, x, edge_index, rounds=5, steps=5)
+    direct = gp.explain_edges(model, x, edge_index, rounds=5)
     assert torch.equal(algorithm.attribution.order, direct.order)
     assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
     with pytest.raises(gp.InvalidInput, match=r'Try reading="messages"'):

@@ -120,6 +120,7 @@ def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     words = ("reproduce", "sic", *SMALL, "--methods", "greedy-pig", "--limit", "2")
     assert answer(*words)["rows"][0]["gradients"] == 100
     monkeypatch.setattr(gp.methods, "ROUNDS", 4)
+    monkeypatch.setattr(gp.methods, "ROUNDS_OF_ONE", 20)
     assert answer(*words)["rows"][0]["gradients"] == 20
 
 

@@ -283,8 +283,7 @@ def test_two_processes_give_the_answer_of_one_also_after_a_kill(answer, table):
     words = [*ARGS[:4], "--model", "tiny_tables:lost", *ARGS[6:], "--out", "out", "--json"]
     alone = answer(*words[:-1])
     shutil.rmtree(table / "out")
-    # On a busy machine restarted processes may need several tries to connect to each other.
-    done = torchrun(*words, cwd=table, restarts=6)
+    done = torchrun(*words, cwd=table, restarts=1)
     assert done.returncode == 0, done.stderr
     assert (table / "killed").exists()
     together = json.loads(done.stdout.splitlines()[-1])

@@ -28,6 +28,7 @@ from ..core.features import Elements, Features, Groups
 from ..core.lockstep import Undisturbed
 from ..core.objective import objective
 from ..domains.graph import read_graph
+from ..edge_runs import RATIO, RULE, STEPS
 from ..frozen import freeze
 from ..graphs import explain_edges
 
@@ -45,7 +46,7 @@ except ImportError as error:
     ) from error
 
 READINGS = ("messages", "edges")
-RULE = "gauss-legendre"
+ROUNDS = 33
 log = logging.getLogger(__name__)
 
 
@@ -73,10 +74,10 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         self,
         *,
         k: int | None = None,
-        rounds: int = 20,
-        steps: int = 5,
+        rounds: int = ROUNDS,
+        steps: int = STEPS,
         rule: str = RULE,
-        schedule: str | Sequence[int] | None = None,
+        schedule: str | Sequence[int] = "geometric",
         ratio: float | None = None,
         undirected: bool | None = None,
         reading: str = "messages",
@@ -92,6 +93,8 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
                 f"Expected reading to be one of {', '.join(READINGS)} (got {reading!r})."
             )
         self.k, self.rounds, self.undirected, self.reading = k, rounds, undirected, reading
+        if ratio is None and schedule == "geometric":
+            ratio = RATIO
         self.search: dict[str, Any] = {
             "steps": steps, "rule": rule, "schedule": schedule, "ratio": ratio, "budget": budget,
             "seconds": seconds, "reach": reach, "gain": gain, "seed": seed,
@@ -146,7 +149,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         return loss
 
     def _picks(self, units: int) -> dict[str, Any]:
-        if self.search["schedule"] is not None and not isinstance(self.search["schedule"], str):
+        if not isinstance(self.search["schedule"], str):
             return {"k": self.k}
         most = units if self.k is None else min(self.k, units)
         return {"k": most, "rounds": min(self.rounds, most)}
