@@ -147,7 +147,7 @@ class Job:
             plan, ground = trials.ground.plan, trials.ground
             train = ground.train(0)
             remarks.append(
-                f"{ground.title}, {len(ground.names)} columns: {plan.models} networks, "
+                f"{ground.title}, {len(ground.names)} columns: {_times(plan.models, 'network')}, "
                 f"{_times(plan.selections, 'selection')} by each, "
                 f"{_times(plan.retrainings, 'retraining')} of every chosen set; {train.rows:,} "
                 f"rows to learn from; {trials.budget:,} gradient batches of {train.batch_size}."
