@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 from time import monotonic
@@ -93,7 +94,15 @@ def explain_edges(
         target = NodeTarget(objective, network.logits(), labels, nodes)
         problem = network.problem(target, plan)
     with naming_weights():
-        return carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+        found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
+    if found.gradients_used and not found.unit_scores.any():
+        warnings.warn(
+            "No edge moves the objective: every score is 0, and the order says nothing. Look at "
+            "the weights of edges, at nodes=, and whether the model uses its edge_weight.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
 
 
 def explain_node(
@@ -150,7 +159,9 @@ def explain_node(
         settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         settings |= {"method": method} if isinstance(method, str) else {}
         if around.reaching == 0:
-            return _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
+            empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
+            none = torch.empty(0, dtype=torch.long)
+            return empty.with_notes(edges=none, ends=torch.stack([none, none]))
         part = around.graph if normalisation == "kept" else around.within()
         network = EdgeNetwork(model, around.x, part, normalisation, optimize)
         network.check()

@@ -150,6 +150,10 @@ def test_a_node_without_edges_has_an_empty_answer():
     edge_index = torch.tensor([[1, 2], [2, 1]])
     found = explainer(Net(), GreedyPIGExplainer())(x, edge_index, index=0)
     assert found.edge_mask.tolist() == [0, 0]
+    none = torch.empty(2, 0, dtype=torch.long)
+    for model, reading in ((Net(), "messages"), (Weighted(), "edges")):
+        found = explainer(model, GreedyPIGExplainer(reading=reading))(x, none)
+        assert found.edge_mask.shape == (0,)
 
 
 def test_one_round_is_integrated_gradients():

@@ -163,7 +163,7 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
         (("--label", "z"), "'z'"),
         ((), "--label, the column to predict, of a, b, c, d, e, y"),
         (("--label", "y", "--k", "6"), "at most 5, the number of columns"),
-        (("--label", "y", "--k", "two"), "whole numbers with commas"),
+        (("--label", "y", "--k", "two"), "whole numbers ≥ 1 with commas"),
         (("--label", "y", "--drop", "w"), "'w'"),
         (("--label", "y", "--methods", "magic"), "'magic'"),
         (("--label", "y", "--methods", "random"), "ranks first"),
@@ -244,6 +244,11 @@ def test_other_settings_are_not_mixed(call, answer, table):
     code, _, err = call(*ARGS, "--resume", "--rate", "0.01")
     assert code == 2
     assert "another rate" in err
+    answer(*ARGS, "--mask-finetune", "5", "--out", "tuned")
+    code, _, err = call(*ARGS, "--mask-finetune", "5", "--out", "tuned", "--resume",
+                        "--baseline", "mean")  # fmt: skip
+    assert code == 2
+    assert "another baseline" in err
     code, _, err = call(*ARGS, "--resume", "--budget", "500")
     assert code == 2
     assert "no --resume" in err

@@ -188,6 +188,12 @@ def test_kept_and_recomputed_degrees_are_two_functions_with_the_same_ends():
     kept = gp.explain_edges(model, x, edges, weight, values="each", normalisation="kept")
     assert new.full_value == pytest.approx(kept.full_value, rel=1e-10)
     assert not torch.allclose(new.values, kept.values)
+    plain = gp.explain_edges(model, x, edges, weight, values="each", normalisation="kept",
+                             optimize=False)  # fmt: skip
+    assert not plain.settings["fast"]
+    assert kept.settings["fast"]
+    assert torch.equal(plain.order, kept.order)
+    assert torch.allclose(plain.values, kept.values, rtol=1e-9)
     with pytest.raises(gp.InvalidInput, match="'recomputed' or 'kept'"):
         gp.explain_edges(model, x, edges, normalisation="old")
     with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
@@ -350,3 +356,9 @@ def test_cora_is_compressed_far_better_than_by_chance():
     greedy, once, chance = agreements("greedy-pig"), agreements("ig"), agreements("random")
     assert greedy[1] >= 0.985
     assert greedy[0] > once[0] > chance[0] + 0.05
+
+
+def test_an_objective_that_no_edge_moves_is_said():
+    x, (edges, _) = features(12, 4), random_graph(12, 20)
+    with pytest.warns(UserWarning, match="No edge moves the objective"):
+        gp.explain_edges(seeded(GCN, 4, 2), x, edges, torch.zeros(edges.shape[1]), rounds=2)

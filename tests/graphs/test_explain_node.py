@@ -115,6 +115,8 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     assert a.order.numel() == a.selected == a.features.units == 0
     assert a.mask(0).shape == (0,)
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
+    assert a.attachments["edges"][a.mask(a.selected)].tolist() == []
+    assert a.attachments["ends"].shape == (2, 0)
     a.save(tmp_path / "empty.gpig")
     assert gp.load(tmp_path / "empty.gpig").settings["node"] == 21
     assert "0 of 0" in repr(a)

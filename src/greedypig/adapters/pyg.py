@@ -217,13 +217,15 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
     def _by_edges(
         self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
         kwargs: dict[str, Any],
-    ) -> tuple[Tensor, Attribution]:  # fmt: skip
+    ) -> tuple[Tensor, Attribution | None]:  # fmt: skip
         weight = kwargs.pop("edge_weight", None)
         if "edge_weight" not in inspect.signature(model.forward).parameters:
             raise InvalidInput(
                 'Expected a model with an edge_weight argument for reading="edges" (got '
                 f'{type(model).__name__} without). Try reading="messages".'
             )
+        if edge_index.shape[1] == 0:
+            return edge_index[0], None
         features = _units(x, edge_index, self.undirected)
         a = explain_edges(
             _Called(model, kwargs) if kwargs else model, x, edge_index, weight, objective=value,

@@ -78,7 +78,9 @@ def share(text: str) -> float:
     except ValueError:
         number = -1
     if not 0 < number <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share such as 0.5 or 50%, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a share above 0 and up to 1, such as 0.5 or 50%, got {text!r}"
+        )
     return number
 
 

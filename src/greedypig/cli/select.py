@@ -177,7 +177,7 @@ def _ks(text: str | None, columns: int) -> tuple[int, ...]:
         return tuple(k for k in USUAL_KS if k < columns) or (max(1, columns - 1),)
     parts = _words(text)
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"Expected --k as whole numbers with commas (got {text!r}).")
+        raise UsageError(f"Expected --k as whole numbers ≥ 1 with commas (got {text!r}).")
     ks = tuple(sorted({int(part) for part in parts}))
     if ks[-1] > columns:
         raise UsageError(

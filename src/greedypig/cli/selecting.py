@@ -89,6 +89,8 @@ class Plan:
         """What must be the same to go on with: everything but what only adds."""
         fixed = asdict(self)
         for name in ("seeds", "methods", "steps", "budget", "baseline", "ks"):
+            if name == "baseline" and self.finetune:
+                continue  # The fine-tuned network has learned what an absent column looks like.
             del fixed[name]  # A selection checks its own settings; trials are by columns and seed.
         known: dict[str, Any] = json.loads(json.dumps(fixed))
         return known

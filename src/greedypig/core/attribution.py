@@ -35,10 +35,9 @@ def check_attachment(name: str, tensor: Any) -> None:
         raise InvalidType(f"Expected {name} to be a dense tensor (got {type(tensor).__name__}).")
     if tensor.dtype not in ATTACHED:
         raise InvalidType(f"Expected {name} to hold plain numbers (got {tensor.dtype}).")
-    if tensor.numel() == 0 or tensor.ndim > 8:
+    if tensor.ndim > 8:
         raise InvalidInput(
-            f"Expected {name} with at least one number and at most 8 axes "
-            f"(got shape {tuple(tensor.shape)})."
+            f"Expected {name} with at most 8 axes (got shape {tuple(tensor.shape)})."
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import torch
@@ -98,8 +99,8 @@ def read_graph(
 class EdgeFunction:
     """g by autograd, for any model called as model(x, edge_index, edge_weight).
 
-    normalisation "kept" leaves the weights as they are and masks the messages instead, in the
-    layers of PyG, which have a place for it.
+    normalisation "kept" leaves the weights as they are and masks the messages instead: by the
+    argument `messages` of a model that has one, else in the layers of PyG, which have a place.
     """
 
     def __init__(
@@ -112,7 +113,8 @@ class EdgeFunction:
     ) -> None:
         self.network, self.x, self.graph, self.target = network, x, graph, target
         self.layers: list[Any] = []
-        if normalisation == "kept":
+        self.by_argument = normalisation == "kept" and _takes_messages(network)
+        if normalisation == "kept" and not self.by_argument:
             self.layers = message_layers(network)
 
     def objective(self) -> PointObjective:
@@ -126,6 +128,8 @@ class EdgeFunction:
         graph = self.graph
         between = graph.edge_index[0] != graph.edge_index[1]
         mask = torch.where(between, mask, 1)
+        if self.by_argument:
+            return self.network(self.x, graph.edge_index, graph.weight, messages=mask)
         if not self.layers:
             return self.network(self.x, graph.edge_index, mask * graph.weight)
         try:
@@ -141,14 +145,20 @@ class EdgeFunction:
         return torch.stack([self.target.value(self.logits(point)) for point in points])
 
 
+def _takes_messages(network: Frozen) -> bool:
+    forward = getattr(network.module, "forward", None)
+    return forward is not None and "messages" in signature(forward).parameters
+
+
 def message_layers(network: Frozen) -> list[Any]:
     """The layers of a PyG model whose messages can be masked."""
     modules = [] if network.module is None or network.held else list(network.module.modules())
     found = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
     if not found:
         raise InvalidInput(
-            "Expected layers of PyG, or greedypig.models.GCN, for normalisation='kept' (got a "
-            "model whose messages cannot be told from its degrees). Try 'recomputed'."
+            "Expected layers of PyG, or a model with an argument `messages`, for "
+            "normalisation='kept' (got one whose messages cannot be told from its degrees). Try "
+            "'recomputed'."
         )
     return found
 

@@ -139,6 +139,10 @@ def from_columns(
     for path in nodes:
         table = open_columns(path)
         free = list(table.names)
+        if label is not None and len(nodes) == 1 and label not in free:
+            raise InvalidFile(
+                f"Expected a column {label!r} in {path.name} (got {', '.join(free[:12])})."
+            )
         key = next((n for n in free if n.lower() in IDS), None)
         if key is not None:
             free.remove(key)

@@ -102,6 +102,11 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
         )
     if path.is_dir():
         return _folder(path, label)
+    if label is not None and not is_table:
+        raise InvalidInput(
+            f"Expected the name of a label only for tables of nodes (got {label!r} for "
+            f"{path.name}, whose classes are called y)."
+        )
     if is_table:
         if nodes is None:
             raise InvalidFile(
@@ -122,8 +127,9 @@ def _npz(path: Path) -> dict[str, Any]:
             # Only what is known is read: what else a file holds is none of ours.
             arrays = {key: file[key] for key in file.files if key in KNOWN}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        pickled = "pickle" in str(error).lower() or "object array" in str(error).lower()
-        got = "objects, which are not loaded" if pickled else "one that is truncated or damaged"
+        # NumPy takes whatever is no archive for a pickle.
+        pickled = zipfile.is_zipfile(path) and "object array" in str(error).lower()
+        got = "objects, which are not loaded" if pickled else "none, or one that is damaged"
         raise InvalidFile(
             f"Expected a .npz file of plain arrays in {path.name} (got {got})."
         ) from error

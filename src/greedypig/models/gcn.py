@@ -56,9 +56,16 @@ class GCN(nn.Module):
         """Wˡ (in, out) and bˡ of every layer: what a fast propagation needs to know."""
         return list(zip(self.weights, self.biases, strict=True))
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Logits (nodes, classes)."""
-        product = _propagation(x.shape[0], edge_index, edge_weight, self.weights[0])
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        messages: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (nodes, classes). messages: a factor for what each edge passes on, which leaves
+        all degrees as they are."""
+        product = _propagation(x.shape[0], edge_index, edge_weight, messages, self.weights[0])
         last = len(self.weights) - 1
         for i, (matrix, bias) in enumerate(self.gcn_layers()):
             x = self._drop(x)
@@ -81,13 +88,17 @@ def _is_sparse(x: Tensor) -> bool:
 
 
 def _propagation(
-    nodes: int, edge_index: Tensor, edge_weight: Tensor | None, like: Tensor
+    nodes: int,
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    messages: Tensor | None,
+    like: Tensor,
 ) -> Callable[[Tensor], Tensor]:
     """z ↦ Â z."""
     _check(edge_index, edge_weight)
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.shape[1], dtype=like.dtype, device=like.device)
-    if not edge_weight.requires_grad and like.device.type == "cpu":
+    if messages is None and not edge_weight.requires_grad and like.device.type == "cpu":
         matrix = _Sorted.of(edge_index, nodes)
         values, back = matrix.values(edge_weight)
         return lambda z: _Product.apply(z, matrix, values, back)  # type: ignore[no-untyped-call]
@@ -96,6 +107,8 @@ def _propagation(
     source, target, edge_weight = source[proper], target[proper], edge_weight[proper]
     scale = edge_weight.new_ones(nodes).index_add(0, target, edge_weight).rsqrt()
     values = (scale[source] * edge_weight * scale[target]).unsqueeze(1)
+    if messages is not None:
+        values = values * messages[proper].unsqueeze(1)
     own = scale.square().unsqueeze(1)
     return lambda z: (z * own).index_add(0, target, z[source] * values)
 

@@ -72,8 +72,8 @@ def _compression(a: Attribution, found: Compression) -> str:
     remarks = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
     explained = (
         '<p class="note">The network sees the kept edges alone; degrees are those of the smaller '
-        "graph. The accuracy of a few hundred test nodes is coarse: agreement and G, over all "
-        "nodes, tell methods apart.</p>"
+        "graph. Accuracy, of the test nodes alone, is coarse: agreement and G, over all nodes, "
+        "tell methods apart.</p>"
     )
     body = (
         f'<section><h2>What is left</h2>{hint}<div class="trio">{drawn}</div></section>'

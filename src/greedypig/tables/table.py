@@ -43,7 +43,9 @@ class Table:
     def check(self, name: str) -> None:
         """Refuse a column that is not there."""
         if name not in self.kinds:
-            listed = ", ".join(list(self.kinds)[:8]) + (", …" if len(self.kinds) > 8 else "")
+            names = list(self.kinds)
+            # The label is the first or the last one in most tables.
+            listed = ", ".join(names if len(names) <= 12 else [*names[:8], "…", *names[-3:]])
             raise InvalidInput(
                 f"Expected a column of {self.source}: {listed} (got {name!r})."
                 f"{did_you_mean(name, self.kinds)}"
