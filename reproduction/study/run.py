@@ -238,12 +238,15 @@ def pareto(found: list[dict[str, Any]], path: Path) -> None:
     for spot, (part, network) in enumerate(panels):
         axes = figure.add_subplot(-(-len(panels) // 2), min(2, len(panels)), spot + 1)
         mine = [r for r in found if (r["part"], r["network"]) == (part, network)]
+        middle = (min(r["own"] for r in mine) + max(r["own"] for r in mine)) / 2
         for r in mine:
+            left = r["own"] > middle  # Names stay inside the panel.
             colour = "#d55e00" if r["candidate"] == "greedy-20x5" else "#0072b2"
             axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, color=colour,
                          alpha=0.6, linewidths=0)  # fmt: skip
             axes.annotate(r["candidate"], (r["own"], r["second"]), fontsize=6.5,
-                          textcoords="offset points", xytext=(5, 3))  # fmt: skip
+                          textcoords="offset points", xytext=(-6 if left else 6, 4),
+                          ha="right" if left else "left")  # fmt: skip
         axes.set_xlabel("own curve (SIC AUC)")
         axes.set_ylabel(f"second opinion by {NETWORKS[network]} (SIC AUC)")
         axes.set_title(f"{network}, {part}: up to {max(r['photos'] for r in mine)} photos",
