@@ -79,7 +79,8 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
         raise InvalidInput("Expected rows of panels, none empty (got others).")
     names = list(dict.fromkeys(n for row in rows for panel in row for n in panel.bands))
     across = max(len(row) for row in rows)
-    figure = new_figure(4.3 * across, 3.5 * len(rows) + 0.9)
+    # Wide enough for the title and the names below, however few panels there are.
+    figure = new_figure(max(4.3 * across, 9.5), 3.5 * len(rows) + 0.9)
     axes = figure.subplots(len(rows), across, squeeze=False)
     for line, row in zip(axes, rows, strict=True):
         for ax in line[len(row) :]:
