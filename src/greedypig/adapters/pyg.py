@@ -28,7 +28,7 @@ from ..core.features import Elements, Features, Groups
 from ..core.lockstep import Undisturbed
 from ..core.objective import objective
 from ..domains.graph import read_graph
-from ..edge_runs import RATIO, RULE, STEPS
+from ..edge_runs import GRADIENTS, RATIO, RULE, STEPS
 from ..frozen import freeze
 from ..graphs import explain_edges
 
@@ -46,7 +46,7 @@ except ImportError as error:
     ) from error
 
 READINGS = ("messages", "edges")
-ROUNDS = 33
+ROUNDS = GRADIENTS // STEPS
 log = logging.getLogger(__name__)
 
 

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
+from ..core.errors import InvalidInput
 from ..graph_data import Graph, save_graph
 from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
 from ..graph_notes import COMPRESSION, Compression, Method
 from . import options, options_graph, outputs
 from .asking import Watch
-from .failures import DONE, Stopped, UsageError, sentence
+from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
@@ -141,20 +141,11 @@ def _judge_all(
         if name == "ig" and "steps" in search:
             own["steps"] = search["steps"]
         question = EdgeQuestion(name, graph, network.model, judge, shares, watch)
-        try:
+        stopped = f"Stopped at {METHODS[name]}, after {count(i, 'method')}"
+        with sitting.minded(terminal, stopped, "The rounds done are"):
             results[name] = sitting.answer(
                 question, {**own, "seed": args.seed}, graph.x, graph.name, terminal.command_line()
             )
-        except KeyboardInterrupt:
-            partial = sitting.keep()
-            kept = "" if partial is None else f" The rounds done are in {outputs.shown(partial)}."
-            terminal.fail(f"Stopped at {METHODS[name]}, after {count(i, 'method')}.{kept}")
-            terminal.tell_resume()
-            raise Stopped from None
-        except (UsageError, OSError, MissingPackage):
-            raise
-        except GreedyPigError as error:
-            raise UsageError(sentence(error)) from error
     return results, judge
 
 

@@ -17,14 +17,13 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import GreedyPigError, MissingPackage
 from ..graph_data import Graph
 from ..graph_data.around import grow, growth, taken
 from ..graph_data.compression import logits_of
 from ..graph_notes import NODE, Explained
 from . import options, options_graph, outputs
 from .asking import Watch
-from .failures import DONE, Stopped, UsageError, sentence
+from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
@@ -77,19 +76,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(sitting.watch.share, 1)
         question = NodeQuestion(node, graph, network, args)
-        try:
+        with sitting.minded(terminal, f"Stopped at node {node}", "The edges so far are"):
             a = sitting.answer(question, search, graph.x, Path(args.graph).name,
                                terminal.command_line())  # fmt: skip
-        except KeyboardInterrupt:
-            partial = sitting.keep()
-            kept = "" if partial is None else f" The edges so far are in {outputs.shown(partial)}."
-            terminal.fail(f"Stopped at node {node}.{kept}")
-            terminal.tell_resume()
-            raise Stopped from None
-        except (UsageError, OSError, MissingPackage):
-            raise
-        except GreedyPigError as error:
-            raise UsageError(sentence(error)) from error
     files = [sitting.result, page]
     report.write(a, page)
     if importlib.util.find_spec("matplotlib") is not None:

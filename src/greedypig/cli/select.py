@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import selection
-from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, InvalidType
+from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..distributed import Group, joined, restarted
 from ..tables import Layout, Reading, criteo_reading
 from ..tables.table import Table, open_table
@@ -216,4 +216,4 @@ def _name(tables: list[str]) -> str:
     return f"{stem}-selection"
 
 
-__all__ = ["DESCRIPTION", "EXAMPLES", "HELP", "GreedyPigError", "configure", "run"]
+__all__ = ["DESCRIPTION", "EXAMPLES", "HELP", "configure", "run"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +13,17 @@ from torch import Tensor
 
 import greedypig as gp
 
-from ..core.errors import InvalidFile, InvalidInput, InvalidType
+from ..core.errors import (
+    GreedyPigError,
+    InvalidFile,
+    InvalidInput,
+    InvalidType,
+    MissingPackage,
+)
 from .asking import Watch
-from .failures import UsageError
+from .failures import Stopped, UsageError, sentence
+from .outputs import shown
+from .terminal import Terminal
 
 PARTIAL = ".partial"
 
@@ -72,6 +81,24 @@ class Sitting:
             return None
         kept.save(self.partial)
         return self.partial
+
+    @contextmanager
+    def minded(self, terminal: Terminal, stopped: str, done: str) -> Iterator[None]:
+        """While it runs: Ctrl-C keeps and tells what is `done`, a mistake is one of the command."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            partial = self.keep()
+            kept = "" if partial is None else f" {done} in {shown(partial)}."
+            terminal.fail(f"{stopped}.{kept}")
+            terminal.tell_resume()
+            raise Stopped from None
+        except (UsageError, MissingPackage):
+            raise
+        except GreedyPigError as error:
+            if isinstance(error, OSError):
+                raise
+            raise UsageError(sentence(error)) from error
 
     def _saved(self) -> gp.Attribution | None:
         if not self.resume:

@@ -73,10 +73,6 @@ class Judge:
             float((found == self.classes).double().mean()), float(log_likelihood.double().mean()),
         )  # fmt: skip
 
-    def probabilities_of(self, edges: Tensor) -> Tensor:
-        """(nodes, classes) with these edges alone."""
-        return torch.softmax(self._logits(edges), 1)
-
     def _checked(self, logits: Any) -> Tensor:
         nodes = self.graph.nodes
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from ..assets import folder as assets_folder
@@ -21,6 +20,7 @@ from .outputs import Written
 from .request import Request, Result, Table
 from .settings import Contender, Settings
 from .shelf import Shelf
+from .tables import mean_and_error
 from .trials import WITHOUT_NETWORK, Choice, Trials, Variant
 
 FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
@@ -185,7 +185,7 @@ def _rows(trials: Trials) -> Iterator[dict[str, Any]]:
     """A line for every method and variant."""
     ground = trials.ground
     every = [loss for m in range(ground.plan.models) if (loss := trials.loss_all(m)) is not None]
-    mean, error = _mean(every)
+    mean, error = mean_and_error(every)
     for contender, variant in _lines(trials):
         bare = contender.search["method"] in WITHOUT_NETWORK
         of = [c for c in trials.choices() if (c.contender, c.variant) == (contender, variant)]
@@ -196,11 +196,13 @@ def _rows(trials: Trials) -> Iterator[dict[str, Any]]:
             "all": mean, "all_error": error,
         }  # fmt: skip
         for k in trials.ks:
-            row[f"k{k}"], row[f"k{k}_error"] = _mean(list(_per_model(trials, of, k).values()))
+            row[f"k{k}"], row[f"k{k}_error"] = mean_and_error(
+                list(_per_model(trials, of, k).values())
+            )
         truth = ground.truth
         if truth is not None:
             tops = [order[:DEPTH] for c in of if (order := trials.order(c)) is not None]
-            row["sources"], _ = _mean([float(truth.sources(top)) for top in tops])
+            row["sources"], _ = mean_and_error([float(truth.sources(top)) for top in tops])
         yield row
 
 
@@ -235,7 +237,9 @@ def _differences(trials: Trials) -> Iterator[Difference]:
         for one, other in PAIRS:
             for k in sorted(trials.ks):
                 ours, theirs = losses(one, variant, k), losses(other, variant, k)
-                mean, error = _mean(pairs := [ours[m] - theirs[m] for m in ours if m in theirs])
+                mean, error = mean_and_error(
+                    pairs := [ours[m] - theirs[m] for m in ours if m in theirs]
+                )
                 if mean is not None:
                     yield Difference(trials.ground.name, one, other, variant.words, k, mean, error,
                                      len(pairs))  # fmt: skip
@@ -281,9 +285,3 @@ def _chart(trials: Trials) -> Chart:
 
 def _times(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    if not values:
-        return None, None
-    return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from . import copies
@@ -26,6 +24,7 @@ from .outputs import Written
 from .request import Request, Result, Table
 from .settings import Contender, Settings
 from .shelf import Shelf
+from .tables import mean_and_error
 
 FILES = ("lemmas.md", "lemmas.png", "lemmas.csv", "lemmas-lists.csv", "lemmas-identities.csv")
 HEADS = {
@@ -151,7 +150,7 @@ class Job:
                     for t in more["copies"]:
                         values = [one[key] for lists in self.records(scene) for one in lists
                                   if one["t"] == t and one["method"] == contender.name]  # fmt: skip
-                        row[f"t{t}"], row[f"t{t}_error"] = _mean(values)
+                        row[f"t{t}"], row[f"t{t}_error"] = mean_and_error(values)
                     rows.append(row)
         heads = HEADS | {f"t{t}": _more(t) for t in more["copies"]}
         failed = [
@@ -210,7 +209,7 @@ class Job:
                      for c in self.contenders if c.name != "greedy"]  # fmt: skip
             worth = {
                 c.title: {
-                    t: _mean([one["worth"] for lists in records for one in lists
+                    t: mean_and_error([one["worth"] for lists in records for one in lists
                               if one["t"] == t and one["method"] == c.name])
                     for t in self.settings.more["copies"]
                 } for c in self.contenders
@@ -222,9 +221,3 @@ class Job:
 
 def _more(t: int) -> str:
     return "no copy" if t == 0 else f"{t} {'copy' if t == 1 else 'copies'}"
-
-
-def _mean(values: Sequence[float]) -> tuple[float | None, float | None]:
-    if not values:
-        return None, None
-    return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None

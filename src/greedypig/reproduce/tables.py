@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from .request import Result, Table
@@ -64,3 +66,10 @@ def listed(names: Sequence[str], most: int = 12) -> str:
     """Names with commas; of many the first ones and how many more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and its standard error, as far as there are values for them."""
+    if not values:
+        return None, None
+    return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None

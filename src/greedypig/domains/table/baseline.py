@@ -7,7 +7,7 @@ that says nothing. The mean is taken there too, over the rows of the sample.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,17 +16,10 @@ from ...core.errors import InvalidInput, InvalidType, did_you_mean
 from ...fingerprint import digest
 from .batches import Batch
 from .networks import Encoded, Network
+from .objective import Adding
 from .table import Table, as_tensor
 
 NAMES = ("zero", "mean")
-
-
-class Adding(Protocol):
-    """Processes whose numbers can be summed."""
-
-    def sum(self, tensor: Tensor, /) -> Tensor:
-        """Σ over the processes."""
-        ...
 
 
 def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group: Adding) -> Any:
