@@ -4,7 +4,7 @@
 Inside `joined()` they know of each other: every one takes its own share of the work, and a barrier
 holds all of them until the last has done it. Without torchrun there is one process, the first.
 
-On "cuda" every process has the GPU of its local rank, and sums go by NCCL; on anything else by gloo.
+On "cuda" every process has the GPU of its local rank, and sums go by NCCL; else by gloo.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import greedypig as gp
+from greedypig.distributed import Group
+from greedypig.domains.table.batches import feed
 from greedypig.tables import Batches, open_table, survey
 from greedypig.tables import batches as module
 
@@ -68,6 +70,36 @@ def test_the_order_is_a_permutation_that_the_seed_decides_and_reads_each_pool_on
         found[i]
     assert found.lanes > 1
     assert sorted(read) == list(range(len(found._pools)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_processes_share_a_run_by_pools_and_each_is_decoded_about_once(tmp_path, monkeypatch, size):
+    """Runs of 40 batches, pools of 20: eight pools are open, and each belongs to one process."""
+    monkeypatch.setattr(module, "POOL", 200)
+    x = np.arange(32 * 200, dtype=np.float64)
+    pq.write_table(pa.table({"x": x, "y": (x % 2).astype(np.int64)}), tmp_path / "t.parquet",
+                   row_group_size=200)  # fmt: skip
+    table = open_table(tmp_path / "t.parquet")
+    found = survey(table, "y")
+    plain, read = Batches._read, []
+    monkeypatch.setattr(Batches, "_read", lambda self, pool: read.append(pool) or plain(self, pool))
+
+    def taken(group):
+        batches = Batches(table, found, batch_size=10)
+        assert (len(batches._pools), batches.lanes) == (32, 8)
+        source = feed(batches, 0, group)
+        runs = [list(source.take(first, 40)) for first in range(0, len(batches), 40)]
+        return [[float(x.sum()) for (x, _), _ in run] for run in runs]
+
+    alone = taken(Group())
+    assert sorted(read) == list(range(32))
+    read.clear()
+    shares = [taken(Group(rank, size)) for rank in range(size)]
+    for i, run in enumerate(alone):
+        assert sorted(v for share in shares for v in share[i]) == sorted(run)
+        assert max(len(s[i]) for s in shares) - min(len(s[i]) for s in shares) <= 1
+    # 40 batches of eight pools cannot be cut in three without cutting two pools.
+    assert len(read) == 32 + (0 if 8 % size == 0 else 2 * 4)
 
 
 def test_shares_of_processes_are_the_same_batches(table):

@@ -59,8 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_resume(group)
     group = parser.add_argument_group("the machine")
     group.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
-    group.add_argument("--device", default="cpu", help="cpu, cuda (under torchrun a GPU for each process), cuda:1, "
-                       "mps (default: cpu)")  # fmt: skip
+    group.add_argument("--device", default="cpu", help="cpu, cuda (under torchrun a GPU for each "
+                       "process), cuda:1, mps (default: cpu)")  # fmt: skip
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
