@@ -148,7 +148,7 @@ class IndexedFeed(Feed):
         epoch, place = divmod(position, self.count)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._shuffle(epoch)
-        return self._order[place].tolist()  # type: ignore[no-any-return]
+        return self._order[place].tolist()
 
     def _shuffle(self, epoch: int) -> torch.Tensor:
         """(batches, 2): index and home."""
