@@ -14,7 +14,8 @@ from ..tables import Layout, Reading, criteo_reading
 from ..tables.table import Table, open_table
 from . import columns_told, options, outputs
 from .failures import DONE, Stopped, UsageError
-from .selecting import METHODS, Plan, Selecting
+from .select_plan import METHODS, Plan
+from .selecting import Selecting
 from .terminal import Terminal
 
 HELP = "which columns of a table a model really uses, proved by retraining on them"
