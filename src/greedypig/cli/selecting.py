@@ -226,7 +226,8 @@ class Selecting:
                     k=max(plan.ks), steps=plan.steps if method == "greedy-pig" else None,
                     budget=plan.gradient_batches(train), baseline=plan.baseline,
                     names=train.schema.names, seed=plan.seed, group=self.group, resume=saved,
-                    checkpoint=partial, progress=lambda events: at(len(events.problem.rounds) / rounds),
+                    checkpoint=partial,
+                    progress=lambda events: at(len(events.problem.rounds) / rounds),
                 )  # fmt: skip
             except InvalidInput as error:
                 hint = (
