@@ -49,6 +49,7 @@ class Numbers(Sequence[tuple[Tensor, Tensor]]):
             )
         self.batches = batches
         self.order, self.homes = batches.order, batches.homes
+        self.identity = batches.identity
         self.schema = batches.schema
 
     def __len__(self) -> int:
@@ -113,6 +114,12 @@ class Batches(Sequence[Batch]):
     def homes(self, seed: int) -> NDArray[np.int64]:
         """For each batch of `order(seed)` its lane: no pool is in two of them."""
         return self._laid(seed)[:, 1]
+
+    def identity(self) -> str:
+        """Names and sizes of the files, rows of their pieces, and how they are shared out."""
+        files = [(f.path.name, f.path.stat().st_size) for f in self.table.files]
+        return repr((files, self.survey.rows, self.batch_size, self.part, self.share,
+                     self.split_seed, self.seed, self.shuffle))  # fmt: skip
 
     def _laid(self, seed: int) -> NDArray[np.int64]:
         """(batches, 2): number and lane."""

@@ -99,6 +99,11 @@ class Feed:
     def _read_first(self) -> Batch:
         raise NotImplementedError
 
+    def identity(self) -> tuple[str, Batch | None]:
+        """What tells these batches from others with the same first one, as far as that is cheap:
+        words, and a further batch. A stream is not read for it."""
+        return "", None
+
     def __len__(self) -> int:
         """How many batches there are; a stream is read through once to know."""
         raise NotImplementedError
@@ -135,6 +140,12 @@ class IndexedFeed(Feed):
 
     def __len__(self) -> int:
         return self.count
+
+    def identity(self) -> tuple[str, Batch | None]:
+        own = getattr(self.batches, "identity", None)
+        if callable(own):
+            return f"{self.count} {own()}", None
+        return str(self.count), self.batches[self.count - 1]
 
     def _own(self, run: list[list[int]]) -> list[int]:
         """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
