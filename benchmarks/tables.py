@@ -2,6 +2,7 @@
 
     python benchmarks/tables.py            every table (a few minutes on one core)
     python benchmarks/tables.py --write    also put them into benchmarks/RESULTS-tables.md
+    python benchmarks/tables.py --parquet  only Parquet against memory (--write: into its place)
 
 The paper's network (13 numbers, 26 categories, embeddings of 8, 768-256-128) on generated rows with
 random weights: time does not depend on either. One thread. A row at one point of a path counts as
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -33,6 +35,8 @@ from greedypig.domains.table import losses
 from greedypig.domains.table.batches import feed
 from greedypig.domains.table.build import network_for
 from greedypig.domains.table.objective import TableObjective
+from greedypig.tables import Batches, new_network, open_table, survey
+from greedypig.tables.generate import CriteoShaped
 
 HERE = Path(__file__).parent
 NUMERIC, CATEGORICAL, STEPS = 13, 26, 5
@@ -42,6 +46,8 @@ BATCHES, ROWS = 150_000, 512
 PAIR_BUDGET = COLUMNS * STEPS * 12
 """Gradient batches of the runs on one process and on two."""
 PAIRS = 7
+POOL, POOLS = 32_768, 4
+PARQUET = "## From Parquet, against memory"
 NODES = torch.tensor([(k + 0.5) / STEPS for k in range(STEPS)], dtype=torch.float64)
 WEIGHTS = torch.full((STEPS,), 1 / STEPS, dtype=torch.float64)
 
@@ -118,6 +124,68 @@ def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
         return objective.rows_used - before
 
     return run
+
+
+def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
+    """Gradients of a pool's rows, batch by batch, wherever these come from."""
+    source = feed(batches, 0, ALONE)
+    network = network_for(model, source, *losses.resolve("binary-cross-entropy"), None)
+    each = POOL // ROWS
+    objective = TableObjective(network, source, ALONE, shares=(each,) * 10_000)
+    nodes = torch.tensor([(k + 0.5) / steps for k in range(steps)], dtype=torch.float64)
+    weights = torch.full((steps,), 1 / steps, dtype=torch.float64)
+    some = masks()
+
+    def run() -> int:
+        before = objective.rows_used
+        objective.path(some[objective.calls % len(some)], nodes, weights)
+        return objective.rows_used - before
+
+    return run
+
+
+def parquet() -> str:
+    """The same batches decoded from a file as they are needed, and held in memory."""
+    lines = [
+        "| points of a path | from memory | from Parquet | ratio |",
+        "|---|---|---|---|",
+    ]
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.parquet"
+        CriteoShaped(POOLS * POOL, chunk=POOL).write(file)
+        table = open_table(file)
+        # One lane: whatever was decoded is thrown away when the next pool comes.
+        batches = Batches(table, survey(table, "label"), batch_size=ROWS, memory=1)
+        assert batches.lanes == 1
+        assert len(batches) == POOLS * POOL // ROWS
+        model = new_network(batches.schema).requires_grad_(False)
+        held = list(batches)
+        for steps in (STEPS, 1):
+            runs = {"memory": read_from(model, held, steps),
+                    "parquet": read_from(model, batches, steps)}  # fmt: skip
+            found = rates(runs)
+            mid = {name: median(each) for name, each in found.items()}
+            ratio = median(a / b for a, b in zip(found["parquet"], found["memory"], strict=True))
+            lines.append(f"| T = {steps} | {mid['memory']:,.0f} | {mid['parquet']:,.0f} | "
+                         f"**{ratio:.2f} ×** |")  # fmt: skip
+    return f"""{PARQUET}
+
+Rows in Criteo's shape: {POOLS} pools of {POOL:,}, each decoded and encoded once for the
+{POOL // ROWS} batches of {ROWS} of a gradient and then thrown away, against the same batches in
+memory. Gradient rows per second of processor time, medians of {PAIRS} timings in turn. With T = 1 a
+decoded row serves one point instead of five.
+
+{chr(10).join(lines)}
+"""
+
+
+def merged(before: str, part: str) -> str:
+    """The results with this section in its place, or at the end."""
+    head, mark, rest = before.partition(PARQUET)
+    if not mark:
+        return f"{before.rstrip()}\n\n{part}"
+    _, mark, behind = rest.partition("\n## ")
+    return head + part + (f"{mark}{behind}" if mark else "")
 
 
 def rates(runs: dict[str, Callable[[], int]], pairs: int = PAIRS) -> dict[str, list[float]]:
@@ -289,6 +357,7 @@ frozen parameters, point after point, embeddings looked up once per batch. Ratio
 
 {fast}
 
+{parquet()}
 ## Two processes, one core each, against one process on one core
 
 {PAIR_BUDGET:,} gradient batches of {ROWS}, the whole of `select_features` but for values,
@@ -313,8 +382,11 @@ between two processes of one busy machine. Reading the data and measuring values
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true", help="write RESULTS-tables.md")
+    parser.add_argument("--parquet", action="store_true", help="only that part")
     asked = parser.parse_args()
-    text = report()
+    results = HERE / "RESULTS-tables.md"
+    torch.set_num_threads(1)
+    text = parquet() if asked.parquet else report()
     print(text)
     if asked.write:
-        (HERE / "RESULTS-tables.md").write_text(text)
+        results.write_text(merged(results.read_text(), text) if asked.parquet else text)

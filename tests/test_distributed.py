@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.distributed import ALONE, Group, joined
+from greedypig import distributed
+from greedypig.core.errors import InvalidInput
+from greedypig.distributed import ALONE, Group, joined, own_device
 from greedypig.domains.table.batches import feed
 
 sys.path.insert(0, str(Path(__file__).parent / "tables"))
@@ -107,3 +109,76 @@ def test_every_position_belongs_to_one_process():
         assert sorted(found) == sorted(alone)
         sampled = [float(x) for part in parts for x, _ in part.sample(4)]
         assert sorted(sampled) == sorted(float(x) for x, _ in feed(source, 4, Group()).sample(4))
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """A machine with two GPUs and NCCL, as the second of two processes is told; what it asks."""
+    asked = {}
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+
+    class Store:
+        def set_timeout(self, patience):
+            asked["patience"] = patience
+
+    def start(backend, **more):
+        asked["backend"] = backend
+
+    dist = torch.distributed
+    # torch.distributed hides the module behind its function of the same name.
+    meeting = sys.modules["torch.distributed.rendezvous"]
+    monkeypatch.setattr(meeting, "rendezvous", lambda *_, **__: iter([(Store(), 1, 2)]))
+    monkeypatch.setattr(distributed, "_unwritten", lambda store, rank, size: store)
+    monkeypatch.setattr(dist, "init_process_group", start)
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_backend", lambda: asked["backend"])
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda d: asked.update(device=d))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "own"),
+    [("cuda", "nccl", "cuda:1"), ("cpu", "gloo", "cpu"), ("cuda:0", "gloo", "cuda:0")],
+)
+def test_a_gpu_for_each_process_goes_by_nccl(two_gpus, device, backend, own):
+    """One GPU for all of them does not: NCCL wants a GPU for each."""
+    with joined(device) as group:
+        assert (group.rank, group.size) == (1, 2)
+    assert two_gpus["backend"] == backend
+    assert two_gpus.get("device") == (own if backend == "nccl" else None)
+    assert own_device(device) == own
+
+
+def test_without_nccl_gpus_exchange_by_gloo(two_gpus, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    with joined("cuda"):
+        assert two_gpus["backend"] == "gloo"
+    assert own_device("cuda") == "cuda:1"
+
+
+def test_more_processes_than_gpus_is_said(two_gpus, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(InvalidInput, match="nproc-per-node 2"), joined("cuda"):
+        pass
+
+
+def test_nccl_adds_in_float64_on_the_gpu(two_gpus, monkeypatch):
+    exchanged = []
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda t: exchanged.append("to the GPU") or t.clone())
+    monkeypatch.setattr(torch.distributed, "all_reduce",
+                        lambda t: exchanged.append(t.dtype) or t.mul_(2))  # fmt: skip
+    with joined("cuda") as group:
+        mine = torch.full((3,), 0.1, dtype=torch.float64)
+        assert group.sum(mine).tolist() == [0.2] * 3
+    assert exchanged == ["to the GPU", torch.float64]
+    assert mine.tolist() == [0.1] * 3
+
+
+def test_one_process_has_the_device_that_is_asked_for(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert own_device("cuda") == "cuda"

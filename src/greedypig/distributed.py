@@ -3,6 +3,8 @@
 `torchrun --nproc-per-node N -m greedypig …` starts N processes that each run the whole program.
 Inside `joined()` they know of each other: every one takes its own share of the work, and a barrier
 holds all of them until the last has done it. Without torchrun there is one process, the first.
+
+On "cuda" every process has the GPU of its local rank, and sums go by NCCL; else by gloo.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from .core.errors import InvalidInput
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ALONE", "Group", "joined", "restarted"]
+__all__ = ["ALONE", "Group", "joined", "own_device", "restarted"]
 
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
@@ -49,7 +51,7 @@ class Group:
     def sum(self, tensor: Tensor) -> Tensor:
         """Σ over the processes, the same bits on each; the tensor itself where there is one.
 
-        On the CPU, where sums in float64 are to be had whatever the device: one exchange.
+        In the tensor's own type, float64 for sums that are compared: gloo and NCCL both add it.
         """
         if self.size == 1:
             return tensor
@@ -73,8 +75,11 @@ ALONE = Group()
 
 
 @contextmanager
-def joined() -> Iterator[Group]:
-    """The group that torchrun started this process in; `ALONE` where there is none."""
+def joined(device: str = "cpu") -> Iterator[Group]:
+    """The group that torchrun started this process in; `ALONE` where there is none.
+
+    device: "cuda" takes the GPU of the local rank for this process, and NCCL for the exchange.
+    """
     size = _number("WORLD_SIZE", 1)
     if size == 1:
         yield ALONE
@@ -91,15 +96,41 @@ def joined() -> Iterator[Group]:
         return
     from torch.distributed.rendezvous import rendezvous
 
+    backend, own = _backend(device), own_device(device)
+    if backend == "nccl":
+        torch.cuda.set_device(own)  # What NCCL exchanges from, barriers included.
     store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
     store.set_timeout(PATIENCE)
     torch.distributed.init_process_group(
-        "gloo", store=_unwritten(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE
+        backend, store=_unwritten(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE
     )
     try:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
     finally:
         torch.distributed.destroy_process_group()
+
+
+def own_device(device: str) -> str:
+    """This process's device: of several processes on "cuda" each has the GPU of its local rank."""
+    if device != "cuda" or _number("WORLD_SIZE", 1) == 1:
+        return device
+    import torch
+
+    local, there = _number("LOCAL_RANK", 0), torch.cuda.device_count()
+    if local >= there:
+        raise InvalidInput(
+            f"Expected a GPU for every process of a machine (got {there} for process {local + 1}). "
+            f"Try --nproc-per-node {max(there, 1)}, or the device cpu."
+        )
+    return f"cuda:{local}"
+
+
+def _backend(device: str) -> str:
+    """NCCL where every process has a GPU of its own, which it asks for; else gloo."""
+    import torch.distributed
+
+    own = device == "cuda" and torch.distributed.is_nccl_available()
+    return "nccl" if own else "gloo"
 
 
 def _unwritten(store: Any, rank: int, size: int) -> Any:

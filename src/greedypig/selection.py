@@ -21,7 +21,7 @@ from .core.scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
 from .domains.table import losses
 from .domains.table.baseline import set_baseline
-from .domains.table.batches import Batch, feed
+from .domains.table.batches import Batch, Feed, feed
 from .domains.table.build import network_for
 from .domains.table.checks import look
 from .domains.table.networks import Network
@@ -145,7 +145,7 @@ class _Selection:
             settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
                       "baseline": absent},
             provenance=versions()
-            | {"model": fingerprint(model), "input": _input(network, source.example())},
+            | {"model": fingerprint(model), "input": _input(network, source)},
         )  # fmt: skip
         if resume is not None:
             saved = take_up(self.problem, resume)
@@ -173,11 +173,16 @@ class _Selection:
         return MarginalGains() if method == "greedy" else RandomOrder()
 
 
-def _input(network: Network, example: Batch) -> str:
-    """A digest of the columns and the first batch."""
-    parts, labels = network.table.read(*example)
-    held = {str(i): part for i, part in enumerate(parts)} | {"labels": labels}
-    return digest(held, repr(network.table.names))
+def _input(network: Network, source: Feed) -> str:
+    """A digest of the columns, the first batch and what else is cheap: see `Feed.identity`."""
+    words, last = source.identity()
+    held: dict[str, Any] = {}
+    for name, batch in (("", source.example()), ("last ", last)):
+        if batch is not None:
+            parts, labels = network.table.read(*batch)
+            held |= {f"{name}{i}": part for i, part in enumerate(parts)}
+            held[f"{name}labels"] = labels
+    return digest(held, repr((network.table.names, words)))
 
 
 def _rule_name(method: str) -> str:

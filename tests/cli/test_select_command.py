@@ -218,7 +218,12 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
     assert "--resume" in err
     if stage == "greedy-pig":
         assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
+    clock = table / "t-selection" / "work" / ".seconds"
+    assert 0 < float(clock.read_text()) < 600
+    clock.write_text("1000.0")  # As if the first sitting had taken so long.
     again = answer(*ARGS, "--resume")
+    assert 1000 < again["seconds"] < 1600
+    assert whole["seconds"] < 600
     for key in ("order", "losses", "loss_all", "gradients", "path"):
         assert again[key] == whole[key]
 

@@ -58,6 +58,9 @@ def test_every_loss_is_on_the_page_and_the_best_is_bold():
     a = selected()
     page = report.html(a)
     text = " ".join(Reader(page).words)
+    assert "minus the loss of the columns so far" in text
+    assert "area" not in text  # Of a loss over columns it means nothing.
+    assert "-0.0000" not in text
     for number in ("0.5100", "0.4321", "0.5200", "0.5000", "0.6100", "0.5800", "0.4299"):
         assert number in text
     assert "<b>0.4321</b>" in page

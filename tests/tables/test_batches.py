@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import greedypig as gp
+from greedypig.distributed import Group
+from greedypig.domains.table.batches import feed
 from greedypig.tables import Batches, open_table, survey
 from greedypig.tables import batches as module
 
@@ -68,6 +70,36 @@ def test_the_order_is_a_permutation_that_the_seed_decides_and_reads_each_pool_on
         found[i]
     assert found.lanes > 1
     assert sorted(read) == list(range(len(found._pools)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_processes_share_a_run_by_pools_and_each_is_decoded_about_once(tmp_path, monkeypatch, size):
+    """Runs of 40 batches, pools of 20: eight pools are open, and each belongs to one process."""
+    monkeypatch.setattr(module, "POOL", 200)
+    x = np.arange(32 * 200, dtype=np.float64)
+    pq.write_table(pa.table({"x": x, "y": (x % 2).astype(np.int64)}), tmp_path / "t.parquet",
+                   row_group_size=200)  # fmt: skip
+    table = open_table(tmp_path / "t.parquet")
+    found = survey(table, "y")
+    plain, read = Batches._read, []
+    monkeypatch.setattr(Batches, "_read", lambda self, pool: read.append(pool) or plain(self, pool))
+
+    def taken(group):
+        batches = Batches(table, found, batch_size=10)
+        assert (len(batches._pools), batches.lanes) == (32, 8)
+        source = feed(batches, 0, group)
+        runs = [list(source.take(first, 40)) for first in range(0, len(batches), 40)]
+        return [[float(x.sum()) for (x, _), _ in run] for run in runs]
+
+    alone = taken(Group())
+    assert sorted(read) == list(range(32))
+    read.clear()
+    shares = [taken(Group(rank, size)) for rank in range(size)]
+    for i, run in enumerate(alone):
+        assert sorted(v for share in shares for v in share[i]) == sorted(run)
+        assert max(len(s[i]) for s in shares) - min(len(s[i]) for s in shares) <= 1
+    # 40 batches of eight pools cannot be cut in three without cutting two pools.
+    assert len(read) == 32 + (0 if 8 % size == 0 else 2 * 4)
 
 
 def test_shares_of_processes_are_the_same_batches(table):
@@ -157,9 +189,30 @@ print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
+MEASURE_SELECT = """
+import resource, sys
+from functools import partial
+from greedypig.cli.main import main
+from greedypig.tables import batches, training
+batches.POOL = 1024
+training.TabularMLP = partial(training.TabularMLP, hidden=(8,))  # Time, not memory.
+code = main(["select", sys.argv[1], "--label", "y", "--k", "1", "--methods", "greedy-pig",
+             "--seeds", "1", "--epochs", "1", "--budget", "100", "--baseline", "mean",
+             "--out", sys.argv[1] + "-out", "--quiet"])
+assert code == 0
+import json, pathlib
+rows = sum(json.loads(pathlib.Path(sys.argv[1] + "-out/work/survey.json").read_text())["rows"])
+print(int(0.9 * rows), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="measures memory as POSIX does")
-def test_ten_times_the_data_take_the_same_memory(tmp_path):
-    """Both hold more rows than all lanes; ten times the data are 30 MB more even as float32."""
+@pytest.mark.parametrize("measure", [MEASURE, MEASURE_SELECT], ids=["reading", "select"])
+def test_ten_times_the_data_take_the_same_memory(tmp_path, measure):
+    """Both hold more rows than all lanes; ten times the data are 30 MB more even as float32.
+
+    The whole of `greedypig select` too: looking at the columns, training, selecting, retraining.
+    """
 
     def peak(groups):
         path, random = tmp_path / f"{groups}.parquet", np.random.default_rng(0)
@@ -172,7 +225,7 @@ def test_ten_times_the_data_take_the_same_memory(tmp_path):
                 writer.write_table(pa.table(
                     [*x, [f"v{i}" for i in range(2048)], (x[0] > 0).astype(np.int8)],
                     schema=schema))  # fmt: skip
-        done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True,
+        done = subprocess.run([sys.executable, "-c", measure, str(path)], capture_output=True,
                               text=True, timeout=300, env=environment())  # fmt: skip
         assert done.returncode == 0, done.stderr
         read, megabytes = map(int, done.stdout.split())

@@ -331,3 +331,28 @@ def test_any_path_of_any_small_network_is_autograds(columns, hidden, rows, seed,
     found, expected = fast.path(mask, NODES, WEIGHTS), slow.path(mask, NODES, WEIGHTS)
     torch.testing.assert_close(found * (1 - mask), expected * (1 - mask))
     torch.testing.assert_close(fast.values(mask.unsqueeze(0)), slow.values(mask.unsqueeze(0)))
+
+
+def test_a_column_of_one_category_has_an_embedding_of_one_row():
+    """No other id can be tried on it; it is found all the same, and worth nothing to select."""
+
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.only, self.some = nn.Embedding(1, 2), nn.Embedding(4, 2)
+
+        def forward(self, x, ids):
+            return (x[:, 0] + self.only(ids[:, 0]).sum(1) + self.some(input=ids[:, 1]).sum(1))[
+                :, None
+            ]
+
+    x, ids = torch.zeros(40, 1), torch.zeros(40, 2, dtype=torch.long)
+    ids[:, 1] = torch.arange(40) % 4
+    model = Sparse()
+    with torch.no_grad():
+        model.some.weight.copy_(torch.tensor([[-3.0, 0], [3, 0], [-3, 0], [3, 0]]))
+    with pytest.warns(UserWarning, match="constant"):
+        a = gp.select_features(
+            model, [((x, ids), torch.arange(40) % 2)], names=["x", "one", "four"]
+        )
+    assert a.top(1) == ["four"]

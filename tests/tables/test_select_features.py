@@ -306,6 +306,19 @@ def test_resuming_with_another_model_or_budget_is_refused(tmp_path):
         gp.select_features(other, cut(x, y), loss="squared-error", k=2, budget=20, resume=a)
 
 
+@pytest.mark.parametrize("change", ["last batch", "fewer"])
+def test_other_rows_behind_the_same_first_batch_are_no_rows_to_go_on_with(change):
+    x, y = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), torch.arange(60.0)
+    model = torch.nn.Linear(3, 1)
+    ask = {"loss": "squared-error", "k": 2, "budget": 40}
+    a = gp.select_features(model, cut(x, y), **ask)
+    other = x.clone()
+    other[-1] += 1
+    batches = cut(other, y) if change == "last batch" else cut(x, y)[:-1]
+    with pytest.raises(gp.InvalidInput, match="input"):
+        gp.select_features(model, batches, **ask, resume=a)
+
+
 def test_a_result_is_saved_and_read_back(tmp_path):
     model, x, y = regression()
     a = gp.select_features(model, cut(x, y), loss="squared-error", baseline="mean")

@@ -56,6 +56,16 @@ def test_numbers_are_standardised_and_missing_ones_are_the_mean(tmp_path):
     assert got[[2, 4, 5]].tolist() == [0, 0, 0]
 
 
+def test_filled_numbers_are_counted_by_column_the_most_first(tmp_path):
+    columns = {"x": [1.0, None, 3.0, None] * 5, "z": [1.0, 2.0, 3.0, None] * 5,
+               "c": ["a", None, "b", "a"] * 5, "whole": [1.0, 2.0] * 10}  # fmt: skip
+    with pytest.warns(UserWarning, match="filled") as warned:
+        survey(made(tmp_path, {**columns, "y": label(20)}), "y")
+    (text,) = [str(w.message) for w in warned]
+    assert "10 of 'x' (50 %), 5 of 'z' (25 %)." in text
+    assert "'c'" not in text  # A missing category is one of its own.
+
+
 def test_counts_are_taken_by_their_logarithm_and_outliers_are_cut(tmp_path):
     x = [float(i % 3) for i in range(2999)] + [1e9]
     table = made(tmp_path, {"x": x, "y": label(3000)}, 1000)

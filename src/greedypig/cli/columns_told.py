@@ -14,7 +14,8 @@ from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
 from ..tables.proof import write_whole
 from . import outputs
-from .selecting import Found, Plan
+from .select_answer import Found
+from .select_plan import Plan
 from .terminal import BOLD, DIM, Terminal, count, duration
 
 STEM = "selection"

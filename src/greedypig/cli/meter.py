@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 
+from ..tables.proof import write_whole
 from .terminal import Bar
 
 GUESSED_EPOCHS = 4
 """Of a training, before any has ended."""
+KEPT_EVERY = 5.0
+"""Seconds between two notes of how long the job has taken."""
 
 
 class Meter:
@@ -20,6 +25,9 @@ class Meter:
         self._costs: dict[str, float] = {}
         self._done: dict[str, float] = {}
         self._began = monotonic()
+        self._before = 0.0
+        self._clock: Path | None = None
+        self._kept = float("-inf")
 
     def plan(self, costs: Mapping[str, float]) -> None:
         """What stages will cost."""
@@ -39,8 +47,28 @@ class Meter:
             self.bar.label = text
 
     def seconds(self) -> float:
-        """Since the beginning."""
-        return monotonic() - self._began
+        """In all, with those of earlier sittings."""
+        return self._before + monotonic() - self._began
+
+    def take_up(self, clock: Path) -> None:
+        """Count on from the seconds in this file, and keep them there."""
+        self._clock = clock
+        try:
+            self._before = max(0.0, float(clock.read_text()))
+        except (OSError, ValueError):
+            self._before = 0.0
+
+    def note_time(self) -> None:
+        """Keep the seconds now, at the end of a stage or of a stopped one."""
+        self._kept = float("-inf")
+        self._keep()
+
+    def _keep(self) -> None:
+        """Seldom enough to cost nothing; a killed run loses no more than KEPT_EVERY."""
+        if self._clock is not None and monotonic() - self._kept >= KEPT_EVERY:
+            self._kept = monotonic()
+            with suppress(OSError):  # A full disk is told of by what matters more.
+                write_whole(self._clock, f"{self.seconds():.1f}")
 
     def stage(self, label: str, name: str) -> _Stage:
         """A stage, as a context that gives a function to tell its share done."""
@@ -50,6 +78,7 @@ class Meter:
     def tell(self, name: str, share: float) -> None:
         """A stage is so far."""
         self._done[name] = min(max(share, 0.0), 1.0)
+        self._keep()
 
     def _follow(self) -> None:
         if self.bar is not None:
@@ -68,3 +97,4 @@ class _Stage:
 
     def __exit__(self, *_: object) -> None:
         self.meter.tell(self.name, 1.0)
+        self.meter.note_time()

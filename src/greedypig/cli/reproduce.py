@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
-from ..distributed import Group, joined
+from ..distributed import Group, joined, own_device
 from ..models.pretrained import NAMES as MODELS
 from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, TableRequest, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
@@ -173,7 +173,7 @@ def _of_tables(args: argparse.Namespace) -> TableRequest:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run one reproduction or all, tell the tables."""
-    with joined() as group:
+    with joined(args.device) as group:
         if not group.first:  # One process speaks for all.
             terminal.json_wanted, terminal.quiet = False, True
         # With photos of one's own, all is all that is about photos.
@@ -227,7 +227,7 @@ def _request(args: argparse.Namespace, out: Path, group: Group, progress: Any) -
         for text in (args.methods, args.panels)
     )
     try:
-        device = options.device(args.device)
+        device = options.device(own_device(args.device))
     except GreedyPigError as error:
         raise UsageError(str(error)) from error
     return Request(

@@ -9,12 +9,13 @@ from typing import Any
 
 from .. import selection
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from ..distributed import Group, joined, restarted
+from ..distributed import Group, joined, own_device, restarted
 from ..tables import Layout, Reading, criteo_reading
 from ..tables.table import Table, open_table
 from . import columns_told, options, outputs
 from .failures import DONE, Stopped, UsageError
-from .selecting import METHODS, Plan, Selecting
+from .select_plan import METHODS, Plan
+from .selecting import Selecting
 from .terminal import Terminal
 
 HELP = "which columns of a table a model really uses, proved by retraining on them"
@@ -59,7 +60,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_resume(group)
     group = parser.add_argument_group("the machine")
     group.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
-    group.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    group.add_argument("--device", default="cpu", help="cpu, cuda (under torchrun a GPU for each "
+                       "process), cuda:1, mps (default: cpu)")  # fmt: skip
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Do the job, on one process or on many."""
-    with joined() as group:
+    with joined(args.device) as group:
         if not group.first:  # One process speaks for all.
             terminal.json_wanted, terminal.quiet = False, True
         return _run(args, terminal, group)
@@ -110,7 +112,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
         table, valid, plan = _plan(args)
         folder = outputs.folder(Path(args.out or _name(args.tables)))
         columns_told.refuse_foreign(folder)
-        device = options.device(args.device)
+        device = options.device(own_device(args.device))
     except UsageError:
         raise
     except (InvalidInput, InvalidType, InvalidFile) as error:

@@ -11,7 +11,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from inspect import signature
 from os import fspath
@@ -26,15 +26,12 @@ from torch import nn
 
 import greedypig as gp
 
-from .. import column_notes, model_spec
+from .. import model_spec
 from ..core.errors import InvalidInput
 from ..distributed import Group
-from ..selection import STEPS
 from ..tables import (
     Batches,
-    Effort,
     Proof,
-    Reading,
     Schema,
     Shelf,
     Survey,
@@ -51,62 +48,14 @@ from ..tables.batches import Numbers
 from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
+from .select_answer import Found, Seen, answer
+from .select_plan import Plan
 from .terminal import Bar
 
-METHODS = ("greedy-pig", "ig", "random")
-EACH = 40
-"""Batches of each gradient of greedy-pig, where no budget is given."""
 VALID_BATCH = 4096
 WORK = "work"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What was asked for."""
-
-    label: str
-    reading: Reading
-    ks: tuple[int, ...]
-    seeds: int
-    seed: int
-    methods: tuple[str, ...]
-    steps: int | None
-    budget: int | None
-    baseline: str
-    finetune: int | None
-    model: str | None
-    valid_share: float
-    epochs: int
-    rate: float
-    batch_size: int
-
-    @property
-    def effort(self) -> Effort:
-        """Of every training."""
-        return Effort(epochs=self.epochs, rate=self.rate)
-
-    def identity(self) -> dict[str, Any]:
-        """What must be the same to go on with: everything but what only adds."""
-        fixed = asdict(self)
-        for name in ("seeds", "methods", "steps", "budget", "baseline", "ks"):
-            if name == "baseline" and self.finetune:
-                continue  # The fine-tuned network has learned what an absent column looks like.
-            del fixed[name]  # A selection checks its own settings; trials are by columns and seed.
-        known: dict[str, Any] = json.loads(json.dumps(fixed))
-        return known
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """The answer."""
-
-    result: gp.Attribution
-    """Of the first method, with everything in its notes."""
-    notes: column_notes.ColumnNotes
-    proof: Proof
-    others: Mapping[str, gp.Attribution]
-    """Results of the other methods that have one."""
-    seconds: float
+CLOCK = ".seconds"
+"""File of the seconds that all sittings took."""
 
 
 class Selecting:
@@ -134,6 +83,7 @@ class Selecting:
                 self._check(json.loads(known.read_text()), identity)
             else:
                 write_whole(known, json.dumps(identity))
+            self._meter.take_up(self.work / CLOCK)
         self.group.barrier()
 
     @staticmethod
@@ -166,8 +116,11 @@ class Selecting:
             orders["random"] = [self._random(found.schema, s) for s in range(self.plan.seeds)]
         orders = {m: orders[m] for m in self.plan.methods}
         proof = self._retrain(orders, train, valid)
-        return self._answer(found.schema, train, valid, results, orders, proof, network,
-                            scores.loss)  # fmt: skip
+        seen = Seen(found.schema, train, valid, network, scores.loss)
+        return answer(
+            self.plan, seen, results, orders, proof, source=Path(self.table.source).name,
+            command=self.command, seconds=self._meter.seconds(),
+        )  # fmt: skip
 
     def _surveyed(self) -> Survey:
         self.stage = "looking at the columns"
@@ -271,8 +224,9 @@ class Selecting:
                 a = gp.select_features(
                     model, self._fed(model, train), loss=train.schema.loss, method=method,
                     k=max(plan.ks), steps=plan.steps if method == "greedy-pig" else None,
-                    budget=self.budget(train), baseline=plan.baseline, names=train.schema.names,
-                    seed=plan.seed, group=self.group, resume=saved, checkpoint=partial,
+                    budget=plan.gradient_batches(train), baseline=plan.baseline,
+                    names=train.schema.names, seed=plan.seed, group=self.group, resume=saved,
+                    checkpoint=partial,
                     progress=lambda events: at(len(events.problem.rounds) / rounds),
                 )  # fmt: skip
             except InvalidInput as error:
@@ -290,14 +244,6 @@ class Selecting:
         if train.schema.categories or "gates" in signature(model.forward).parameters:
             return train
         return Numbers(train)
-
-    def budget(self, train: Batches) -> int:
-        """Gradient batches of every method."""
-        if self.plan.budget is not None:
-            return self.plan.budget
-        steps = self.plan.steps or STEPS["greedy-pig"]
-        each = min(EACH, len(train)) * steps * max(self.plan.ks)
-        return max(each, STEPS["ig"])
 
     def _names(self, a: gp.Attribution) -> list[str]:
         return a.top(a.features.units)
@@ -331,7 +277,7 @@ class Selecting:
         """What each stage costs, in rows that a network of all columns learns from."""
         plan, rows = self.plan, train.rows
         sets = len(plan.ks) * len(plan.methods) * plan.seeds + plan.seeds
-        gradients = self.budget(train) * plan.batch_size * 0.6
+        gradients = plan.gradient_batches(train) * plan.batch_size * 0.6
         costs = {"network": GUESSED_EPOCHS * rows, "retrain": sets * GUESSED_EPOCHS * rows * 0.8}
         if plan.model is not None:
             del costs["network"]
@@ -339,34 +285,6 @@ class Selecting:
         if plan.finetune is not None:
             costs["tuned"] = 2.0 * plan.finetune * plan.batch_size
         self._meter.plan(costs)
-
-    def _answer(
-        self, schema: Schema, train: Batches, valid: Batches,
-        results: Mapping[str, gp.Attribution], orders: Mapping[str, list[list[str]]],
-        proof: Proof, network: str, network_loss: float,
-    ) -> Found:  # fmt: skip
-        method, a = next(iter(results.items()))
-        label = schema.label
-        about = {
-            "label": label.name, "metric": column_notes.METRICS[label.task],
-            "train_rows": train.rows, "valid_rows": valid.rows, "seeds": self.plan.seeds,
-            "ks": list(self.plan.ks),
-            "losses": _plain(proof.losses), "accuracies": _plain(proof.accuracies),
-            "loss_all": _one(proof.loss_all),
-            "accuracy_all": None if proof.accuracy_all is None else _one(proof.accuracy_all),
-            "orders": {m: rankings[0] for m, rankings in orders.items()},
-            "kinds": _kinds(schema.only(train.schema.names)),
-            "network": network, "network_loss": network_loss,
-        }  # fmt: skip
-        a = a.with_notes({
-            "kind": "table", "source": Path(self.table.source).name, "model": network,
-            "baseline": self.plan.baseline, "objective": train.schema.loss,
-            "command": self.command, column_notes.KEY: about,
-        })  # fmt: skip
-        notes = column_notes.ColumnNotes.of(a)
-        assert notes is not None
-        others = {m: r for m, r in results.items() if m != method}
-        return Found(a, notes, proof, others, self._meter.seconds())
 
 
 def _files(table: Table, valid: Table | None) -> str:
@@ -390,27 +308,3 @@ def _copy(model: nn.Module) -> nn.Module:
     from copy import deepcopy
 
     return deepcopy(model).cpu()
-
-
-def _plain(by_method: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[str, Any]]:
-    return {m: {str(k): _one(s) for k, s in by_k.items()} for m, by_k in by_method.items()}
-
-
-def _one(summary: Any) -> dict[str, float | None]:
-    return {"mean": summary.mean, "standard_error": summary.standard_error}
-
-
-def _kinds(schema: Schema) -> dict[str, str]:
-    """Every column in a few words."""
-    made = {}
-    for number in schema.numbers:
-        made[number.name] = ("number" + (", by its logarithm" if number.log else "")
-                             + _missing(number.missing))  # fmt: skip
-    for category in schema.categories:
-        known = len(category.values)
-        made[category.name] = f"category of {known:,}{_missing(category.missing)}"
-    return made
-
-
-def _missing(share: float) -> str:
-    return f", {100 * share:.2g} % missing" if share > 0 else ""

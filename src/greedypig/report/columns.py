@@ -7,26 +7,35 @@ from math import ceil, floor, isfinite, log10
 from ..column_notes import ColumnNotes, Loss
 from ..core.attribution import Attribution
 from ..notes import Notes
-from .chart import Chart
+from ..places import rounds_line
+from .chart import Chart, line_chart
 from .markup import document, escape, table
-from .sections import curves, first_units, made
+from .sections import first_units, made
 
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
+LISTED = 24
+"""Columns whose bars are as long as the proof beside them; the rankings name more."""
+SHORT_LIST = 8
+"""Columns whose bars leave room for a chart below."""
 
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
-    charts = curves(a, notes)
+    charts = _path(a)
+    shown = min(LISTED, a.features.units)
+    # Under a short list, or below both sides: so that none of them ends in a long blank.
+    short = shown <= SHORT_LIST
+    way = _way(a, charts, wide=not short)
     body = f"""
 <a class="skip" href="#main">Skip to the selection</a>
 <header><p class="eyebrow">{_eyebrow(a, notes, columns)}</p>
 <h1>Which columns predict “{escape(columns.label)}”?</h1>
 <p class="lead">{_lead(a, columns)}</p></header>
 <main id="main">
-<div class="columns"><div>{first_units(a, min(30, a.features.units))}</div>
-<div>{_proof(columns)}{_way(a, charts)}</div></div>
-{_rankings(columns)}{made(a, notes)}
+<div class="columns"><div>{first_units(a, shown)}{way if short else ""}</div>
+<div>{_proof(columns)}</div></div>
+{"" if short else way}{_rankings(columns)}{made(a, notes)}
 </main>
 <footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
 The order tells which columns this <em>model</em> used; the losses tell how well a fresh network
@@ -178,19 +187,32 @@ def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
     return first * step, last * step, [i * step for i in range(first, last + 1)]
 
 
-def _way(a: Attribution, charts: list[Chart]) -> str:
+def _path(a: Attribution) -> list[Chart]:
+    """G(S) over the share of columns selected. Its area means nothing, as losses have no scale."""
+    after = rounds_line(a)
+    if after is None:
+        return []
+    full = a.full_value if isfinite(a.full_value) else None
+    return [line_chart("curve-rounds", [after], ["minus the loss of the columns so far"],
+                       quantity="G(S) after each column", full=full, word="columns",
+                       zoom=True, plain=True)]  # fmt: skip
+
+
+def _way(a: Attribution, charts: list[Chart], *, wide: bool) -> str:
     """What the model itself loses with only the columns chosen so far."""
-    values = [-v for v in a.values.tolist()]
+    values = [0.0 - v for v in a.values.tolist()]
     if not all(isfinite(v) for v in values) or len(values) < 2:
         return ""
-    return (
-        '<section><h2>Without retraining</h2><p class="note">The loss of the model as it is, with '
-        "all other columns at their baseline; G is minus that loss. It may rise: a frozen model "
-        f"can need columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} "
-        f"selected: "
-        f"<b>{values[-1]:.4f}</b>; everything: <b>{-a.full_value:.4f}</b>.</p>"
-        f"{''.join(chart.svg for chart in charts)}</section>"
+    words = (
+        '<p class="note">The loss of the model as it is, with all other columns at their '
+        "baseline; G is minus that loss. It may rise: a frozen model can need columns "
+        f"together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
+        f"<b>{values[-1]:.4f}</b>; everything: <b>{0.0 - a.full_value:.4f}</b>.</p>"
     )
+    drawn = "".join(chart.svg for chart in charts)
+    if wide:
+        words, drawn = f'<div class="columns"><div>{words}</div>', f"<div>{drawn}</div></div>"
+    return f"<section><h2>Without retraining</h2>{words}{drawn}</section>"
 
 
 def _rankings(columns: ColumnNotes) -> str:

@@ -7,31 +7,23 @@ of gradient batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from ..assets import folder as assets_folder
 from ..core.errors import InvalidInput
-from .grounds import Ground, open_ground
+from .comparisons import Difference, Estimate, differences, lead, losses, told
+from .grounds import open_ground
 from .losses import Chart, Line, loss_sheet
 from .outputs import Written
 from .request import Request, Result, Table
 from .settings import Contender, Settings
 from .shelf import Shelf
 from .tables import mean_and_error
-from .trials import WITHOUT_NETWORK, Choice, Trials, Variant
+from .trials import WITHOUT_NETWORK, Trials, Variant
 
 FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
-PAIRS = (("greedy-5", "ig"), ("greedy-1", "ig"), ("greedy-5", "truth"), ("ig", "truth"))
-"""Who is compared with whom, network by network."""
-SHORT = {
-    "ig": "IG", "greedy-1": "Greedy PIG (T = 1)", "greedy-5": "Greedy PIG (T = 5)",
-    "truth": "the true order",
-}  # fmt: skip
-SURE = 2.0
-"""Standard errors from which on a difference is called one."""
 STEPS = 5
 """Points of the path of our contender."""
 DEPTH = 20
@@ -45,29 +37,6 @@ def run(request: Request) -> Result:
         trials.run()
     result = job.result()
     return job.written(result) if request.group.first else result
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One method's loss less another's, network by network: below 0 the one is ahead."""
-
-    table: str
-    one: str
-    other: str
-    variant: str
-    k: int
-    mean: float
-    error: float | None
-    networks: int
-
-    @property
-    def verdict(self) -> str:
-        """Who is ahead, as far as that can be told."""
-        if self.mean == 0:
-            return "the same columns"
-        if self.error is None or abs(self.mean) <= SURE * self.error:
-            return "cannot tell"
-        return f"{SHORT[self.one if self.mean < 0 else self.other]} ahead"
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,17 +86,17 @@ class Job:
         columns |= {f"k{k}": f"k = {k}" for k in sorted(self.ks)} | {"all": "all columns"}
         if any(row.get("sources") is not None for row in rows):
             columns["sources"] = f"sources in the top {DEPTH}"
-        losses = [*(f"k{k}" for k in self.ks), "all"]
-        formats = dict.fromkeys(losses, "{:.4f}") | {"batches": "{:,.0f}", "sources": "{:.1f}"}
-        errors = {column: f"{column}_error" for column in losses}
+        numbers = [*(f"k{k}" for k in self.ks), "all"]
+        formats = dict.fromkeys(numbers, "{:.4f}") | {"batches": "{:,.0f}", "sources": "{:.1f}"}
+        errors = {column: f"{column}_error" for column in numbers}
         failed = [problem for trials in self.tables for problem in trials.problems()]
         about = {
             "seed": self.request.seed, "ks": list(self.ks),
             "tables": [t.ground.title for t in self.tables],
-            "differences": [{**d.__dict__, "verdict": d.verdict} for d in self.differences()],
+            "differences": [d.record for d in self.differences()],
         }  # fmt: skip
         return Result(self.settings.name, self.settings.title,
-                      Table(columns, rows, formats, errors, dict.fromkeys(losses, 4)),
+                      Table(columns, rows, formats, errors, dict.fromkeys(numbers, 4)),
                       self._remarks(), failed, about=about)  # fmt: skip
 
     def _paper(self) -> Iterator[dict[str, Any]]:
@@ -139,7 +108,7 @@ class Job:
 
     def differences(self) -> list[Difference]:
         """Every pair of methods on every table, for every variant and k."""
-        return [d for trials in self.tables for d in _differences(trials)]
+        return [d for trials in self.tables for d in differences(trials)]
 
     def _remarks(self) -> list[str]:
         remarks = []
@@ -152,7 +121,9 @@ class Job:
                 f"{_times(plan.retrainings, 'retraining')} of every chosen set; {train.rows:,} "
                 f"rows to learn from; {trials.budget:,} gradient batches of {train.batch_size}."
             )
-            remarks += _told(ground, [d for d in self.differences() if d.table == ground.name])
+            remarks += told(ground, list(differences(trials)))
+            if (first := lead(trials, list(_rows(trials)))) is not None:
+                remarks.append(first)
         return remarks + list(self.settings.differs)
 
     def written(self, result: Result) -> Result:
@@ -162,9 +133,7 @@ class Job:
         out.csv("criteo.csv", [{k: v for k, v in row.items() if k not in drop}
                                for row in result.table.rows], first="data")  # fmt: skip
         out.csv("criteo-runs.csv", [r for t in self.tables for r in _runs(t)], first="data")
-        out.csv("criteo-differences.csv",
-                [{**d.__dict__, "verdict": d.verdict} for d in self.differences()],
-                first="table")  # fmt: skip
+        out.csv("criteo-differences.csv", [d.record for d in self.differences()], first="table")
         out.figure("criteo.png", lambda: loss_sheet([_chart(t) for t in self.tables]))
         return out.page("criteo.md")
 
@@ -196,11 +165,9 @@ def _rows(trials: Trials) -> Iterator[dict[str, Any]]:
             "all": mean, "all_error": error,
         }  # fmt: skip
         for k in trials.ks:
-            row[f"k{k}"], row[f"k{k}_error"] = mean_and_error(
-                list(_per_model(trials, of, k).values())
-            )
-        truth = ground.truth
-        if truth is not None:
+            found = Estimate.of(losses(trials, of, k))
+            row[f"k{k}"], row[f"k{k}_error"] = found.mean, found.error
+        if (truth := ground.truth) is not None:
             tops = [order[:DEPTH] for c in of if (order := trials.order(c)) is not None]
             row["sources"], _ = mean_and_error([float(truth.sources(top)) for top in tops])
         yield row
@@ -214,47 +181,6 @@ def _lines(trials: Trials) -> Iterator[tuple[Contender, Variant]]:
             seen.append(pair)
     yield from sorted(seen, key=lambda p: (trials.variants.index(p[1]),
                                            trials.contenders.index(p[0])))  # fmt: skip
-
-
-def _per_model(trials: Trials, choices: Sequence[Choice], k: int) -> dict[int, float]:
-    """Network → its mean loss over the selection seeds, where all of those were measured."""
-    made = {}
-    for model in dict.fromkeys(c.model for c in choices):
-        losses = [trials.loss(c, k) for c in choices if c.model == model]
-        known = [loss for loss in losses if loss is not None]
-        if known and len(known) == len(losses):
-            made[model] = fmean(known)
-    return made
-
-
-def _differences(trials: Trials) -> Iterator[Difference]:
-    def losses(name: str, variant: Variant, k: int) -> dict[int, float]:
-        variant = trials.variants[0] if name in WITHOUT_NETWORK else variant
-        of = [c for c in trials.choices() if (c.contender.name, c.variant) == (name, variant)]
-        return _per_model(trials, of, k)
-
-    for variant in trials.variants:
-        for one, other in PAIRS:
-            for k in sorted(trials.ks):
-                ours, theirs = losses(one, variant, k), losses(other, variant, k)
-                mean, error = mean_and_error(
-                    pairs := [ours[m] - theirs[m] for m in ours if m in theirs]
-                )
-                if mean is not None:
-                    yield Difference(trials.ground.name, one, other, variant.words, k, mean, error,
-                                     len(pairs))  # fmt: skip
-
-
-def _told(ground: Ground, differences: Sequence[Difference]) -> Iterator[str]:
-    """The differences of a table in a sentence for every pair of methods and variant."""
-    for pair in dict.fromkeys((d.one, d.other, d.variant) for d in differences):
-        parts = []
-        for d in differences:
-            if (d.one, d.other, d.variant) == pair:
-                error = "" if d.error is None else f" ± {d.error:.4f}"
-                parts.append(f"k = {d.k}: {d.mean:+.4f}{error}, {d.verdict}")
-        yield (f"{SHORT[pair[0]]} less {SHORT[pair[1]]} on {ground.title} ({pair[2]}), network by "
-               f"network: {'; '.join(parts)}.")  # fmt: skip
 
 
 def _runs(trials: Trials) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,10 @@
 
 Three stages, each resumable and shared among processes: networks on all columns; a ranking of the
 columns for every network, selection seed, method and baseline; fresh networks on the top k of the
-rankings. A set of columns is retrained once for each split and seed, whoever chose it.
+rankings. The seed of a retraining is that of its network and selection. So methods are compared
+with the same fresh weights and the same order of rows (who chose the same columns has the same
+loss), and the noise of the retraining is in the error over networks. A set of columns is retrained
+once for each network, selection and `--retrainings`, whoever chose it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ..core.errors import InvalidInput
+from ..domains.table.batches import seed_from
 from ..finetune import mask_finetune
 from ..selection import select_features
 from ..tables.training import Effort, new_network, train_network
@@ -58,6 +62,22 @@ class Choice:
     variant: Variant
     model: int
     seed: int
+
+
+@dataclass(frozen=True)
+class Retraining:
+    """A fresh network on some columns: in whose place, and for the how manieth time."""
+
+    columns: tuple[str, ...]
+    """Sorted: the order in which they were chosen does not matter."""
+    model: int
+    selection: int
+    again: int
+
+    @staticmethod
+    def of(choice: Choice, columns: Sequence[str], again: int) -> Retraining:
+        """The retraining of what a choice chose."""
+        return Retraining(tuple(sorted(columns)), choice.model, choice.seed, again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +135,8 @@ class Trials:
         order = self.order(choice)
         if order is None:
             return None
-        split = self.ground.split_of(choice.model)
-        found = [self._loss(split, order[:k], r) for r in range(self.ground.plan.retrainings)]
+        found = [self._loss(Retraining.of(choice, order[:k], i))
+                 for i in range(self.ground.plan.retrainings)]  # fmt: skip
         there = [loss for loss in found if loss is not None]
         return sum(there) / len(there) if len(there) == len(found) else None
 
@@ -212,7 +232,7 @@ class Trials:
                 raise InvalidInput("Expected a generated table for the true weights (got another).")
             return {"order": self.ground.truth.by_weight(), "batches": 0}
         if search["method"] == "random":
-            # The same orders for every network: fewer retrainings, the same mean.
+            # The same orders for every network: what is paired differs in nothing else.
             drawn = torch.Generator().manual_seed(self._seed(choice.seed))
             order = torch.randperm(len(names), generator=drawn).tolist()
             return {"order": [names[i] for i in order], "batches": 0}
@@ -229,36 +249,44 @@ class Trials:
 
     # Retraining.
 
-    def _loss(self, split: int, columns: Sequence[str], seed: int) -> float | None:
-        return (files.read(self._retrained_at(split, columns, seed)) or {}).get("loss")
+    def _loss(self, of: Retraining) -> float | None:
+        return (files.read(self._retrained_at(of)) or {}).get("loss")
 
-    def _retrained_at(self, split: int, columns: Sequence[str], seed: int) -> Path:
-        kept = sorted(columns)
-        return self.shelf.place(self.ground.name, f"top-{len(kept)}-{split}-{seed}", kept,
-                                self.ground.key, split, LONG, self._seed(seed))  # fmt: skip
+    def _retrained_at(self, of: Retraining) -> Path:
+        # Earlier versions gave all networks the same retraining seed, in files called top-…: what
+        # is called otherwise is never taken for one of them.
+        name = f"retrained-{len(of.columns)}-{of.model}-{of.selection}-{of.again}"
+        return self.shelf.place(
+            self.ground.name, name, of.columns, self.ground.key, self.ground.split_of(of.model),
+            LONG, self._retraining_seed(of),
+        )  # fmt: skip
+
+    def _retraining_seed(self, of: Retraining) -> int:
+        return seed_from(self._seed(of.model), of.selection, of.again)
 
     def _retrainings(self) -> Iterator[Batch]:
-        """Every set of columns once for each split and seed; k by k, as asked for."""
+        """Every set of columns once for each network and selection; k by k, as asked for."""
         seen = set()
         for k in self.ks:
             for choice in self.choices():
                 order = self.order(choice)
-                for seed in range(self.ground.plan.retrainings if order is not None else 0):
-                    split, columns = self.ground.split_of(choice.model), tuple(sorted(order[:k]))  # type: ignore[index]
-                    place = self._retrained_at(split, columns, seed)
-                    if place not in seen:
-                        seen.add(place)
-                        task = Task(place, (split, columns, seed))
+                if order is None:
+                    continue
+                for again in range(self.ground.plan.retrainings):
+                    what = Retraining.of(choice, order[:k], again)
+                    if what not in seen:
+                        seen.add(what)
+                        task = Task(self._retrained_at(what), what)
                         yield Batch(f"{self.ground.name}: retraining on {k} columns", (task,),
                                     partial(map, self._retrained))  # fmt: skip
 
-    def _retrained(self, what: tuple[int, tuple[str, ...], int]) -> dict[str, Any]:
-        split, columns, seed = what
-        train = self.ground.train(split).only(columns)
-        valid = self.ground.valid(split).only(columns)
-        fresh = new_network(train.schema, seed=self._seed(seed)).to(self.request.device)
-        done = train_network(fresh, train, valid, effort=EFFORT, seed=self._seed(seed))
-        return {"columns": list(columns), "loss": done.scores.loss,
+    def _retrained(self, what: Retraining) -> dict[str, Any]:
+        split, seed = self.ground.split_of(what.model), self._retraining_seed(what)
+        train = self.ground.train(split).only(what.columns)
+        valid = self.ground.valid(split).only(what.columns)
+        fresh = new_network(train.schema, seed=seed).to(self.request.device)
+        done = train_network(fresh, train, valid, effort=EFFORT, seed=seed)
+        return {"columns": list(what.columns), "loss": done.scores.loss,
                 "accuracy": done.scores.accuracy, "rows": done.rows,
                 "seconds": round(done.seconds, 2)}  # fmt: skip
 

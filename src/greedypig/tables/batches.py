@@ -5,7 +5,8 @@ until they hold POOL rows, rows are shuffled within a pool and cut into batches.
 asked for by its number, so every process of a group has the same list and takes its share of it.
 `order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
 by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
-come from different places of the table.
+come from different places of the table. `homes(seed)` tells the lanes: processes that share a run
+of the list by lanes read different pools.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Numbers(Sequence[tuple[Tensor, Tensor]]):
                 "of categories). Try a model with forward(numeric, categorical, gates=…)."
             )
         self.batches = batches
-        self.order = batches.order
+        self.order, self.homes = batches.order, batches.homes
+        self.identity = batches.identity
         self.schema = batches.schema
 
     def __len__(self) -> int:
@@ -107,13 +109,27 @@ class Batches(Sequence[Batch]):
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The numbers of all batches, shuffled so that every pool is read once."""
+        return self._laid(seed)[:, 0]
+
+    def homes(self, seed: int) -> NDArray[np.int64]:
+        """For each batch of `order(seed)` its lane: no pool is in two of them."""
+        return self._laid(seed)[:, 1]
+
+    def identity(self) -> str:
+        """Names and sizes of the files, rows of their pieces, and how they are shared out."""
+        files = [(f.path.name, f.path.stat().st_size) for f in self.table.files]
+        return repr((files, self.survey.rows, self.batch_size, self.part, self.share,
+                     self.split_seed, self.seed, self.shuffle))  # fmt: skip
+
+    def _laid(self, seed: int) -> NDArray[np.int64]:
+        """(batches, 2): number and lane."""
         random = np.random.default_rng([seed, 3])
         lanes: list[list[int]] = [[] for _ in range(self.lanes)]
         for i, pool in enumerate(random.permutation(len(self._pools)).tolist()):
             first, behind = np.searchsorted(self._plan[:, 0], [pool, pool + 1])
             lanes[i % self.lanes] += random.permutation(np.arange(first, behind)).tolist()
         places = sorted((i, lane) for lane, found in enumerate(lanes) for i in range(len(found)))
-        return np.array([lanes[lane][i] for i, lane in places], np.int64)
+        return np.array([(lanes[lane][i], lane) for i, lane in places], np.int64)
 
     def __len__(self) -> int:
         return len(self._plan)

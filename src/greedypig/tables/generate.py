@@ -128,6 +128,18 @@ class CriteoShaped:
         known = {t.name: t for t in self.truth}
         return len({known[name].source for name in names if known[name].role != "noise"})
 
+    def copies(self, names: Sequence[str]) -> int:
+        """How many of these columns repeat a source that another of them has."""
+        known = {t.name: t for t in self.truth}
+        return sum(known[name].role != "noise" for name in names) - self.sources(names)
+
+    def signal(self, names: Sequence[str]) -> float:
+        """Share of the true logit's variance whose sources are among these columns."""
+        known = {t.name: t for t in self.truth}
+        # The effects are independent, of variance 1: the logit's variance is the sum of weights².
+        weights = {known[name].source: known[name].weight for name in names}
+        return float(sum(w**2 for w in weights.values()) / (self._weights**2).sum())
+
     def chunk(self, index: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
         """(columns, label) of chunk `index`; texts as numbers of their names."""
         random = np.random.default_rng([self.seed, 1, index])

@@ -24,6 +24,8 @@ from .tally import Counts, Moments
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
+NAMED = 6
+"""Columns that a warning names."""
 FORGIVEN = 0.02
 """A column of numbers may hold this share of texts that are none; they count as missing."""
 CLASSES = 50
@@ -317,17 +319,32 @@ def _warn(
     for column in found:
         if column.note:
             warnings.warn(f"{column.note}.", stacklevel=3)
+    texts = {c.name: c for c in found}
+    _warn_of_filled([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)
+                     for c in numbers if 0 < c.missing < 1])  # fmt: skip
     empty = [c.name for c in found if c.missing == c.rows]
     if empty:
         warnings.warn(f"Nothing is in {listed(empty)}: no use to any model.", stacklevel=3)
     constant = [c.name for c in numbers if c.deviation == 0 and c.name not in empty]
-    texts = {c.name: c for c in found}
     constant += [
         c.name for c in categories
         if c.name not in empty and c.missing == 0 and len(texts[c.name].counts.common()) == 1
     ]  # fmt: skip
     if constant:
         warnings.warn(f"The same value throughout in {listed(constant)}.", stacklevel=3)
+
+
+def _warn_of_filled(filled: Sequence[tuple[str, int, float]]) -> None:
+    """Numbers that are not there: how many, of which columns, the most first."""
+    if not filled:
+        return
+    most = sorted(filled, key=lambda one: -one[1])
+    words = [f"{count:,} of {name!r} ({100 * share:.2g} %)" for name, count, share in most[:NAMED]]
+    more = f" and {len(most) - NAMED} columns more" if len(most) > NAMED else ""
+    warnings.warn(
+        f"Missing numbers are filled with the mean of their column: {', '.join(words)}{more}. "
+        "A column that is missing for a reason tells more as a category.", stacklevel=4,
+    )  # fmt: skip
 
 
 def pc_is_valid(array: Any) -> Any:

@@ -29,7 +29,9 @@ BUFFER = 64
 @runtime_checkable
 class Indexed(Protocol):
     """Batches by index. `order(seed)`, where there is one, is a shuffle that reads well: one row
-    group after the other, say; without it all indices are shuffled alike."""
+    group after the other, say; without it all indices are shuffled alike. `homes(seed)`, where
+    there is one, numbers the place that each batch of that order is read from: several processes
+    share a run of batches so that each reads from as few places as can be."""
 
     def __len__(self) -> int: ...
 
@@ -97,25 +99,29 @@ class Feed:
     def _read_first(self) -> Batch:
         raise NotImplementedError
 
+    def identity(self) -> tuple[str, Batch | None]:
+        """What tells these batches from others with the same first one, as far as that is cheap:
+        words, and a further batch. A stream is not read for it."""
+        return "", None
+
     def __len__(self) -> int:
         """How many batches there are; a stream is read through once to know."""
         raise NotImplementedError
 
 
 class IndexedFeed(Feed):
-    """Batches by index: every process reads a contiguous piece of each run, and no more."""
+    """Batches by index: every process reads its piece of each run, by homes, and no more."""
 
     def __init__(self, batches: Indexed, seed: int, group: Members) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count = len(batches)
         if self.count == 0:
             raise InvalidInput("Expected at least one batch (got none).")
-        self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
+        self._epoch, self._order = -1, torch.empty(0, 2, dtype=torch.long)
 
     def take(self, first: int, count: int) -> Iterator[Batch]:
-        rank, size = self.group.rank, self.group.size
-        lo, hi = first + count * rank // size, first + count * (rank + 1) // size
-        return (self.batches[self._index(position)] for position in range(lo, hi))
+        own = self._own([self._at(position) for position in range(first, first + count)])
+        return (self.batches[index] for index in own)
 
     def all(self) -> Iterator[Batch]:
         rank, size = self.group.rank, self.group.size
@@ -126,9 +132,7 @@ class IndexedFeed(Feed):
         if count >= self.count:
             yield from self.all()
             return
-        order = self._shuffle(SAMPLE)[:count]
-        rank, size = self.group.rank, self.group.size
-        for index in order[count * rank // size : count * (rank + 1) // size].tolist():
+        for index in self._own(self._shuffle(SAMPLE)[:count].tolist()):
             yield self.batches[index]
 
     def _read_first(self) -> Batch:
@@ -137,21 +141,38 @@ class IndexedFeed(Feed):
     def __len__(self) -> int:
         return self.count
 
-    def _index(self, position: int) -> int:
+    def identity(self) -> tuple[str, Batch | None]:
+        own = getattr(self.batches, "identity", None)
+        if callable(own):
+            return f"{self.count} {own()}", None
+        return str(self.count), self.batches[self.count - 1]
+
+    def _own(self, run: list[list[int]]) -> list[int]:
+        """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
+        rank, size = self.group.rank, self.group.size
+        if size > 1:
+            run = sorted(run, key=lambda at: at[1])
+        return [index for index, _ in run[len(run) * rank // size : len(run) * (rank + 1) // size]]
+
+    def _at(self, position: int) -> list[int]:
+        """The index and home of the batch at a position."""
         epoch, place = divmod(position, self.count)
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._shuffle(epoch)
-        return int(self._order[place])
+        return self._order[place].tolist()
 
     def _shuffle(self, epoch: int) -> torch.Tensor:
+        """(batches, 2): index and home."""
         seed = seed_from(self.seed, epoch)
-        own = getattr(self.batches, "order", None)
+        own, homes = (getattr(self.batches, name, None) for name in ("order", "homes"))
         if not callable(own):
-            return torch.randperm(self.count, generator=torch.Generator().manual_seed(seed))
+            order = torch.randperm(self.count, generator=torch.Generator().manual_seed(seed))
+            return torch.stack([order, torch.zeros_like(order)], dim=1)
         order = torch.as_tensor(own(seed))
         if not torch.equal(order.sort().values, torch.arange(self.count)):
             raise InvalidInput(f"Expected order(seed) to permute the {self.count} batches.")
-        return order
+        places = torch.as_tensor(homes(seed)) if callable(homes) else torch.zeros_like(order)
+        return torch.stack([order, places.to(order)], dim=1)
 
 
 class StreamedFeed(Feed):
