@@ -135,6 +135,66 @@ def test_a_run_is_resumed_to_the_bit():
         assert torch.equal(getattr(again, name), getattr(whole, name))
 
 
+@pytest.mark.parametrize("undirected", [None, True, False])
+def test_indexed_edges_give_the_same_to_the_bit(undirected):
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    indexed = gp.index_edges(x, edges, weight)
+    loops = torch.cat([edges, torch.tensor([[3, 7], [3, 7]])], 1)
+    alone = torch.cat([edges[:, ::2], torch.tensor([[3], [3]])], 1)  # One direction of each pair.
+    for own, index in ((edges, indexed), (loops, None), (alone, None)):
+        for node in (0, 3, 7):
+            given = weight if index is not None else None
+            plain = gp.explain_node(model, x, own, node, given, k=8, undirected=undirected)
+            other = gp.explain_node(
+                model, x, index or gp.index_edges(x, own), node, k=8, undirected=undirected
+            )
+            for name in ("order", "unit_scores", "values"):
+                assert torch.equal(getattr(plain, name), getattr(other, name))
+            for name in ("edges", "ends"):
+                assert torch.equal(plain.attachments[name], other.attachments[name])
+            assert plain.provenance == other.provenance
+
+
+def test_indexed_edges_have_their_own_weights_and_nodes():
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    indexed = gp.index_edges(x, edges, weight)
+    with pytest.raises(gp.InvalidInput, match=r"no edge_weight beside indexed edges.*Try"):
+        gp.explain_node(model, x, indexed, 3, weight)
+    with pytest.raises(gp.InvalidInput, match=r"x with the 100 nodes that were indexed \(got \(99"):
+        gp.explain_node(model, x[1:], indexed, 3)
+
+
+def test_fewer_edges_than_asked_for_are_told():
+    edges = both_ways([(0, 1), (1, 2), (5, 6)])
+    model, x = seeded(GCN, 5, 3, 8), features(9)
+    a = gp.explain_node(model, x, edges, 0, k=20)
+    assert a.selected == a.settings["k"] == 2
+    assert a.about["note"] == "20 edges were asked for; only 2 edges are within 3 steps."
+    assert gp.explain_node(model, x, edges, 5, k=1).about == {}
+    assert (
+        "only 1 edge is within 1 step." in gp.explain_node(model, x, edges, 0, hops=1).about["note"]
+    )
+
+
+def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    seen = []
+
+    def look(rounds):
+        if rounds.problem.rounds:
+            seen.append(gp.load(tmp_path / "node.gpig"))
+
+    whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=tmp_path / "node.gpig",
+                            progress=look)  # fmt: skip
+    assert [a.selected for a in seen] == [1, 2, 3, 4]
+    for a in seen:
+        for name in ("edges", "ends"):
+            assert torch.equal(a.attachments[name], whole.attachments[name])
+
+
 def test_the_rest_of_the_graph_costs_nothing():
     edges = both_ways([(0, 1), (1, 2)])
     model, x = seeded(GCN, 5, 3, 8), features(2000)

@@ -101,8 +101,8 @@ class NodeQuestion:
         """The edges in order."""
         graph = self.graph
         return gp.explain_node(
-            self.network.model, graph.x, graph.edge_index, self.node, graph.edge_weight,
-            undirected=graph.undirected, progress=watch, resume=resume, **search,
+            self.network.model, graph.x, graph.indexed, self.node, undirected=graph.undirected,
+            progress=watch, resume=resume, **search,
         )  # fmt: skip
 
     def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
