@@ -21,9 +21,9 @@ from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
 from .core.rounds import Rounds, Stop, ValuesWanted
 from .core.schedule import check_count, whole
-from .domains.edge_index import Edges, IndexedEdges, ScannedEdges
+from .domains.edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
 from .domains.graph import read_graph
-from .domains.neighbourhood import Growing, Pinned, check_hops, neighbourhood
+from .domains.neighbourhood import Growing, Pinned, check_hops, flows_back, neighbourhood
 from .domains.node_target import NodeTarget
 from .edge_runs import EdgeNetwork, Plan, naming_weights
 from .frozen import freeze
@@ -155,12 +155,17 @@ def explain_node(
     with Undisturbed():
         edges = _edges(x, edge_index, edge_weight)
         node = _node(node, edges.graph.nodes)
-        hops = check_hops(hops, freeze(model))
-        around = neighbourhood(edges, x.detach(), node, hops, undirected)
+        frozen = freeze(model)
+        hops, back = check_hops(hops, frozen), flows_back(frozen)
+        # Where messages go against the edges, the same search runs on the edges turned.
+        around = neighbourhood(
+            TurnedEdges(edges) if back else edges, x.detach(), node, hops, undirected
+        )
         columns = around.columns[: around.reaching]
         ends = edges.graph.edge_index[:, columns]
         # With the edges that only count in degrees, the node's answer is the whole graph's.
-        rim = EdgeNetwork(model, around.x, around.graph, normalisation, optimize=False)
+        rim = EdgeNetwork(model, around.x, around.graph.turned() if back else around.graph,
+                          normalisation, optimize=False)  # fmt: skip
         aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
         settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         settings |= {"method": method} if isinstance(method, str) else {}
@@ -168,7 +173,9 @@ def explain_node(
             empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
             return empty.with_notes(edges=columns, ends=ends)
         part = around.graph if normalisation == "kept" else around.within()
-        network = EdgeNetwork(model, around.x, part, normalisation, optimize)
+        network = EdgeNetwork(
+            model, around.x, part.turned() if back else part, normalisation, optimize
+        )
         network.check()
         features = Growing(part.part(slice(0, around.reaching)), around.node)
         note = _fewer(k, features.units, hops)

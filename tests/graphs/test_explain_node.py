@@ -80,6 +80,30 @@ def test_messages_are_followed_against_their_direction():
 
 
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
+def test_messages_that_flow_back_are_followed_along_their_edges(normalisation):
+    """A network of the other flow on the edges turned is the same network."""
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    from torch_geometric.nn import Sequential as Run
+    from torch_geometric.nn.models import GCN as PyGGCN
+
+    edges, weight = random_graph(100, 220, symmetric=False)
+    x, node = features(100), int(edges[1, 0])
+    usual = seeded(PyGGCN, 5, 8, 2, 3)
+    other = seeded(PyGGCN, 5, 8, 2, 3, flow="target_to_source")
+    ask = {"k": 8, "normalisation": normalisation, "values": "each"}
+    a = gp.explain_node(usual, x, edges, node, weight, **ask)
+    b = gp.explain_node(other, x, edges.flip(0), node, weight, **ask)
+    assert a.selected == 8
+    assert torch.equal(a.order, b.order)
+    assert torch.allclose(a.values, b.values)
+    assert torch.equal(a.attachments["edges"], b.attachments["edges"])
+    assert torch.equal(a.attachments["ends"], b.attachments["ends"].flip(0))
+    both = Run("x, e, w", [(m.convs[0], "x, e, w -> x") for m in (usual, other)])
+    with pytest.raises(gp.InvalidInput, match=r"layers of one flow \(got source.*, target.*Try"):
+        gp.explain_node(both, x, edges, node, weight)
+
+
+@pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
 def test_loops_stay_and_are_no_candidates(normalisation):
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
     from torch_geometric.nn import GCNConv

@@ -73,6 +73,26 @@ class IndexedEdges:
         return _sorted(self.graph.edge_index[0], self.graph.nodes)
 
 
+@dataclass(frozen=True, eq=False)
+class TurnedEdges:
+    """The same edges, each in the opposite direction."""
+
+    edges: Edges
+
+    @cached_property
+    def graph(self) -> Graph:
+        """With source and target exchanged."""
+        return self.edges.graph.turned()
+
+    def into(self, nodes: Tensor) -> Tensor:
+        """What led away leads there."""
+        return self.edges.out_of(nodes)
+
+    def out_of(self, nodes: Tensor) -> Tensor:
+        """What led there leads away."""
+        return self.edges.into(nodes)
+
+
 def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedEdges:
     """A graph whose nodes are to be explained one after the other, checked and sorted once.
 

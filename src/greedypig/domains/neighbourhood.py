@@ -94,6 +94,18 @@ def depth_of(network: Frozen) -> int:
     return sum(max(1, whole(getattr(m, "K", 1)) or 1) for m in layers)
 
 
+def flows_back(network: Frozen) -> bool:
+    """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
+    modules = [] if network.module is None else network.module.modules()
+    flows = {m.flow for m in modules if _passes_messages(m) and hasattr(m, "flow")}
+    if len(flows) > 1:
+        raise InvalidInput(
+            f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}): which edges "
+            "reach a node cannot be told. Try explain_edges with nodes=[node]."
+        )
+    return flows == {"target_to_source"}
+
+
 def _passes_messages(module: Any) -> bool:
     return hasattr(module, "propagate") and hasattr(module, "_edge_mask")
 
