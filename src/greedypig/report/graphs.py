@@ -112,10 +112,8 @@ def _at_keep(found: Compression) -> str:
     full = {**found.full, "agreement": 1.0}
     rows.append(["all edges", *(_signed(full[m]) if m in full else "–" for m in measures)])
     heads = ["", *measures.values()]
-    return (
-        f'<div class="beside">'
-        f"{table(heads, rows, caption=f'With {_tied(found.keep)} of the edges')}</div>"
-    )
+    caption = f"With {percent(found.keep)} of the edges"
+    return f'<div class="beside">{table(heads, rows, caption=caption)}</div>'
 
 
 def _table(found: Compression) -> str:
