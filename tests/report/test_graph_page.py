@@ -35,9 +35,8 @@ def test_pages_warn_where_a_part_outdoes_the_whole():
     assert page.count('<line class="kept" x1="335') == 3  # The kept half, in every chart.
     assert "With 50 % of the edges" in page.replace("\u00a0", " ")
     assert 'class="warn"' not in report.html(explained())
-    assert "The first 2 edges make the network surer of biology (0.600)" in report.html(
-        explained(probability=0.55)
-    )
+    page = report.html(explained().with_notes({"probability": 0.55}))
+    assert "The first 2 edges make the network surer of biology (0.600)" in page
 
 
 def test_a_node_s_page_tells_its_edges_in_order():
