@@ -95,7 +95,7 @@ def test_whose_results_are_replaced_is_told(call, graph, place):
     err = " ".join(
         call("compress", "graph.npz", *OWN, "--keep", "0.3", "--methods", "ig")[2].split()
     )
-    assert f"results of another run (greedypig {shlex.join(first)}" in err
+    assert f"greedypig {shlex.join(first)} --resume), which are replaced." in err
     assert "which are replaced. Its greedy-pig.gpig, random.gpig in methods stay." in err
     assert "Try --out FOLDER" in err
 
