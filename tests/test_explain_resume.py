@@ -99,6 +99,13 @@ class Retrained(Plain):
 
 BASE = {"target": 1, "per_round": 1, "steps": 2, "baseline": 0.0, "seed": 0, "budget": 4}
 GROUPS = {"features": torch.tensor([0, 0, 1, 1, 2, 2])}
+
+
+def of_class(index):
+    """The same code for every class: what it closes over is all that differs."""
+    return lambda logits: logits[:, index]
+
+
 OTHERS = {
     # What is other → (first call, second call, what the error names).
     "model": ({}, {"model": linear(classes=4)}, "model"),
@@ -121,6 +128,8 @@ OTHERS = {
     "rival": (
         {"objective": gp.margin(against=2)}, {"objective": gp.margin(against=3)},
         "objective|rival"),
+    "callable": (
+        {"objective": of_class(1), "target": None}, {"objective": of_class(2)}, "objective"),
     "method": ({}, {"method": "sequential-gradient", "steps": None}, "method"),
     "steps": ({}, {"steps": 3}, "steps"),
     "rule": ({}, {"rule": "left"}, "rule"),

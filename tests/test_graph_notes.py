@@ -1,5 +1,7 @@
 """Notes of graphs are read from the result alone, checked, and laid out without overlap."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,16 @@ def test_a_node_is_read():
     assert [n.kind for n in found.nodes] == [1, 1, 0, None]
     assert found.edges[2] == (2, 3)
     assert found.random["same"] == 0.25
+
+
+def test_a_part_that_outdoes_the_whole_is_named():
+    found = Compression.of(compressed())
+    assert found.excess() == (0.5, -0.4)  # G of all edges is −0.5.
+    assert replace(found, keep=0.25).excess() == (0.5, -0.4)
+    assert replace(found, full={"g": -0.405}).excess() is None
+    node = Explained.of(explained())
+    assert node.excess() is None
+    assert replace(node, full=0.55).excess() == (2, 0.6)
 
 
 def test_hops_are_breadth_first_and_strangers_lie_behind_all():

@@ -17,12 +17,13 @@ MIDDLE = {"domains", "targets", "baselines", "fast", "fingerprint", "frozen", "k
 MAY_IMPORT: dict[str, set[str]] = {
     # Part of the package → the parts it may import besides itself.
     "core": set(),
-    "models": {"core"},
+    "sparse": set(),
+    "models": {"core", "sparse"},
     "labels": {"core", "models"},
     "model_spec": {"core", "models"},
     "photos": {"core", "models", "labels", "model_spec"},
     "assets": {"core", "models"},
-    **{part: {"core"} | MIDDLE for part in MIDDLE},
+    **{part: {"core", "sparse"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
     "notes": {"core"},
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "edge_runs": {"core", "methods", "runs"} | MIDDLE,
     "graphs": {"core", "methods", "runs", "edge_runs"} | MIDDLE,
     # Graphs of files and their network: whoever explains them is above.
-    "graph_data": {"core", "models", "assets", "graphs"} | MIDDLE,
+    "graph_data": {"core", "sparse", "models", "assets", "graphs"} | MIDDLE,
     "graph_notes": {"core", "notes"},
     "distributed": {"core"},
     "selection": {"core", "runs", "distributed"} | MIDDLE,

@@ -55,6 +55,18 @@ def test_thirty_nodes_do_not_write_over_each_other():
     assert hits == 0
 
 
+def test_edges_are_counted_in_whole_numbers():
+    ax = plots.node_panel(explained()).axes[1]
+    assert all(tick == round(tick) for tick in ax.get_xticks())
+
+
+def test_compression_begins_with_no_edge_and_marks_what_was_kept():
+    for ax in plots.compression(compressed()).axes:
+        assert ax.get_xlim()[0] == 0
+        assert ax.get_ylim()[0] < min(min(line.get_ydata()) for line in ax.lines[:2])
+        assert ax.lines[-1].get_label() == "kept: 50 %"
+
+
 def test_classes_differ_in_colour_and_mark():
     styles = [class_style(i) for i in range(40)]
     assert len(set(styles)) == 40

@@ -43,6 +43,7 @@ from .core.scorers import (
     Scorer,
     Smooth,
 )
+from .domains.edge_index import index_edges
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many
 from .finetune import mask_finetune
@@ -64,10 +65,10 @@ __all__ = [
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_edges", "explain_many",
-    "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "integrated_gradients",
-    "iterate_rounds", "load", "margin", "mask_finetune", "metrics", "models", "objective",
-    "one_shot", "plots", "report", "rule", "select_features", "sequential_gradient", "superpixels",
-    "windows",
+    "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "index_edges",
+    "integrated_gradients", "iterate_rounds", "load", "margin", "mask_finetune", "metrics",
+    "models", "objective", "one_shot", "plots", "report", "rule", "select_features",
+    "sequential_gradient", "superpixels", "windows",
 ]  # fmt: skip
 
 

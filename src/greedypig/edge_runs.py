@@ -23,7 +23,7 @@ from .domains.gcn import GCNObjective, Stack
 from .domains.graph import EdgeFunction, Graph, degree_order
 from .domains.node_target import NodeTarget
 from .domains.recognise import fast_stack
-from .fingerprint import digest, fingerprint
+from .fingerprint import callables, digest, fingerprint
 from .frozen import Frozen, freeze
 from .runs import versions
 
@@ -140,7 +140,11 @@ class EdgeNetwork:
 
     def provenance(self, target: NodeTarget) -> dict[str, str]:
         """Versions, and which model and graph this was."""
-        return versions() | {"model": self.fingerprint, "input": self._input(target)}
+        return (
+            versions()
+            | callables(objective=target.function)
+            | {"model": self.fingerprint, "input": self._input(target)}
+        )
 
     def _input(self, target: NodeTarget) -> str:
         """A digest of features, edges and what is asked of which nodes."""

@@ -23,7 +23,7 @@ from .core.schedule import check_count, whole
 from .core.scorers import PlannedScorer, Scorer
 from .domains.image import is_picture, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
-from .fingerprint import digest
+from .fingerprint import callables, digest
 from .methods import Greedy
 from .runs import carry_out, versions
 from .targets import Target
@@ -230,7 +230,7 @@ class _Job:
             "batch_size": whole(batch_size),
             "optimize": optimize,
         }
-        self.versions = versions()
+        self.versions = versions() | callables(objective=target.function)
 
     def problem(self, x: Any, target: int | None, fixed: Any, label: str = "") -> Problem:
         """The run for one example."""

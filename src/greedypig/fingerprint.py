@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -69,6 +69,80 @@ def fingerprint(model: Callable[..., Any]) -> str:
         numbers |= {f"{i}.{k}": t for k, t in _numbers(behind).items()}
         text += _structure(behind)
     return f"{name} {digest(numbers, text)}"
+
+
+def callables(**functions: Any) -> dict[str, str]:
+    """For provenance: an identity for each argument that is a callable of the user's own."""
+    return {name: identity(f) for name, f in functions.items() if callable(f)}
+
+
+def identity(function: Callable[..., Any]) -> str:
+    """A digest of what a callable computes, as far as it shows: its code and the constants,
+    defaults, attributes, modules and numbers it closes over or names, a few steps deep."""
+    traits = _Traits()
+    traits.add(function)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{name} {digest(traits.numbers, ' '.join(traits.texts))}"
+
+
+class _Traits:
+    """What tells a value from others, gathered from all that it leads to."""
+
+    DEPTH = 6
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.numbers: dict[str, Tensor] = {}
+        self._open: set[int] = set()
+
+    def add(self, value: Any, depth: int = DEPTH) -> None:
+        """Take in a value; what leads back to itself is not followed again."""
+        if isinstance(value, str | bytes | int | float | complex | torch.dtype | None):
+            self.texts.append(repr(value))
+            return
+        self.texts.append(type(value).__qualname__)
+        if depth == 0 or id(value) in self._open:
+            return
+        self._open.add(id(value))
+        for part in self._parts(value):
+            self.add(part, depth - 1)
+        self._open.discard(id(value))
+
+    def _parts(self, value: Any) -> list[Any]:
+        if isinstance(value, Tensor) or hasattr(value, "__array_interface__"):
+            self._take({"": torch.as_tensor(value)})
+        elif isinstance(value, nn.Module):
+            self._take(_numbers(value))
+            return [_structure(value)]
+        elif isinstance(value, type | ModuleType | BuiltinFunctionType):
+            return [getattr(value, "__module__", ""), value.__name__]
+        elif isinstance(value, CodeType):
+            return [value.co_code, value.co_names, value.co_consts]
+        elif isinstance(value, FunctionType):
+            own, names = value.__globals__, value.__code__.co_names
+            closed = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
+            return [value.__code__, value.__defaults__, value.__kwdefaults__, *closed,
+                    *(own[n] for n in names if n in own)]  # fmt: skip
+        elif isinstance(value, MethodType):
+            return [value.__func__, value.__self__]
+        elif isinstance(value, partial):
+            return [value.func, value.args, value.keywords]
+        elif isinstance(value, Mapping):
+            return [*value.keys(), *value.values()]
+        elif isinstance(value, set | frozenset):
+            return sorted(map(_plain, value))
+        elif isinstance(value, list | tuple):
+            return list(value)
+        elif hasattr(value, "__dict__"):
+            return [vars(value)]
+        return []
+
+    def _take(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if tensor.layout == torch.strided:
+                self.numbers[f"{len(self.numbers)} {name}"] = tensor
+            else:
+                self.texts.append(f"{name} {tensor.layout} {tuple(tensor.shape)}")
 
 
 def _numbers(module: nn.Module) -> dict[str, Tensor]:

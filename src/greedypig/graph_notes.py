@@ -26,6 +26,9 @@ MEASURES = {
 }
 """What compressed graphs are judged by, and what each one is."""
 
+SURER = 0.01
+"""A part that outdoes the whole by more than this is worth a warning, as in photos."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -78,6 +81,21 @@ class Compression:
     def first(self) -> Method:
         """The method whose edges were kept."""
         return self.methods[0]
+
+    def excess(self) -> tuple[float, float] | None:
+        """(share, G) at which the kept edges make the network surer of its answers than all do.
+
+        The share that was kept, if there; else the smallest measured one; None if there is none.
+        """
+        line, full = self.first.lines.get("g"), self.full.get("g")
+        if line is None or full is None:
+            return None
+        pairs = zip(line.fractions, line.values, strict=True)
+        found = {share: value for share, value in pairs if value > full + SURER}
+        if not found:
+            return None
+        share = self.keep if self.keep in found else min(found)
+        return share, found[share]
 
     def share_for(self, method: Method, agreement: float) -> float | None:
         """The smallest measured share from which on a method keeps this agreement."""
@@ -148,6 +166,8 @@ class Explained:
     """Share of the selected nodes that have the centre's class."""
     random: Mapping[str, float]
     """The same numbers of random growth: same, kept."""
+    note: str = ""
+    """What else is to be said: that fewer edges are there than were asked for."""
 
     @staticmethod
     def of(a: Attribution) -> Explained | None:
@@ -176,7 +196,13 @@ class Explained:
             tuple(pairs), classes, _count(about, "around", least=0),
             None if same is None else _number(same, "same"),
             {k: _number(v, k) for k, v in _mapping(about, "random").items() if v is not None},
+            _text(about, "note"),
         )  # fmt: skip
+
+    def excess(self) -> tuple[int, float] | None:
+        """(edges, probability): the fewest edges that make the network surer than all do."""
+        more = ((i + 1, v) for i, v in enumerate(self.values) if v > self.full + SURER)
+        return next(more, None)
 
 
 def hops_from(start: int, pairs: Sequence[tuple[int, int]], count: int) -> list[int]:

@@ -21,8 +21,9 @@ from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
 from .core.rounds import Rounds, Stop, ValuesWanted
 from .core.schedule import check_count, whole
+from .domains.edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
 from .domains.graph import read_graph
-from .domains.neighbourhood import Growing, Pinned, check_hops, neighbourhood
+from .domains.neighbourhood import Growing, Pinned, check_hops, flows_back, neighbourhood
 from .domains.node_target import NodeTarget
 from .edge_runs import EdgeNetwork, Plan, naming_weights
 from .frozen import freeze
@@ -108,7 +109,7 @@ def explain_edges(
 def explain_node(
     model: Callable[..., Any],
     x: Tensor,
-    edge_index: Tensor,
+    edge_index: Tensor | IndexedEdges,
     node: int,
     edge_weight: Tensor | None = None,
     *,
@@ -136,11 +137,14 @@ def explain_node(
     """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
 
     At most k units are taken, each touching what was discovered before, from the edges whose
-    messages reach the node in `hops` steps (None: the model's depth). The result is about those
-    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
-    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
-    edges but S removed. A node that no edge reaches has an empty answer.
+    messages reach the node in `hops` steps (None: the model's depth); where they are fewer than k,
+    about["note"] says so. The result is about those edges alone: attachments["edges"][a.mask(k)]
+    are the columns of edge_index that were taken, and attachments["ends"] (2, edges) holds their
+    nodes. G(S) is what the whole graph gives with all edges but S removed. A node that no edge
+    reaches has an empty answer.
 
+    edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which spares those who
+        explain many nodes a look through all edges for each.
     target: the class to explain; None takes the predicted one. rounds: fewer than k take several
     edges at a time. method: "random" grows at random. The rest is as in `explain_edges`.
     """
@@ -149,23 +153,32 @@ def explain_node(
     if method == "degree":
         raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
     with Undisturbed():
-        graph = read_graph(x, edge_index, edge_weight, undirected=False)
-        node = _node(node, graph.nodes)
-        hops = check_hops(hops, freeze(model))
-        around = neighbourhood(graph, x.detach(), node, hops, undirected)
+        edges = _edges(x, edge_index, edge_weight)
+        node = _node(node, edges.graph.nodes)
+        frozen = freeze(model)
+        hops, back = check_hops(hops, frozen), flows_back(frozen)
+        # Where messages go against the edges, the same search runs on the edges turned.
+        around = neighbourhood(
+            TurnedEdges(edges) if back else edges, x.detach(), node, hops, undirected
+        )
+        columns = around.columns[: around.reaching]
+        ends = edges.graph.edge_index[:, columns]
         # With the edges that only count in degrees, the node's answer is the whole graph's.
-        rim = EdgeNetwork(model, around.x, around.graph, normalisation, optimize=False)
+        rim = EdgeNetwork(model, around.x, around.graph.turned() if back else around.graph,
+                          normalisation, optimize=False)  # fmt: skip
         aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
         settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         settings |= {"method": method} if isinstance(method, str) else {}
         if around.reaching == 0:
             empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
-            none = torch.empty(0, dtype=torch.long)
-            return empty.with_notes(edges=none, ends=torch.stack([none, none]))
+            return empty.with_notes(edges=columns, ends=ends)
         part = around.graph if normalisation == "kept" else around.within()
-        network = EdgeNetwork(model, around.x, part, normalisation, optimize)
+        network = EdgeNetwork(
+            model, around.x, part.turned() if back else part, normalisation, optimize
+        )
         network.check()
         features = Growing(part.part(slice(0, around.reaching)), around.node)
+        note = _fewer(k, features.units, hops)
         k = min(k, features.units)
         plan = Plan(
             methods.Greedy("random") if method == "random" else method, steps, rule,
@@ -177,10 +190,40 @@ def explain_node(
             aim, plan, features=features, settings=settings,
             objective=_pinned(network.objective(aim), around.reaching),
         )  # fmt: skip
+
+    def result(events: Rounds) -> Attribution:
+        """So that a checkpoint, too, tells which edges these are."""
+        return events.attribution().with_notes(note, edges=columns, ends=ends)
+
     with naming_weights():
-        found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
-    columns = around.columns[: around.reaching]
-    return found.with_notes(edges=columns, ends=graph.edge_index[:, columns])
+        return carry_out(
+            problem, resume=resume, checkpoint=checkpoint, progress=progress, result=result
+        )
+
+
+def _edges(x: Tensor, edge_index: Any, edge_weight: Any) -> Edges:
+    if not isinstance(edge_index, IndexedEdges):
+        return ScannedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
+    if edge_weight is not None:
+        raise InvalidInput(
+            "Expected no edge_weight beside indexed edges, which have theirs (got both). "
+            "Try index_edges(x, edge_index, edge_weight)."
+        )
+    if not isinstance(x, Tensor) or x.dim() < 1 or x.shape[0] != edge_index.graph.nodes:
+        got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InvalidInput(
+            f"Expected x with the {edge_index.graph.nodes} nodes that were indexed (got {got})."
+        )
+    return edge_index
+
+
+def _fewer(asked: int, units: int, hops: int) -> dict[str, str]:
+    """What is to be said where fewer edges are there than were asked for."""
+    if units >= asked:
+        return {}
+    edges = "edge is" if units == 1 else "edges are"
+    steps = "step" if hops == 1 else "steps"
+    return {"note": f"{asked} edges were asked for; only {units} {edges} within {hops} {steps}."}
 
 
 def _node(node: Any, nodes: int) -> int:

@@ -16,6 +16,9 @@ from .core.attribution import Attribution, Round
 from .core.errors import InvalidInput
 from .core.rounds import Problem, Rounds
 
+CALLABLES = ("objective", "loss")
+"""What may be a function of the user's own, and is then told from others in the provenance."""
+
 
 def carry_out(
     problem: Problem,
@@ -52,10 +55,11 @@ def carry_out(
 def take_up(problem: Problem, resume: Attribution | str | PathLike[str]) -> Attribution:
     """Put a problem where a saved run of it stopped; the saved run."""
     saved = resume if isinstance(resume, Attribution) else storage.load(resume)
-    for what in ("model", "input"):
+    for what in ("model", "input", *CALLABLES):
         if saved.provenance.get(what) != problem.provenance.get(what):
+            own = " Try the same function, closing over the same values." * (what in CALLABLES)
             raise InvalidInput(
-                f"Expected the {what} of the saved run (got another: fingerprints differ)."
+                f"Expected the {what} of the saved run (got another: fingerprints differ).{own}"
             )
     problem.resume(saved)
     return saved

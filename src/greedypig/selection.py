@@ -27,7 +27,7 @@ from .domains.table.checks import look
 from .domains.table.networks import Network
 from .domains.table.objective import TableObjective
 from .domains.table.scorers import PathScores, Permutation
-from .fingerprint import digest, fingerprint
+from .fingerprint import callables, digest, fingerprint
 from .runs import carry_out, take_up, versions
 
 METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "greedy", "random")
@@ -144,7 +144,7 @@ class _Selection:
             features=features, seed=seed, values=values, stop=Stop(gain=gain), **picks,
             settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
                       "baseline": absent},
-            provenance=versions()
+            provenance=versions() | callables(loss=loss)
             | {"model": fingerprint(model), "input": _input(network, source)},
         )  # fmt: skip
         if resume is not None:

@@ -11,7 +11,9 @@ import pytest
 pytest.importorskip("PIL", reason="needs the extra images")
 from PIL import Image
 
+from greedypig.cli import outputs
 from greedypig.cli.main import main
+from greedypig.graph_data import generate, save_graph
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
@@ -60,6 +62,22 @@ def answer(call):
         return json.loads(out)
 
     return run
+
+
+@pytest.fixture
+def quick_figures(monkeypatch, request):
+    """Drawing takes longer than all the rest: tests of the files alone look at the figure."""
+    if "files" not in request.node.name:
+        fake = lambda figure, file: file.write_bytes(b"greedypig")  # noqa: E731
+        monkeypatch.setattr(outputs, "save_figure", fake)
+
+
+@pytest.fixture
+def graph(place):
+    """A small graph, in graph.npz."""
+    made = generate(60, 150, 6, 3, signal=2.0, labels_per_class=6, seed=3)
+    save_graph(made, place / "graph.npz")
+    return made
 
 
 def environment(**more):

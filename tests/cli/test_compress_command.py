@@ -8,27 +8,15 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import network, outputs, sitting
-from greedypig.graph_data import generate, load_graph, load_model, make_graph, save_graph
+from greedypig.cli import network, sitting
+from greedypig.graph_data import load_graph, load_model, make_graph, save_graph
 from greedypig.graph_data.compression import Judge
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--rounds", "3", "--steps", "2")
 OWN = ("--model", "tiny_graph_models:build", "--rounds", "3", "--steps", "2")
 
 
-@pytest.fixture(autouse=True)
-def quick_figures(monkeypatch, request):
-    """Drawing takes longer than all the rest: one test looks at the figure."""
-    if "files" not in request.node.name:
-        fake = lambda figure, file: file.write_bytes(b"greedypig")  # noqa: E731
-        monkeypatch.setattr(outputs, "save_figure", fake)
-
-
-@pytest.fixture
-def graph(place):
-    made = generate(60, 150, 6, 3, signal=2.0, labels_per_class=6, seed=3)
-    save_graph(made, place / "graph.npz")
-    return made
+pytestmark = pytest.mark.usefixtures("quick_figures")
 
 
 def test_the_answer_is_one_object(answer, graph, place):
@@ -98,6 +86,18 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
     page.unlink()
     assert call("report", "graph-compressed/compression.gpig")[0] == 0
     assert page.read_text() == before
+
+
+def test_whose_results_are_replaced_is_told(call, graph, place):
+    first = ("compress", "graph.npz", *OWN, "--methods", "greedy-pig,random")
+    assert "replaced" not in call(*first)[2]
+    assert "replaced" not in call(*first, "--resume")[2]
+    err = " ".join(
+        call("compress", "graph.npz", *OWN, "--keep", "0.3", "--methods", "ig")[2].split()
+    )
+    assert f"greedypig {shlex.join(first)} --resume), which are replaced." in err
+    assert "which are replaced. Its greedy-pig.gpig, random.gpig in methods stay." in err
+    assert "Try --out FOLDER" in err
 
 
 def test_a_model_of_one_s_own_and_its_weights(answer, call, graph, place):

@@ -4,26 +4,14 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import outputs, sitting
-from greedypig.graph_data import generate, load_model, make_graph, save_graph
+from greedypig.cli import sitting
+from greedypig.graph_data import load_model, make_graph, save_graph
 from greedypig.graph_notes import Explained
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--draws", "2", "--steps", "2")
 
 
-@pytest.fixture(autouse=True)
-def quick_figures(monkeypatch, request):
-    """Drawing takes longer than all the rest: one test looks at the figure."""
-    if "files" not in request.node.name:
-        fake = lambda figure, file: file.write_bytes(b"greedypig")  # noqa: E731
-        monkeypatch.setattr(outputs, "save_figure", fake)
-
-
-@pytest.fixture
-def graph(place):
-    made = generate(60, 150, 6, 3, signal=2.0, labels_per_class=6, seed=3)
-    save_graph(made, place / "graph.npz")
-    return made
+pytestmark = pytest.mark.usefixtures("quick_figures")
 
 
 def test_the_answer_is_one_object(answer, graph, place):
@@ -54,6 +42,15 @@ def test_files_are_the_result_the_page_and_the_drawing(answer, graph, place):
     names = ["node-4.gpig", "node-4.html", "node-4.png"]
     assert record["files"] == [f"graph-nodes/{name}" for name in names]
     assert (place / "graph-nodes/node-4.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_fewer_edges_than_asked_for_are_told(call, answer, graph, place):
+    ask = ("explain-node", "graph.npz", "--node", "4", "--hops", "1", "--k", "99", *QUICK)
+    record = answer(*ask)
+    count = int((graph.edges == 4).sum())
+    assert record["note"] == f"99 edges were asked for; only {count} edges are within 1 step."
+    assert record["note"] in call(*ask)[1]
+    assert record["note"] in (place / "graph-nodes/node-4.html").read_text()
 
 
 def test_people_read_the_edges_in_order(call, graph):

@@ -313,6 +313,25 @@ def test_a_run_is_resumed_to_the_bit_and_only_with_its_own_graph(tmp_path):
         gp.explain_edges(model, x, edges, weight, normalisation="kept", resume=part)
 
 
+def test_two_callable_objectives_are_told_apart_when_a_run_goes_on():
+    edges, weight = random_graph(60, 200)
+    model, x = seeded(GCN, 5, 3, 8), features(60)
+
+    def lead(rival):
+        return lambda logits: (logits[:, 0] - logits[:, rival]).mean()
+
+    ask = {"rounds": 4, "steps": 2}
+    for explain, where in ((gp.explain_edges, ()), (gp.explain_node, (3,))):
+        given = (model, x, edges, *where, weight)
+        part = explain(*given, objective=lead(1), budget=4, **ask)
+        again = explain(*given, objective=lead(1), resume=part, **ask)
+        assert torch.equal(again.order, explain(*given, objective=lead(1), **ask).order)
+        with pytest.raises(gp.InvalidInput, match=r"objective of the saved run.*Try the same"):
+            explain(*given, objective=lead(2), resume=part, **ask)
+        with pytest.raises(gp.InvalidInput, match="objective of the saved run"):
+            explain(*given, objective=lambda logits: logits.mean(), resume=part, **ask)
+
+
 def test_a_result_comes_back_from_its_file(tmp_path):
     edges, weight = random_graph()
     a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(), edges, weight)

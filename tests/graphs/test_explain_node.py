@@ -80,6 +80,30 @@ def test_messages_are_followed_against_their_direction():
 
 
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
+def test_messages_that_flow_back_are_followed_along_their_edges(normalisation):
+    """A network of the other flow on the edges turned is the same network."""
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    from torch_geometric.nn import Sequential as Run
+    from torch_geometric.nn.models import GCN as PyGGCN
+
+    edges, weight = random_graph(100, 220, symmetric=False)
+    x, node = features(100), int(edges[1, 0])
+    usual = seeded(PyGGCN, 5, 8, 2, 3)
+    other = seeded(PyGGCN, 5, 8, 2, 3, flow="target_to_source")
+    ask = {"k": 8, "normalisation": normalisation, "values": "each"}
+    a = gp.explain_node(usual, x, edges, node, weight, **ask)
+    b = gp.explain_node(other, x, edges.flip(0), node, weight, **ask)
+    assert a.selected == 8
+    assert torch.equal(a.order, b.order)
+    assert torch.allclose(a.values, b.values)
+    assert torch.equal(a.attachments["edges"], b.attachments["edges"])
+    assert torch.equal(a.attachments["ends"], b.attachments["ends"].flip(0))
+    both = Run("x, e, w", [(m.convs[0], "x, e, w -> x") for m in (usual, other)])
+    with pytest.raises(gp.InvalidInput, match=r"layers of one flow \(got source.*, target.*Try"):
+        gp.explain_node(both, x, edges, node, weight)
+
+
+@pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
 def test_loops_stay_and_are_no_candidates(normalisation):
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
     from torch_geometric.nn import GCNConv
@@ -133,6 +157,66 @@ def test_a_run_is_resumed_to_the_bit():
     again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
     for name in ("order", "unit_scores", "values"):
         assert torch.equal(getattr(again, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("undirected", [None, True, False])
+def test_indexed_edges_give_the_same_to_the_bit(undirected):
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    indexed = gp.index_edges(x, edges, weight)
+    loops = torch.cat([edges, torch.tensor([[3, 7], [3, 7]])], 1)
+    alone = torch.cat([edges[:, ::2], torch.tensor([[3], [3]])], 1)  # One direction of each pair.
+    for own, index in ((edges, indexed), (loops, None), (alone, None)):
+        for node in (0, 3, 7):
+            given = weight if index is not None else None
+            plain = gp.explain_node(model, x, own, node, given, k=8, undirected=undirected)
+            other = gp.explain_node(
+                model, x, index or gp.index_edges(x, own), node, k=8, undirected=undirected
+            )
+            for name in ("order", "unit_scores", "values"):
+                assert torch.equal(getattr(plain, name), getattr(other, name))
+            for name in ("edges", "ends"):
+                assert torch.equal(plain.attachments[name], other.attachments[name])
+            assert plain.provenance == other.provenance
+
+
+def test_indexed_edges_have_their_own_weights_and_nodes():
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    indexed = gp.index_edges(x, edges, weight)
+    with pytest.raises(gp.InvalidInput, match=r"no edge_weight beside indexed edges.*Try"):
+        gp.explain_node(model, x, indexed, 3, weight)
+    with pytest.raises(gp.InvalidInput, match=r"x with the 100 nodes that were indexed \(got \(99"):
+        gp.explain_node(model, x[1:], indexed, 3)
+
+
+def test_fewer_edges_than_asked_for_are_told():
+    edges = both_ways([(0, 1), (1, 2), (5, 6)])
+    model, x = seeded(GCN, 5, 3, 8), features(9)
+    a = gp.explain_node(model, x, edges, 0, k=20)
+    assert a.selected == a.settings["k"] == 2
+    assert a.about["note"] == "20 edges were asked for; only 2 edges are within 3 steps."
+    assert gp.explain_node(model, x, edges, 5, k=1).about == {}
+    assert (
+        "only 1 edge is within 1 step." in gp.explain_node(model, x, edges, 0, hops=1).about["note"]
+    )
+
+
+def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
+    edges, weight = random_graph(100, 220)
+    model, x = seeded(GCN, 5, 3, 8), features(100)
+    seen = []
+
+    def look(rounds):
+        if rounds.problem.rounds:
+            seen.append(gp.load(tmp_path / "node.gpig"))
+
+    whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=tmp_path / "node.gpig",
+                            progress=look)  # fmt: skip
+    assert [a.selected for a in seen] == [1, 2, 3, 4]
+    for a in seen:
+        for name in ("edges", "ends"):
+            assert torch.equal(a.attachments[name], whole.attachments[name])
 
 
 def test_the_rest_of_the_graph_costs_nothing():

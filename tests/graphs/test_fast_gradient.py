@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from greedypig import sparse
 from greedypig.core.objective import Objective
-from greedypig.domains import propagation
 from greedypig.domains.gcn import GCNObjective, Layer, Stack
 from greedypig.domains.graph import EdgeFunction, read_graph
 from greedypig.domains.node_target import OBJECTIVES, NodeTarget
@@ -123,7 +123,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     graph, _, fast = both(model, x, edges, weight)
     masks = masks_of(graph)
     whole = fast.values_and_gradients(masks)
-    monkeypatch.setattr(propagation, "BLOCK", 16)
+    monkeypatch.setattr(sparse, "BLOCK", 16)
     _, _, fast = both(model, x, edges, weight)
     parts = fast.values_and_gradients(masks)
     assert torch.allclose(whole[0], parts[0], rtol=1e-13)

@@ -7,7 +7,7 @@ import torch
 
 import greedypig as gp
 from greedypig.models import GCN
-from greedypig.models.gcn import _Sorted
+from greedypig.models.gcn import _Latest
 from made_graphs import adjacency_of, both_ways, dense_logits, features, random_graph, seeded
 
 
@@ -77,10 +77,10 @@ def test_a_graph_changed_in_place_is_seen():
 def test_what_is_made_of_a_graph_goes_with_it():
     edges, _ = random_graph()
     seeded(GCN, 5, 3, 8)(features(), edges)
-    assert _Sorted.latest is not None
+    assert _Latest.known is not None
     del edges
     gc.collect()
-    assert _Sorted.latest is None
+    assert _Latest.known is None
 
 
 def test_wrong_shapes_are_named():

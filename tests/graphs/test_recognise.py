@@ -173,6 +173,26 @@ def test_what_is_no_such_stack_goes_through_autograd(name):
     assert bool((a.unit_scores != 0).all())
 
 
+def test_to_attention_over_edge_features_weight_0_is_a_feature_and_not_a_missing_edge():
+    """Of masked messages nothing is heard; the attention they had goes to no other edge."""
+    model, x = made(Attention), features()
+    edges, weight = random_graph()
+
+    def without_edges(normalisation):
+        a = gp.explain_edges(model, x, edges, weight, objective=lambda z: z.square().mean(),
+                             method="gradient", normalisation=normalisation)  # fmt: skip
+        return float(a.values[0])
+
+    with torch.no_grad():
+        zero, none = model(x, edges, 0 * weight), model(x, edges[:, :0], weight[:0])
+        full = model.conv(x, edges, weight[:, None], return_attention_weights=True)[1]
+        own = full[1][edges.shape[1] :]  # Every node's share for its own loop.
+        loops = own * model.conv.lin(x) + model.conv.bias
+    assert without_edges("recomputed") == pytest.approx(float(zero.square().mean()))
+    assert without_edges("kept") == pytest.approx(float(loops.square().mean()))
+    assert not torch.allclose(zero, none)
+
+
 def test_layers_that_ignore_weights_are_named_and_their_messages_can_be_masked():
     class Sage(nn.Module):
         def __init__(self):

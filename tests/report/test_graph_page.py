@@ -29,6 +29,16 @@ def test_a_compression_s_page_tells_its_numbers():
     assert "Accuracy on the test nodes" not in report.html(compressed(accuracy=False))
 
 
+def test_pages_warn_where_a_part_outdoes_the_whole():
+    page = report.html(compressed())
+    assert "surer of the full graph’s answers (G −0.400) than with all of them (G −0.500)" in page
+    assert page.count('<line class="kept" x1="335') == 3  # The kept half, in every chart.
+    assert "With 50 % of the edges" in page.replace("\u00a0", " ")
+    assert 'class="warn"' not in report.html(explained())
+    page = report.html(explained().with_notes({"probability": 0.55}))
+    assert "The first 2 edges make the network surer of biology (0.600)" in page
+
+
 def test_a_node_s_page_tells_its_edges_in_order():
     page = report.html(explained())
     assert "Why “biology” for node paper &lt;0&gt;?" in page

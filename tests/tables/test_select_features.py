@@ -319,6 +319,19 @@ def test_other_rows_behind_the_same_first_batch_are_no_rows_to_go_on_with(change
         gp.select_features(model, batches, **ask, resume=a)
 
 
+def test_resuming_with_another_callable_loss_is_refused():
+    model, x, y = regression()
+
+    def power(p):
+        return lambda outputs, labels: (outputs.reshape(-1) - labels).abs() ** p
+
+    a = gp.select_features(model, cut(x, y), loss=power(2), k=2, budget=20)
+    same = gp.select_features(model, cut(x, y), loss=power(2), k=2, budget=20, resume=a)
+    assert torch.equal(same.order, a.order)
+    with pytest.raises(gp.InvalidInput, match="loss of the saved run"):
+        gp.select_features(model, cut(x, y), loss=power(4), k=2, budget=20, resume=a)
+
+
 def test_a_result_is_saved_and_read_back(tmp_path):
     model, x, y = regression()
     a = gp.select_features(model, cut(x, y), loss="squared-error", baseline="mean")

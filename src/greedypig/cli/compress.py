@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidFile, InvalidInput
 from ..graph_data import Graph, save_graph
 from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
 from ..graph_notes import COMPRESSION, Compression, Method
@@ -29,7 +29,7 @@ from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, Bar, Terminal, count, duration
+from .terminal import BOLD, DIM, YELLOW, Bar, Terminal, count, duration
 
 HELP = "keep the few edges of a graph that the network's answers rest on"
 DESCRIPTION = """\
@@ -43,6 +43,7 @@ EXAMPLES = """\
   greedypig compress graph.npz --model my_models:build --weights gcn.pt --methods greedy-pig,ig"""
 FILES = {"kept": "kept.npz", "table": "compression.csv", "figure": "compression.png",
          "result": "compression.gpig", "page": "compression.html"}  # fmt: skip
+METHODS_FOLDER = "methods"
 CSV_MARK = b"method,share,edges"
 FIRST = "greedy-pig"
 
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     files = {what: folder / name for what, name in FILES.items()}
     outputs.refuse_foreign([f for w, f in files.items() if w != "table"] + [folder / MODEL])
     outputs.refuse_foreign([files["table"]], CSV_MARK)
+    _tell_earlier(files["result"], folder, names, terminal)
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
         results, judge = _judge_all(names, graph, network, args, folder, terminal, bar)
@@ -90,6 +92,28 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     _tell(a, graph, terminal, written)
     terminal.result(_json(a, args, network, written))
     return DONE
+
+
+def _tell_earlier(result: Path, folder: Path, names: tuple[str, ...], terminal: Terminal) -> None:
+    """Say which run's files are replaced, and which of its files stay as they are."""
+    try:
+        command = str(gp.load(result).about.get("command") or "")
+    except (InvalidFile, FileNotFoundError):
+        return
+    here = terminal.command_line()
+    if _without_resume(command) == _without_resume(here):
+        return
+    where = outputs.shown(folder)
+    text = f"{where} has the results of another run ({command}), which are replaced."
+    left = [f.name for f in sorted((folder / METHODS_FOLDER).glob("*.gpig"))
+            if f.name.split(".")[0] not in names]  # fmt: skip
+    if left:
+        text += f" Its {', '.join(left)} in {METHODS_FOLDER} {'stay' if left[1:] else 'stays'}."
+    terminal.note(f"{text} Try --out FOLDER to keep both.")
+
+
+def _without_resume(command: str) -> str:
+    return " ".join(word for word in command.split() if word != "--resume")
 
 
 class EdgeQuestion:
@@ -129,7 +153,7 @@ def _judge_all(
         raise UsageError(str(error)) from error
     shares = tuple(sorted({*SHARES, args.keep}))
     search = given(args, "objective", "rounds", "steps", "schedule", "budget")
-    inside = outputs.folder(folder / "methods")
+    inside = outputs.folder(folder / METHODS_FOLDER)
     sittings = {n: Sitting(inside / f"{n}.gpig", args.resume, Watch(len(shares))) for n in names}
     outputs.refuse_foreign([s.result for s in sittings.values()])
     results: dict[str, gp.Attribution] = {}
@@ -191,6 +215,8 @@ def _write(
     if importlib.util.find_spec("matplotlib") is not None:
         outputs.save_figure(plots.compression(a), files["figure"])
         written.append(files["figure"])
+    else:
+        files["figure"].unlink(missing_ok=True)  # Of an earlier run: it would tell of other edges.
     return written + ([] if network.file is None else [network.file])
 
 
@@ -218,7 +244,8 @@ def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]
     assert found is not None
     say = terminal.say
     whole = found.full.get("accuracy")
-    right = "" if whole is None else f"; accuracy {whole:.3f} with all edges"
+    right = "" if whole is None else f"accuracy {whole:.3f}, "
+    right = f"; {right}G {_cell(found.full['g'])} with all edges"
     say(terminal.style(terminal.wrapped(
         f"{graph.name}: {graph.nodes:,} nodes, {graph.m:,} edges, {graph.class_count} classes, "
         f"{found.model}{right}"), BOLD))  # fmt: skip
@@ -233,6 +260,13 @@ def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]
             numbers += [f"{method.numbers.get('gradients', 0):,.0f}",
                         f"{method.numbers.get('seconds', 0):.1f}"]  # fmt: skip
         say(f"  {method.title:{first}}" + "".join(f"{n:>11}" for n in numbers))
+    excess = found.excess()
+    if excess is not None:
+        say(terminal.style(terminal.wrapped(
+            f"▲ with {100 * excess[0]:g} % of the edges the network is surer of the full graph's "
+            f"answers (G {_cell(excess[1])}) than with all of them ({_cell(found.full['g'])}): the "
+            "edges that speak against an answer are gone. Judge by agreement and accuracy.",
+            "", "  "), YELLOW))  # fmt: skip
     for aim in (0.99, 0.95):
         shares = [(m.title, found.share_for(m, aim)) for m in found.methods]
         told = ", ".join(f"{t} {100 * s:g} %" for t, s in shares if s is not None)

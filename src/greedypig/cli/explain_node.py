@@ -27,7 +27,7 @@ from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, Terminal, count, duration
+from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
 
 HELP = "the few edges of a graph behind the class that a network gives one node"
 DESCRIPTION = """\
@@ -101,8 +101,8 @@ class NodeQuestion:
         """The edges in order."""
         graph = self.graph
         return gp.explain_node(
-            self.network.model, graph.x, graph.edge_index, self.node, graph.edge_weight,
-            undirected=graph.undirected, progress=watch, resume=resume, **search,
+            self.network.model, graph.x, graph.indexed, self.node, undirected=graph.undirected,
+            progress=watch, resume=resume, **search,
         )  # fmt: skip
 
     def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
@@ -126,7 +126,7 @@ class NodeQuestion:
             "nodes": [self._node(n, answers) for n in own.nodes],
             "edges": [[place[u], place[v]] for u, v in pairs], "around": a.features.units,
             "same": own.same_class(graph), "random": self._random(a, len(pairs), target),
-            "hops": a.settings.get("hops"),
+            "hops": a.settings.get("hops"), "note": a.about.get("note"),
         }  # fmt: skip
         return replace(a, about={}).with_notes(notes)
 
@@ -188,6 +188,14 @@ def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
             room = terminal.width - len(line) - 2
             more = kinds if len(kinds) <= room else ""
             say(f"{line}  {terminal.style(more, DIM)}".rstrip())
+    if found.note:
+        say(f"  {found.note}")
+    excess = found.excess()
+    if excess is not None:
+        first = "the first edge makes" if excess[0] == 1 else f"the first {excess[0]} edges make"
+        say(terminal.style(terminal.wrapped(
+            f"▲ {first} the network surer ({excess[1]:.3f}) than all edges do ({found.full:.3f}): "
+            "what speaks against the class is not among them.", "  ", "    "), YELLOW))  # fmt: skip
     if "kept" in found.random and found.same is not None:
         say(terminal.wrapped(
             f"of the nodes reached {100 * found.same:.0f} % have its class (random growth: "
@@ -217,6 +225,7 @@ def _json(
         "order": [[ids[u], ids[v]] for u, v in found.edges],
         "probabilities": [found.alone, *found.values],
         "edges_within_reach": found.around,
+        "note": found.note or None,
         "same_class": found.same,
         "random": dict(a.about["random"]),
         "gradients": a.gradients_used,

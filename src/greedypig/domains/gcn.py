@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..sparse import Block, Pattern
 from .node_target import NodeTarget
-from .propagation import Normalised, Pattern, Propagation, Rows
+from .propagation import Normalised, Propagation
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Stack:
         else:  # What the first matrix makes of x is the same for every mask.
             self.input = torch.sparse.mm(x, first.weight) if sparse else x @ first.weight
         self._buffers: dict[tuple[str, int], Tensor] = {}
-        self._made: dict[tuple[str, int], list[Rows]] = {}
+        self._made: dict[tuple[str, int], list[Block]] = {}
 
     def logits(self, matrix: Normalised) -> tuple[Tensor, list[Tensor]]:
         """(nodes, classes), and what every layer has propagated."""
@@ -117,7 +118,7 @@ class Stack:
             self._buffers[key] = self.input.new_empty(self.propagation.nodes, width)
         return self._buffers[key]
 
-    def _blocks(self, pattern: Pattern, way: str, width: int) -> list[Rows]:
+    def _blocks(self, pattern: Pattern, way: str, width: int) -> list[Block]:
         key = (way, width)
         if key not in self._made:
             self._made[key] = list(pattern.blocks(width))

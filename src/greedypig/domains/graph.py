@@ -45,6 +45,10 @@ class Graph:
         """The same nodes with these columns alone."""
         return replace(self, edge_index=self.edge_index[:, columns], weight=self.weight[columns])
 
+    def turned(self) -> Graph:
+        """Every edge in the opposite direction."""
+        return replace(self, edge_index=self.edge_index.flip(0))
+
     @cached_property
     def symmetric(self) -> bool:
         """Has every edge its reverse, of the same weight?"""

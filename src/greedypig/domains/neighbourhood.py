@@ -18,6 +18,7 @@ from ..core.features import Groups
 from ..core.objective import PointObjective
 from ..core.schedule import check_count, whole
 from ..frozen import Frozen
+from .edge_index import Edges
 from .graph import Graph
 from .recognise import rows_of
 
@@ -48,25 +49,26 @@ class Neighbourhood:
 
 
 def neighbourhood(
-    graph: Graph, x: Tensor, node: int, hops: int, undirected: bool | None
+    edges: Edges, x: Tensor, node: int, hops: int, undirected: bool | None
 ) -> Neighbourhood:
     """Everything at most `hops` steps against the edges' direction from the node."""
+    graph = edges.graph
     source, target = graph.edge_index
-    reached = torch.zeros(graph.nodes, dtype=torch.bool, device=target.device)
-    reached[node] = True
+    reached = torch.tensor([node], device=target.device)
     for _ in range(hops):
-        near = reached.clone()
-        reached[source[near[target]]] = True
-    found = torch.nonzero(near[target] | near[source]).squeeze(1)
-    if undirected is None:  # Symmetric where it matters is enough.
-        undirected = graph.part(found).symmetric
-    if not undirected:
-        found = torch.nonzero(near[target]).squeeze(1)
-    counted = reached[target]
-    counted[found] = False
+        near = reached
+        found = edges.into(near)
+        reached = torch.unique(torch.cat([near, source[found]]))
+    if undirected is not False:
+        both = torch.unique(torch.cat([found, edges.out_of(near)]))
+        if undirected is None:  # Symmetric where it matters is enough.
+            undirected = graph.part(both).symmetric
+        found = both if undirected else found
+    counted = edges.into(reached)
+    counted = counted[~torch.isin(counted, found, assume_unique=True)]
     own = source[found] == target[found]
     reaching, loops = found[~own], found[own]
-    columns = torch.cat([reaching, loops, torch.nonzero(counted).squeeze(1)])
+    columns = torch.cat([reaching, loops, counted])
     centre = torch.tensor([node], device=target.device)
     ends = torch.cat([centre, graph.edge_index[:, columns].reshape(-1)])
     nodes, numbers = torch.unique(ends, return_inverse=True)
@@ -90,6 +92,18 @@ def depth_of(network: Frozen) -> int:
         )
     # K of APPNP, SGConv, TAGConv and ChebConv: so many steps in one layer.
     return sum(max(1, whole(getattr(m, "K", 1)) or 1) for m in layers)
+
+
+def flows_back(network: Frozen) -> bool:
+    """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
+    modules = [] if network.module is None else network.module.modules()
+    flows = {m.flow for m in modules if _passes_messages(m) and hasattr(m, "flow")}
+    if len(flows) > 1:
+        raise InvalidInput(
+            f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}): which edges "
+            "reach a node cannot be told. Try explain_edges with nodes=[node]."
+        )
+    return flows == {"target_to_source"}
 
 
 def _passes_messages(module: Any) -> bool:

@@ -1,73 +1,21 @@
 """Weighted propagation over a whole graph, and its gradient for every edge, at the memory's speed.
 
 Â = D^-½ (A + I) D^-½ as a sparse matrix whose pattern is made once and whose values are made anew
-from the weights of the pairs. Products are `embedding_bag` sums over rows (the fastest product of
-sparse by dense on a CPU), the gradient of a pair is a sampled product of dense by dense; no array
-of edges × features ever exists. Indices are int64 throughout: 10⁸ edges do not overflow them.
+from the weights of the pairs. The gradient of a pair is a sampled product of dense by dense; no
+array of edges × features ever exists.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
-from math import ceil
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from ..sparse import Pattern, block_cuts, row_starts
 from .graph import Graph
-
-BLOCK = 1 << 18
-"""About so many numbers of a product are made at a time: they are still in the cache when they are
-used, and their memory is taken from the heap again and again, not from the system."""
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A block of rows of a sparse matrix, as `embedding_bag` reads them."""
-
-    rows: slice
-    entries: slice
-    columns: Tensor
-    offsets: Tensor
-
-    def times(self, dense: Tensor, values: Tensor) -> Tensor:
-        """These rows of the product with a dense matrix."""
-        return functional.embedding_bag(
-            self.columns, dense, self.offsets, mode="sum", include_last_offset=True,
-            per_sample_weights=values[self.entries],
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Pattern:
-    """Where a sparse square matrix has entries, by rows; `slots` says whose value each one has."""
-
-    starts: Tensor
-    columns: Tensor
-    slots: Tensor
-
-    @staticmethod
-    def of(rows: Tensor, columns: Tensor, nodes: int) -> Pattern:
-        """Sorted by row and column; entry i of the arguments is slot i."""
-        order = torch.argsort(rows * nodes + columns)
-        return Pattern(_starts(rows, nodes), columns[order], order)
-
-    def blocks(self, width: int) -> Iterator[Rows]:
-        """All rows, in blocks that fit the cache at this width."""
-        nodes = self.starts.numel() - 1
-        size = max(1, BLOCK // width)
-        cuts = [*range(0, nodes, size), nodes]
-        firsts = self.starts[torch.tensor(cuts)].tolist()
-        for (low, high), (first, last) in zip(pairwise(cuts), pairwise(firsts), strict=True):
-            yield Rows(
-                slice(low, high), slice(first, last), self.columns[first:last],
-                self.starts[low : high + 1] - first,
-            )  # fmt: skip
 
 
 class Propagation:
@@ -99,7 +47,7 @@ class Propagation:
         if self._proper is not None:
             source, target, weight = (t[self._proper] for t in (source, target, weight))
         if self.symmetric:
-            # A symmetric matrix is its own transpose: a pair is kept once, as row < column.
+            # A symmetric matrix is its own transpose: a pair is kept once, as column < row.
             source, target = torch.minimum(source, target), torch.maximum(source, target)
         pairs, self._pair_of = torch.unique(target * self.nodes + source, return_inverse=True)
         self.row, self.column = pairs // self.nodes, pairs % self.nodes
@@ -110,7 +58,7 @@ class Propagation:
         if self.symmetric:
             rows, columns = [*rows, self.column], [*columns, self.row]
         self.pattern = Pattern.of(torch.cat(rows), torch.cat(columns), self.nodes)
-        self._starts = _starts(self.row, self.nodes)
+        self._starts = row_starts(self.row, self.nodes)
         if normalisation == "kept":
             self._kept = self._scale(self._weights(torch.ones_like(graph.weight)))
 
@@ -180,8 +128,8 @@ class Normalised:
         if plan.symmetric:
             found = torch.sparse.sampled_addmm(found, dense, slope.t())
         self.sampled = found.values()
-        for rows in block_rows(dense.shape[1], plan.nodes):
-            self.diagonal[rows] += torch.linalg.vecdot(slope[rows], dense[rows])
+        for low, high in pairwise(block_cuts(dense.shape[1], plan.nodes)):
+            self.diagonal[low:high] += torch.linalg.vecdot(slope[low:high], dense[low:high])
 
     def gradient(self) -> Tensor:
         """(columns,) ∂L/∂mask from all that was recorded.
@@ -211,16 +159,3 @@ def _no_beta_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.empty(0).long(), torch.empty(0), (1, 1))
-
-
-def _starts(rows: Tensor, nodes: int) -> Tensor:
-    """(nodes + 1,): where each row begins among entries sorted by row."""
-    starts = torch.zeros(nodes + 1, dtype=torch.long)
-    torch.cumsum(torch.bincount(rows, minlength=nodes), 0, out=starts[1:])
-    return starts
-
-
-def block_rows(width: int, nodes: int) -> list[slice]:
-    """Slices of rows that fit the cache at this width."""
-    size = max(1, BLOCK // width)
-    return [slice(i * size, min(nodes, (i + 1) * size)) for i in range(ceil(nodes / size))]

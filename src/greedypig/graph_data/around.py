@@ -47,8 +47,7 @@ def grow(
     model: Callable[..., Any], graph: Graph, node: int, **search: Any
 ) -> tuple[Attribution, Growth]:
     """Explain a node's answer; method="random" takes adjacent edges at random."""
-    a = explain_node(model, graph.x, graph.edge_index, node, graph.edge_weight,
-                     undirected=graph.undirected, **search)  # fmt: skip
+    a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
     pairs = taken(a)
     return a, growth(model, graph, node, pairs, int(a.settings["target"]))
 

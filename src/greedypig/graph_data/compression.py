@@ -20,8 +20,7 @@ from ..frozen import freeze
 from ..graphs import explain_edges
 from ..models import GCN
 from .graph import Graph
-from .propagation import Propagation
-from .train import Layers
+from .train import Layers, propagation
 
 METHODS = {
     "greedy-pig": "Greedy PIG",
@@ -165,9 +164,7 @@ def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | Non
         shared: list[Layers] = []
 
         def fast(edges: Tensor | None) -> Tensor:
-            ids = torch.arange(graph.m, device=graph.x.device) if edges is None else edges
-            product = Propagation.of(graph.nodes, graph.part(ids), graph.part_weight(ids),
-                                     undirected=graph.undirected)  # fmt: skip
+            product = propagation(graph, edges)
             with torch.no_grad():
                 if not shared:
                     shared.append(Layers(own, graph.x, product))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.errors import InvalidInput
+from ..domains.edge_index import IndexedEdges, index_edges
 
 UNLABELLED = -1
 PER_CLASS, VALIDATION, TEST = 20, 500, 1000
@@ -75,6 +76,11 @@ class Graph:
     def edge_weight(self) -> Tensor | None:
         """One weight per column of `edge_index`; None where edges have none."""
         return self.part_weight(torch.arange(self.m, device=self.edges.device))
+
+    @cached_property
+    def indexed(self) -> IndexedEdges:
+        """Edges and weights as `explain_node` takes them for one node after the other."""
+        return index_edges(self.x, self.edge_index, self.edge_weight)
 
     def part(self, ids: Tensor) -> Tensor:
         """The `edge_index` of some of the edges; edge i is in column i (and i + len(ids))."""

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from ..core.errors import InvalidFile, InvalidInput
 from ..models import GCN
+from ..sparse import Adjacency, Matrix, Pattern
 from .graph import Graph
-from .propagation import Propagation, Rows
 
 LARGE = 50_000
 """From so many nodes on the network is wider and is looked at less often."""
@@ -133,10 +133,7 @@ class Training:
     def _layers(self) -> Layers:
         if self._net is None:
             graph = self.graph
-            product = Propagation.of(
-                graph.nodes, graph.edge_index, graph.edge_weight, undirected=graph.undirected
-            )
-            self._net = Layers(self.model, graph.x, product)
+            self._net = Layers(self.model, graph.x, propagation(graph))
         return self._net
 
     def _adam(self, gradients: dict[str, Tensor]) -> None:
@@ -228,13 +225,29 @@ def train(
     return run.trained()
 
 
+Product = tuple[Matrix, Matrix]
+"""Â and Âᵀ."""
+
+
+def propagation(graph: Graph, edges: Tensor | None = None) -> Product:
+    """Of the graph, or of some of its edges (ids of `graph.edges`) alone."""
+    if edges is None:
+        index, weight = graph.edge_index, graph.edge_weight
+    else:
+        index, weight = graph.part(edges), graph.part_weight(edges)
+    if weight is None:
+        weight = torch.ones(index.shape[1], device=index.device)
+    found = Adjacency(index, graph.nodes, mirrored=graph.undirected)
+    return found.normalised(weight.float())
+
+
 class Layers:
     """A GCN on one graph, with its gradient by hand."""
 
-    def __init__(self, model: GCN, x: Tensor, product: Propagation) -> None:
+    def __init__(self, model: GCN, x: Tensor, product: Product) -> None:
         self.model, self.x, self.product = model, x, product
         self.sparse = SparseInput.of(x) if not widens(model.gcn_layers()[0][0]) else None
-        self._kept: list[tuple[Tensor | Rows, Tensor, Tensor | None]] = []
+        self._kept: list[tuple[Tensor | Matrix, Tensor, Tensor | None]] = []
         self._plain: Tensor | None = None
 
     def forth(self, generator: torch.Generator | None, *, reuse: bool = True) -> Tensor:
@@ -242,25 +255,25 @@ class Layers:
 
         reuse: Â x of an earlier call still holds.
         """
-        layers = self.model.gcn_layers()
+        layers, there = self.model.gcn_layers(), self.product[0]
         rate = self.model.dropout.p if generator is not None else 0.0
         self._kept = []
         h, mask = self.x, None
         for i, (weight, bias) in enumerate(layers):
-            kept: Tensor | Rows
+            kept: Tensor | Matrix
             if i == 0 and self.sparse is not None:
-                values = _dropped(self.sparse.rows.values, rate, generator)[0]
-                p = self.product.forward.times(self.sparse.rows.like(values).times(weight))
+                values = _dropped(self.sparse.values, rate, generator)[0]
+                p = there.times(self.sparse.rows.times(weight, values))
                 kept = self.sparse.turned(values)
             else:
                 h, mask = _dropped(h, rate, generator)
                 if widens(weight):
                     fixed = i == 0 and mask is None and reuse
-                    kept = self._spread_x() if fixed else self.product.forward.times(h)
+                    kept = self._spread_x() if fixed else there.times(h)
                     p = kept @ weight
                 else:
                     kept = h
-                    p = self.product.forward.times(h @ weight)
+                    p = there.times(h @ weight)
             p = p if bias is None else p.add_(bias)
             if generator is not None:
                 self._kept.append((kept, p, mask))
@@ -269,17 +282,17 @@ class Layers:
 
     def back(self, slope: Tensor) -> dict[str, Tensor]:
         """Gradients of the parameters by name, from that of the last logits."""
-        layers = self.model.gcn_layers()
+        layers, back = self.model.gcn_layers(), self.product[1]
         gradients: dict[str, Tensor] = {}
         for i in range(len(layers) - 1, -1, -1):
             (weight, _), (kept, _, mask) = layers[i], self._kept[i]
             gradients[f"biases.{i}"] = slope.sum(0)
             if widens(weight) and isinstance(kept, Tensor):
                 gradients[f"weights.{i}"] = kept.T @ slope
-                down = self.product.back.times(slope @ weight.T) if i else None
+                down = back.times(slope @ weight.T) if i else None
             else:
-                spread = self.product.back.times(slope)
-                turned = kept.times(spread) if isinstance(kept, Rows) else kept.T @ spread
+                spread = back.times(slope)
+                turned = kept.times(spread) if isinstance(kept, Matrix) else kept.T @ spread
                 gradients[f"weights.{i}"] = turned
                 down = spread @ weight.T if i else None
             if down is not None:
@@ -290,7 +303,7 @@ class Layers:
     def _spread_x(self) -> Tensor:
         """Â x, which no epoch changes."""
         if self._plain is None:
-            self._plain = self.product.forward.times(self.x)
+            self._plain = self.product[0].times(self.x)
         return self._plain
 
 
@@ -298,10 +311,10 @@ class Layers:
 class SparseInput:
     """Features of which most are 0, by nodes and by columns."""
 
-    rows: Rows
-    columns: Rows
-    order: Tensor
-    """From the entries by rows to those by columns."""
+    rows: Pattern
+    columns: Pattern
+    values: Tensor
+    """Of the entries, by rows."""
 
     @staticmethod
     def of(x: Tensor) -> SparseInput | None:
@@ -309,16 +322,12 @@ class SparseInput:
         row, column = x.nonzero(as_tuple=True)
         if len(row) > SPARSE * x.numel():
             return None
-        values = x[row, column]
-        order = torch.argsort(column, stable=True)
-        return SparseInput(
-            Rows.of(row, column, values, x.shape[0]), Rows.of(column, row, values, x.shape[1]),
-            order,
-        )  # fmt: skip
+        rows, columns = Pattern.of(row, column, x.shape[0]), Pattern.of(column, row, x.shape[1])
+        return SparseInput(rows, columns, x[row, column])
 
-    def turned(self, values: Tensor) -> Rows:
+    def turned(self, values: Tensor) -> Matrix:
         """The transpose with these values of the entries."""
-        return self.columns.like(values[self.order])
+        return Matrix(self.columns, values[self.columns.slots])
 
 
 def widens(weight: Tensor) -> bool:

@@ -14,9 +14,9 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..core.errors import InvalidInput
+from ..sparse import Adjacency, Matrix
 
 
 class GCN(nn.Module):
@@ -99,9 +99,8 @@ def _propagation(
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.shape[1], dtype=like.dtype, device=like.device)
     if messages is None and not edge_weight.requires_grad and like.device.type == "cpu":
-        matrix = _Sorted.of(edge_index, nodes)
-        values, back = matrix.values(edge_weight)
-        return lambda z: _Product.apply(z, matrix, values, back)  # type: ignore[no-untyped-call]
+        there, back = _Latest.of(edge_index, nodes).normalised(edge_weight)
+        return lambda z: _Product.apply(z, there, back)  # type: ignore[no-untyped-call]
     source, target = edge_index.long()
     proper = source != target
     source, target, edge_weight = source[proper], target[proper], edge_weight[proper]
@@ -113,74 +112,43 @@ def _propagation(
     return lambda z: (z * own).index_add(0, target, z[source] * values)
 
 
-class _Sorted:
-    """Where A + I has entries, by rows and by columns: made once for a graph that is passed again
-    and again, as in training."""
+class _Latest:
+    """The matrix of the graph that was passed last: in training it is passed again and again."""
 
-    latest: tuple[ref[Tensor], int, int, _Sorted] | None = None
-
-    def __init__(self, edge_index: Tensor, nodes: int) -> None:
-        source, target = edge_index.long()
-        self.proper = torch.nonzero(source != target).squeeze(1)
-        loops = torch.arange(nodes)
-        self.nodes = nodes
-        self.source = torch.cat([source[self.proper], loops])
-        self.target = torch.cat([target[self.proper], loops])
-        self.rows = self._sorted(self.target, self.source)
-        self.columns = self._sorted(self.source, self.target)
+    known: tuple[ref[Tensor], int, int, Adjacency] | None = None
 
     @classmethod
-    def of(cls, edge_index: Tensor, nodes: int) -> _Sorted:
+    def of(cls, edge_index: Tensor, nodes: int) -> Adjacency:
         """The one of the last call, if this is the same graph."""
-        known = cls.latest
+        known = cls.known
         if known is not None and known[0]() is edge_index and known[1:3] == (
             edge_index._version, nodes,
         ):  # fmt: skip
             return known[3]
-        made = cls(edge_index, nodes)
-        cls.latest = (ref(edge_index, cls._forget), edge_index._version, nodes, made)
+        made = Adjacency(edge_index, nodes)
+        cls.known = (ref(edge_index, cls._forget), edge_index._version, nodes, made)
         return made
 
     @classmethod
     def _forget(cls, gone: ref[Tensor]) -> None:
         """The graph is not used any more: free what was made of it."""
-        if cls.latest is not None and cls.latest[0] is gone:
-            cls.latest = None
-
-    def _sorted(self, along: Tensor, across: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        order = torch.argsort(along * self.nodes + across)
-        starts = torch.zeros(self.nodes + 1, dtype=torch.long)
-        torch.cumsum(torch.bincount(along, minlength=self.nodes), 0, out=starts[1:])
-        return starts, across[order], order
-
-    def values(self, edge_weight: Tensor) -> tuple[Tensor, Tensor]:
-        """The entries of Â, by rows and by columns."""
-        weight = torch.cat([edge_weight[self.proper], edge_weight.new_ones(self.nodes)])
-        scale = edge_weight.new_zeros(self.nodes).index_add(0, self.target, weight).rsqrt()
-        values = scale[self.source] * weight * scale[self.target]
-        return values[self.rows[2]], values[self.columns[2]]
+        if cls.known is not None and cls.known[0] is gone:
+            cls.known = None
 
 
 class _Product(torch.autograd.Function):
     """Â z, whose gradient is the product with Âᵀ: no array of edges × features in either."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, matrix: _Sorted, values: Tensor, back: Tensor) -> Tensor:
+    def forward(ctx: Any, z: Tensor, there: Matrix, back: Matrix) -> Tensor:
         """Sums over rows."""
-        ctx.matrix, ctx.back = matrix, back
-        return _sum_rows(matrix.rows, values, z)
+        ctx.back = back
+        return there.times(z)
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         """Sums over columns."""
-        return _sum_rows(ctx.matrix.columns, ctx.back, slopes[0].contiguous()), None, None, None
-
-
-def _sum_rows(pattern: tuple[Tensor, Tensor, Tensor], values: Tensor, z: Tensor) -> Tensor:
-    starts, columns, _ = pattern
-    return functional.embedding_bag(
-        columns, z, starts, mode="sum", include_last_offset=True, per_sample_weights=values
-    )
+        return ctx.back.times(slopes[0].contiguous()), None, None
 
 
 def _check(edge_index: Tensor, edge_weight: Tensor | None) -> None:

@@ -109,13 +109,13 @@ def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
         if band.errors is not None:
             e = np.asarray(band.errors, float)
             ax.fill_between(x, y - e, y + e, color=colour, alpha=0.18, linewidth=0)
-        # What lies below 5 % would press the rest into a corner.
-        low.append(y[x >= 0.05].min() if (x >= 0.05).any() else y.min())
+        low.append(y.min())
     if panel.full is not None:
         ax.axhline(panel.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
                    label="all edges")  # fmt: skip
     if panel.keep is not None:
-        ax.axvline(panel.keep, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)))
+        ax.axvline(panel.keep, color=SOFT, linewidth=1.1, linestyle=(0, (1, 2)),
+                   label=f"kept: {100 * panel.keep:g} %")  # fmt: skip
     plain(ax)
     ax.set_xlim(0, 1)
     tops = [max(b.values) for b in panel.bands.values()] + [panel.full or -np.inf]
@@ -156,6 +156,8 @@ def node_panel(a: Attribution) -> Figure:
     found = Explained.of(check(a))
     if found is None:
         raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    from matplotlib.ticker import MaxNLocator
+
     figure = new_figure(12.8, 8.2)
     grid = figure.add_gridspec(2, 2, width_ratios=[1.75, 1], height_ratios=[1, 1])
     subgraph(a, ax=figure.add_subplot(grid[:, 0]))
@@ -167,6 +169,7 @@ def node_panel(a: Attribution) -> Figure:
     ax.legend(fontsize=8, frameon=False, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("edges kept, in order of selection", fontsize=9, color=INK)
     ax.set_ylabel(f"probability of {shorten(found.label, 30)}", fontsize=9, color=INK)
     _listing(figure.add_subplot(grid[1, 1]), found)

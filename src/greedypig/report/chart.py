@@ -36,10 +36,12 @@ def line_chart(
     word: str = "features",
     zoom: bool = False,
     plain: bool = False,
+    keep: float | None = None,
 ) -> Chart:
     """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded.
 
-    zoom: the scale need not hold 0 (nor 0 to 1). plain: neither shades nor areas.
+    zoom: the scale need not hold 0 (nor 0 to 1). plain: neither shades nor areas. keep: the share
+    that was kept, an upright line.
     """
     values = [v for line in lines for v in line.values] + ([] if full is None else [full])
     low, high, ticks = scale(min(values), max(values), zoom=zoom)
@@ -54,6 +56,9 @@ def line_chart(
     if full is not None:
         parts += [] if plain else [_excess(line, full, x, y) for line in lines]
         parts.append(f'<line class="full" x1="{x(0)}" x2="{x(1)}" y1="{y(full)}" y2="{y(full)}"/>')
+    if keep is not None:
+        parts.append(f'<line class="kept" x1="{x(keep)}" x2="{x(keep)}" y1="{TOP}" '
+                     f'y2="{HEIGHT - BOTTOM}"/>')  # fmt: skip
     for i, line in enumerate(lines):
         points = " ".join(
             f"{x(f)},{y(v)}" for f, v in zip(line.fractions, line.values, strict=True)
@@ -75,7 +80,7 @@ def line_chart(
     svg = (
         f'<svg class="chart" id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(quantity)} over the share kept. {escape(spoken)}">'
-        f"{''.join(parts)}</svg>{_legend(lines, labels, full, plain)}"
+        f"{''.join(parts)}</svg>{_legend(lines, labels, full, plain, keep)}"
     )
     data = {
         "id": name,
@@ -149,8 +154,9 @@ def _excess(line: Line, full: float, x: Any, y: Any) -> str:
 
 
 def _legend(
-    lines: Sequence[Line], labels: Sequence[str], full: float | None, plain: bool = False
-) -> str:
+    lines: Sequence[Line], labels: Sequence[str], full: float | None, plain: bool = False,
+    keep: float | None = None,
+) -> str:  # fmt: skip
     sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
     stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
     items = [
@@ -166,6 +172,9 @@ def _legend(
         ):
             mark = sample.format('<rect class="excess" width="28" height="8"/>')
             items.append(f"<li>{mark}more than everything gives</li>")
+    if keep is not None:
+        mark = sample.format('<line class="kept" x1="14" x2="14" y1="0" y2="8"/>')
+        items.append(f"<li>{mark}kept <small>{100 * keep:g}&#8239;%</small></li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 

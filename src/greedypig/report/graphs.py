@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import cos, pi, sin
 from typing import Any
 
@@ -17,8 +16,8 @@ SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
 WIDE, REACH = 720, 308
 """Width of a drawing, and how far from its middle nodes lie."""
-FROM = 0.05
-"""Charts begin at this share of the edges: below it the curves fall away from all others."""
+SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}
+"""Measures as the heads of tables name them."""
 
 
 def graph_html(a: Attribution) -> str | None:
@@ -48,12 +47,13 @@ Edges are taken greedily by path-integrated gradients (Greedy PIG). The order te
 def _compression(a: Attribution, found: Compression) -> str:
     charts = []
     for measure, meaning in MEASURES.items():
-        lines = [_cut(m.lines[measure]) for m in found.methods if measure in m.lines]
+        lines = [m.lines[measure] for m in found.methods if measure in m.lines]
         if lines:
             titles = [m.title for m in found.methods if measure in m.lines]
             full = 1.0 if measure == "agreement" else found.full.get(measure)
             charts.append(line_chart(f"chart-{measure}", lines, titles, quantity=_capital(meaning),
-                                     full=full, word="edges", zoom=True, plain=True))  # fmt: skip
+                                     full=full, word="edges", zoom=True, plain=True,
+                                     keep=found.keep))  # fmt: skip
     first = found.first
     line = first.lines["agreement"]
     agreed = line.at(found.keep) or 0.0
@@ -67,7 +67,7 @@ def _compression(a: Attribution, found: Compression) -> str:
     needs = [(m.title, found.share_for(m, 0.99)) for m in found.methods]
     told = [f"{escape(t)} {_tied(s)}" for t, s in needs if s is not None]
     lead += f". To agree on 99 % of the nodes takes {', '.join(told)} of the edges."
-    drawn = "".join(c.svg for c in charts)
+    drawn = "".join(c.svg for c in charts) + _at_keep(found)
     hint = '<p class="note">Point at a chart to read the values at a share.</p>'
     remarks = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
     explained = (
@@ -76,6 +76,7 @@ def _compression(a: Attribution, found: Compression) -> str:
         "tell methods apart.</p>"
     )
     body = (
+        f"{_surer(found)}"
         f'<section><h2>What is left</h2>{hint}<div class="trio">{drawn}</div></section>'
         f"<section><h2>In numbers</h2>{explained}{_table(found)}{remarks}</section>"
     )
@@ -86,17 +87,38 @@ def _compression(a: Attribution, found: Compression) -> str:
     )  # fmt: skip
 
 
-def _cut(line: Line) -> Line:
-    """The curve from FROM on, where that leaves enough of it."""
-    pairs = [p for p in zip(line.fractions, line.values, strict=True) if p[0] >= FROM - 1e-9]
-    if len(pairs) < 2:
-        return line
-    return replace(line, fractions=tuple(f for f, _ in pairs), values=tuple(v for _, v in pairs))
+def _surer(found: Compression) -> str:
+    excess = found.excess()
+    if excess is None:
+        return ""
+    share, value = excess
+    return (
+        f'<div class="warn" role="note"><p>With {_tied(share)} of the edges the network is surer '
+        f"of the full graph’s answers (G {_signed(value)}) than with all of them (G "
+        f"{_signed(found.full['g'])}): the edges that speak against an answer are gone. That is "
+        "what was climbed, and no sign of better answers; agreement and accuracy tell those.</p>"
+        "</div>"
+    )
+
+
+def _at_keep(found: Compression) -> str:
+    """The charts' numbers at the share that was kept, in the place beside them."""
+    measures = {m: s for m, s in SHORT.items() if any(m in k.lines for k in found.methods)}
+    rows = []
+    for method in found.methods:
+        lines = [method.lines.get(m) for m in measures]
+        values = [None if line is None else line.at(found.keep) for line in lines]
+        rows.append([escape(method.title), *("–" if v is None else _signed(v) for v in values)])
+    full = {**found.full, "agreement": 1.0}
+    rows.append(["all edges", *(_signed(full[m]) if m in full else "–" for m in measures)])
+    heads = ["", *measures.values()]
+    caption = f"With {percent(found.keep)} of the edges"
+    return f'<div class="beside">{table(heads, rows, caption=caption)}</div>'
 
 
 def _table(found: Compression) -> str:
     tables = []
-    for measure, short in (("agreement", "Agreement"), ("accuracy", "Accuracy"), ("g", "G")):
+    for measure, short in SHORT.items():
         methods = [m for m in found.methods if measure in m.lines]
         if not methods:
             continue
@@ -104,7 +126,7 @@ def _table(found: Compression) -> str:
         for i, share in enumerate(methods[0].lines[measure].fractions):
             edges = f"{methods[0].edges[i]:,}" if i < len(methods[0].edges) else "–"
             values = [m.lines[measure].at(share) for m in methods]
-            cells = ["–" if v is None else f"{v:.3f}".replace("-", "−") for v in values]
+            cells = ["–" if v is None else _signed(v) for v in values]
             mark = ("<b>", "</b>") if share == found.keep else ("", "")
             rows.append([f"{mark[0]}{_tied(share)}{mark[1]}", edges, *cells])
         heads = ["kept", "edges", *(escape(m.title) for m in methods)]
@@ -145,6 +167,7 @@ def _node(a: Attribution, found: Explained) -> str:
     )
     drawn = "".join(c.svg for c in charts)
     body = (
+        f"{_surer_alone(found)}"
         f'<div class="columns"><div><section><h2>The edges behind it</h2>{note}{drawing(found)}'
         f"{_legend(found)}{control}</section>"
         f"<section><h2>How sure</h2>{drawn}{_against(found)}</section></div><div>"
@@ -173,9 +196,24 @@ def _node_lead(found: Explained) -> str:
         f"network says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
         f"{found.full:.3f}, without any {found.alone:.3f}."
     )
+    if found.note:
+        text += f" {escape(found.note)}"
     if found.truth is not None and found.truth != found.label:
         text += f" The node’s own class is {escape(found.truth)}."
     return text
+
+
+def _surer_alone(found: Explained) -> str:
+    excess = found.excess()
+    if excess is None:
+        return ""
+    edges, value = excess
+    first = "The first edge makes" if edges == 1 else f"The first {edges} edges make"
+    return (
+        f'<div class="warn" role="note"><p>{first} the network surer of {escape(found.label)} '
+        f"({value:.3f}) than all edges do ({found.full:.3f}): what speaks against it is not among "
+        "them. They tell what supports the answer, not how sure one should be of it.</p></div>"
+    )
 
 
 def _against(found: Explained) -> str:
@@ -295,6 +333,10 @@ def mark(kind: int | None, size: float, more: str = "") -> str:
 
 def _tied(share: float) -> str:
     return percent(share).replace(" ", "\u00a0")
+
+
+def _signed(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−")
 
 
 def _share(value: float) -> str:
