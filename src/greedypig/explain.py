@@ -238,7 +238,7 @@ class _Job:
             return self._problem(x, target, fixed, label)
 
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
-        example = self.family.example(x, target=target, fixed=fixed)
+        example = self.family.example(x, target=target, fixed=fixed, baselines=self.baseline)
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, Literal, get_args
 
 import torch
@@ -112,7 +112,9 @@ class Problem:
 
     def steps(self) -> Generator[list[Request] | Round, list[Answer], None]:
         """Algorithm 1, as a generator of requests with a frozen Round after every round."""
-        if isnan(self.full_value):
+        if isnan(self.full_value) and self.objective.ends is not None:
+            self.first_value, self.full_value = self.objective.ends
+        if not isfinite(self.full_value + self.first_value):
             ends = torch.stack([self.mask, torch.ones_like(self.mask)])
             values = yield from self._values(ends, ["of nothing", "of everything"])
             self.first_value, self.full_value = values.tolist()

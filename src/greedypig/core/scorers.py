@@ -115,11 +115,12 @@ class IntegratedGradients(PlannedScorer):
         begin, end = at.objective.place(at.mask), at.objective.end
         nodes, weights = self._tensors(begin)
         count = len(self._quadrature.nodes)
+        along, first, last, back = at.objective.line(begin, end)
 
         def points(lo: int, hi: int) -> Tensor:
-            return torch.lerp(begin, end, nodes if hi - lo == count else nodes[lo:hi])
+            return torch.lerp(first, last, nodes if hi - lo == count else nodes[lo:hi])
 
-        (answer,) = yield [Request(at.objective, count, points, weights, end - begin)]
+        (answer,) = yield [Request(along, count, points, weights, end - begin, back)]
         free = answer.values[0] if self._quadrature.nodes[0] == 0.0 else None
         return Scored(answer.gradient, None, free, answer.sum)
 
