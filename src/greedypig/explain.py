@@ -18,9 +18,10 @@ from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
-from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
-from .core.schedule import check_count, whole
+from .core.rounds import Problem, Rounds, ValuesWanted, run
+from .core.schedule import check_count, real, whole
 from .core.scorers import PlannedScorer, Scorer
+from .core.stopping import Stop
 from .domains.image import is_picture, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import digest
@@ -214,7 +215,7 @@ class _Job:
         plain = isinstance(method, str) and method == "greedy-pig" and all(a is None for a in asked)
         self.matching = plain and target.name == "log-likelihood"
         self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
-                       "schedule": schedule, "ratio": ratio}  # fmt: skip
+                       "schedule": schedule, "ratio": real(ratio)}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
             given = [name for name, value in self.rounds.items() if value is not None]
             raise InvalidInput(

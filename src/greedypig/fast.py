@@ -104,7 +104,7 @@ class FirstLayer:
         self.layer, self.inputs, self.outputs = layer, layer.in_features, layer.out_features
 
     def of(self, points: Tensor) -> Tensor:
-        """(m, inputs) → (m, outputs): what the layer makes of these points."""
+        """(…, inputs) → (…, outputs): what the layer makes of these points."""
         return nn.functional.linear(points, self.layer.weight, self.layer.bias)
 
     def back(self, gradient: Tensor) -> Tensor:

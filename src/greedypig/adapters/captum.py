@@ -21,6 +21,7 @@ from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
 from ..core.rounds import Problem, run
+from ..core.schedule import whole
 from ..core.scorers import IntegratedGradients
 from ..domains.tensor import ModelObjective
 from ..kept import Loan
@@ -91,6 +92,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
+        n_rounds = whole(n_rounds)
         if type(n_rounds) is not int or n_rounds < 1:
             raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
         loan = Loan(self.forward_func)

@@ -54,6 +54,7 @@ class ModelObjective(PointObjective):
     first: FirstLayer | None = None
     """The network's first layer, where it need not be asked about every point of a line."""
     _after_first: PointObjective | None = None
+    _made_of_end: tuple[Tensor, Tensor] | None = None
 
     def line(self, begin: Tensor, end: Tensor) -> Line:
         """The line between two points, or the one that the first layer makes of it."""
@@ -62,8 +63,9 @@ class ModelObjective(PointObjective):
         if self._after_first is None or self._after_first._meters is not self._meters:
             self._after_first = copy(self)
             self._after_first.oracle = self.family.rest
-        made = self.first.of(torch.stack([begin, end]))
-        return Line(self._after_first, made[0], made[1], self.first.back)
+        if self._made_of_end is None or self._made_of_end[0] is not end:
+            self._made_of_end = end, self.first.of(end)
+        return Line(self._after_first, self.first.of(begin), self._made_of_end[1], self.first.back)
 
     def network(self) -> nn.Module | None:
         """The frozen network, for methods that look at its layers; None for plain callables."""
