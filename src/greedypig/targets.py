@@ -59,7 +59,10 @@ class Reference:
 class HasReference(Protocol):
     """Whatever a batch's rows belong to."""
 
-    reference: Reference
+    @property
+    def reference(self) -> Reference:
+        """Its class and its output at the full input."""
+        ...
 
 
 class Target:
