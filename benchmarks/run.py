@@ -118,6 +118,7 @@ def overhead() -> list[list[str]]:
         ("MobileNetV2, 3×224×224", net, photo, True, 5, 20, 5, 1),
         ("MLP 1000-256-256-10", wide, row, True, 50, 20, 41, 2),
         ("MLP 1000-256-256-10", wide, row, True, 50, 200, 21, 1),
+        ("MLP 1000-64-10", tiny, row, False, 50, 20, 41, 4),
         ("MLP 1000-64-10", tiny, row, True, 50, 20, 41, 4),
         ("MLP 1000-64-10", tiny, row, True, 50, 200, 21, 2),
     ]

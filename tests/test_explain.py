@@ -432,6 +432,24 @@ def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
     assert gp.load(tmp_path / "a.gpig").settings == expected.settings
     listed = gp.explain(mlp(), row(), schedule=[np.int64(2), np.int64(4)], baseline=np.float32(0.5))
     assert listed.picks == (2, 4)
+    assert gp.explain(mlp(), row(), schedule=np.array([2, 4])).settings["schedule"] == "explicit"
+
+
+def test_numpy_s_numbers_serve_as_limits_and_inside_scorers_and_features(tmp_path):
+    two, half = np.int64(2), np.float32(0.5)
+    limits = {"reach": half, "seconds": np.float32(60), "ratio": np.float32(2), "rounds": two}
+    found = gp.explain(mlp(), row(), **limits)
+    expected = gp.explain(mlp(), row(), reach=0.5, seconds=60, ratio=2.0, rounds=2)
+    assert torch.equal(found.order, expected.order)
+    assert found.stop is expected.stop
+    for scorer in (gp.RollingGradients(two), gp.Smooth(samples=two), gp.GuidedIG(two)):
+        gp.explain(mlp(), row(), method=gp.Greedy(scorer, rounds=two)).save(tmp_path / "a.gpig")
+        assert gp.load(tmp_path / "a.gpig").settings["rounds"] == 2
+    ids = np.array([0, 0, 1, 1, 2, 2])
+    assert torch.equal(gp.Groups(ids).ids, torch.from_numpy(ids))
+    assert gp.Windows((6,), two, axes=(0,), stride=np.int32(1)).units == 5
+    for made in (gp.grid(two), gp.windows(two, stride=two)):
+        assert gp.explain(cnn(), picture(), features=made, rounds=two, steps=two).features.units
 
 
 @pytest.mark.parametrize(("options", "meant"), [

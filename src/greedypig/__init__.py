@@ -37,12 +37,11 @@ from .core.scorers import (
     Gradient,
     GuidedIG,
     IntegratedGradients,
-    MarginalGains,
-    RandomOrder,
     RollingGradients,
     Scorer,
     Smooth,
 )
+from .core.unit_scorers import MarginalGains, RandomOrder
 from .domains.edge_index import index_edges
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
 from .explain import explain, explain_many

@@ -16,9 +16,10 @@ from .core.errors import InvalidInput, InvalidType, NotDifferentiable
 from .core.features import Features
 from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
-from .core.rounds import Problem, Stop, ValuesWanted
+from .core.rounds import Problem, ValuesWanted
 from .core.schedule import check_count, whole
 from .core.scorers import PlannedScorer, Scorer
+from .core.stopping import Stop
 from .domains.gcn import GCNObjective, Stack
 from .domains.graph import EdgeFunction, Graph, degree_order
 from .domains.node_target import NodeTarget

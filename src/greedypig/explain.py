@@ -18,9 +18,10 @@ from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
-from .core.rounds import Problem, Rounds, Stop, ValuesWanted, run
-from .core.schedule import check_count, whole
+from .core.rounds import Problem, Rounds, ValuesWanted, run
+from .core.schedule import check_count, real, whole
 from .core.scorers import PlannedScorer, Scorer
+from .core.stopping import Stop
 from .domains.image import is_picture, pixels, tokens
 from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import callables, digest
@@ -88,7 +89,8 @@ def explain(
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
         is "free" (NaN elsewhere).
-    optimize: use a private copy with BatchNorm folded, channels last, where it answers alike.
+    optimize: use a private copy with BatchNorm folded, channels last, or cut after a large
+        first linear layer, where it answers alike.
     seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
@@ -214,7 +216,7 @@ class _Job:
         plain = isinstance(method, str) and method == "greedy-pig" and all(a is None for a in asked)
         self.matching = plain and target.name == "log-likelihood"
         self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
-                       "schedule": schedule, "ratio": ratio}  # fmt: skip
+                       "schedule": schedule, "ratio": real(ratio)}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
             given = [name for name, value in self.rounds.items() if value is not None]
             raise InvalidInput(
@@ -238,7 +240,7 @@ class _Job:
             return self._problem(x, target, fixed, label)
 
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
-        example = self.family.example(x, target=target, fixed=fixed)
+        example = self.family.example(x, target=target, fixed=fixed, baselines=self.baseline)
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer

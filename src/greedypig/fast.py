@@ -1,7 +1,8 @@
 """A faster stand-in for the caller's network, where it answers alike.
 
-Convolutional networks get BatchNorm folded into the convolutions, and channels last. Whatever is
-made is tried against the plain network before it is used.
+Convolutional networks get BatchNorm folded into the convolutions, and channels last. Networks
+that begin with a large linear layer are cut after it. Whatever is made is tried against the plain
+network before it is used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
-from .frozen import HOOKS, Frozen, twin_of
+from .frozen import HOOKS, Frozen, all_modules, twin_of
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -86,6 +87,68 @@ def _folded(model: nn.Module) -> Frozen:
     return Frozen(twin, twin, channels_last=True)
 
 
+class FirstLayer:
+    """A network cut after its first layer, which is linear.
+
+    Of a straight line of inputs the layer makes a straight line: layer(begin + t · (end − begin))
+    = layer(begin) + t · (layer(end) − layer(begin)). So two products with its weights stand for
+    those of all points, and one for those of all gradients on the way back.
+    """
+
+    def __init__(self, network: Frozen, path: str) -> None:
+        assert network.module is not None
+        parent, _, self.name = path.rpartition(".")
+        self.network, self.siblings = network, network.module.get_submodule(parent)._modules
+        layer = self.siblings[self.name]
+        assert isinstance(layer, nn.Linear)
+        self.layer, self.inputs, self.outputs = layer, layer.in_features, layer.out_features
+
+    def of(self, points: Tensor) -> Tensor:
+        """(…, inputs) → (…, outputs): what the layer makes of these points."""
+        return nn.functional.linear(points, self.layer.weight, self.layer.bias)
+
+    def back(self, gradient: Tensor) -> Tensor:
+        """(outputs,) → (inputs,): the gradient with respect to the layer's input."""
+        return gradient @ self.layer.weight
+
+    def rest(self, made: Tensor) -> Any:
+        """The network's output where its first layer made this."""
+        self.siblings[self.name] = _AS_IT_IS
+        try:
+            return self.network(made)
+        finally:
+            self.siblings[self.name] = self.layer
+
+
+_AS_IT_IS = nn.Identity()
+
+
+def first_linear(network: nn.Module, n: int) -> str:
+    """Where the layer is that alone reads the network's input (n,), if it is linear and holds
+    most of the weights; else ""."""
+    sizes = {id(p): p.numel() for p in network.parameters()}
+    large = {
+        id(m)
+        for m in all_modules(network)
+        if type(m) is nn.Linear
+        and m.in_features == n
+        and 2 * m.weight.numel() > sum(sizes.values())
+    }
+    if not large or id(network) in large:
+        return ""
+    try:
+        nodes = list(_read(network).nodes)
+    except Exception as error:  # Control flow that depends on data cannot be read.
+        log.debug("%s cannot be read (%s)", type(network).__name__, error)
+        return ""
+    readers = list(nodes[0].users)
+    if len(readers) != 1 or readers[0].op != "call_module" or readers[0].args != (nodes[0],):
+        return ""
+    path = str(readers[0].target)
+    once = sum(node.op == "call_module" and node.target == path for node in nodes) == 1
+    return path if once and id(network.get_submodule(path)) in large else ""
+
+
 def _hooks(model: nn.Module) -> list[int]:
     """Who hooks in where: a hook changes the answer and no weight."""
     return [
@@ -98,7 +161,9 @@ def _hooks(model: nn.Module) -> list[int]:
 
 def convolutional(model: Callable[..., Any]) -> bool:
     """Is there a convolution of pictures in the network?"""
-    return isinstance(model, nn.Module) and any(isinstance(m, nn.Conv2d) for m in model.modules())
+    return isinstance(model, nn.Module) and any(
+        isinstance(m, nn.Conv2d) for m in all_modules(model)
+    )
 
 
 def _fold(twin: nn.Module) -> None:

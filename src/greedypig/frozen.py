@@ -74,6 +74,19 @@ def freeze(model: Callable[..., Any]) -> Frozen:
     return Frozen(model, module, held=(module,))
 
 
+def all_modules(root: nn.Module) -> list[nn.Module]:
+    """Every module once, in an order that a copy shares; `modules()` of torch is far slower."""
+    found, seen, todo = [], {id(root)}, [root]
+    while todo:
+        module = todo.pop()
+        found.append(module)
+        for child in module._modules.values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                todo.append(child)
+    return found
+
+
 def twin_of(model: nn.Module) -> nn.Module:
     """A copy of the module tree whose parameters are frozen aliases of the original's."""
     memo: dict[int, Any] = {

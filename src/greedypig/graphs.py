@@ -19,8 +19,9 @@ from .core.layout import Layout
 from .core.lockstep import Undisturbed
 from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
-from .core.rounds import Rounds, Stop, ValuesWanted
+from .core.rounds import Rounds, ValuesWanted
 from .core.schedule import check_count, whole
+from .core.stopping import Stop
 from .domains.edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
 from .domains.graph import read_graph
 from .domains.neighbourhood import Growing, Pinned, check_hops, flows_back, neighbourhood

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ReferenceType, ref
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from .fingerprint import fingerprint, module_of
-from .frozen import Frozen, freeze
+from .frozen import Frozen, all_modules, freeze
 
 SAMPLE = 64
 """So many numbers of every tensor are looked at to see whether a fingerprint still holds."""
@@ -34,6 +35,10 @@ _ATOMS = frozenset({
 """Values that cannot change."""
 _BOXES: dict[type, type] = {tuple: tuple, list: tuple, set: frozenset, frozenset: frozenset}
 _DICTS = (dict, OrderedDict)
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+_HOOKS = sorted(name for name, value in vars(nn.Module()).items() if isinstance(value, _DICTS)
+                and name not in ("_parameters", "_buffers", "_modules"))  # fmt: skip
+_hooks_of = itemgetter(*_HOOKS)
 
 
 class _Kept:
@@ -45,6 +50,7 @@ class _Kept:
         """The empty copy, unless it is lent out."""
         self.numbers: tuple[object, Tensor] | None = None
         self.fingerprint = ""
+        self.notes: dict[str, str] = {}
 
 
 # By the model's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands in
@@ -57,16 +63,17 @@ class Loan:
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.model = model
-        self._entry = _entry_of(model)
         self._shell: nn.Module | None = None
         module = module_of(model)
-        if self._entry is not None and module is not None:
+        self._modules: list[nn.Module] = []
+        self._entry = None if module is None else _entry_of(module, self._modules)
+        if self._entry is not None:
             try:
                 self._shell = self._entry.spare.pop()
             except IndexError:
                 pass
             else:
-                _fill(self._shell, module)
+                _fill(all_modules(self._shell), self._modules)
         if self._shell is None:
             self.plain = freeze(model)
             if self._entry is not None and not self.plain.held:
@@ -86,7 +93,7 @@ class Loan:
         if exact or entry is None or module is None:
             return fingerprint(self.model)
         try:
-            numbers = _look(module)
+            numbers = _look(self._modules)
         except RuntimeError:  # Tensors without storage or version.
             return fingerprint(self.model)
         known = entry.numbers
@@ -96,23 +103,33 @@ class Loan:
             entry.numbers = numbers
         return f"{name} {entry.fingerprint.rpartition(' ')[2]}"
 
+    def note(self, name: str, find: Callable[[], str]) -> str:
+        """What was found once, for as long as every attribute of the model is as it was; of a
+        model that cannot be compared nothing is known."""
+        if self._entry is None:
+            return ""
+        if name not in self._entry.notes:
+            self._entry.notes[name] = find()
+        return self._entry.notes[name]
+
     def end(self) -> None:
         """Give the copy back, if the model has left nothing on it."""
         shell, self._shell = self._shell, None
         entry = self._entry
         if shell is None or entry is None or entry.spare:
             return
-        if _description(shell, frozen=True) == entry.description:
-            _empty(shell)
+        modules: list[nn.Module] = []
+        if _description(shell, modules, frozen=True) == entry.description:
+            _empty(modules)
             entry.spare.append(shell)
 
 
-def _entry_of(model: Callable[..., Any]) -> _Kept | None:
-    """What is kept of the model as it is now; None if it cannot be told from what it was."""
-    module = module_of(model)
-    if module is None:
-        return None
-    description = _description(module)
+def _entry_of(module: nn.Module, modules: list[nn.Module]) -> _Kept | None:
+    """What is kept of the model as it is now; None if it cannot be told from what it was.
+
+    Its modules are put into `modules`.
+    """
+    description = _description(module, modules)
     if description is None:
         return None
     entry = _kept.get(id(module))
@@ -122,40 +139,43 @@ def _entry_of(model: Callable[..., Any]) -> _Kept | None:
     return entry
 
 
-def _description(root: nn.Module, *, frozen: bool = False) -> list[Any] | None:
-    """Classes, names and attributes of all modules, to compare; None if there are odd ones."""
+def _description(
+    root: nn.Module, modules: list[nn.Module], *, frozen: bool = False
+) -> list[Any] | None:
+    """Classes, names and attributes of all modules, to compare; None if there are odd ones.
+
+    The modules themselves are put into `modules`, in the order of `all_modules`.
+    """
     out: list[Any] = []
-    places = {id(root): 0}
     classes: set[type] = set()
-    todo = [root]
+    modules += all_modules(root)
+    places = {id(m): i for i, m in enumerate(modules)}
     try:
-        while todo:
-            module = todo.pop()
+        for module in modules:
             kind = type(module)
             if kind not in classes:
                 _check_class(kind)
                 classes.add(kind)
-            out.append(kind)
-            for name, value in vars(module).items():
-                if name == "training":
-                    if frozen and value:
-                        return None
-                elif name == "_parameters":
-                    out += (name, *value, *map(_kind_of_parameter, value.values()))
-                elif name == "_buffers":
-                    out += (name, *value, *map(_kind_of_buffer, value.values()))
-                elif name == "_modules":
-                    out.append(name)
-                    for path, child in value.items():
-                        if child is not None and id(child) not in places:
-                            places[id(child)] = len(places)
-                            todo.append(child)
-                        out += (path, None if child is None else places[id(child)])
-                elif type(value) in _ATOMS:
-                    out += (name, type(value), value)
-                elif type(value) not in _DICTS or value:  # Empty ones are the places of hooks.
-                    out += (name, _plain(value))
-    except _Odd:
+            own = module.__dict__
+            if frozen and own["training"]:
+                return None
+            parameters, buffers = own["_parameters"], own["_buffers"]
+            out += (kind, *map(_kind_of_parameter, parameters.values()), *parameters)
+            out += ("_buffers", *map(_kind_of_buffer, buffers.values()), *buffers, "_modules")
+            for path, child in own["_modules"].items():
+                out += (path, None if child is None else places[id(child)])
+            # What every module has is looked at without a loop in Python: deep networks have
+            # thousands of such attributes, nearly all of them empty places for hooks.
+            out.append(own["_is_full_backward_hook"])
+            names = own.keys() - _OF_EVERY_MODULE
+            if own["_non_persistent_buffers_set"]:
+                names.add("_non_persistent_buffers_set")
+            if any(_hooks_of(own)):
+                names.update(name for name in _HOOKS if own[name])
+            for name in names:
+                value = own[name]
+                out += (name, type(value), value if type(value) in _ATOMS else _plain(value))
+    except (_Odd, KeyError):  # Modules without what nn.Module gives them are odd too.
         return None
     return out
 
@@ -212,16 +232,17 @@ def _plain(value: Any) -> object:
     return value
 
 
-def _fill(shell: nn.Module, model: nn.Module) -> None:
+def _fill(shell: Sequence[nn.Module], model: Sequence[nn.Module]) -> None:
     """Aliases of the model's parameters and copies of its buffers, each once however shared."""
     made: dict[int, Tensor] = {}
     with torch.no_grad():
-        for own, theirs in zip(_all_modules(shell), _all_modules(model), strict=True):
+        for own, theirs in zip(shell, model, strict=True):
+            parameters = own._parameters
             for name, p in theirs._parameters.items():
                 if p is not None:
                     if id(p) not in made:
-                        made[id(p)] = nn.Parameter(p.detach(), requires_grad=False)
-                    own._parameters[name] = made[id(p)]  # type: ignore[assignment]
+                        made[id(p)] = nn.Parameter(p, requires_grad=False)
+                    parameters[name] = made[id(p)]  # type: ignore[assignment]
             for name, b in theirs._buffers.items():
                 if b is not None:
                     if id(b) not in made:
@@ -229,36 +250,27 @@ def _fill(shell: nn.Module, model: nn.Module) -> None:
                     own._buffers[name] = made[id(b)]
 
 
-def _empty(shell: nn.Module) -> None:
-    for own in _all_modules(shell):
+def _empty(shell: Sequence[nn.Module]) -> None:
+    for own in shell:
         for tensors in (own._parameters, own._buffers):
             for name in tensors:
                 tensors[name] = None
 
 
-def _all_modules(root: nn.Module) -> Iterator[nn.Module]:
-    """Every module once, in an order that a copy shares."""
-    seen, todo = {id(root)}, [root]
-    while todo:
-        module = todo.pop()
-        yield module
-        for child in module._modules.values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                todo.append(child)
-
-
-def _look(module: nn.Module) -> tuple[object, Tensor]:
+def _look(modules: Sequence[nn.Module]) -> tuple[object, Tensor]:
     """Where every tensor is, how often it was written on, and a sample of its numbers."""
     places: list[object] = []
     samples: list[Tensor] = []
     with torch.no_grad():
-        for m in _all_modules(module):
+        for m in modules:
             for tensors in (m._parameters, m._buffers):
                 for t in tensors.values():
                     if t is not None:
-                        places.append((t.data_ptr(), t._version, t.shape, t.stride(), t.dtype))
-                        step = -(-t.numel() // SAMPLE) or 1
-                        samples.append(t.as_strided((-(-t.numel() // step),), (step,)))
+                        count = t.numel()
+                        places += (t.data_ptr(), t._version, t.shape, t.stride(), t.dtype)
+                        if count > SAMPLE or t.dim() != 1:
+                            step = -(-count // SAMPLE) or 1
+                            t = t.as_strided((-(-count // step),), (step,))
+                        samples.append(t)
         sample = torch.cat(samples) if samples else torch.empty(0)
     return places, sample

@@ -14,11 +14,11 @@ from .core.scorers import (
     GuidedIG,
     IntegratedGradients,
     PlannedScorer,
-    RandomOrder,
     RollingGradients,
     Scorer,
     Smooth,
 )
+from .core.unit_scorers import RandomOrder
 from .domains.image import BlurIG
 
 

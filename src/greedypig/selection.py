@@ -15,9 +15,10 @@ from .core.lockstep import Undisturbed
 from .core.objective import as_objective
 from .core.quadrature import Rule
 from .core.quadrature import rule as make_rule
-from .core.rounds import Problem, Rounds, Stop, ValuesWanted
+from .core.rounds import Problem, Rounds, ValuesWanted
 from .core.schedule import check_count, equal, plan_picks, whole
-from .core.scorers import MarginalGains, RandomOrder
+from .core.stopping import Stop
+from .core.unit_scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
 from .domains.table import losses
 from .domains.table.baseline import set_baseline

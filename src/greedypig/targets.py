@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -43,15 +44,25 @@ class Reference:
 
     target: int
     rival: int
+    """The class that a margin is measured against; -1 where none is."""
     output: Tensor
     """(classes,) logits, or () for a single output."""
-    log_probabilities: Tensor | None
+    classes: bool
+    """Does the output hold one logit for each class?"""
+
+    @cached_property
+    def log_probabilities(self) -> Tensor | None:
+        """(classes,), where the output holds classes. Only some objectives ask."""
+        return torch.log_softmax(self.output, 0) if self.classes else None
 
 
 class HasReference(Protocol):
     """Whatever a batch's rows belong to."""
 
-    reference: Reference
+    @property
+    def reference(self) -> Reference:
+        """Its class and its output at the full input."""
+        ...
 
 
 class Target:
@@ -106,7 +117,7 @@ class Target:
         """The class, rival and reference of an example, from its logits (classes,) or ()."""
         if logits.dim() == 0 or self.function is not None:
             self._check_single(logits, target)
-            return Reference(0, 0, logits, None)
+            return Reference(0, -1, logits, False)
         classes = logits.shape[0]
         self._check_outputs(logits)
         target = int(logits.argmax()) if target is None else _class_index(target, classes)
@@ -116,11 +127,11 @@ class Target:
                 f"Expected the margin's rival to be another class from 0 to {classes - 1} "
                 f"(got {rival})."
             )
-        if rival is None:
+        if rival is None and self.name == "margin":
             rest = logits.clone()
             rest[target] = -torch.inf
             rival = int(rest.argmax())
-        return Reference(target, rival, logits, torch.log_softmax(logits, 0))
+        return Reference(target, -1 if rival is None else rival, logits, True)
 
     def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
         """(m,): the objective of every row."""

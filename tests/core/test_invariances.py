@@ -11,7 +11,8 @@ from torch import Tensor
 import greedypig as gp
 from greedypig.core.algorithms import make_problem
 from greedypig.core.objective import MeanObjective, Oracle, PointObjective
-from greedypig.core.rounds import Stop, run
+from greedypig.core.rounds import run
+from greedypig.core.stopping import Stop
 from problems import generator, net, normal, random_coverage
 
 SCORERS = [

@@ -21,6 +21,7 @@ from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
 from ..core.rounds import Problem, run
+from ..core.schedule import whole
 from ..core.scorers import IntegratedGradients
 from ..domains.tensor import ModelObjective
 from ..kept import Loan
@@ -91,6 +92,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
+        n_rounds = whole(n_rounds)
         if type(n_rounds) is not int or n_rounds < 1:
             raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
         loan = Loan(self.forward_func)
@@ -99,7 +101,8 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             internal_batch_size, feature_mask,
         )  # fmt: skip
         scorer = IntegratedGradients(n_steps, _RULES[method])
-        results = [p.attribution() for p in run(batch.problems(scorer, n_rounds))]
+        problems = batch.problems(scorer, n_rounds, measured=return_convergence_delta)
+        results = [p.attribution() for p in run(problems)]
         loan.end()
         trees = [a.scores if n_rounds == 1 else a.importance() for a in results]
         columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
@@ -154,16 +157,21 @@ class _Batch:
             self._values, self.layout.n, batch_size="auto" if batch_size is None else batch_size
         )
 
-    def problems(self, scorer: IntegratedGradients, rounds: int) -> Iterator[Problem]:
-        """One run of Algorithm 1 per row."""
+    def problems(
+        self, scorer: IntegratedGradients, rounds: int, *, measured: bool
+    ) -> Iterator[Problem]:
+        """One run of Algorithm 1 per row; with the values of F only where they are asked for."""
         for i in range(self.count):
             end = torch.cat([r[i].reshape(-1) for r in self.rows])
             start = torch.cat([s[i].reshape(-1).to(end) for s in self.starts])
             objective = PointObjective(self.oracle, start, end, owner=i, layout=self.layout)
+            if not measured:
+                objective.ends = (0.0, 0.0)  # Nobody looks, and a pass for nothing is saved.
             features = self._features(i)
             yield make_problem(
                 objective, scorer, features=features, rounds=min(rounds, features.units),
                 schedule="geometric" if rounds > 1 else None, label=f"row {i}",
+                values="end" if measured else "free",
             )  # fmt: skip
 
     def _features(self, row: int) -> Features:

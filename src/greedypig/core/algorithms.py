@@ -14,9 +14,11 @@ from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Elements, Features
 from .objective import MeanObjective, Objective, PointObjective, as_objective
 from .quadrature import Rule
-from .rounds import Problem, Rounds, Stop, ValuesWanted
-from .schedule import check_count, plan_picks, whole
-from .scorers import Gradient, IntegratedGradients, MarginalGains, PlannedScorer, Scorer
+from .rounds import Problem, Rounds, ValuesWanted
+from .schedule import check_count, plan_picks, real, whole
+from .scorers import Gradient, IntegratedGradients, PlannedScorer, Scorer
+from .stopping import Stop
+from .unit_scorers import MarginalGains
 
 ObjectiveLike = Objective | PointObjective | MeanObjective
 MOST_SUBSETS = 20_000_000
@@ -265,7 +267,7 @@ def make_problem(
             f"Expected a scorer, a callable (objective, mask) → scores "
             f"(got {type(scorer).__name__})."
         )
-    seed, k = whole(seed), whole(k)
+    seed, k, ratio = whole(seed), whole(k), real(ratio)
     if type(seed) is not int:
         raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
     reseeded = getattr(scorer, "reseeded", None)  # Random scorers follow the run's seed.
@@ -281,7 +283,7 @@ def make_problem(
         "k": k,
         "schedule": schedule
         if isinstance(schedule, str)
-        else ("explicit" if schedule else "equal"),
+        else ("equal" if schedule is None else "explicit"),
         "ratio": ratio,
         "seed": seed,
     }

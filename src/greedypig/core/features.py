@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
+from .schedule import whole
 from .select import top_z
 
 
@@ -111,6 +112,7 @@ class Groups(Features):
     kind = "groups"
 
     def __init__(self, ids: Tensor, names: Sequence[str] | None = None) -> None:
+        ids = torch.as_tensor(ids)
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise InvalidType(f"Expected integer group ids (got {ids.dtype}).")
         ids = ids.detach().reshape(-1).to(torch.long)
@@ -176,6 +178,7 @@ class Windows(Features):
         self.axes = tuple(sorted({a % rank for a in wanted}))
         if len(self.axes) != len(wanted):
             raise InvalidInput(f"Expected every axis once (got {wanted}).")
+        size, stride = whole(size), whole(stride)
         self.size, self.stride = size, stride
         for name, number in (("window size", size), ("stride", stride)):
             if type(number) is not int or number < 1:

@@ -29,7 +29,8 @@ class Request:
     """`count` points of one problem, made on demand so that they never all exist at once.
 
     With weights (count,) the answer holds Σ_k weights_k · ∇(points_k), and with a way (n,) that
-    times the way, which makes it scores; without weights, values only.
+    times the way, which makes it scores; without weights, values only. Where the points are not
+    elements but what was made of them, `back` leads from that gradient to the elements'.
     """
 
     objective: PointObjective
@@ -37,6 +38,7 @@ class Request:
     points: Callable[[int, int], Tensor]
     weights: Tensor | None = None
     way: Tensor | None = None
+    back: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -184,8 +186,12 @@ class _Slot:
         assert weights is not None
         part = (weights if hi - lo == request.count else weights[lo:hi]) @ gradients
         self.total = part if self.total is None else self.total.add_(part)
-        if way is None or hi < request.count:
+        if hi < request.count:
             return isfinite(part.sum().item())
+        if request.back is not None:
+            self.total = request.back(self.total)
+        if way is None:
+            return isfinite(self.total.sum().item())
         # What is not finite stays so along the way, also where the way is 0.
         self.total = self.total * way
         self.sum = self.total.sum().item()
@@ -371,6 +377,10 @@ def _non_finite_step(
             if call.task.failed is not None:
                 return call.task.failed(what, step, count)
             return NonFinite(f"{what} at step {step + 1} of {count} is not finite.")
+    if slot.request.back is not None and slot.total is not None:  # Finite only on the way there.
+        what = _non_finite(slot.request.objective, values[0], slot.total)
+        if what and call.task.failed is not None:
+            return call.task.failed(what, count - 1, count)
     return None
 
 

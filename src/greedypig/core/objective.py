@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -160,6 +160,18 @@ class Oracle:
         return True
 
 
+class Line(NamedTuple):
+    """A straight line on which an objective is evaluated: its points, or what a first linear
+    layer makes of them, which lies on a straight line too."""
+
+    objective: PointObjective
+    """Whose oracle takes the line's points."""
+    begin: Tensor
+    end: Tensor
+    back: Callable[[Tensor], Tensor] | None = None
+    """From a gradient with respect to the line's points to one with respect to the elements."""
+
+
 class PointObjective:
     """One problem: the straight line from `start` to `end`, evaluated by a shared oracle.
 
@@ -184,6 +196,8 @@ class PointObjective:
         self.layout = layout or Layout.vector(self.n)
         self.reversed = False
         """True where the line leads away from the input: a counterfactual."""
+        self.ends: tuple[float, float] | None = None
+        """g(0) and g(1), where they are known already."""
         self._meters = [[0]]
         self._unit = bool((start == 0).all()) and bool((end == 1).all())
 
@@ -212,11 +226,16 @@ class PointObjective:
         """The same problem with another end of the line; both count on one meter."""
         other = copy(self)
         other.end, other.reach, other._unit = end, end - self.start, False
+        other.ends = None
         return other
 
     def place(self, masks: Tensor) -> Tensor:
         """The points of these masks, exactly `start` at 0 and exactly `end` at 1."""
         return masks if self._unit else torch.lerp(self.start, self.end, masks)
+
+    def line(self, begin: Tensor, end: Tensor) -> Line:
+        """The straight line between two points, as what follows it should walk it."""
+        return Line(self, begin, end)
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(m, n) masks → (m,) values."""
@@ -254,6 +273,15 @@ class MeanObjective:
         self.n = self.parts[0].n
         self.layout = self.parts[0].layout
         self.start = self.parts[0].start
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """g(0) and g(1), where they are known already."""
+        known = [p.ends for p in self.parts if p.ends is not None]
+        if len(known) < len(self.parts):
+            return None
+        first, last = (sum(each) / len(known) for each in zip(*known, strict=True))
+        return first, last
 
     @property
     def gradients_used(self) -> int:

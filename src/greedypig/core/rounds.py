@@ -9,8 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 from typing import Any, Literal, get_args
 
 import torch
@@ -21,42 +20,15 @@ from .errors import InvalidInput, InvalidType, NonFinite
 from .features import Elements, Features
 from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
-from .schedule import whole
-from .scorers import PlannedScorer, Scored, Scorer, Situation
+from .resuming import check_same_run
+from .scorers import PlannedScorer, Scored, Scorer, Situation, mean_of
+from .stopping import Stop
 
 UNKNOWN = float("nan")
 
 ValuesWanted = Literal["each", "end", "free"]
 """When G(S) is measured: after each round; at the end, for all rounds in as few batches as it
 takes; or only where a scorer brings it along for nothing. Until then it is NaN."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """When to stop before the schedule ends. Several may be set; the first one met counts."""
-
-    budget: int | None = None
-    """Gradient evaluations in all; a round that would exceed it is not begun."""
-    seconds: float | None = None
-    """No round is begun after this many seconds."""
-    reach: float | None = None
-    """Stop once G(S) ≥ reach · G(full). Where G(full) < 0 (log-likelihoods, losses) a share
-    below 1 lies above G(full): there take reach > 1, a multiple of the full input's loss."""
-    gain: bool = False
-    """Take only units with a positive score, and stop when there is none."""
-
-    def __post_init__(self) -> None:
-        budget = whole(self.budget)
-        object.__setattr__(self, "budget", budget)
-        if budget is not None and (type(budget) is not int or budget < 0):
-            raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
-        for name, number in (("seconds", self.seconds), ("reach", self.reach)):
-            if number is not None and not isinstance(number, int | float):
-                raise InvalidInput(f"Expected {name} to be a number (got {number!r}).")
-        if self.seconds is not None and not self.seconds > 0:
-            raise InvalidInput(f"Expected seconds > 0 (got {self.seconds!r}).")
-        if self.reach is not None and not self.reach > 0:
-            raise InvalidInput(f"Expected reach > 0, a share of G(full) (got {self.reach!r}).")
 
 
 class Problem:
@@ -112,7 +84,9 @@ class Problem:
 
     def steps(self) -> Generator[list[Request] | Round, list[Answer], None]:
         """Algorithm 1, as a generator of requests with a frozen Round after every round."""
-        if isnan(self.full_value):
+        if isnan(self.full_value) and self.objective.ends is not None:
+            self.first_value, self.full_value = self.objective.ends
+        if not isfinite(self.full_value + self.first_value):
             ends = torch.stack([self.mask, torch.ones_like(self.mask)])
             values = yield from self._values(ends, ["of nothing", "of everything"])
             self.first_value, self.full_value = values.tolist()
@@ -163,7 +137,7 @@ class Problem:
 
     def resume(self, saved: Attribution) -> None:
         """Take up a saved run where it stopped; the rest is as if it had never been broken."""
-        self._check_same_run(saved)
+        check_same_run(saved, self.features, self.settings, self.schedule, gain=self.limits.gain)
         begin = 0
         for index, count in enumerate(saved.picks):
             chosen = saved.order[begin : begin + count]
@@ -212,7 +186,7 @@ class Problem:
         parts = self.objective.parts
         if len(parts) == 1:
             return (yield from self._score_part(parts[0]))
-        return _mean((yield from together(map(self._score_part, parts), len(parts))))
+        return mean_of((yield from together(map(self._score_part, parts), len(parts))))
 
     def _score_part(self, part: PointObjective) -> Plan[Scored]:
         index = len(self.rounds)
@@ -377,29 +351,6 @@ class Problem:
         before = self.rounds[-2].gradients_used if len(self.rounds) > 1 else 0
         return self.rounds[-1].gradients_used - before
 
-    def _check_same_run(self, saved: Attribution) -> None:
-        mine, theirs = self.features.state(), saved.features.state()
-        same = mine[0] == theirs[0] and all(
-            torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
-        )
-        if not same:
-            raise InvalidInput("Expected the features of the saved run (got others).")
-        for name, value in self.settings.items():
-            kept = saved.settings.get(name)
-            if kept != value and name != "batch_size":  # Batches change the last bits at most.
-                raise InvalidInput(
-                    f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
-                )
-        fits = len(saved.picks) <= len(self.schedule) and all(
-            done == planned or (self.limits.gain and done < planned)
-            for done, planned in zip(saved.picks, self.schedule, strict=False)
-        )
-        if not fits and saved.stop is not StopReason.ALL:
-            raise InvalidInput(
-                "Expected the schedule of the saved run (got other picks per round). "
-                "Try the rounds, k and schedule in its settings."
-            )
-
 
 class Rounds(Iterator[Round]):
     """Frozen rounds as they are finished; `attribution()` is the result so far, at any time."""
@@ -452,15 +403,3 @@ def run(problems: Iterable[Problem], *, hold: int = 256) -> Iterator[Problem]:
 def _valued(r: Round, value: float) -> Round:
     """The same round, G(S) after it being known now."""
     return Round(r.index, r.chosen, r.scores, value, r.total, r.gradients_used, r.seconds)
-
-
-def _mean(found: list[Scored]) -> Scored:
-    def mean(tensors: list[Tensor | None]) -> Tensor | None:
-        known = [t for t in tensors if t is not None]
-        return torch.stack(known).mean(0) if len(known) == len(tensors) else None
-
-    return Scored(
-        mean([s.elements for s in found]),
-        mean([s.units for s in found]),
-        mean([s.value for s in found]),
-    )

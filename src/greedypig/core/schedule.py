@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 from .errors import InvalidInput
@@ -60,7 +61,7 @@ def plan_picks(
     per_round alone picks that many until k (default: every unit) are selected; rounds alone
     splits k over them by the schedule; both are Algorithm 1's R and z.
     """
-    rounds, per_round, k = whole(rounds), whole(per_round), whole(k)
+    rounds, per_round, k, ratio = whole(rounds), whole(per_round), whole(k), real(ratio)
     for name, number in (("rounds", rounds), ("per_round", per_round), ("k", k)):
         if number is not None:
             check_count(name, number, units)
@@ -104,6 +105,12 @@ def whole(number: Any) -> Any:
         return operator.index(number)
     except TypeError:
         return number
+
+
+def real(number: Any) -> Any:
+    """A real number of any make (NumPy's) as Python's own; all else as it is."""
+    other = isinstance(number, Real) and not isinstance(number, bool | int | float)
+    return float(number) if other else number
 
 
 def check_count(name: str, number: int, units: int | None = None) -> None:

@@ -3,8 +3,8 @@
 Every scorer follows a path of points from place(1_S) to place(1) and sums gradient · movement
 along it, so elements of S, which do not move, score 0. Any of them is made adaptive by the loop
 in `rounds`, which calls it again after every pick. Sources: integrated gradients, Sundararajan
-et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG, Kapishnikov et al. 2021, Algorithm 1;
-greedy by marginal gains, Nemhauser et al. 1978, lazily by Minoux 1978.
+et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG, Kapishnikov et al. 2021, Algorithm 1.
+Scorers that need no gradient are in `unit_scorers`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .features import Elements, Features
 from .lockstep import Plan, Request, ask, complete, together
 from .objective import MeanObjective, PointObjective
 from .quadrature import Rule, rule
-from .schedule import check_count
+from .schedule import check_count, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +54,20 @@ class Scored:
     units: Tensor | None = None
     value: Tensor | None = None
     total: float | None = None
+
+
+def mean_of(found: list[Scored]) -> Scored:
+    """The mean of several objectives' scores over the same units."""
+
+    def mean(tensors: list[Tensor | None]) -> Tensor | None:
+        known = [t for t in tensors if t is not None]
+        return torch.stack(known).mean(0) if len(known) == len(tensors) else None
+
+    return Scored(
+        mean([s.elements for s in found]),
+        mean([s.units for s in found]),
+        mean([s.value for s in found]),
+    )
 
 
 class Scorer(Protocol):
@@ -115,11 +129,12 @@ class IntegratedGradients(PlannedScorer):
         begin, end = at.objective.place(at.mask), at.objective.end
         nodes, weights = self._tensors(begin)
         count = len(self._quadrature.nodes)
+        along, first, last, back = at.objective.line(begin, end)
 
         def points(lo: int, hi: int) -> Tensor:
-            return torch.lerp(begin, end, nodes if hi - lo == count else nodes[lo:hi])
+            return torch.lerp(first, last, nodes if hi - lo == count else nodes[lo:hi])
 
-        (answer,) = yield [Request(at.objective, count, points, weights, end - begin)]
+        (answer,) = yield [Request(along, count, points, weights, end - begin, back)]
         free = answer.values[0] if self._quadrature.nodes[0] == 0.0 else None
         return Scored(answer.gradient, None, free, answer.sum)
 
@@ -196,7 +211,7 @@ class RollingGradients(PlannedScorer):
     remembers = True
 
     def __post_init__(self) -> None:
-        check_count("points", self.points)
+        _count(self, "points")
         if not 0 <= self.memory < 1:
             raise InvalidInput(f"Expected memory from 0 to below 1 (got {self.memory!r}).")
 
@@ -237,7 +252,7 @@ class Smooth(PlannedScorer):
     name = "smooth"
 
     def __post_init__(self) -> None:
-        check_count("samples", self.samples)
+        _count(self, "samples")
         if not isinstance(self.scorer, PlannedScorer) or not self.scorer.of_elements:
             raise InvalidType(
                 "Expected a scorer that follows a path, such as IntegratedGradients "
@@ -283,7 +298,7 @@ class GuidedIG(PlannedScorer):
     name = "guided-ig"
 
     def __post_init__(self) -> None:
-        check_count("steps", self.steps)
+        _count(self, "steps")
         for name, share in (("fraction", self.fraction), ("max_dist", self.max_dist)):
             if not 0 <= share <= 1:
                 raise InvalidInput(f"Expected {name} from 0 to 1 (got {share!r}).")
@@ -335,75 +350,6 @@ class GuidedIG(PlannedScorer):
             size = torch.where(pick, torch.inf, size)
 
 
-@dataclass(frozen=True)
-class RandomOrder(PlannedScorer):
-    """Uniform random scores by seed: the floor any method must beat."""
-
-    name = "random"
-    of_elements = False
-
-    def plan(self, at: Situation) -> Plan[Scored]:
-        scores = seeded_uniform(at.features.units, at.seed, at.round, 0)
-        yield from ()  # Asks for nothing, but is a generator like its siblings.
-        return Scored(units=scores.to(at.mask.device))
-
-    def cost(self) -> int:
-        return 0
-
-
-@dataclass(frozen=True)
-class MarginalGains(PlannedScorer):
-    """scores_u = G(S ∪ u) − G(S) for every unit u, by values alone.
-
-    lazy=True re-evaluates a unit only while its gain in an earlier round, an upper bound if G is
-    submodular, could still win. Valid for submodular G only.
-    """
-
-    lazy: bool = False
-    name = "marginal-gains"
-    of_elements = False
-
-    def plan(self, at: Situation) -> Plan[Scored]:
-        left = ~at.features.blocked(at.mask, at.taken)
-        if self.lazy and at.alone and at.last is not None:
-            return (yield from self._lazily(at, left, at.last))
-        units = torch.nonzero(left).squeeze(1)
-        gains, value = yield from self._gains(at, units)
-        scores = torch.full(
-            (at.features.units,), -torch.inf, dtype=gains.dtype, device=gains.device
-        )
-        scores[units] = gains
-        return Scored(units=scores, value=value)
-
-    def cost(self) -> int:
-        return 0
-
-    def _gains(self, at: Situation, units: Tensor) -> Plan[tuple[Tensor, Tensor]]:
-        problem, base = at.objective, at.mask.unsqueeze(0)
-
-        def points(lo: int, hi: int) -> Tensor:
-            masks = base.repeat(hi - lo, 1)
-            for row in range(max(lo, 1), hi):
-                masks[row - lo, at.features.members(units[row - 1 : row])] = 1
-            return problem.place(masks)
-
-        answer = yield from ask(Request(problem, 1 + units.numel(), points))
-        return answer.values[1:] - answer.values[0], answer.values[0]
-
-    def _lazily(self, at: Situation, left: Tensor, bounds: Tensor) -> Plan[Scored]:
-        scores = bounds.masked_fill(~left, -torch.inf)
-        fresh = torch.zeros_like(left)
-        value = None
-        while True:
-            best = at.features.pick_units(scores, at.mask, at.taken, at.z)
-            stale = best[~fresh[best]]
-            if stale.numel() == 0:
-                return Scored(units=scores, value=value)
-            gains, value = yield from self._gains(at, stale)
-            scores[stale] = gains.to(scores)
-            fresh[stale] = True
-
-
 def point_request(objective: PointObjective, point: Tensor) -> Request:
     """The gradient at a single point (n,)."""
     weight = torch.ones(1, dtype=point.dtype, device=point.device)
@@ -419,6 +365,13 @@ def seeded_normal(like: Tensor, *seed: int) -> Tensor:
 def seeded_uniform(count: int, *seed: int) -> Tensor:
     """(count,) float64, uniform in [0, 1), from these seeds alone."""
     return torch.rand(count, generator=_generator(*seed), dtype=torch.float64)
+
+
+def _count(scorer: PlannedScorer, name: str) -> None:
+    """Check one of a frozen scorer's knobs: a whole number of any make, kept as Python's own."""
+    number = whole(getattr(scorer, name))
+    check_count(name, number)
+    object.__setattr__(scorer, name, number)
 
 
 def _generator(*seed: int) -> torch.Generator:

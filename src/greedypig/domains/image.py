@@ -18,7 +18,7 @@ from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.lockstep import Plan, ask, together
 from ..core.objective import PointObjective
-from ..core.schedule import check_count
+from ..core.schedule import check_count, whole
 from ..core.scorers import PlannedScorer, Scored, Situation, point_request
 
 FeatureMaker = Callable[[Layout], Features]
@@ -51,6 +51,7 @@ def tokens() -> FeatureMaker:
 
 def grid(size: int) -> FeatureMaker:
     """Disjoint size × size blocks over all channels; smaller ones at the far edges."""
+    size = whole(size)
     check_count("grid size", size)
 
     def make(layout: Layout) -> Features:
@@ -65,6 +66,7 @@ def grid(size: int) -> FeatureMaker:
 
 def windows(size: int, *, stride: int = 1) -> FeatureMaker:
     """Overlapping size × size patches over all channels, the paper's block-wise variant."""
+    size, stride = whole(size), whole(stride)
     check_count("window size", size)
 
     def make(layout: Layout) -> Features:

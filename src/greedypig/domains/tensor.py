@@ -6,7 +6,9 @@ picture, a row, a sequence of embeddings, and for several inputs at once by posi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -17,11 +19,16 @@ from torch import Tensor, nn
 from ..baselines import resolve
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
-from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
-from ..fast import convolutional, optimised
+from ..core.objective import Line, MeanObjective, Oracle, PointObjective, Runs
+from ..fast import SAME_OUTPUT, FirstLayer, convolutional, first_linear, optimised
 from ..frozen import Frozen
 from ..kept import Loan
 from ..targets import Reference, Target
+
+log = logging.getLogger(__name__)
+
+_LATER = object()
+"""Baselines that are not known yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +41,31 @@ class Example:
     dtypes: tuple[torch.dtype, ...]
     fixed: Any
     reference: Reference
+    baselines: tuple[Tensor, ...] | None = None
+    """(n,) each, where they were known when the model was asked …"""
+    values: Tensor | None = None
+    """… and then the objective at x and at each of them, if one pass could tell."""
 
 
 class ModelObjective(PointObjective):
     """A problem that comes from a model, which scorers that look at layers can ask for."""
 
     family: ModelFamily
+    first: FirstLayer | None = None
+    """The network's first layer, where it need not be asked about every point of a line."""
+    _after_first: PointObjective | None = None
+    _made_of_end: tuple[Tensor, Tensor] | None = None
+
+    def line(self, begin: Tensor, end: Tensor) -> Line:
+        """The line between two points, or the one that the first layer makes of it."""
+        if self.first is None:
+            return super().line(begin, end)
+        if self._after_first is None or self._after_first._meters is not self._meters:
+            self._after_first = copy(self)
+            self._after_first.oracle = self.family.rest
+        if self._made_of_end is None or self._made_of_end[0] is not end:
+            self._made_of_end = end, self.first.of(end)
+        return Line(self._after_first, self.first.of(begin), self._made_of_end[1], self.first.back)
 
     def network(self) -> nn.Module | None:
         """The frozen network, for methods that look at its layers; None for plain callables."""
@@ -67,15 +93,23 @@ class ModelFamily:
         self.fingerprint = self._loan.fingerprint(exact=self._foldable)
         self.plain = self._loan.plain
         self.network = self.plain
-        self._prepared = False
+        self._prepared, self._optimize = False, optimize
+        self.first: FirstLayer | None = None
+        self.rest: Oracle
+        """The network after its first layer, where it was cut there."""
         self._oracles: dict[object, Oracle] = {}
 
     def end(self) -> None:
         """No more will be asked of the model: its private copy can serve the next call."""
         self._loan.end()
 
-    def example(self, x: Any, *, target: int | None = None, fixed: Any = None) -> Example:
-        """Check one input and read the model's answer to it."""
+    def example(
+        self, x: Any, *, target: int | None = None, fixed: Any = None, baselines: Any = _LATER
+    ) -> Example:
+        """Check one input and read the model's answer to it.
+
+        Where the baselines are given too, one pass tells the objective at both ends of the line.
+        """
         layout = Layout.of(x)
         tensors = [t.detach() for t in layout.tensors(x)]
         for name, tensor in zip(layout.names, tensors, strict=True):
@@ -83,11 +117,32 @@ class ModelFamily:
         wide = _widest(t.dtype for t in tensors)
         flat = torch.cat([t.reshape(-1).to(wide) for t in tensors])
         dtypes = tuple(t.dtype for t in tensors)
-        probe = Example(flat, layout, dtypes, fixed, Reference(0, 0, flat, None))
-        logits = self._answer(probe)
-        if not bool(torch.isfinite(logits).all()):
+        probe = Example(flat, layout, dtypes, fixed, Reference(0, -1, flat, False))
+        if baselines is not _LATER:
+            starts = tuple(b.to(flat) for b in resolve(baselines, x, layout, self.model))
+            probe = replace(probe, baselines=starts)
+        logits = self._answers(probe)
+        if not bool(torch.isfinite(logits[0]).all()):
             raise InvalidInput("Expected a finite output at the full input (got NaN or infinity).")
-        return Example(flat, layout, dtypes, fixed, self.target.reference(logits, target))
+        example = replace(probe, reference=self.target.reference(logits[0], target))
+        if len(logits) == 1:
+            return example
+        with torch.no_grad():
+            return replace(example, values=self.target.values(logits, [(example, len(logits))]))
+
+    def _answers(self, probe: Example) -> Tensor:
+        """The logits at the full input, and at the baselines where that is safe and of use: it is
+        not where a folded copy will answer, nor where so many rows may not be asked at once."""
+        rows = [probe.x, *(probe.baselines or ())]
+        alike = not self._foldable and len(rows) <= self._oracle(probe).batch_size
+        if len(rows) > 1 and alike:
+            try:
+                with torch.no_grad():
+                    output = self._run(self.plain, torch.stack(rows), [(probe, len(rows))])
+                    return self.target.logits(output, len(rows))
+            except Exception as error:  # One row on its own tells what is wrong, if anything is.
+                log.debug("%d rows at once failed (%s)", len(rows), error)
+        return self._answer(probe).unsqueeze(0)
 
     def _answer(self, probe: Example) -> Tensor:
         """The logits at the full input; where that fails, a batch axis left on is said so."""
@@ -127,7 +182,12 @@ class ModelFamily:
 
     def objective(self, example: Example, x: Any, baseline: Any) -> PointObjective | MeanObjective:
         """g for one example: one part per baseline."""
-        parts = [self._part(example, b) for b in resolve(baseline, x, example.layout, self.model)]
+        baselines = example.baselines or resolve(baseline, x, example.layout, self.model)
+        parts = [self._part(example, b) for b in baselines]
+        if example.values is not None:
+            at_x, *at_baselines = example.values.double().tolist()
+            for part, other in zip(parts, at_baselines, strict=True):
+                part.ends = (at_x, other) if part.reversed else (other, at_x)
         return parts[0] if len(parts) == 1 else MeanObjective(parts)
 
     def _part(self, example: Example, baseline: Tensor) -> PointObjective:
@@ -135,28 +195,64 @@ class ModelFamily:
         baseline = baseline.to(x)
         if not self._prepared:
             self._prepare(example, baseline)
-        key = (layout, _fixed_key(example.fixed))
-        if key not in self._oracles:
-            self._oracles[key] = Oracle(self._values, layout.n, batch_size=self.batch_size)
         start, end = (x, baseline) if self.target.towards_baseline else (baseline, x)
         objective = ModelObjective(
-            self._oracles[key], start, end, owner=example, layout=layout,
+            self._oracle(example), start, end, owner=example, layout=layout,
             span=float(x.max() - x.min()),
         )  # fmt: skip
         objective.family = self
+        if self.first is not None and _lone_row(example, self.first.inputs):
+            objective.first = self.first
         objective.reversed = self.target.towards_baseline
         return objective
+
+    def _oracle(self, example: Example) -> Oracle:
+        """The oracle of all examples whose rows may share a batch with this one's."""
+        key = (example.layout, _fixed_key(example.fixed))
+        if key not in self._oracles:
+            self._oracles[key] = Oracle(self._values, example.layout.n, batch_size=self.batch_size)
+        return self._oracles[key]
 
     def _prepare(self, example: Example, baseline: Tensor) -> None:
         """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
         self._prepared = True
         if not self._foldable:
+            if self._optimize:
+                self._cut(example)
             return
         line = torch.stack([baseline, (baseline + example.x) / 2, example.x])
         self.network = optimised(
             self.model, self.plain, self.fingerprint,
             partial(self._probe, example, line[2:]), partial(self._probe, example, line),
         )  # fmt: skip
+
+    def _cut(self, example: Example) -> None:
+        """Cut the network after its first layer, if that is worth it and its rest agrees."""
+        network, n = self.plain.module, example.layout.n
+        if not _lone_row(example, n) or network is None or network is self.model:
+            return
+        if not isinstance(self.model, nn.Module):
+            return
+        path = self._loan.note(f"first layer of {n}", lambda: first_linear(network, n))
+        if not path:
+            return
+        first, expected = FirstLayer(self.plain, path), example.reference.output
+        with torch.no_grad():
+            try:
+                output = first.rest(first.of(example.x.unsqueeze(0)))
+                found = self.target.logits(output, 1)[0]
+                off = (found - expected).abs().max() / expected.abs().max().clamp(min=1e-6)
+            except Exception as error:  # A convenience; the plain network always works.
+                log.debug("%s was not cut (%s)", type(self.model).__name__, error)
+                return
+        if bool(off <= SAME_OUTPUT):
+            self.first = first
+            self.rest = Oracle(self._values_after_first, first.outputs, batch_size=self.batch_size)
+
+    def _values_after_first(self, made: Tensor, runs: Runs) -> Tensor:
+        assert self.first is not None
+        logits = self.target.logits(self.first.rest(made), made.shape[0])
+        return self.target.values(logits, runs)
 
     def _probe(self, example: Example, rows: Tensor, network: Frozen) -> Tensor:
         if network is self.plain and len(rows) == 1 and self.target.function is None:
@@ -189,6 +285,12 @@ class ModelFamily:
             more, named = _expand_fixed([(owner.fixed, count) for owner, count in runs])
             args, kwargs = (*args, *more), kwargs | named
         return network(*args, **kwargs)
+
+
+def _lone_row(example: Example, n: int) -> bool:
+    """Is it n numbers in a row, as the model takes them, and nothing besides?"""
+    plain = example.layout.kind == "tensor" and example.layout.shapes == ((n,),)
+    return plain and example.fixed is None and example.dtypes == (example.x.dtype,)
 
 
 def _check_input(name: str, tensor: Tensor) -> None:
