@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """Who is explained → who gives the second opinion."""
 TUNING, SEED, GRIDS = 46, 7, 25
+DEFAULT = "greedy-20x5"
+NUMBERS = ("own", "second", "loss", "default_own", "default_second", "pointing", "pointing_error")
 BATCH = 8
 
 
@@ -163,6 +165,11 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                        "gradients": candidate["gradients"], "photos": len(records)}  # fmt: skip
                 for what in ("own", "second", "loss"):
                     row[what] = round(median_auc(records, what), 3)
+                usual = [out / part / network / DEFAULT / f.name for f in files]
+                same = [json.loads(f.read_text()) for f in usual if f.exists()]
+                for what in ("own", "second"):
+                    complete = len(same) == len(files)
+                    row[f"default_{what}"] = round(median_auc(same, what), 3) if complete else None
                 game = out / "pointing" / network / f"{name}.json"
                 row["pointing"] = row["pointing_error"] = None
                 if part == "confirm" and game.exists():
@@ -181,8 +188,8 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
                 typed: dict[str, Any] = dict(row)
                 for name in ("gradients", "photos"):
                     typed[name] = int(row[name])
-                for name in ("own", "second", "loss", "pointing", "pointing_error"):
-                    typed[name] = float(row[name]) if row[name] else None
+                for name in NUMBERS:
+                    typed[name] = float(row[name]) if row.get(name) else None
                 kept[row["part"], row["network"], row["candidate"]] = typed
     for row in found:
         key = row["part"], row["network"], row["candidate"]
@@ -199,6 +206,13 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
     )
 
 
+def beside(row: dict[str, Any], what: str) -> str:
+    """A candidate's area, and in brackets the default's on the same photos."""
+    usual = row[f"default_{what}"]
+    told = row["candidate"] == DEFAULT or usual is None
+    return f"{row[what]}" if told else f"{row[what]} ({usual})"
+
+
 def table(args: Any, candidates: dict[str, Any]) -> None:
     """results.csv, results.md and the Pareto picture of what there is."""
     found = with_earlier(list(rows(args.out, candidates)), candidates)
@@ -208,8 +222,8 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
         writer.writerows(found)
     lines = [
         "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
-        "opinion higher is better, loss lower. Pointing: 2 × 2 grids of the confirming photos, "
-        "± standard error.",
+        "opinion higher is better, loss lower; beside them what the default gets on the very same "
+        "photos. Pointing: 2 × 2 grids of the confirming photos, ± standard error.",
     ]
     for part in ("tune", "confirm"):
         for network, judge in NETWORKS.items():
@@ -217,12 +231,13 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
             if not mine:
                 continue
             lines += ["", f"### {part}: {network}, second opinion by {judge}", "",
-                      "| candidate | gradients | photos | own | second | loss | pointing |",
-                      "|---|---|---|---|---|---|---|"]  # fmt: skip
+                      "| candidate | gradients | photos | own (default) | second (default) | loss "
+                      "| pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
             for r in mine:
                 game = "" if r["pointing"] is None else f"{r['pointing']} ± {r['pointing_error']}"
-                lines.append(f"| {r['candidate']} | {r['gradients']} | {r['photos']} | {r['own']} "
-                             f"| {r['second']} | {r['loss']} | {game} |")  # fmt: skip
+                own, second = (beside(r, what) for what in ("own", "second"))
+                lines.append(f"| {r['candidate']} | {r['gradients']} | {r['photos']} | {own} "
+                             f"| {second} | {r['loss']} | {game} |")  # fmt: skip
     (HERE / "results.md").write_text("\n".join(lines) + "\n")
     pareto(found, HERE / "pareto.png")
     print("\n".join(lines))
@@ -241,7 +256,7 @@ def pareto(found: list[dict[str, Any]], path: Path) -> None:
         middle = (min(r["own"] for r in mine) + max(r["own"] for r in mine)) / 2
         for r in mine:
             left = r["own"] > middle  # Names stay inside the panel.
-            colour = "#d55e00" if r["candidate"] == "greedy-20x5" else "#0072b2"
+            colour = "#d55e00" if r["candidate"] == DEFAULT else "#0072b2"
             axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, color=colour,
                          alpha=0.6, linewidths=0)  # fmt: skip
             axes.annotate(r["candidate"], (r["own"], r["second"]), fontsize=6.5,
