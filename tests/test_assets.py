@@ -429,6 +429,18 @@ def test_raw_cora_becomes_the_same_kind_of_file():
     assert "train" not in found
 
 
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickles_of_today_are_read_like_those_of_planetoid_s_time(protocol):
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.csr_matrix(np.array([[0, 1.5], [2, 0]]))
+    parts = (matrix, np.arange(6).reshape(2, 3), {0: [1]})
+    read, array, around = (planetoid.read_pickle(pickle.dumps(p, protocol)) for p in parts)
+    rows, columns, values = read.entries()
+    assert (rows.tolist(), columns.tolist(), values.tolist()) == ([0, 1], [1, 0], [1.5, 2])
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert around == {0: [1]}
+
+
 class Evil:
     def __reduce__(self):
         return os.mkdir, ("evil-was-here",)

@@ -34,6 +34,7 @@ def test_the_answer_is_one_object(answer, graph, place):
     assert record["curve"]["agreement"][-1] == 1
     assert list(record["methods"]) == ["greedy-pig", "ig", "degree", "random"]
     assert record["gradients"] == 6
+    assert record["methods"]["ig"]["gradients"] == 6  # At equal cost.
     assert record["seconds"] > 0
     assert record["settings"]["training"]["epochs"] <= 15
     assert record["graph"]["edges"] == 150

@@ -37,7 +37,7 @@ def test_loops_and_duplicates_are_left_out_and_told():
     graph = make_graph(X, edges, Y, **SPLIT)
     assert graph.edges.tolist() == [[0, 2], [1, 3]]
     assert graph.notes == (
-        "1 loops (edges from a node to itself) were left out.",
+        "Edges from a node to itself were left out: 1.",
         "1 edges that were there twice count once.",
     )
 

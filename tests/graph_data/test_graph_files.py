@@ -269,3 +269,11 @@ def test_the_real_graphs(name, sizes):
     assert (found.nodes, found.m, found.x.shape[1], found.class_count) == sizes
     assert (len(found.val), len(found.test)) == (500, 1000)
     assert found.notes == ()
+
+
+def test_a_column_of_words_without_a_label_names_the_option(tmp_path):
+    (tmp_path / "edges.csv").write_text("a,b\n0,1\n")
+    (tmp_path / "nodes.csv").write_text("id,size,topic\n0,1.5,art\n1,2.5,law\n")
+    with pytest.raises(gp.InvalidFile, match="--label NAME"):
+        load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv")
+    assert load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv", label="topic").m == 1

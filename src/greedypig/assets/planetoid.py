@@ -4,8 +4,9 @@ The arrays of a file: `edges` (2, m) undirected with u < v, each once and no loo
 `x_row`, `x_col`, `x_val`, `x_shape`; `y`; and, where the source has the split of Yang et al.
 (2016), `train`, `val` and `test` indices.
 
-The sources are pickles of SciPy matrices from Python 2. They are read by an unpickler that knows
-arrays, lists and dictionaries and refuses everything else, so that reading runs no foreign code.
+The sources are pickles of SciPy matrices, the published ones from Python 2. They are read by an
+unpickler that knows arrays, lists and dictionaries and refuses everything else, so that reading
+runs no foreign code.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import collections
 import io
 import pickle
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +46,33 @@ def _array(*_what: object) -> NDArray[Any]:
     return np.ndarray(0, np.int8)
 
 
+def _from_buffer(
+    buffer: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], order: Literal["C", "F"]
+) -> NDArray[Any]:
+    """Stands in for NumPy's own, which newer pickles use."""
+    return np.frombuffer(buffer, dtype).reshape(shape, order=order)
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    """Stands in for `codecs.encode`, which would take any codec."""
+    if encoding != "latin1":
+        raise InvalidFile(f"Expected bytes as latin1 (got {encoding!r}).")
+    return text.encode("latin1")
+
+
 _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("numpy.core.multiarray", "_reconstruct"): _array,
+    ("numpy._core.multiarray", "_reconstruct"): _array,
+    ("numpy.core.numeric", "_frombuffer"): _from_buffer,
+    ("numpy._core.numeric", "_frombuffer"): _from_buffer,
     ("scipy.sparse.csr", "csr_matrix"): _Csr,
+    ("scipy.sparse._csr", "csr_matrix"): _Csr,
     ("collections", "defaultdict"): collections.defaultdict,
     ("__builtin__", "list"): list,
+    ("builtins", "list"): list,
+    ("_codecs", "encode"): _encoded,  # How Python 3 writes bytes for Python 2.
 }
 
 

@@ -162,8 +162,8 @@ def _judge_all(
         bar.label = f"{graph.name}: {METHODS[name]}"
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(names))  # type: ignore[misc]
         own = {k: v for k, v in search.items() if name == FIRST or k == "objective"}
-        if name == "ig" and "steps" in search:
-            own["steps"] = search["steps"]
+        if name == "ig" and FIRST in results:
+            own["steps"] = results[FIRST].gradients_used  # At equal cost.
         question = EdgeQuestion(name, graph, network.model, judge, shares, watch)
         stopped = f"Stopped at {METHODS[name]}, after {count(i, 'method')}"
         with sitting.minded(terminal, stopped, "The rounds done are"):

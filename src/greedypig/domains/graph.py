@@ -8,6 +8,7 @@ edge from a node to itself is no connection: it is always there, and its score i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import signature
@@ -53,6 +54,27 @@ class Graph:
     def symmetric(self) -> bool:
         """Has every edge its reverse, of the same weight?"""
         return _is_symmetric(self.edge_index, self.weight, self.nodes)
+
+    def oddities(self, undirected: bool | None) -> Iterator[str]:
+        """What a caller who gave `undirected` may not have meant, in sentences."""
+        source, target = self.edge_index
+        if loops := int((source == target).sum()):
+            yield (
+                f"Of the edges {loops:,} lead from a node to itself. They are always there, and "
+                "each is a unit with score 0. Leave them out of edge_index to select among connections "
+                "alone, and add them to those kept."
+            )
+        if undirected is None and not self.undirected and self._both_ways():
+            yield (
+                "Every edge has its reverse, but not as often or not with the same weight, so the "
+                "graph counts as directed and every direction is a unit. Try undirected=True, or "
+                "leave duplicates out of edge_index."
+            )
+
+    def _both_ways(self) -> bool:
+        source, target = self.edge_index
+        there = torch.unique(source * self.nodes + target)
+        return torch.equal(there, torch.unique(target * self.nodes + source))
 
     @cached_property
     def units(self) -> Tensor:

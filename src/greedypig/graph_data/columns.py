@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,7 +163,7 @@ def from_columns(
             free.remove(SPLIT)
             found |= _split(table.words(SPLIT), path)
         if free and (path is nodes[0] or len(nodes) == 1):
-            features.append(table.numbers(free))
+            features.append(_features(table, free, found))
     if label is not None and "y" not in found:
         raise InvalidFile(f"Expected a column {label!r} in {nodes[-1].name} (got none).")
     if not features:
@@ -208,6 +208,17 @@ def _ends(path: Path, ids: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[A
 
 def _canonical(words: NDArray[Any]) -> NDArray[Any]:
     return np.char.strip(words.astype(str))
+
+
+def _features(
+    table: Columns, names: Sequence[str], found: Mapping[str, Any]
+) -> NDArray[np.float64]:
+    try:
+        return table.numbers(names)
+    except InvalidFile as error:
+        if "y" in found:
+            raise
+        raise InvalidFile(f"{error} Try --label NAME if a column holds the classes.") from error
 
 
 def _classes(words: NDArray[Any]) -> tuple[NDArray[np.int64], list[str] | None]:

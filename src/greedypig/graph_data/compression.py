@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
+from ..edge_runs import GRADIENTS
 from ..frozen import freeze
 from ..graphs import explain_edges
 from ..models import GCN
@@ -137,6 +138,7 @@ def edge_order(
     }  # fmt: skip
     if method == "ig":
         given = {k: v for k, v in given.items() if k not in ("rounds", "schedule", "k")}
+        given.setdefault("steps", GRADIENTS)  # As many as Greedy PIG takes.
     return explain_edges(
         model, graph.x, graph.edge_index, graph.edge_weight, method=method, seed=seed,
         undirected=graph.undirected, **given,

@@ -233,7 +233,7 @@ def _edges(
     weights = None if weight is None else _weights(weight, pairs.shape[1], name)
     loops = pairs[0] == pairs[1]
     if loops.any():
-        told.append(f"{int(loops.sum()):,} loops (edges from a node to itself) were left out.")
+        told.append(f"Edges from a node to itself were left out: {int(loops.sum()):,}.")
         pairs = pairs[:, ~loops]
         weights = None if weights is None else weights[~loops]
     keys = pairs[0] * nodes + pairs[1]
