@@ -276,4 +276,3 @@ def test_a_column_of_words_without_a_label_names_the_option(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,size,topic\n0,1.5,art\n1,2.5,law\n")
     with pytest.raises(gp.InvalidFile, match="--label NAME"):
         load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv")
-    assert load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv", label="topic").m == 1

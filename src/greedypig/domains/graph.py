@@ -61,8 +61,8 @@ class Graph:
         if loops := int((source == target).sum()):
             yield (
                 f"Of the edges {loops:,} lead from a node to itself. They are always there, and "
-                "each is a unit with score 0. Leave them out of edge_index to select among connections "
-                "alone, and add them to those kept."
+                "each is a unit with score 0. Leave them out of edge_index to select among "
+                "connections alone, and add them to those kept."
             )
         if undirected is None and not self.undirected and self._both_ways():
             yield (
