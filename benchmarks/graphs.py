@@ -35,8 +35,9 @@ WIDTHS = (128, 256, 256, 40)
 MOST = int(os.environ.get("MOST_EDGES", 10_000_000))
 """How far `scaling` goes."""
 GROWTH = """\
-The work grows with the edges; the time for each rises a little more than that, as ever less of the
-nodes' features is in the cache when an edge asks for it. Memory, about 0.75 GiB for a million edges
+The number of operations is linear in the edges. The time is not quite: an edge costs about twice
+as much at 10⁷ as at 10⁵, as ever less of the nodes' features is in the cache when an edge asks for
+it (below 10⁶ most of it is). Memory, about 0.75 GiB for a million edges
 of this network, is what ends it first: 10⁸ edges would want some 75 GiB."""
 CORA = HERE.parent.parent / "shared" / "data" / "cora.npz"
 
