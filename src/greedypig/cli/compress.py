@@ -35,7 +35,7 @@ HELP = "keep the few edges of a graph that the network's answers rest on"
 DESCRIPTION = """\
 Keep the best edges of a graph. The paper's graph network is trained on it (or yours is taken),
 Greedy PIG orders the edges, and accuracy, agreement with the full graph's answers and G are
-measured at 5, 10, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes
+measured at 0, 5, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes
 the graph of the kept edges, a table, a figure, the result and a page into a folder."""
 EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
