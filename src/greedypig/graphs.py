@@ -98,7 +98,7 @@ def explain_edges(
         network.check()
         target = NodeTarget(objective, network.logits(), labels, nodes)
         problem = network.problem(target, plan)
-    with naming_weights():
+    with naming_weights(graph):
         found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
     if found.gradients_used and not found.unit_scores.any():
         warnings.warn(
@@ -141,11 +141,12 @@ def explain_node(
     """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
 
     At most k units are taken, each touching what was discovered before, from the edges whose
-    messages reach the node in `hops` steps (None: the model's depth); where they are fewer than k,
-    about["note"] says so. The result is about those edges alone: attachments["edges"][a.mask(k)]
-    are the columns of edge_index that were taken, and attachments["ends"] (2, edges) holds their
-    nodes. G(S) is what the whole graph gives with all edges but S removed. A node that no edge
-    reaches has an empty answer.
+    messages reach the node in `hops` steps (None: as many as the model hears, from its layers and
+    checked by its answers). about["note"] says where they are fewer than k, where the model hears
+    further than its layers tell, and where it needs the whole graph. The result is about those
+    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
+    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
+    edges but S removed. A node that no edge reaches has an empty answer.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which spares those who
         explain many nodes a look through all edges for each.
@@ -194,7 +195,7 @@ def explain_node(
         """So that a checkpoint, too, tells which edges these are."""
         return events.attribution().with_notes(note, edges=columns, ends=ends)
 
-    with naming_weights():
+    with naming_weights(network.graph):
         return carry_out(
             problem, resume=resume, checkpoint=checkpoint, progress=progress, result=result
         )
