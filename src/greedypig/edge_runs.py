@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import methods
 from .core.algorithms import make_problem
-from .core.errors import InvalidInput, InvalidType, NotDifferentiable
+from .core.errors import GreedyPigError, InvalidInput, InvalidType, NonFinite, NotDifferentiable
 from .core.features import Features
 from .core.objective import PointObjective, as_objective
 from .core.quadrature import Rule
@@ -33,6 +33,7 @@ GRADIENTS = 100
 STEPS, RULE, RATIO = 3, "gauss-radau", 20.0
 """Defaults of "greedy-pig": the gradient is steep where few edges are left, so one node is at 1_S
 itself, and early rounds are small. Figures in docs/graphs.md."""
+HALVES = (torch.float16, torch.bfloat16)
 READINGS = ("recomputed", "kept")
 SMALL = 200_000
 """Up to so many columns the model itself is asked for its answer on the full graph; on larger
@@ -83,9 +84,26 @@ class EdgeNetwork:
         graph = self.graph
         with torch.no_grad():
             if self.stack is None or graph.columns <= SMALL:
-                return self.frozen(self.x, graph.edge_index, graph.weight)  # type: ignore[no-any-return]
-            ones = torch.ones_like(graph.weight)
-            return self.stack.logits(self.stack.propagation.normalised(ones))[0].clone()
+                found = self._asked(graph.weight)
+            else:
+                ones = torch.ones_like(graph.weight)
+                found = self.stack.logits(self.stack.propagation.normalised(ones))[0].clone()
+        if isinstance(found, Tensor) and not bool(torch.isfinite(found).all()):
+            cause = below_zero(graph)
+            if cause:
+                raise InvalidInput(
+                    f"Expected finite logits on the full graph (got NaN or infinity). {cause}"
+                )
+        return found  # type: ignore[no-any-return]
+
+    def _asked(self, weight: Tensor) -> Any:
+        """The model's answers, or in the house's words why there are none."""
+        try:
+            return self.frozen(self.x, self.graph.edge_index, weight)
+        except (GreedyPigError, torch.OutOfMemoryError):
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise InvalidInput(_refused(self.frozen, self.x, error)) from error
 
     def check(self) -> None:
         """Refuse a model to which the weights of edges mean nothing."""
@@ -93,8 +111,8 @@ class EdgeNetwork:
             return
         graph = self.graph
         with torch.no_grad():
-            full = self.frozen(self.x, graph.edge_index, graph.weight)
-            none = self.frozen(self.x, graph.edge_index, torch.zeros_like(graph.weight))
+            full = self._asked(graph.weight)
+            none = self._asked(torch.zeros_like(graph.weight))
         if isinstance(full, Tensor) and torch.equal(full, none):
             raise InvalidInput(
                 "Expected a model that uses its edge_weight (got one whose answers are the same "
@@ -167,11 +185,53 @@ def _uncached(frozen: Frozen) -> Frozen:
     return frozen
 
 
+def _refused(frozen: Frozen, x: Tensor, error: Exception) -> str:
+    """Why a model may not take these features, and what to try."""
+    parameters = [] if frozen.module is None else list(frozen.module.parameters())
+    own = next((p.dtype for p in parameters if p.is_floating_point()), None)
+    text = str(error).strip()
+    said = text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    got = f"features {_named(x.dtype)} of shape {tuple(x.shape)}"
+    if own is not None:
+        got += f", parameters {_named(own)}"
+    advice = "Look at the number of features and at what the model takes."
+    if own in HALVES or (own is None and x.dtype in HALVES):
+        advice = "Try model.float() and x.float(): weights of edges are of float32 or float64."
+    elif own is not None and x.dtype != own:
+        advice = f"Try x.{'double' if own == torch.float64 else 'float'}()."
+    elif own is None and not x.is_floating_point():
+        advice = "Try x.float()."
+    return (
+        "Expected a model that can be called as model(x, edge_index, edge_weight) "
+        f"(got {got}: {said}). {advice}"
+    )
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def below_zero(graph: Graph) -> str:
+    """What negative weights do, if there are some."""
+    count = int((graph.weight < 0).sum())
+    if not count:
+        return ""
+    return (
+        f"{count} of {graph.columns} edges have negative weights: a node's degree may be ≤ 0, and "
+        "has no root then. Try edge_weight.clamp_min(0), or a model that does not normalise."
+    )
+
+
 @contextmanager
-def naming_weights() -> Iterator[None]:
-    """The core's word for a missing gradient, said of edges."""
+def naming_weights(graph: Graph) -> Iterator[None]:
+    """The core's words for a missing gradient and for numbers that are none, said of edges."""
     try:
         yield
+    except NonFinite as error:
+        cause = below_zero(graph)
+        if not cause:
+            raise
+        raise NonFinite(f"{error} {cause}", error.rounds) from error
     except NotDifferentiable as error:
         raise NotDifferentiable(
             "Expected a model whose answers depend on edge_weight through differentiable torch "

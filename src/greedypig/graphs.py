@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from time import monotonic
 from typing import Any
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from . import methods
 from .core.attribution import Attribution, StopReason
-from .core.errors import InvalidInput
+from .core.errors import InvalidInput, InvalidType
 from .core.features import Elements
 from .core.layout import Layout
 from .core.lockstep import Undisturbed
@@ -23,9 +25,10 @@ from .core.rounds import Rounds, ValuesWanted
 from .core.schedule import check_count, whole
 from .core.stopping import Stop
 from .domains.edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
-from .domains.graph import read_graph
-from .domains.neighbourhood import Growing, Pinned, check_hops, flows_back, neighbourhood
-from .domains.node_target import NodeTarget
+from .domains.graph import Graph, read_graph
+from .domains.neighbourhood import Growing, Neighbourhood, Pinned, neighbourhood
+from .domains.node_target import NodeTarget, check_logits
+from .domains.reach import Reach, check_hops, depth_of, flows_back, reach_of, unknown_depth
 from .edge_runs import EdgeNetwork, Plan, naming_weights
 from .frozen import freeze
 from .runs import carry_out
@@ -95,7 +98,7 @@ def explain_edges(
         network.check()
         target = NodeTarget(objective, network.logits(), labels, nodes)
         problem = network.problem(target, plan)
-    with naming_weights():
+    with naming_weights(graph):
         found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
     if found.gradients_used and not found.unit_scores.any():
         warnings.warn(
@@ -138,11 +141,12 @@ def explain_node(
     """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
 
     At most k units are taken, each touching what was discovered before, from the edges whose
-    messages reach the node in `hops` steps (None: the model's depth); where they are fewer than k,
-    about["note"] says so. The result is about those edges alone: attachments["edges"][a.mask(k)]
-    are the columns of edge_index that were taken, and attachments["ends"] (2, edges) holds their
-    nodes. G(S) is what the whole graph gives with all edges but S removed. A node that no edge
-    reaches has an empty answer.
+    messages reach the node in `hops` steps (None: as many as the model hears, from its layers and
+    checked by its answers). about["note"] says where they are fewer than k, where the model hears
+    further than its layers tell, and where it needs the whole graph. The result is about those
+    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
+    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
+    edges but S removed. A node that no edge reaches has an empty answer.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which spares those who
         explain many nodes a look through all edges for each.
@@ -156,30 +160,25 @@ def explain_node(
     with Undisturbed():
         edges = _edges(x, edge_index, edge_weight)
         node = _node(node, edges.graph.nodes)
-        frozen = freeze(model)
-        hops, back = check_hops(hops, frozen), flows_back(frozen)
-        # Where messages go against the edges, the same search runs on the edges turned.
-        around = neighbourhood(
-            TurnedEdges(edges) if back else edges, x.detach(), node, hops, undirected
-        )
+        if not callable(model):
+            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
+        ground = _Ground(model, edges, x.detach(), node, undirected, normalisation, optimize)
+        view = ground.view(check_hops(hops))
+        around, hops = view.around, view.hops
         columns = around.columns[: around.reaching]
         ends = edges.graph.edge_index[:, columns]
         # With the edges that only count in degrees, the node's answer is the whole graph's.
-        rim = EdgeNetwork(model, around.x, around.graph.turned() if back else around.graph,
-                          normalisation, optimize=False)  # fmt: skip
-        aim = NodeTarget(objective, rim.logits(), nodes=[around.node], target=target)
+        rim = ground.network(around)
+        aim = NodeTarget(objective, view.logits(rim), nodes=[around.node], target=target)
         settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         settings |= {"method": method} if isinstance(method, str) else {}
         if around.reaching == 0:
             empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
-            return empty.with_notes(edges=columns, ends=ends)
-        part = around.graph if normalisation == "kept" else around.within()
-        network = EdgeNetwork(
-            model, around.x, part.turned() if back else part, normalisation, optimize
-        )
+            return empty.with_notes(_told(view.note), edges=columns, ends=ends)
+        part, network = ground.part(around), view.network or ground.masked(around)
         network.check()
         features = Growing(part.part(slice(0, around.reaching)), around.node)
-        note = _fewer(k, features.units, hops)
+        note = _told(view.note, _fewer(k, features.units, hops))
         k = min(k, features.units)
         plan = Plan(
             methods.Greedy("random") if method == "random" else method, steps, rule,
@@ -196,7 +195,7 @@ def explain_node(
         """So that a checkpoint, too, tells which edges these are."""
         return events.attribution().with_notes(note, edges=columns, ends=ends)
 
-    with naming_weights():
+    with naming_weights(network.graph):
         return carry_out(
             problem, resume=resume, checkpoint=checkpoint, progress=progress, result=result
         )
@@ -218,13 +217,123 @@ def _edges(x: Tensor, edge_index: Any, edge_weight: Any) -> Edges:
     return edge_index
 
 
-def _fewer(asked: int, units: int, hops: int) -> dict[str, str]:
+@dataclass(frozen=True, eq=False)
+class _View:
+    """The part of a graph on which a node is explained."""
+
+    around: Neighbourhood
+    hops: int
+    row: Tensor | None = None
+    """The node's answer in the whole graph, where the part's own is another."""
+    network: EdgeNetwork | None = None
+    """The masked model on that part, where it was made already."""
+    note: str = ""
+
+    def logits(self, rim: EdgeNetwork) -> Tensor:
+        """The model's answers, the node's being the whole graph's."""
+        logits = rim.logits()
+        if self.row is not None:
+            logits = logits.clone()
+            logits[self.around.node] = self.row
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class _Ground:
+    """A model, a graph and a node, from which parts of the graph are cut."""
+
+    model: Callable[..., Any]
+    edges: Edges
+    x: Tensor
+    node: int
+    undirected: bool | None
+    normalisation: str
+    optimize: bool
+
+    def view(self, hops: int | None) -> _View:
+        """As far as the model hears, or `hops` steps if they are given."""
+        first = self.network(self.cut(1))
+        depth = depth_of(first.frozen, first.logits)
+        start = depth if hops is None else hops
+        if start is None:
+            raise unknown_depth()
+        around = self.cut(start)
+        network = self.masked(around) if around.reaching else None
+        stack = None if network is None else network.stack
+        if stack is not None and len(stack.layers) <= start:  # Known, and checked by its values.
+            return _View(around, start, network=network)
+        far = max(start, depth or 0)
+        reach = reach_of(around if far == start else self.cut(far), far, self.cut, self.answer,
+                         self.x)  # fmt: skip
+        return self._seen(reach, around, depth, hops, network)
+
+    def _seen(
+        self, reach: Reach, around: Neighbourhood, depth: int | None, hops: int | None,
+        network: EdgeNetwork | None,
+    ) -> _View:  # fmt: skip
+        if reach.everywhere:
+            around = self.cut(hops, everywhere=True)
+            return _View(around, hops or around.steps, note="The node's answer depends on nodes "
+                         "that no edge joins to it, as by a norm over all nodes: the model was "
+                         "run on the whole graph.")  # fmt: skip
+        if hops is not None:
+            return _View(around, hops, reach.row if reach.hops > hops else None, network)
+        if reach.hops == depth:
+            return _View(around, reach.hops, network=network)
+        return _View(self.cut(reach.hops), reach.hops, note=f"The node's answer depends on edges "
+                     f"within {reach.hops} steps, more than the model's layers tell "
+                     f"({depth}).")  # fmt: skip
+
+    @cached_property
+    def back(self) -> bool:
+        """Where messages go against the edges, the same search runs on the edges turned."""
+        return flows_back(freeze(self.model))
+
+    @cached_property
+    def followed(self) -> Edges:
+        """The edges in the direction in which messages go."""
+        return TurnedEdges(self.edges) if self.back else self.edges
+
+    def cut(self, hops: int | None, everywhere: bool = False) -> Neighbourhood:
+        """Everything within so many steps."""
+        return neighbourhood(self.followed, self.x, self.node, hops, self.undirected, everywhere)
+
+    def part(self, around: Neighbourhood) -> Graph:
+        """The edges that are there when all candidates are on."""
+        return around.graph if self.normalisation == "kept" else around.within()
+
+    def network(self, around: Neighbourhood) -> EdgeNetwork:
+        """The model on a neighbourhood, as it is."""
+        return self._on(around, around.graph, optimize=False)
+
+    def masked(self, around: Neighbourhood) -> EdgeNetwork:
+        """The model on what can be masked there."""
+        return self._on(around, self.part(around), self.optimize)
+
+    def answer(self, around: Neighbourhood) -> Tensor:
+        """What the model says of the node there."""
+        logits = self.network(around).logits()
+        check_logits(logits)
+        return logits[around.node]
+
+    def _on(self, around: Neighbourhood, graph: Graph, optimize: bool) -> EdgeNetwork:
+        graph = graph.turned() if self.back else graph
+        return EdgeNetwork(self.model, around.x, graph, self.normalisation, optimize)
+
+
+def _told(*notes: str) -> dict[str, str]:
+    """What is to be said of a result, if anything."""
+    said = " ".join(note for note in notes if note)
+    return {"note": said} if said else {}
+
+
+def _fewer(asked: int, units: int, hops: int) -> str:
     """What is to be said where fewer edges are there than were asked for."""
     if units >= asked:
-        return {}
+        return ""
     edges = "edge is" if units == 1 else "edges are"
     steps = "step" if hops == 1 else "steps"
-    return {"note": f"{asked} edges were asked for; only {units} {edges} within {hops} {steps}."}
+    return f"{asked} edges were asked for; only {units} {edges} within {hops} {steps}."
 
 
 def _node(node: Any, nodes: int) -> int:

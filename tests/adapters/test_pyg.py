@@ -145,6 +145,28 @@ def test_norms_over_all_nodes_are_not_cut():
     assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
 
 
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.layer = GCNConv(5, 5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        for _ in range(3):
+            x = self.layer(x, edge_index).tanh()
+        return x
+
+
+def test_a_layer_that_is_called_again_is_heard_as_far_as_it_reaches():
+    path = torch.stack([torch.arange(9), torch.arange(1, 10)])
+    x, edge_index = made_graph(10)[0], torch.cat([path, path.flip(0)], 1)
+    model, algorithm = Tied().eval(), GreedyPIGExplainer(rounds=3)
+    explainer(model, algorithm)(x, edge_index, index=0)
+    assert sorted(algorithm.candidates.tolist()) == [0, 1, 2, 9, 10, 11]
+    full = torch.log_softmax(model(x, edge_index)[0], 0).max()
+    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+
+
 def test_a_node_without_edges_has_an_empty_answer():
     x, _ = made_graph()
     edge_index = torch.tensor([[1, 2], [2, 1]])

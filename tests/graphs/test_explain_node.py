@@ -235,8 +235,157 @@ def test_the_rest_of_the_graph_costs_nothing():
             return self.model(x, edge_index, edge_weight)
 
     gp.explain_node(Watched(), x, torch.cat([edges, far], 1), 0, hops=3)
-    assert max(nodes for nodes, _ in seen) == 3
+    # Once with a few strangers, to see whether the model hears of them.
+    assert sum(nodes != 3 for nodes, _ in seen) == 1
+    assert max(nodes for nodes, _ in seen) <= 17
     assert max(columns for _, columns in seen) == 4
+
+
+class Tied(nn.Module):
+    """One graph convolution, called several times."""
+
+    def __init__(self, times=3):
+        super().__init__()
+        from torch_geometric.nn import GCNConv
+
+        self.first, self.conv, self.times = nn.Linear(5, 8), GCNConv(8, 8), times
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        x = self.first(x)
+        for _ in range(self.times):
+            x = self.conv(x, edge_index, edge_weight).relu()
+        return self.last(x)
+
+
+class Unseen(Tied):
+    """The same, whose calls cannot be counted."""
+
+    def forward(self, x, edge_index, edge_weight=None):
+        x = self.first(x)
+        for _ in range(self.times):
+            x = self.conv.forward(x, edge_index, edge_weight).relu()
+        return self.last(x)
+
+
+class Normed(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        from torch_geometric.nn import GCNConv
+
+        self.one, self.norm, self.two = GCNConv(5, 8), norm, GCNConv(8, 3)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        x = self.norm(self.one(x, edge_index, edge_weight)).relu()
+        return self.two(x, edge_index, edge_weight)
+
+
+def check_values(a, model, x, edges, node):
+    """The class is the whole graph's, and so is every G(S)."""
+    rows = model(x, edges).detach()
+    assert a.settings["target"] == int(rows[node].argmax())
+    for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
+        stay = a.attachments["edges"][a.mask(count)]
+        found = model(x, edges[:, stay]).detach()[node].log_softmax(0)[a.settings["target"]]
+        assert float(value) == pytest.approx(float(found), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [Tied, Unseen])
+def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
+    model = seeded(kind)
+    for node in (0, 4):
+        a = gp.explain_node(model, x, edges, node, k=3, values="each")
+        check_values(a, model, x, edges, node)
+        assert a.settings["hops"] == 3
+        assert a.features.units == (3 if node == 0 else 6)
+        assert ("within 3 steps, more than" in a.about.get("note", "")) == (kind is Unseen)
+
+
+@pytest.mark.parametrize("name", ["PairNorm", "GraphNorm", "LayerNorm"])
+@pytest.mark.parametrize("hops", [None, 2])
+def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
+    pyg = pytest.importorskip("torch_geometric.nn", reason="needs the extra pyg")
+    norm = {"PairNorm": (), "GraphNorm": (8,), "LayerNorm": (8,)}[name]
+    # The path 0 … 5, a pair and two nodes alone; a loop that stays.
+    edges = both_ways([(i, i + 1) for i in range(5)] + [(6, 7)])
+    edges = torch.cat([edges, torch.tensor([[7], [7]])], 1)
+    model, x = seeded(Normed, getattr(pyg, name)(*norm)), features(10)
+    for node in (0, 3, 9):
+        a = gp.explain_node(model, x, edges, node, k=2, hops=hops, values="each")
+        assert "run on the whole graph" in a.about["note"]
+        if node == 9:
+            value = model(x, edges).detach()[9].log_softmax(0).max()
+            assert a.full_value == pytest.approx(float(value), rel=1e-9)
+            continue
+        rows = model(x, edges).detach()
+        assert a.settings["target"] == int(rows[node].argmax())
+        for count, value in zip(range(3), a.values, strict=True):
+            stay = torch.cat([a.attachments["edges"][a.mask(count)], torch.tensor([12])])
+            found = model(x, edges[:, stay]).detach()[node].log_softmax(0)
+            assert float(value) == pytest.approx(float(found[a.settings["target"]]), rel=1e-9)
+        assert a.features.units == (5 if hops is None else 2 if node == 0 else 4)
+
+
+def test_norms_of_single_nodes_are_cut():
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
+    a = gp.explain_node(seeded(Normed, nn.LayerNorm(8)), x, edges, 0, k=2)
+    assert a.settings["hops"] == a.features.units == 2
+    assert a.about == {}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_fewer_hops_than_layers_leave_the_class_as_it_is(wrapped):
+    edges, _ = random_graph(60, 90)
+    model, x = seeded(GCN, 5, 3, 8), features(60)
+    classes = model(x, edges).argmax(1)
+    asked = (lambda x, e, w: model(x, e, w)) if wrapped else model
+    for node in range(20):
+        a = gp.explain_node(asked, x, edges, node, k=2, hops=1)
+        assert a.settings["target"] == int(classes[node])
+        assert a.settings["hops"] == 1
+        assert all(node in pair for pair in a.attachments["ends"].T.tolist())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x.double(), r"got features float64 of shape .*parameters float32.*Try x.float"),
+        (lambda x: x.long(), r"got features int64 .*Try x\.float\(\)"),
+        (lambda x: x > 0, r"got features bool .*Try x\.float\(\)"),
+        (lambda x: x[:, :4], r"got features float32 of shape \(\d+, 4\).*number of features"),
+    ],
+)
+def test_features_that_the_model_does_not_take_are_named(change, words):
+    edges, _ = random_graph()
+    model, x = seeded(GCN, 5, 3, 8).float(), change(features().float())
+    for explain in (lambda: gp.explain_node(model, x, edges, 3),
+                    lambda: gp.explain_edges(model, x, edges)):  # fmt: skip
+        with pytest.raises(gp.InvalidInput, match=words) as caught:
+            explain()
+        assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_in_words(dtype):
+    edges, _ = random_graph()
+    model, x = seeded(GCN, 5, 3, 8).to(dtype), features().to(dtype)
+    with pytest.raises(gp.InvalidInput, match=r"Try model\.float\(\) and x\.float\(\)"):
+        gp.explain_node(model, x, edges, 3)
+    with pytest.raises(gp.InvalidInput, match=r"Try model\.float\(\) and x\.float\(\)"):
+        gp.explain_edges(model, x, edges)
+
+
+def test_negative_weights_are_named_where_they_leave_no_numbers():
+    edges = both_ways([(0, 1), (1, 2)])
+    weight = torch.tensor([-3.0, 1.0, -3.0, 1.0], dtype=torch.float64)
+    model, x = seeded(GCN, 5, 3, 8), features(3)
+    with pytest.raises(gp.InvalidInput, match=r"2 of 4 edges have negative weights: .*degree"):
+        gp.explain_node(model, x, edges, 0, weight)
+    with pytest.raises(gp.InvalidInput, match="negative weights"):
+        gp.explain_edges(model, x, edges, weight)
 
 
 def test_mistakes_are_named():

@@ -28,6 +28,7 @@ from ..core.features import Elements, Features, Groups
 from ..core.lockstep import Undisturbed
 from ..core.objective import objective
 from ..domains.graph import read_graph
+from ..domains.reach import depth_of
 from ..edge_runs import GRADIENTS, RATIO, RULE, STEPS
 from ..frozen import freeze
 from ..graphs import explain_edges
@@ -166,8 +167,10 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
                 'masked. Try reading="edges" for a model with an edge_weight argument.'
             )
         with Undisturbed():
-            _check_answer(network, x, edge_index, value, kwargs)
-            view = self._view(network, x, edge_index, index, kwargs)
+            # A layer may be called several times, or pass messages on several times itself.
+            heard = depth_of(frozen, lambda: _check_answer(network, x, edge_index, value, kwargs))
+            hops = max(heard or 0, self._num_hops(network))
+            view = self._view(network, x, edge_index, index, kwargs, hops)
             if view.inside.numel() == 0:
                 return view.inside, None
             features = _units(x, edge_index[:, view.inside], self.undirected)
@@ -190,14 +193,14 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
 
     def _view(
         self, network: nn.Module, x: Tensor, edge_index: Tensor,
-        index: int | Tensor | None, kwargs: dict[str, Any],
+        index: int | Tensor | None, kwargs: dict[str, Any], hops: int,
     ) -> _View:  # fmt: skip
         """The part of the graph that the answers in question can depend on, if that is told."""
         everything = torch.arange(edge_index.shape[1], device=edge_index.device)
         whole = _View(x, edge_index, everything, torch.ones_like(everything, dtype=x.dtype), kwargs)
         if index is None or self.model_config.task_level != ModelTaskLevel.node:
             return whole
-        hops, flow = self._num_hops(network), self._flow(network)
+        flow = self._flow(network)
         inside = k_hop_subgraph(index, hops, edge_index, num_nodes=x.shape[0], flow=flow)[3]
         near = _View(x, edge_index, everything[inside], whole.ones, kwargs)
         if kwargs or any(getattr(m, "cached", False) for m in network.modules()):

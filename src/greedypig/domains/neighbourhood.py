@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
 from ..core.features import Groups
 from ..core.objective import PointObjective
-from ..core.schedule import check_count, whole
-from ..frozen import Frozen
 from .edge_index import Edges
 from .graph import Graph
 from .recognise import rows_of
@@ -42,6 +38,8 @@ class Neighbourhood:
     """How many of them, from the first on, reach the node from another one."""
     loops: int
     """How many after those lead from a node to itself; they are always on."""
+    steps: int
+    """After how many steps the search ended: fewer than were allowed where nothing is further."""
 
     def within(self) -> Graph:
         """The edges that reach the node and the loops, without those that only count."""
@@ -49,74 +47,54 @@ class Neighbourhood:
 
 
 def neighbourhood(
-    edges: Edges, x: Tensor, node: int, hops: int, undirected: bool | None
+    edges: Edges,
+    x: Tensor,
+    node: int,
+    hops: int | None,
+    undirected: bool | None,
+    everywhere: bool = False,
 ) -> Neighbourhood:
-    """Everything at most `hops` steps against the edges' direction from the node."""
+    """Everything at most `hops` steps (None: however many) against the edges from the node.
+
+    everywhere: all nodes and edges of the graph are in it, for a model that hears of them all;
+    those that reach the node are the same.
+    """
     graph = edges.graph
     source, target = graph.edge_index
     reached = torch.tensor([node], device=target.device)
-    for _ in range(hops):
+    steps = 0
+    while hops is None or steps < hops:
         near = reached
         found = edges.into(near)
         reached = torch.unique(torch.cat([near, source[found]]))
+        steps += 1
+        if reached.numel() == near.numel():
+            break
     if undirected is not False:
         both = torch.unique(torch.cat([found, edges.out_of(near)]))
         if undirected is None:  # Symmetric where it matters is enough.
             undirected = graph.part(both).symmetric
         found = both if undirected else found
-    counted = edges.into(reached)
+    counted = (
+        torch.arange(graph.columns, device=target.device) if everywhere else edges.into(reached)
+    )
     counted = counted[~torch.isin(counted, found, assume_unique=True)]
+    if everywhere:
+        stray = source[counted] == target[counted]
+        found, counted = torch.cat([found, counted[stray]]), counted[~stray]
     own = source[found] == target[found]
     reaching, loops = found[~own], found[own]
     columns = torch.cat([reaching, loops, counted])
-    centre = torch.tensor([node], device=target.device)
-    ends = torch.cat([centre, graph.edge_index[:, columns].reshape(-1)])
-    nodes, numbers = torch.unique(ends, return_inverse=True)
-    part = Graph(nodes.numel(), numbers[1:].reshape(2, -1), graph.weight[columns], bool(undirected))
-    return Neighbourhood(
-        int(numbers[0]), nodes, rows_of(x, nodes), part, columns, reaching.numel(), loops.numel()
-    )
-
-
-def depth_of(network: Frozen) -> int:
-    """How many steps away a model hears, from its layers."""
-    module = network.module
-    declared = getattr(module, "gcn_layers", None)
-    if callable(declared):
-        return len(declared())
-    layers = [m for m in ([] if module is None else module.modules()) if _passes_messages(m)]
-    if not layers:
-        raise InvalidInput(
-            "Expected hops, the number of layers that pass messages, for a model whose layers are "
-            "not PyG's (got None). Try hops=3."
-        )
-    # K of APPNP, SGConv, TAGConv and ChebConv: so many steps in one layer.
-    return sum(max(1, whole(getattr(m, "K", 1)) or 1) for m in layers)
-
-
-def flows_back(network: Frozen) -> bool:
-    """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
-    modules = [] if network.module is None else network.module.modules()
-    flows = {m.flow for m in modules if _passes_messages(m) and hasattr(m, "flow")}
-    if len(flows) > 1:
-        raise InvalidInput(
-            f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}): which edges "
-            "reach a node cannot be told. Try explain_edges with nodes=[node]."
-        )
-    return flows == {"target_to_source"}
-
-
-def _passes_messages(module: Any) -> bool:
-    return hasattr(module, "propagate") and hasattr(module, "_edge_mask")
-
-
-def check_hops(hops: int | None, network: Frozen) -> int:
-    """The given number of hops, else the model's depth."""
-    if hops is None:
-        return depth_of(network)
-    hops = whole(hops)
-    check_count("hops", hops)
-    return hops
+    if everywhere:
+        nodes, centre = torch.arange(graph.nodes, device=target.device), node
+        ends, rows = graph.edge_index[:, columns], x
+    else:
+        at = torch.tensor([node], device=target.device)
+        every = torch.cat([at, graph.edge_index[:, columns].reshape(-1)])
+        nodes, numbers = torch.unique(every, return_inverse=True)
+        centre, ends, rows = int(numbers[0]), numbers[1:].reshape(2, -1), rows_of(x, nodes)
+    part = Graph(nodes.numel(), ends, graph.weight[columns], bool(undirected))
+    return Neighbourhood(centre, nodes, rows, part, columns, reaching.numel(), loops.numel(), steps)
 
 
 class Pinned:

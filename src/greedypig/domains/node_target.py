@@ -32,7 +32,7 @@ class NodeTarget:
         target: int | None = None,
     ) -> None:
         self.name, self.function = _objective_name(objective)
-        _check_logits(logits)
+        check_logits(logits)
         self.single = logits.dim() == 1 or logits.shape[1] == 1
         logits = self.logits(logits)
         self.nodes = _node_ids(nodes, logits.shape[0], logits.device)
@@ -118,7 +118,8 @@ class NodeTarget:
         return labels  # type: ignore[no-any-return]
 
 
-def _check_logits(logits: Any) -> None:
+def check_logits(logits: Any) -> None:
+    """Refuse what is not one finite row of logits per node."""
     if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or not logits.shape[-1]:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise InvalidInput(
