@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "edge_runs": {"core", "methods", "runs"} | MIDDLE,
     "graphs": {"core", "methods", "runs", "edge_runs"} | MIDDLE,
     # Graphs of files and their network: whoever explains them is above.
-    "graph_data": {"core", "sparse", "models", "assets", "graphs"} | MIDDLE,
+    "graph_data": {"core", "sparse", "models", "assets", "graphs", "edge_runs"} | MIDDLE,
     "graph_notes": {"core", "notes"},
     "distributed": {"core"},
     "selection": {"core", "runs", "distributed"} | MIDDLE,

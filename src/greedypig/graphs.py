@@ -94,6 +94,8 @@ def explain_edges(
         graph = read_graph(x, edge_index, edge_weight, undirected)
         if graph.columns == 0:
             raise InvalidInput("Expected at least one edge (got none).")
+        for oddity in graph.oddities(undirected):
+            warnings.warn(oddity, UserWarning, stacklevel=2)
         network = EdgeNetwork(model, x, graph, normalisation, optimize)
         network.check()
         target = NodeTarget(objective, network.logits(), labels, nodes)

@@ -1,5 +1,7 @@
 """gp.explain_edges: units, readings, objectives, methods, and what can go wrong."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -381,3 +383,19 @@ def test_an_objective_that_no_edge_moves_is_said():
     x, (edges, _) = features(12, 4), random_graph(12, 20)
     with pytest.warns(UserWarning, match="No edge moves the objective"):
         gp.explain_edges(seeded(GCN, 4, 2), x, edges, torch.zeros(edges.shape[1]), rounds=2)
+
+
+def test_loops_and_duplicates_of_one_direction_are_told():
+    pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    both = torch.cat([pairs, pairs.flip(0)], 1)
+    x, model = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), gp.models.GCN(3, 2, 4)
+    ask = {"rounds": 1, "steps": 1}
+    with pytest.warns(UserWarning, match="1 lead from a node to itself"):
+        gp.explain_edges(model, x, torch.cat([both, torch.tensor([[3], [3]])], 1), **ask)
+    twice = torch.cat([both, both[:, :1]], 1)
+    with pytest.warns(UserWarning, match="undirected=True"):
+        assert gp.explain_edges(model, x, twice, **ask).order.numel() == 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert gp.explain_edges(model, x, twice, undirected=True, **ask).order.numel() == 3
+        assert gp.explain_edges(model, x, pairs, **ask).order.numel() == 3
