@@ -29,7 +29,7 @@ from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, YELLOW, Bar, Terminal, count, duration
+from .terminal import BOLD, DIM, Bar, Terminal, count, duration
 
 HELP = "keep the few edges of a graph that the network's answers rest on"
 DESCRIPTION = """\
@@ -66,10 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="picks per round: equal or geometric")  # fmt: skip
     group.add_argument("--budget", type=options.whole, metavar="N",
                        help="stop Greedy PIG after N gradients")  # fmt: skip
-    group = parser.add_argument_group("the results")
-    group.add_argument("--out", metavar="FOLDER",
-                       help="where they go (default: graph-compressed)")  # fmt: skip
-    options.add_resume(group)
+    options_graph.add_results(parser, "compressed")
     options_graph.add_machine(parser)
 
 
@@ -262,11 +259,11 @@ def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]
         say(f"  {method.title:{first}}" + "".join(f"{n:>11}" for n in numbers))
     excess = found.excess()
     if excess is not None:
-        say(terminal.style(terminal.wrapped(
-            f"▲ with {100 * excess[0]:g} % of the edges the network is surer of the full graph's "
+        terminal.surer(
+            f"with {100 * excess[0]:g} % of the edges the network is surer of the full graph's "
             f"answers (G {_cell(excess[1])}) than with all of them ({_cell(found.full['g'])}): the "
-            "edges that speak against an answer are gone. Judge by agreement and accuracy.",
-            "", "  "), YELLOW))  # fmt: skip
+            "edges that speak against an answer are gone. Judge by agreement and accuracy."
+        )
     for aim in (0.99, 0.95):
         shares = [(m.title, found.share_for(m, aim)) for m in found.methods]
         told = ", ".join(f"{t} {100 * s:g} %" for t, s in shares if s is not None)

@@ -27,7 +27,7 @@ from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
+from .terminal import BOLD, DIM, Terminal, count, duration
 
 HELP = "the few edges of a graph behind the class that a network gives one node"
 DESCRIPTION = """\
@@ -54,10 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options_graph.add_search(group)
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random growths to compare with (default: %(default)s)")  # fmt: skip
-    group = parser.add_argument_group("the results")
-    group.add_argument("--out", metavar="FOLDER",
-                       help="where they go (default: graph-nodes)")  # fmt: skip
-    options.add_resume(group)
+    options_graph.add_results(parser, "nodes")
     options_graph.add_machine(parser)
 
 
@@ -193,9 +190,9 @@ def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
     excess = found.excess()
     if excess is not None:
         first = "the first edge makes" if excess[0] == 1 else f"the first {excess[0]} edges make"
-        say(terminal.style(terminal.wrapped(
-            f"▲ {first} the network surer ({excess[1]:.3f}) than all edges do ({found.full:.3f}): "
-            "what speaks against the class is not among them.", "  ", "    "), YELLOW))  # fmt: skip
+        terminal.surer(
+            f"{first} the network surer ({excess[1]:.3f}) than all edges do ({found.full:.3f}): "
+            "what speaks against the class is not among them.", "  ")  # fmt: skip
     if "kept" in found.random and found.same is not None:
         say(terminal.wrapped(
             f"of the nodes reached {100 * found.same:.0f} % have its class (random growth: "

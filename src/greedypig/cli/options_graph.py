@@ -48,7 +48,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
                        help="epochs of training (default: 300; large graphs: 100)")  # fmt: skip
 
 
-def add_search(group: argparse._ArgumentGroup, *, steps: bool = True) -> None:
+def add_search(group: argparse._ArgumentGroup) -> None:
     """What is climbed and how much it may cost."""
     names = [name for name in OBJECTIVES if name != "label-loss"]
     group.add_argument(
@@ -58,9 +58,16 @@ def add_search(group: argparse._ArgumentGroup, *, steps: bool = True) -> None:
         metavar="NAME",
         help=f"what to climb: {', '.join(names)} (default: %(default)s)",
     )
-    if steps:
-        group.add_argument("--rounds", type=options.whole, metavar="N", help="rounds of Greedy PIG")
-        group.add_argument("--steps", type=options.whole, metavar="N", help="gradients on a path")
+    group.add_argument("--rounds", type=options.whole, metavar="N", help="rounds of Greedy PIG")
+    group.add_argument("--steps", type=options.whole, metavar="N", help="gradients on a path")
+
+
+def add_results(parser: argparse.ArgumentParser, ending: str) -> None:
+    """Where they go; `folder_name` makes the default of the same ending."""
+    group = parser.add_argument_group("the results")
+    group.add_argument("--out", metavar="FOLDER",
+                       help=f"where they go (default: graph-{ending})")  # fmt: skip
+    options.add_resume(group)
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:

@@ -85,10 +85,10 @@ class Summary:
                 + "".join(f", all pages from {shown(f)}" for f in self.extra)
             ))  # fmt: skip
         if self._surer:
-            say(terminal.style("▲ " + terminal.wrapped(
+            terminal.surer(
                 f"{count(len(self._surer), 'photo')} with a part that makes the network more "
-                f"certain than the whole photo does. {_advice(self.done[0][1])}", "", "  ",
-            ), YELLOW))  # fmt: skip
+                f"certain than the whole photo does. {_advice(self.done[0][1])}"
+            )
         if self.failed:
             terminal.note(
                 f"{len(self.failed)} of {self.total} could not be explained: "
@@ -137,10 +137,10 @@ class Summary:
             say(terminal.wrapped(_second(about), "  ", "    "))
         if excess is not None:
             share, probability = excess
-            say(terminal.style(terminal.wrapped(
-                f"▲ {_percent(share)} of it makes the network more certain ({probability:.3f}) "
+            terminal.surer(
+                f"{_percent(share)} of it makes the network more certain ({probability:.3f}) "
                 f"than the whole photo does ({about['probability']:.3f}): those numbers push it "
-                f"further than the photo itself. {_advice(a)}", "  ", "    "), YELLOW))  # fmt: skip
+                f"further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
         say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))
         say(terminal.wrapped("wrote " + ", ".join(shown(f) for f in files), "  ", "    "))
 

@@ -53,6 +53,10 @@ class Terminal:
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
 
+    def surer(self, text: str, indent: str = "") -> None:
+        """The ▲ line of an answer: a part that outdoes the whole."""
+        self.say(self.style(self.wrapped(f"▲ {text}", indent, f"{indent}  "), YELLOW))
+
     def note(self, text: str) -> None:
         """Something about how it goes: on standard error, also under --json."""
         if not self.quiet:
