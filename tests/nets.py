@@ -22,9 +22,9 @@ def linear(n: int = 6, classes: int = 3, seed: int = 0) -> nn.Linear:
     return nn.Linear(n, classes).eval()
 
 
-def batch_norm(channels: int) -> nn.BatchNorm2d:
+def batch_norm(channels: int, kind=nn.BatchNorm2d) -> nn.Module:
     """A BatchNorm whose numbers matter: nothing at its initial value."""
-    norm = nn.BatchNorm2d(channels)
+    norm = kind(channels)
     norm.running_mean.normal_(0, 0.3)
     norm.running_var.uniform_(0.5, 2.0)
     nn.init.uniform_(norm.weight, 0.5, 1.5)

@@ -465,3 +465,19 @@ def test_a_misspelt_name_is_answered_with_the_right_one(options, meant):
 def test_a_name_near_to_none_gets_no_suggestion():
     with pytest.raises(ValueError, match=r"\(got 'zzz'\)\.$"):
         gp.explain(mlp(), row(), objective="zzz")
+
+
+def test_a_model_that_ignores_its_input_is_told_of():
+    with pytest.raises(gp.InvalidInput, match="depends on the features"):
+        gp.explain(lambda x: torch.stack([(x * 0).sum(1), (x * 0).sum(1) + 1], 1), torch.ones(4))
+
+
+def test_an_order_without_any_score_is_warned_of():
+    def saturated(x):
+        return torch.stack([x.sum(1).sign().detach() + 0 * x.sum(1), 0 * x.sum(1)], 1)
+
+    with pytest.warns(UserWarning, match="is exactly 0.*flat") as seen:
+        gp.explain(saturated, torch.ones(4), rounds=2, steps=2)
+    assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match="of input 1 is exactly 0.*baseline itself"):
+        list(gp.explain_many(lambda x: x[:, :2], [torch.ones(4), torch.zeros(4)], rounds=2))

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import OrderedDict
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -540,3 +541,116 @@ def test_in_place_steps_write_on_nothing_of_the_caller_s(place):
     plain = gp.explain(nn.Sequential(*layers), x, baseline=0.5, rounds=3, steps=2)
     assert torch.equal(fast.order, plain.order)
     assert torch.equal(x, before)
+
+
+# Models that no search through closures finds: seen when they are called.
+
+
+class Service:
+    """Holds its models where nobody looks."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.registry = {"v1": {"nets": [net]}}
+
+    def predict(self, x: Tensor) -> Tensor:
+        return self.registry["v1"]["nets"][0](x)
+
+
+def _deep(net: nn.Module):
+    f = net
+    for _ in range(6):
+        f = (lambda inner: lambda x: inner(x))(f)
+    return f
+
+
+def _patched(net: nn.Module) -> nn.Module:
+    """Its forward is a function that names the old one among its globals."""
+    space = {"old": net.forward}
+    exec("def forward(x):\n    return old(x) * 1.0", space)
+    space["forward"].__module__ = "somewhere"
+    net.forward = space["forward"]
+    return net
+
+
+class ReachesOut(nn.Module):
+    """A module whose forward calls another one that is not its own."""
+
+    outside: ClassVar[list[nn.Module]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outside[0](x)
+
+
+def _outside(net: nn.Module) -> nn.Module:
+    ReachesOut.outside[:] = [net]
+    return ReachesOut()
+
+
+HIDDEN = {
+    "registry": lambda net: Service(net).predict,
+    "lambda around a service": lambda net: (lambda s: lambda x: s.predict(x))(Service(net)),
+    "six closures": _deep,
+    "vmap": lambda net: lambda x: torch.func.vmap(lambda u: net(u.unsqueeze(0))[0])(x),
+    "patched forward": _patched,
+    "module of another": _outside,
+}
+
+
+def _dropping() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(6, 16), batch_norm(16, nn.BatchNorm1d), nn.Dropout(0.5), nn.Tanh(),
+        nn.Linear(16, 3),
+    ).train()  # fmt: skip
+
+
+@pytest.mark.parametrize("hide", HIDDEN)
+def test_a_model_reached_in_a_roundabout_way_is_explained_in_eval_mode_and_put_back(hide):
+    net, x = _dropping(), torch.linspace(-1, 1, 6)
+    wanted = gp.explain(copy.deepcopy(net), x, target=0, rounds=3, steps=3)
+    before = copy.deepcopy(net.state_dict())
+    found = gp.explain(HIDDEN[hide](net), x, target=0, rounds=3, steps=3)
+    assert torch.allclose(found.scores, wanted.scores, atol=1e-6)
+    assert all(m.training for m in net.modules())
+    assert all(p.requires_grad and p.grad is None for p in net.parameters())
+    assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())
+
+
+def test_buffers_that_a_function_s_model_writes_or_replaces_come_back():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("written", torch.zeros(()))
+            self.register_buffer("replaced", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.written += 1
+            self.replaced = self.replaced + 1
+            return torch.stack([x.sum(1), x.prod(1)], 1)
+
+    net = Counts()
+    kept = net.written, net.replaced
+    gp.explain(lambda x: net(x), torch.rand(4), rounds=2, steps=2)
+    assert (net.written, net.replaced) == kept
+    assert (float(net.written), float(net.replaced)) == (0, 0)
+
+
+def test_threads_that_share_a_function_s_model_leave_it_as_it_was():
+    net = _dropping()
+    wanted = gp.explain(copy.deepcopy(net), torch.ones(6), target=0, rounds=3, steps=3).order
+    found: list[Tensor] = []
+
+    def work() -> None:
+        for _ in range(8):
+            f = lambda x: net(x)  # noqa: E731
+            found.append(gp.explain(f, torch.ones(6), target=0, rounds=3, steps=3).order)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 24
+    assert all(torch.equal(o, wanted) for o in found)
+    assert all(m.training for m in net.modules())
+    assert all(p.requires_grad for p in net.parameters())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from .domains.tensor import ModelFamily, as_tuple
 from .fingerprint import callables, digest
 from .methods import Greedy
 from .runs import carry_out, versions
-from .targets import Target
+from .targets import Target, levels_to_caller
 
 NAMED_FEATURES = {"elements": lambda layout: Elements(layout.n), "pixels": pixels(),
                   "tokens": tokens()}  # fmt: skip
@@ -68,7 +69,9 @@ def explain(
 
     model: an nn.Module or any callable from a batch to logits; never changed.
     x: one example without a batch axis: a tensor, or a tuple or dict of tensors.
-    fixed: inputs passed along and not explained, a tuple (after x) or a dict (by name).
+    fixed: inputs passed along and not explained, a tuple (after x) or a dict (by name). Tensors
+        are of this example, without a batch axis as x is: the model gets one row for each of its
+        rows. What is the same for all rows (weights, a table) belongs into the model.
     target: the class to explain; None takes the predicted one.
     baseline: what an absent feature looks like: number, tensor, callable, name ("zero", "gray",
         "black", "white", "mean", "blur"), or a list of these, averaged.
@@ -106,6 +109,13 @@ def explain(
     problem = job.problem(x, target, fixed)
     found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
     job.family.end()
+    if problem.flat and problem.full_value == problem.first_value and _moves(problem):
+        raise InvalidInput(
+            f"Expected an output that depends on the features (got every gradient 0, and "
+            f"{problem.full_value:g} with all features as with none). Try another target, "
+            "objective or baseline."
+        )
+    _warn_of_flat(problem)
     return found
 
 
@@ -174,10 +184,31 @@ def _stream(
             broken.append(error)
 
     for problem in run(problems()):
+        _warn_of_flat(problem)
         yield problem.attribution()
     job.family.end()
     if broken:
         raise broken[0]
+
+
+def _moves(problem: Problem) -> bool:
+    """Is the input anywhere but at the baseline?"""
+    return any(bool(part.reach.any()) for part in problem.objective.parts)
+
+
+def _warn_of_flat(problem: Problem) -> None:
+    if not problem.flat:
+        return
+    why = "the input is the baseline itself. Try another baseline"
+    if _moves(problem):
+        why = ("the objective is flat where its gradient was taken. Try "
+               "objective='log-probability' or 'logit', or another baseline")  # fmt: skip
+    of = f" of {problem.label}" if problem.label else ""
+    warnings.warn(
+        f"Every score of the first round{of} is exactly 0, and features come in the order of "
+        f"their indices: {why}.",
+        stacklevel=levels_to_caller(),
+    )
 
 
 class _Job:

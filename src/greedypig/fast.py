@@ -17,7 +17,8 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
-from .frozen import HOOKS, Frozen, all_modules, twin_of
+from .frozen import HOOKS, Frozen, twin_of
+from .held import all_modules
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -84,7 +85,7 @@ def _folded(model: nn.Module) -> Frozen:
     twin = twin_of(model)
     _fold(twin)
     twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Frozen(twin, twin, channels_last=True)
+    return Frozen(twin, twin, channels_last=True, watched=True)  # As the plain one was.
 
 
 class FirstLayer:

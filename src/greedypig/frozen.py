@@ -1,8 +1,9 @@
 """A private, frozen stand-in for the caller's model, so that the model itself is never touched.
 
 The twin shares the parameters' storage but is in eval mode and asks for no parameter gradients.
-Models that cannot be copied, and models behind a plain function, are held instead: modes and flags
-are set for each call and put back, whatever happens in between.
+Models that cannot be copied, and models behind a plain function, are held instead (see `held`):
+modes and flags are set for each call and put back, whatever happens in between. Which modules a
+function or a forward reaches is seen at the first call.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import copy
 import gc
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -20,13 +21,14 @@ from torch import Tensor, nn
 
 from .core.errors import InvalidInput
 from .fingerprint import module_of, modules_behind
+from .held import Copies, Hold, all_modules
 
 log = logging.getLogger(__name__)
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Frozen:
     """A callable from batches to outputs that leaves no trace on the caller's model."""
 
@@ -36,33 +38,38 @@ class Frozen:
     channels_last: bool = False
     held: tuple[nn.Module, ...] = ()
     """Modules of the caller's own that are frozen for each call and put back after it."""
+    watched: bool = False
+    """Is it known which modules a call reaches?"""
+    _copies: Copies = field(default_factory=dict, repr=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The model's output, computed in eval mode and without parameter gradients."""
-        if not self.held:
+        if self.watched and not self.held:
             return self.call(*args, **kwargs)
-        held = _Held(self.held)
+        hold = Hold(self._copies)
         try:
-            held.freeze()
-            return self.call(*args, **kwargs)
+            for module in self.held:
+                hold.take(module)
+            if self.watched:
+                return self.call(*args, **kwargs)
+            # What a function or a forward reaches by way of globals, registries or other objects
+            # is seen when it is called, and held from that very moment.
+            private = [] if self.module is None else all_modules(self.module)
+            with hold.watching(but={id(m) for m in private}):
+                output = self.call(*args, **kwargs)
+            self.held, self.watched = tuple(hold.roots), True
+            return output
         finally:
-            # A second Ctrl-C in here must not leave the model half restored.
-            interrupted: KeyboardInterrupt | None = None
-            while True:
-                try:
-                    held.restore()
-                    break
-                except KeyboardInterrupt as error:
-                    interrupted = error
-            if interrupted is not None:
-                raise interrupted
+            hold.release()
 
 
 def freeze(model: Callable[..., Any]) -> Frozen:
     """A stand-in for `model` that computes exactly the same."""
     module = module_of(model)
     if module is None:
-        return Frozen(model, None, held=tuple(modules_behind(model)))
+        behind = tuple(modules_behind(model))
+        compiled = hasattr(model, "_torchdynamo_orig_callable") or any(map(_compiled, behind))
+        return Frozen(model, None, held=behind, watched=compiled)
     if not isinstance(module, torch.jit.ScriptModule):
         try:
             twin = twin_of(module)
@@ -70,21 +77,15 @@ def freeze(model: Callable[..., Any]) -> Frozen:
             log.debug("no private copy of %s (%s); guarding it", type(module).__name__, error)
         else:
             call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
-            return Frozen(call, twin)
-    return Frozen(model, module, held=(module,))
+            return Frozen(call, twin, watched=_compiled(module))
+    return Frozen(model, module, held=(module,), watched=_compiled(module))
 
 
-def all_modules(root: nn.Module) -> list[nn.Module]:
-    """Every module once, in an order that a copy shares; `modules()` of torch is far slower."""
-    found, seen, todo = [], {id(root)}, [root]
-    while todo:
-        module = todo.pop()
-        found.append(module)
-        for child in module._modules.values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                todo.append(child)
-    return found
+def _compiled(module: nn.Module) -> bool:
+    """Compiled code knows of no hooks, and warns of them."""
+    return isinstance(module, torch.jit.ScriptModule) or any(
+        type(m).__name__ == "OptimizedModule" for m in all_modules(module)
+    )
 
 
 def twin_of(model: nn.Module) -> nn.Module:
@@ -104,7 +105,8 @@ def twin_of(model: nn.Module) -> nn.Module:
 def _leads_back(twin: nn.Module, model: nn.Module) -> bool:
     """Does anything the copy holds lead to an original module?
 
-    Singletons copy to themselves, and functions are not copied with what they close over.
+    Singletons copy to themselves, and functions are not copied with what they close over or
+    name among their globals.
     """
     originals = {id(m) for m in model.modules()}
     if any(id(m) in originals for m in twin.modules()):
@@ -120,28 +122,9 @@ def _leads_back(twin: nn.Module, model: nn.Module) -> bool:
         seen.add(id(item))
         if isinstance(item, FunctionType):
             todo += [item.__closure__, item.__defaults__, item.__kwdefaults__]
+            if item.__module__.partition(".")[0] != "torch":
+                own = item.__globals__
+                todo += [own[name] for name in item.__code__.co_names if name in own]
         else:
             todo += gc.get_referents(item)
     return False
-
-
-class _Held:
-    """Modes and flags of a model as the caller left them."""
-
-    def __init__(self, held: tuple[nn.Module, ...]) -> None:
-        self.modes = [(m, m.training) for each in held for m in each.modules()]
-        self.flags = [(p, p.requires_grad) for each in held for p in each.parameters() if p.is_leaf]
-
-    def freeze(self) -> None:
-        """Eval mode, and no gradients for parameters."""
-        for module, _ in self.modes:
-            module.training = False
-        for parameter, _ in self.flags:
-            parameter.requires_grad_(False)
-
-    def restore(self) -> None:
-        """Everything as it was; may be called again where it was interrupted."""
-        for module, mode in self.modes:
-            module.training = mode
-        for parameter, flag in self.flags:
-            parameter.requires_grad_(flag)

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from .fingerprint import fingerprint, module_of
-from .frozen import Frozen, all_modules, freeze
+from .frozen import Frozen, freeze
+from .held import all_modules
 
 SAMPLE = 64
 """So many numbers of every tensor are looked at to see whether a fingerprint still holds."""
@@ -51,6 +52,8 @@ class _Kept:
         self.numbers: tuple[object, Tensor] | None = None
         self.fingerprint = ""
         self.notes: dict[str, str] = {}
+        self.alone = False
+        """Is the model known to reach no modules but its own?"""
 
 
 # By the model's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands in
@@ -80,7 +83,8 @@ class Loan:
                 self._shell = self.plain.module
         else:
             call = self._shell if model is module else MethodType(model.__func__, self._shell)  # type: ignore[attr-defined]
-            self.plain = Frozen(call, self._shell)
+            assert self._entry is not None
+            self.plain = Frozen(call, self._shell, watched=self._entry.alone)
 
     def fingerprint(self, *, exact: bool) -> str:
         """The model's fingerprint; unless it must be exact, the one of an earlier call may do.
@@ -116,6 +120,8 @@ class Loan:
         """Give the copy back, if the model has left nothing on it."""
         shell, self._shell = self._shell, None
         entry = self._entry
+        if entry is not None:
+            entry.alone = self.plain.watched and not self.plain.held
         if shell is None or entry is None or entry.spare:
             return
         modules: list[nn.Module] = []

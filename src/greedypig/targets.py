@@ -194,7 +194,7 @@ class Target:
             warnings.warn(
                 "The model's output looks like probabilities but is read as logits. "
                 "Try outputs='probabilities'.",
-                stacklevel=_levels_to_caller(),
+                stacklevel=levels_to_caller(),
             )
 
 
@@ -211,7 +211,7 @@ def _class_index(target: Any, classes: int) -> int:
     return index
 
 
-def _levels_to_caller() -> int:
+def levels_to_caller() -> int:
     """The stacklevel of the first frame outside this package, seen from our caller."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None:

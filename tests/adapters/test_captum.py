@@ -12,9 +12,13 @@ from nets import TwoInputs, bits, close, cnn, linear, mlp, picture, row
 
 captum = pytest.importorskip("captum")
 from captum.attr import (  # noqa: E402
+    LRP,
     DeepLift,
     FeatureAblation,
+    FeaturePermutation,
     GradientShap,
+    GuidedBackprop,
+    InputXGradient,
     IntegratedGradients,
     KernelShap,
     NoiseTunnel,
@@ -633,3 +637,42 @@ def test_scorers_run_on_plain_set_functions():
     objective = gp.objective(lambda m: m @ torch.tensor([3.0, 1.0, 2.0]), 3)
     a = gp.one_shot(objective, gp.from_captum(IntegratedGradients, n_steps=2))
     assert a.unit_scores.tolist() == pytest.approx([3, 1, 2], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", [InputXGradient, LRP, Saliency, GuidedBackprop])
+def test_a_method_without_baselines_alone_looks_at_the_input_as_captum_does(method):
+    net, x = mlp(), row()
+    expected = method(net).attribute(x.unsqueeze(0).requires_grad_(), target=1)[0].detach()
+    found = gp.explain(net, x, target=1, objective="logit", method=gp.from_captum(method))
+    assert torch.allclose(found.scores, expected, atol=1e-6)
+    greedy = gp.Greedy(gp.from_captum(method), per_round=1)
+    found = gp.explain(net, x, target=1, objective="logit", method=greedy)
+    assert found.settings["at"] == "mask"
+
+
+@pytest.mark.parametrize("method", [DeepLift, GuidedBackprop, LRP])
+@pytest.mark.parametrize("hide", [lambda net: lambda x: net(x), torch.jit.script])
+def test_layer_rules_without_layers_to_see_are_refused(method, hide):
+    with pytest.raises(gp.InvalidInput, match="works on its layers"):
+        gp.explain(hide(mlp()), row(), target=1, method=gp.from_captum(method))
+
+
+def test_what_is_no_captum_class_of_a_module_is_refused_with_a_way_out():
+    with pytest.raises(gp.InvalidType, match="got an instance of IntegratedGradients"):
+        gp.from_captum(IntegratedGradients(mlp()))
+    with pytest.raises(gp.InvalidInput, match=r"NoiseTunnel.*lambda net"):
+        gp.from_captum(NoiseTunnel)
+    with pytest.raises(gp.InvalidInput, match="FeatureAblation"):
+        gp.from_captum(FeaturePermutation)
+    tunnel = gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=2)
+    assert gp.explain(mlp(), row(), target=1, method=tunnel).scores.any()
+
+
+def test_the_drop_in_tells_bad_input_in_a_sentence():
+    net, rows = mlp(), row().unsqueeze(0)
+    with pytest.raises(gp.InvalidType, match="floating-point"):
+        GreedyPIG(net).attribute(rows.long(), target=1)
+    with pytest.raises(gp.InvalidInput, match="target within"):
+        GreedyPIG(net).attribute(rows, target=77)
+    with pytest.raises(gp.InvalidInput, match="something in them"):
+        GreedyPIG(net).attribute(rows[:0], target=1)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.algorithms import make_problem
-from ..core.errors import InvalidInput, MissingPackage
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
@@ -33,7 +33,7 @@ try:
         _format_tensor_into_tuples,
         _run_forward,
     )
-    from captum.attr import GradientAttribution
+    from captum.attr import LRP, Deconvolution, DeepLift, GradientAttribution, GuidedBackprop
     from captum.attr._utils.common import _format_input_baseline
     from captum.log import log_usage
 except ImportError as error:
@@ -41,6 +41,14 @@ except ImportError as error:
         "Expected the package captum for greedypig.adapters.captum (it is not installed). "
         'Try pip install "greedypig[captum]".'
     ) from error
+
+_OF_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
+"""Methods with rules of their own for layers, which they hook."""
+_NOT_OF_MODULES = {
+    "NoiseTunnel": "Try gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10).",
+    "FeaturePermutation": "It permutes the rows of a batch, and an example is a single one. "
+    "Try FeatureAblation.",
+}
 
 _RULES = {
     "gausslegendre": "gauss_legendre",
@@ -78,7 +86,8 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
     ) -> Any:
         """Attributions shaped like `inputs`, batch axis included.
 
-        With n_rounds=1 they are integrated gradients. With more they are `importance`: 1 for the
+        With n_rounds=1 they are integrated gradients, with weights that sum to 1 (Captum's own of
+        riemann_trapezoid do not). With more they are `importance`: 1 for the
         first pick falling to 0 for the last, since raw scores of different rounds do not
         compare. Every row of the batch is a problem of its own.
 
@@ -88,6 +97,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         """
         is_tuple = isinstance(inputs, tuple)
         rows, starts = _format_input_baseline(inputs, baselines)
+        _check_rows(rows)
         if method not in _RULES:
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
@@ -192,7 +202,12 @@ class _Batch:
             p.to(r.dtype) for p, r in zip(self.layout.split(points), self.rows, strict=True)
         )
         extra = None if self.extra is None else tuple(self._rows_of(e, index) for e in self.extra)
-        output: Tensor = _run_forward(self.forward, inputs, self._target_of(index), extra)
+        try:
+            output: Tensor = _run_forward(self.forward, inputs, self._target_of(index), extra)
+        except IndexError as error:
+            raise InvalidInput(
+                f"Expected a target within the forward function's output (got {self.target!r})."
+            ) from error
         if output.dim() == 2 and output.shape[1] == 1:
             return output.squeeze(1)
         if output.shape != points.shape[:1]:
@@ -214,11 +229,26 @@ class _Batch:
         return [target[i] for i in index.tolist()] if isinstance(target, list) else target
 
 
+def _check_rows(rows: tuple[Tensor, ...]) -> None:
+    for i, row in enumerate(rows):
+        if not row.is_floating_point():
+            raise InvalidType(
+                f"Expected floating-point inputs (got {row.dtype} for input {i}): only real "
+                "numbers have a gradient. Try the embeddings of ids, or additional_forward_args."
+            )
+        if row.dim() == 0 or row.numel() == 0:
+            raise InvalidInput(
+                f"Expected inputs with a batch axis and something in them (got shape "
+                f"{tuple(row.shape)} for input {i})."
+            )
+
+
 class CaptumScorer:
     """A Captum attribution method as a scorer: its inputs are x, its baselines are place(1_S).
 
-    Methods without baselines see a single point: the one at 1_S, as Sequential Gradient does,
-    or with at="input" the full input, which no pick can change.
+    Methods without baselines see a single point. On their own that is the input, as in Captum;
+    in greedy rounds it is the one at 1_S, as Sequential Gradient does, since no pick could change
+    what they say of the input. at="input" or "mask" asks for one of them.
     """
 
     def __init__(
@@ -226,20 +256,31 @@ class CaptumScorer:
         method: Callable[[nn.Module], Any],
         /,
         *,
-        at: str = "mask",
+        at: str | None = None,
         seed: int | None = None,
         **options: Any,
     ) -> None:
-        if at not in ("mask", "input"):
-            raise InvalidInput(f"Expected at to be 'mask' or 'input' (got {at!r}).")
+        if at not in (None, "mask", "input"):
+            raise InvalidInput(f"Expected at to be None, 'mask' or 'input' (got {at!r}).")
+        name = getattr(method, "__name__", type(method).__name__)
+        if not callable(method):
+            raise InvalidType(
+                f"Expected a Captum class (got an instance of {name}). "
+                f"Try gp.from_captum(captum.attr.{name}, …) with the options of its attribute()."
+            )
+        if name in _NOT_OF_MODULES:
+            raise InvalidInput(
+                f"Expected a Captum class made of a module (got {name}). {_NOT_OF_MODULES[name]}"
+            )
         self.method, self.at, self.seed, self.options = method, at, seed, options
-        self.name = f"captum.{getattr(method, '__name__', type(method).__name__)}"
+        self.name = f"captum.{name}"
 
-    def reseeded(self, seed: int) -> CaptumScorer:
-        """The same scorer with this seed, unless it has one of its own."""
-        if self.seed is not None:
-            return self
-        return CaptumScorer(self.method, at=self.at, seed=seed, **self.options)
+    def for_run(self, *, seed: int, rounds: int) -> CaptumScorer:
+        """The same scorer for this run: its seed unless it has one of its own, and its point."""
+        at = self.at or ("input" if rounds == 1 else "mask")
+        return CaptumScorer(
+            self.method, at=at, seed=seed if self.seed is None else self.seed, **self.options
+        )
 
     def settings(self) -> dict[str, Any]:
         """The name and every knob, for provenance."""
@@ -253,10 +294,18 @@ class CaptumScorer:
         return torch.stack(found).mean(0)
 
     def _part(self, objective: PointObjective, mask: Tensor) -> Tensor:
-        captum = self.method(_Objective(objective))
+        wrapped = _Objective(objective)
+        captum = self.method(wrapped)
+        if isinstance(captum, _OF_LAYERS) and not wrapped.shows_layers:
+            raise InvalidInput(
+                f"Expected an nn.Module for {self.name}, which works on its layers (got a "
+                "function or a compiled module). Try the module itself."
+            )
         begin = objective.layout.split(objective.place(mask).unsqueeze(0))
         end = objective.layout.split(objective.end.unsqueeze(0))
-        parameters = inspect.signature(captum.attribute).parameters
+        # A NoiseTunnel takes whatever the method inside it takes.
+        inner = getattr(captum, "attribution_method", captum)
+        parameters = inspect.signature(inner.attribute).parameters
         takes_baselines = "baselines" in parameters or "kwargs" in parameters
         inputs = end if takes_baselines or self.at == "input" else begin
         extra = {"baselines": tuple(begin)} if takes_baselines else {}
@@ -270,13 +319,15 @@ def from_captum(
     method: Callable[[nn.Module], Any],
     /,
     *,
-    at: str = "mask",
+    at: str | None = None,
     seed: int | None = None,
     **options: Any,
 ) -> CaptumScorer:
     """A Captum class (or any function from a module to a Captum method) as a scorer.
 
     options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).
+    at: where a method without baselines, such as Saliency, looks: "input", or "mask": what is
+        selected so far. None takes the input, and in greedy rounds the mask.
     """
     return CaptumScorer(method, at=at, seed=seed, **options)
 
@@ -289,6 +340,12 @@ class _Objective(nn.Module):
         if isinstance(objective, ModelObjective):
             self.network = objective.network()
         self._objective = [objective]  # In a list, so that it is not taken for a submodule.
+
+    @property
+    def shows_layers(self) -> bool:
+        """Can Captum hook the layers that compute the answer?"""
+        network = getattr(self, "network", None)
+        return network is not None and not isinstance(network, torch.jit.ScriptModule)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """The objective's values; rows that will be differentiated are counted."""

@@ -270,12 +270,12 @@ def make_problem(
     seed, k, ratio = whole(seed), whole(k), real(ratio)
     if type(seed) is not int:
         raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
-    reseeded = getattr(scorer, "reseeded", None)  # Random scorers follow the run's seed.
-    scorer = reseeded(seed) if callable(reseeded) else scorer
     features = features or Elements(objective.n)
     picks = plan_picks(
         features.units, rounds=rounds, per_round=per_round, k=k, schedule=schedule, ratio=ratio
     )
+    for_run = getattr(scorer, "for_run", None)  # A scorer may depend on the seed and the rounds.
+    scorer = for_run(seed=seed, rounds=len(picks)) if callable(for_run) else scorer
     recorded = {
         **(settings or {}),
         **describe(scorer),

@@ -70,6 +70,8 @@ class Problem:
         self.began = time.monotonic()
         self.paid_before = 0
         self._no_gain = False
+        self.flat = False
+        """Were all scores of the first round exactly 0, so that the order tells nothing?"""
         self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
@@ -215,6 +217,8 @@ class Problem:
             chosen, scores = self.features.pick(elements, self.mask, self.taken, z)
             total = elements.sum().item() if scored.total is None else scored.total
             self.last = self.features.sum(elements)
+            if total == 0 and not self.rounds:
+                self.flat = not bool(elements.any())
             if getattr(self.scorer, "remembers", False):
                 self.before = elements
         else:
