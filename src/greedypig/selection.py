@@ -21,7 +21,7 @@ from .core.stopping import Stop
 from .core.unit_scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
 from .domains.table import losses
-from .domains.table.baseline import set_baseline
+from .domains.table.baseline import keep_constant, set_baseline
 from .domains.table.batches import Batch, Feed, feed
 from .domains.table.build import network_for
 from .domains.table.checks import look
@@ -138,8 +138,13 @@ class _Selection:
         def sampled() -> Iterator[Batch]:
             return source.all() if held is None else source.sample(held)
 
-        self.concerns = look(network.table, sampled(), source.example(), group)
+        named = isinstance(baseline, str)
+        seen = look(network.table, sampled(), source.example(), group,
+                    at_zero=named and baseline == "zero")  # fmt: skip
+        self.concerns = seen.warnings
         absent = set_baseline(network, baseline, sampled(), group)
+        if named:
+            keep_constant(network, seen.constant, source.example())
         self.problem: Problem = make_problem(
             as_objective(self.objective), self._scorer(method, path, rule, seed),
             features=features, seed=seed, values=values, stop=Stop(gain=gain), **picks,

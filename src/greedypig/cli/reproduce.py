@@ -29,6 +29,7 @@ LEFT_OUT = ("setting", "photo", "share", "claim", "accuracy_40", "accuracy_50", 
             "same", "kept")  # fmt: skip
 """Columns that narrow terminals go without."""
 BASELINES = ("zero", "mean")
+STARTS = ("zero", "rate")
 TIMES = {
     "models": "networks trained on all columns",
     "selections": "selections of every network",
@@ -149,6 +150,13 @@ def _add_tables(group: Any) -> None:
         action="store_true",
         help="also select by networks fine-tuned with columns masked at random",
     )
+    group.add_argument(
+        "--start",
+        choices=STARTS,
+        default=STARTS[0],
+        help="output bias of a fresh network: zero, as the paper's, or the label's rate, as the "
+        "networks of 'greedypig select' have it (default: zero)",
+    )
 
 
 def _of_tables(args: argparse.Namespace) -> TableRequest:
@@ -167,7 +175,7 @@ def _of_tables(args: argparse.Namespace) -> TableRequest:
             )
     return TableRequest(
         args.tables, args.label, args.rows, args.loyalty, ks, baselines, args.models,
-        args.selections, args.retrainings, args.mask_finetune,
+        args.selections, args.retrainings, args.mask_finetune, args.start,
     )  # fmt: skip
 
 

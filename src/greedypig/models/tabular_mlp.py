@@ -98,6 +98,17 @@ class TabularMLP(nn.Module):
                 for begin, size in zip(self.offsets.tolist(), self.vocabularies, strict=True):
                     self.table.weight[begin + size : begin + size + self.buckets].zero_()
 
+    def start_at(self, shares: Sequence[float]) -> None:
+        """Let the answer be these shares of the classes wherever the rest is silent: the output's
+        bias is their log-odds (of the second, where there is one output) or logarithm."""
+        p = torch.tensor(shares, dtype=torch.float64).clamp(min=1e-6)
+        logits = p.log() if self.outputs > 1 else (p[1:] / (p.sum() - p[1:])).log()
+        last = self.rest[-1] if len(self.rest) else self.first
+        if not isinstance(last, nn.Linear) or len(logits) != self.outputs:
+            raise InvalidInput(f"Expected shares of {max(self.outputs, 2)} classes (got {len(p)}).")
+        with torch.no_grad():
+            last.bias.copy_(logits)
+
     def forward(
         self,
         numeric: Tensor | None,

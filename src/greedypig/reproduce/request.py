@@ -38,6 +38,8 @@ class TableRequest:
     retrainings: int | None = None
     mask_finetune: bool = False
     """Also select by copies of the networks that were fine-tuned with columns masked?"""
+    start: str = "zero"
+    """Where fresh networks' outputs start: at 0, or at the label's "rate"."""
 
     def words(self) -> dict[str, Any]:
         """The options that were given, for the command's words; of paths only the names."""
@@ -46,6 +48,7 @@ class TableRequest:
         given: dict[str, Any] = {n: ",".join(map(str, v)) for n, v in lists.items() if v}
         for name in ("rows", "loyalty", "label", "models", "selections", "retrainings"):
             given[name] = getattr(self, name)
+        given["start"] = None if self.start == "zero" else self.start
         return given
 
 

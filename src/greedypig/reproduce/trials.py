@@ -25,6 +25,7 @@ from ..core.errors import InvalidInput
 from ..domains.table.batches import seed_from
 from ..finetune import mask_finetune
 from ..selection import select_features
+from ..tables.schema import Schema
 from ..tables.training import Effort, new_network, train_network
 from . import shelf as files
 from .engine import Batch, Task, carry_out
@@ -164,7 +165,7 @@ class Trials:
 
     def _model_at(self, model: int) -> Path:
         split = self.ground.split_of(model)
-        return self.shelf.place(self.ground.name, f"network-{model}", self.ground.key, split, LONG,
+        return self.shelf.place(self.ground.name, f"network-{model}", self._key, split, LONG,
                                 self.request.seed)  # fmt: skip
 
     def _training(self, model: int) -> Batch:
@@ -175,12 +176,22 @@ class Trials:
     def _trained(self, model: int) -> dict[str, Any]:
         split = self.ground.split_of(model)
         train, valid = self.ground.train(split), self.ground.valid(split)
-        fresh = new_network(train.schema, seed=self._seed(model)).to(self.request.device)
+        fresh = self._fresh(train.schema, self._seed(model))
         done = train_network(fresh, train, valid, effort=EFFORT, seed=self._seed(model))
         _save(done.model, self._model_at(model))
         return {"loss": done.scores.loss, "accuracy": done.scores.accuracy,
                 "valid_rows": done.scores.rows, "rows": done.rows,
                 "seconds": round(done.seconds, 2)}  # fmt: skip
+
+    def _fresh(self, schema: Schema, seed: int) -> nn.Module:
+        at_rate = self.request.tables.start == "rate"
+        return new_network(schema, seed=seed, at_rate=at_rate).to(self.request.device)
+
+    @property
+    def _key(self) -> Any:
+        """The ground, and how its networks start unless that is as the paper's do."""
+        start = self.request.tables.start
+        return self.ground.key if start == "zero" else (self.ground.key, start)
 
     def _seed(self, model: int) -> int:
         return 1000 * self.request.seed + model
@@ -257,7 +268,7 @@ class Trials:
         # is called otherwise is never taken for one of them.
         name = f"retrained-{len(of.columns)}-{of.model}-{of.selection}-{of.again}"
         return self.shelf.place(
-            self.ground.name, name, of.columns, self.ground.key, self.ground.split_of(of.model),
+            self.ground.name, name, of.columns, self._key, self.ground.split_of(of.model),
             LONG, self._retraining_seed(of),
         )  # fmt: skip
 
@@ -284,7 +295,7 @@ class Trials:
         split, seed = self.ground.split_of(what.model), self._retraining_seed(what)
         train = self.ground.train(split).only(what.columns)
         valid = self.ground.valid(split).only(what.columns)
-        fresh = new_network(train.schema, seed=seed).to(self.request.device)
+        fresh = self._fresh(train.schema, seed)
         done = train_network(fresh, train, valid, effort=EFFORT, seed=seed)
         return {"columns": list(what.columns), "loss": done.scores.loss,
                 "accuracy": done.scores.accuracy, "rows": done.rows,

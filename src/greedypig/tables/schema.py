@@ -105,6 +105,8 @@ class Label:
     """Of a number, or the share of the second class."""
     deviation: float = 1.0
     """Of a number: the network predicts it standardised."""
+    shares: tuple[float, ...] = ()
+    """Of the classes, in the order of `values`, where they are known."""
 
     def encode(self, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """(labels of the rows that have one, which rows those are)."""
@@ -208,7 +210,7 @@ class Schema:
 
 
 def _tupled(kind: Any, record: Mapping[str, Any]) -> Any:
-    return kind(**{**record, "values": tuple(record["values"])})
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
 
 
 def signed_log(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -297,8 +297,10 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
         )
     if not is_text:
         values.sort(key=float)
-    share = dict(common)[values[1]] / sum(n for _, n in common) if task == "binary" else 0.0
-    return Label(column.name, task, tuple(values), share)
+    counts, total = dict(common), sum(n for _, n in common)
+    shares = tuple(counts[value] / total for value in values)
+    share = shares[1] if task == "binary" else 0.0
+    return Label(column.name, task, tuple(values), share, shares=shares)
 
 
 def _with_known_labels(

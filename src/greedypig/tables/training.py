@@ -70,9 +70,16 @@ class Trained:
     seconds: float
 
 
-def new_network(schema: Schema, *, seed: int = 0) -> TabularMLP:
-    """The default network for a table's columns, with fresh weights drawn by the seed."""
-    return TabularMLP(len(schema.numbers), schema.sizes, outputs=schema.outputs, seed=seed)
+def new_network(schema: Schema, *, seed: int = 0, at_rate: bool = True) -> TabularMLP:
+    """The default network for a table's columns, with fresh weights drawn by the seed.
+
+    at_rate: before it learns it answers with the shares of the classes. A network that must learn
+    a rare class's rate first learns it from any column, noise too, and then seems to need it.
+    """
+    network = TabularMLP(len(schema.numbers), schema.sizes, outputs=schema.outputs, seed=seed)
+    if at_rate and schema.label.shares:
+        network.start_at(schema.label.shares)
+    return network
 
 
 def train_network(

@@ -54,6 +54,20 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
 
 
+def keep_constant(network: Network, constant: list[int], example: Batch) -> None:
+    """Columns with one value throughout stay at it: the network has it for a bias, an embedding
+    of its own for instance, and with the bias gone every other column would seem to be of use
+    for making up for it."""
+    if not constant or not isinstance(network, Encoded):
+        return
+    parts, labels = network.table.read(*example)
+    if not len(labels):
+        return
+    first = network.numbers([part[:1].to(network.device) for part in parts])[0]
+    here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
+    network.rest_at(torch.where(here, first.to(network.baseline), network.baseline))
+
+
 def _wanted(baseline: Any, network: Encoded) -> list[Any] | Tensor:
     """What is asked of every column, or the numbers of the inputs themselves."""
     table = network.table

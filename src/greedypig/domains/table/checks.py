@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -37,16 +37,37 @@ class Members(Protocol):
         ...
 
 
-def look(table: Table, sample: Iterator[Batch], start: Batch, group: Members) -> list[str]:
-    """Warnings of columns that are constant or leak the label, and of a label that is constant."""
+FAR = 3.0
+"""Deviations from 0 beyond which a column's zero is no natural absence."""
+
+
+class Look(NamedTuple):
+    """What a look at the sample found."""
+
+    warnings: list[str]
+    constant: list[int]
+    """Columns with one value throughout: known to all processes alike."""
+
+
+def look(
+    table: Table, sample: Iterator[Batch], start: Batch, group: Members, *, at_zero: bool = False
+) -> Look:
+    """Columns that are constant or leak the label, and a label that is constant; and where
+    absent is zero, numbers that are far from it."""
     columns, labels = _read(table, islice(sample, LOOKED_AT))
     origin, _ = _read(table, iter([start]))
     at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
     sums = _moments(columns - at, labels)
     sums = group.sum(sums)
-    if not group.first or float(sums[0, 0]) < 2:
-        return []
-    found = _from_moments(table, sums)
+    if float(sums[0, 0]) < 2:
+        return Look([], [])
+    # Columns were taken relative to one of their values: a constant one is exactly 0.
+    constant = torch.nonzero(sums[2] == 0).squeeze(1).tolist()
+    if not group.first:
+        return Look([], constant)
+    found = _from_moments(table, sums, constant)
+    if at_zero:
+        found += _far_from_zero(table, sums, at, constant)
     leaking = [
         column for column, ids in enumerate(table.categorical)
         if ids and _decides(columns[:, column], labels)
@@ -56,7 +77,23 @@ def look(table: Table, sample: Iterator[Batch], start: Batch, group: Members) ->
             f"The categories of {table.listed(leaking)} decide the label. If that is the label "
             "in another guise, leave it out."
         )
-    return found
+    return Look(found, constant)
+
+
+def _far_from_zero(table: Table, sums: Tensor, at: Tensor, constant: list[int]) -> list[str]:
+    rows, x, xx = sums[:3]
+    mean = x / rows
+    deviation = (xx / rows - mean * mean).clamp(min=0).sqrt()
+    far = (mean + at).abs() > FAR * deviation
+    far &= ~torch.tensor(table.categorical)
+    far[constant] = False
+    if not bool(far.any()):
+        return []
+    return [
+        f"The values of {table.listed(torch.nonzero(far).squeeze(1).tolist())} are more than "
+        f"{FAR:g} deviations from 0, which stands for their absence. Try baseline='mean', or "
+        "standardise them."
+    ]
 
 
 def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
@@ -84,14 +121,12 @@ def _moments(x: Tensor, y: Tensor) -> Tensor:
     ])  # fmt: skip
 
 
-def _from_moments(table: Table, sums: Tensor) -> list[str]:
+def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:
     rows, x, xx, xy, y, yy = sums
     found = []
-    # Columns were taken relative to one of their values: a constant one is exactly 0.
-    still = torch.nonzero(xx == 0).squeeze(1).tolist()
-    if still:
+    if constant:
         found.append(
-            f"The values of {table.listed(still)} are constant in the rows looked at. Such a "
+            f"The values of {table.listed(constant)} are constant in the rows looked at. Such a "
             "column acts as a bias of the model, which is no reason to select it."
         )
     spread = (rows * yy - y * y)[0]
