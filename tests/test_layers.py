@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sparse": set(),
     "models": {"core", "sparse"},
     "labels": {"core", "models"},
-    "model_spec": {"core", "models"},
+    "model_spec": {"core", "models", "targets"},
     "photos": {"core", "models", "labels", "model_spec"},
     "assets": {"core", "models"},
     **{part: {"core", "sparse"} | MIDDLE for part in MIDDLE},

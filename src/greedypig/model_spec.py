@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,11 @@ from torch import Tensor, nn
 
 from .core.errors import GreedyPigError, InvalidInput, InvalidType
 from .models import ImageModel, load
+from .models.colours import Colours, NoColours
 from .models.imagenet import class_names
 from .models.pictures import upright_rgb
 from .models.pretrained import NAMES
+from .targets import Target
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnModel", "build", "model_from"]
 
 
-def model_from(spec: str, *, weights: Any = None) -> ImageModel:
+def model_from(spec: str, *, weights: Any = None, outputs: str | None = None) -> ImageModel:
     """The network that `spec` names: on the CPU, in eval mode, no parameter requires a gradient.
 
     Args:
@@ -39,6 +42,8 @@ def model_from(spec: str, *, weights: Any = None) -> ImageModel:
             "package.module:factory" for your own (see `OwnModel`); modules in the current directory
             are found too.
         weights: for a built-in network, as in `greedypig.models.load`.
+        outputs: for your own, "logits" or "probabilities": which of them it gives. None takes
+            what its attribute `outputs` says, else logits.
     """
     if not isinstance(spec, str):
         raise InvalidType(f"Expected the name of a model (got {type(spec).__name__}).")
@@ -48,6 +53,7 @@ def model_from(spec: str, *, weights: Any = None) -> ImageModel:
                 f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
                 f'Try "{":".join(spec.rsplit(".", 1))}".'
             )
+        _refuse_outputs(spec, outputs)
         return load(spec, weights)
     if weights is not None:
         raise InvalidInput(
@@ -56,8 +62,9 @@ def model_from(spec: str, *, weights: Any = None) -> ImageModel:
         )
     made = _call(_find(spec), spec)
     if isinstance(made, ImageModel):
+        _refuse_outputs(spec, outputs)
         return made.eval().requires_grad_(False)
-    return OwnModel(made, spec)
+    return OwnModel(made, spec, outputs)
 
 
 def build(spec: str, *arguments: Any) -> nn.Module:
@@ -78,38 +85,59 @@ def build(spec: str, *arguments: Any) -> nn.Module:
 class OwnModel(ImageModel):
     """A user's network with what an explanation needs; `net` is the network itself.
 
+    It gives logits (m, classes), whatever the network gives: a tensor, a tuple that begins with
+    one, a dict or an object with `logits`. Of one logit z for each picture, (m,) or (m, 1), it
+    makes two, [0, z], so that softmax is sigmoid.
+
     Optional attributes of the network, and what stands in where they are absent:
 
     - `preprocess`: a callable from an RGB PIL image to an input (channels, h, w). Otherwise the
       short side is resized to 256, the centre 224 x 224 cut out, and ImageNet's mean and deviation
       normalise.
-    - `baseline`: a callable from "gray", "black" or "white" to an input of that colour, and
+    - `baseline`: a callable from "gray", "black" or "white" to an input of that colour;
       `to_pixels`: a callable from inputs (..., channels, h, w) to the colours in [0, 1] that they
-      show. Otherwise the inputs of a black and of a white picture are the ends of each channel's
-      scale, and gray is the middle.
+      show; `from_pixels`: the way back, which a judge needs. Otherwise they are found from what
+      `preprocess` makes of plain pictures (`greedypig.models.colours`).
+    - `outputs`: "logits" or "probabilities", which of them it gives. Otherwise logits.
     - `classes`: the names of the classes in the order of the logits, or a mapping from index to
-      name. Otherwise ImageNet's for 1,000 logits, else the indices.
+      name. Otherwise ImageNet's for 1,000 logits, "no" and "yes" for one, else "class 0" and so on.
     """
 
     resample = "BILINEAR"
     level_mean = (255 * 0.485, 255 * 0.456, 255 * 0.406)
     level_std = (255 * 0.229, 255 * 0.224, 255 * 0.225)
 
-    def __init__(self, net: nn.Module, spec: str) -> None:
+    def __init__(self, net: nn.Module, spec: str, outputs: str | None = None) -> None:
         super().__init__()
         self.net = net
         self.spec = spec
         # In a dict: as an attribute, a transform that is a Module would become a layer of this one.
-        self._own = {name: _own(net, name) for name in ("preprocess", "baseline", "to_pixels")}
-        self._ends: tuple[Tensor, Tensor] | None = None
+        self._own = {name: _own(net, name) for name in _WAYS}
+        self._colours: Colours | None = None
+        self._sizes: dict[tuple[int, int], tuple[int, int]] = {}
+        stated = outputs or _stated(net, spec)
+        self.outputs = stated or "logits"
+        self._target = Target(outputs=self.outputs)
+        self._as_it_is = False
         self.eval()
-        self._classes = self._named(self._logits_of_gray())
+        found = self._answer_to_gray()
+        self._check_answer(found, stated)
+        self._classes = self._named(found.shape[1] if found.dim() == 2 else 1)
         self.requires_grad_(False)  # Layers that are lazy have parameters only now.
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the network itself gives."""
-        out: Tensor = self.net(x)
-        return out
+        """Logits (m, classes), from what the network itself gives."""
+        out: Any = self.net(x)
+        if self._as_it_is:  # Without a look at it: then the network can be read as a graph.
+            plain: Tensor = out
+            return plain
+        logits = self._target.logits(out, len(x))
+        if logits.dim() == 2:
+            return logits
+        if self.outputs == "logits":
+            return torch.stack([torch.zeros_like(logits), logits], 1)
+        both = torch.stack([1 - logits, logits], 1)
+        return both.clamp_min(torch.finfo(both.dtype).tiny).log()
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -131,14 +159,36 @@ class OwnModel(ImageModel):
             )
         return self._placed(x).contiguous()
 
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the input for a picture of this height and width."""
+        from PIL import Image
+
+        if self._own["preprocess"] is None:
+            return super().input_size(height, width)
+        if (height, width) not in self._sizes:
+            x = self.preprocess(Image.new("RGB", (width, height), "gray"))
+            self._sizes[height, width] = x.shape[1], x.shape[2]
+        return self._sizes[height, width]
+
     def to_pixels(self, x: Tensor) -> Tensor:
         """The colours in [0, 1] that an input shows."""
         if self._own["to_pixels"] is not None:
             return self._asked("to_pixels", x)
         if self._own["preprocess"] is None:
             return super().to_pixels(x)
-        black, white = (end.to(x) for end in self._scale())
-        return ((x - black) / (white - black)).clamp(0, 1)
+        return self._found_colours("to_pixels(x)").to_pixels(x)
+
+    def from_pixels(self, pixels: Tensor) -> Tensor:
+        """The input that shows colours in [0, 1]; refused where that is not known for sure."""
+        if self._own["from_pixels"] is not None:
+            return self._placed(self._asked("from_pixels", pixels))
+        if self._own["preprocess"] is None:
+            return super().from_pixels(pixels)
+        wanted = "to_pixels(x) and from_pixels(pixels)"
+        try:
+            return self._placed(self._found_colours(wanted).from_pixels(pixels))
+        except NoColours as error:
+            raise self._no_colours(error, wanted) from error
 
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white", to broadcast over images."""
@@ -146,32 +196,22 @@ class OwnModel(ImageModel):
             return self._placed(self._asked("baseline", name))
         if self._own["preprocess"] is None:
             return super().baseline(name)
-        black, white = self._scale()
-        return torch.lerp(black, white, self._level(name) / 255)
+        level = self._level(name) / 255
+        colours = self._found_colours("baseline(name) and to_pixels(x)")
+        return self._placed(torch.lerp(colours.black, colours.white, level))
 
-    def _scale(self) -> tuple[Tensor, Tensor]:
-        """The inputs of black and of white, (channels, 1, 1) each."""
-        from PIL import Image
+    def _found_colours(self, wanted: str) -> Colours:
+        if self._colours is None:
+            try:
+                self._colours = Colours.of(self.preprocess)
+            except NoColours as error:
+                raise self._no_colours(error, wanted) from error
+        return self._colours
 
-        if self._ends is None:
-            black, white = (
-                self.preprocess(Image.new("RGB", (256, 256), colour))
-                for colour in ("black", "white")
-            )
-            for plain in (black, white):
-                spread = (plain.amax((1, 2)) - plain.amin((1, 2))).amax()
-                if not bool(spread <= 1e-3 * (white - black).abs().amax()):
-                    raise self._no_scale("a plain picture does not stay plain in it")
-            ends = black.mean((1, 2), keepdim=True), white.mean((1, 2), keepdim=True)
-            if not bool((ends[0] != ends[1]).all()):
-                raise self._no_scale("it makes black and white alike")
-            self._ends = ends
-        return self._ends
-
-    def _no_scale(self, why: str) -> InvalidInput:
+    def _no_colours(self, why: NoColours, wanted: str) -> InvalidInput:
         return InvalidInput(
             f"Expected the colours of inputs to be found from preprocess of {self.spec} "
-            f"(got {why}). Try giving the model attributes baseline(name) and to_pixels(x)."
+            f"(got that {why}). Try giving the model {wanted} of its own."
         )
 
     def _placed(self, x: Tensor) -> Tensor:
@@ -196,40 +236,86 @@ class OwnModel(ImageModel):
             )
         return out
 
-    def _logits_of_gray(self) -> int:
-        """How many logits there are, from one picture that is all gray."""
+    def _answer_to_gray(self) -> Tensor:
+        """What the network gives for a picture that is all gray: (1, classes), or (1,)."""
         from PIL import Image
 
         x = self.preprocess(Image.new("RGB", (256, 256), (127, 127, 127)))[None]
         try:
             with torch.no_grad():
-                logits = self.net(x)
+                out = self.net(x)
         except Exception as error:
             raise InvalidInput(
                 f"Expected {self.spec} to take a batch of shape {tuple(x.shape)} "
                 f"(got {_said(error)}). Try giving the model an attribute preprocess."
             ) from error
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != 1:
-            got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise InvalidInput(
-                f"Expected {self.spec} to give logits of shape (1, classes) for one photo "
-                f"(got {got})."
+        try:
+            found = Target().logits(out, 1)
+        except GreedyPigError as error:
+            raise InvalidInput(f"{self.spec}: {error}") from error
+        as_it_is = found is out and found.dim() == 2
+        self._as_it_is = as_it_is and self.outputs == "logits"
+        return found
+
+    def _check_answer(self, found: Tensor, stated: str | None) -> None:
+        """Are probabilities told as such?"""
+        total = float(found.double().sum())
+        shares = bool((found >= 0).all() and (found <= 1).all())
+        if self.outputs == "probabilities":
+            if not shares or (found.dim() == 2 and abs(total - 1) > 1e-2):
+                what = "that sum to 1" if found.dim() == 2 else "from 0 to 1"
+                got = f"a sum of {total:.3g}" if shares else "numbers below 0 or above 1"
+                raise InvalidInput(
+                    f"Expected probabilities {what} from {self.spec} for a gray picture "
+                    f'(got {got}). Try outputs "logits".'
+                )
+        elif stated is None and found.dim() == 2 and shares and abs(total - 1) < 1e-4:
+            warnings.warn(
+                f"What {self.spec} gives looks like probabilities but is read as logits. Try "
+                '--outputs probabilities, or an attribute outputs = "probabilities" of the model.',
+                stacklevel=4,
             )
-        return logits.shape[1]
 
     def _named(self, count: int) -> tuple[str, ...]:
         given = getattr(self.net, "classes", None)
         if given is None or isinstance(given, nn.Module) or callable(given):
-            return class_names() if count == len(class_names()) else tuple(map(str, range(count)))
+            if count == len(class_names()):
+                return class_names()
+            return ("no", "yes") if count == 1 else tuple(f"class {i}" for i in range(count))
+        wanted = max(count, 2)  # One logit tells two classes apart.
         if isinstance(given, Mapping):
-            given = [given.get(i, str(i)) for i in range(count)]
-        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != count:
+            given = [given.get(i, f"class {i}") for i in range(wanted)]
+        listed = isinstance(given, Sequence) and not isinstance(given, str)
+        if listed and count == len(given) == 1:
+            return f"not {given[0]}", str(given[0])
+        if not listed or len(given) != wanted:
             got = f"{len(given):,}" if hasattr(given, "__len__") else type(given).__name__
-            raise InvalidInput(
-                f"Expected a name for each of the {count:,} logits in classes of {self.spec} "
-                f"(got {got})."
-            )
+            what = "two names" if count == 1 else f"a name for each of the {count:,} logits"
+            raise InvalidInput(f"Expected {what} in classes of {self.spec} (got {got}).")
         return tuple(str(name) for name in given)
+
+
+_WAYS = ("preprocess", "baseline", "to_pixels", "from_pixels")
+
+
+def _stated(net: nn.Module, spec: str) -> str | None:
+    """What the network says that it gives; something else of that name says nothing."""
+    said = getattr(net, "outputs", None)
+    if not isinstance(said, str):
+        return None
+    if said not in ("logits", "probabilities"):
+        raise InvalidInput(
+            f'Expected outputs of {spec} to be "logits" or "probabilities" (got {said!r}).'
+        )
+    return said
+
+
+def _refuse_outputs(spec: str, outputs: str | None) -> None:
+    if outputs not in (None, "logits"):
+        raise InvalidInput(
+            f"Expected outputs for a network of your own (got {outputs!r} for {spec}, which gives "
+            "logits)."
+        )
 
 
 def _find(spec: str) -> Any:
