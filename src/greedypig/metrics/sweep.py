@@ -207,12 +207,12 @@ def translation(model: Any, judge: Any) -> Translate | None:
     out, into = getattr(model, "to_pixels", None), getattr(judge, "from_pixels", None)
     if judge is model or not callable(out) or not callable(into):
         return None
-    back = getattr(model, "from_pixels", None)
+    check = getattr(model, "check_pixels", None)
+    if callable(check):
+        check()
 
     def translate(images: Tensor) -> Tensor:
         pixels = out(images)
-        if callable(back):
-            back(pixels[:1])  # A model whose colours are not known for sure says so here.
         shape = (images.shape[-2], images.shape[-1])
         # Pictures of a size of their own keep it: only the models' customary sizes are matched.
         size = _input_size(judge, shape) if _input_size(model, shape) == shape else None

@@ -58,7 +58,8 @@ class Colours:
         from PIL import Image
 
         def shown(colour: tuple[int, int, int]) -> Tensor:
-            return preprocess(Image.new("RGB", (_SIDE, _SIDE), colour))
+            # Not every device has double precision.
+            return preprocess(Image.new("RGB", (_SIDE, _SIDE), colour)).detach().cpu()
 
         ends = [shown((level,) * 3) for level in (0, 255)]
         span = float((ends[1] - ends[0]).abs().amax())
@@ -83,6 +84,11 @@ class Colours:
             raise NoColours("it makes black and white alike")
         return Colours(black, white, matrix, rank, crooked)
 
+    def check(self) -> None:
+        """Raises where the equation does not hold."""
+        if self.crooked:
+            raise NoColours(self.crooked)
+
     def to_pixels(self, x: Tensor) -> Tensor:
         """Inputs (..., channels, h, w) → colours in [0, 1]: (..., 3, h, w), or grays by channel.
 
@@ -97,8 +103,7 @@ class Colours:
 
     def from_pixels(self, pixels: Tensor) -> Tensor:
         """Colours (..., 3, h, w) or grays (..., 1, h, w) in [0, 1] → inputs that show them."""
-        if self.crooked:
-            raise NoColours(self.crooked)
+        self.check()
         pixels = _wide(pixels)
         if pixels.shape[-3] == 1:
             pixels = pixels.expand(*pixels.shape[:-3], 3, -1, -1)
@@ -111,7 +116,7 @@ def _spread(plain: Tensor) -> float:
 
 def _straight(matrix: Tensor, found: Tensor) -> bool:
     """Are the colours that were tried where the matrix has them?"""
-    tried = torch.tensor(_TRIED, dtype=matrix.dtype, device=matrix.device).T / 255
+    tried = torch.tensor(_TRIED, dtype=matrix.dtype).T / 255
     allowed = _STRAIGHT * found.abs().amax(1, keepdim=True)
     primary = (matrix - found[:, :3]).abs() <= allowed
     return bool(primary.all()) and bool(((matrix @ tried - found[:, 3:]).abs() <= allowed).all())
