@@ -213,7 +213,7 @@ def test_a_network_of_one_channel_with_white_as_zero_has_its_colours(own):
     assert net.baseline("white").tolist() == [[[0.0]]]
     assert net.baseline("black").tolist() == [[[1.0]]]
     assert net.to_pixels(torch.tensor([[[0.25]]])).item() == 0.75
-    assert net.classes == ("0", "1")
+    assert net.classes == ("class 0", "class 1")
 
 
 def test_own_baseline_and_pixels_go_before_what_could_be_found(own):
@@ -225,7 +225,7 @@ def test_own_baseline_and_pixels_go_before_what_could_be_found(own):
 def test_a_batch_of_one_and_a_mapping_of_names_will_do(own):
     net = model_from("own_models:Batched")
     assert net.preprocess(plain("red")).shape == (3, 32, 32)
-    assert net.classes == ("0", "one", "2", "3")
+    assert net.classes == ("class 0", "one", "class 2", "class 3")
 
 
 def test_a_transform_that_is_a_module_is_used_and_adds_no_second_layer(own):
@@ -290,7 +290,7 @@ def test_an_explanation_of_an_own_network_is_that_of_the_network(own):
         ("own_models:WrongClasses", r"each of the 4 logits .*got 1"),
         ("own_models:NoTensor", r"preprocess of own_models:NoTensor to give a tensor \(got list"),
         ("own_models:Flat", r"\(channels, height, width\) \(got torch\.float32 of shape \(3072,"),
-        ("own_models:NoLogits", r"logits of shape \(1, classes\) .*got \(1, 3, 224, 224\)"),
+        ("own_models:NoLogits", r"own_models:NoLogits: .*\(1, classes\) .*got \(1, 3, 224, 224\)"),
         ("own_models:Small", r"\(1, 3, 224, 224\) \(got RuntimeError: size 224 does not fit\)"),
         ("mobilnet-v2", r'Try "mobilenet-v2"'),
     ],

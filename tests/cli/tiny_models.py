@@ -95,3 +95,52 @@ def four():
         rows = [[4.0, -2, -2], [-2, 4, -2], [-2, -2, 4], [3, 3, -4]]
         net.head.weight.copy_(torch.tensor(rows))
     return net
+
+
+def sure():
+    """Ends in a softmax."""
+
+    class Sure(Tiny):
+        def forward(self, x):
+            return torch.softmax(super().forward(x), 1)
+
+    return Sure()
+
+
+def single():
+    """One logit: is it red?"""
+
+    class Single(Tiny):
+        classes = None
+
+        def forward(self, x):
+            return super().forward(x)[:, 1:2]
+
+    return Single()
+
+
+def shifted():
+    """The same network on inputs from -1 to 1, of 16 x 16."""
+
+    class Shifted(Tiny):
+        def forward(self, x):
+            return super().forward((x + 1) / 2)
+
+        def preprocess(self, image):
+            return super().preprocess(image) * 2 - 1
+
+    return Shifted(side=16)
+
+
+def crooked():
+    class Crooked(Tiny):
+        def preprocess(self, image):
+            return super().preprocess(image) ** 2
+
+    return Crooked()
+
+
+def nameless():
+    net = Tiny()
+    net.classes = None
+    return net

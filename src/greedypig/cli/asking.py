@@ -6,6 +6,7 @@ A `Question` is what does not depend on the photo: the network, the class, the b
 from __future__ import annotations
 
 import argparse
+import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,8 @@ from ..core.layout import Layout
 from ..core.scorers import PlannedScorer
 from ..labels import find_class
 from ..metrics.ranking import is_one_shot, unit_order
-from ..model_spec import model_from
+from ..metrics.sweep import translation
+from ..model_spec import OwnModel, model_from
 from ..models import ImageModel
 from ..photos import find_photos, open_photo
 from . import options
@@ -84,13 +86,15 @@ class Question:
         device = options.device(args.device)
         try:
             baseline = options.baseline(args.baseline)
-            model = model_from(args.model, weights=args.weights).to(device)
-            judge = None if args.judge is None else model_from(args.judge).to(device)
+            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            same = args.outputs if args.judge == args.model else None
+            judge = None if args.judge is None else model_from(args.judge, outputs=same).to(device)
             if judge is not None and tuple(judge.classes) != tuple(model.classes):
                 raise UsageError(
                     f"Expected a judge with the classes of {args.model} (got {args.judge}, which "
                     "names others)."
                 )
+            _try_pictures(model, judge)
             target = None if args.class_ is None else find_class(args.class_, model.classes)
             objective = options.objective(args.objective, model)
         except UsageError:
@@ -181,6 +185,20 @@ class Question:
         """(h, w, 3) levels from 0 to 255 of an input."""
         shown = self.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
         return shown.expand(3, -1, -1).permute(1, 2, 0).cpu()
+
+
+def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
+    """What cannot be shown, on the page or to the judge, is told before the search."""
+    from PIL import Image
+
+    if isinstance(model, OwnModel):
+        # Has told so, by its name, when it was loaded.
+        warnings.filterwarnings("ignore", message="The model's output looks like probabilities")
+    x = model.preprocess(Image.new("RGB", (256, 256), "gray"))[None]
+    model.to_pixels(x)
+    translate = None if judge is None else translation(model, judge)
+    if translate is not None:
+        translate(x)
 
 
 class Watch:

@@ -46,6 +46,11 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--weights", metavar="FILE", help="weights of a built-in model (.pth)")
     group.add_argument(
+        "--outputs",
+        choices=("logits", "probabilities"),
+        help="what a model of your own gives (default: what its attribute outputs says, or logits)",
+    )
+    group.add_argument(
         "--class",
         dest="class_",
         metavar="CLASS",

@@ -207,18 +207,29 @@ def translation(model: Any, judge: Any) -> Translate | None:
     out, into = getattr(model, "to_pixels", None), getattr(judge, "from_pixels", None)
     if judge is model or not callable(out) or not callable(into):
         return None
-    size, own = getattr(judge, "size", None), getattr(model, "size", None)
+    check = getattr(model, "check_pixels", None)
+    if callable(check):
+        check()
 
     def translate(images: Tensor) -> Tensor:
         pixels = out(images)
+        shape = (images.shape[-2], images.shape[-1])
         # Pictures of a size of their own keep it: only the models' customary sizes are matched.
-        if isinstance(size, int) and size != own and tuple(images.shape[-2:]) == (own, own):
-            pixels = torch.nn.functional.interpolate(
-                pixels, (size, size), mode="bilinear", antialias=True
-            )
+        size = _input_size(judge, shape) if _input_size(model, shape) == shape else None
+        if size is not None and size != shape:
+            pixels = torch.nn.functional.interpolate(pixels, size, mode="bilinear", antialias=True)
         return into(pixels)  # type: ignore[no-any-return]
 
     return translate
+
+
+def _input_size(model: Any, shape: tuple[int, int]) -> tuple[int, int] | None:
+    """What the model's own preprocessing makes of a picture of this height and width."""
+    own, side = getattr(model, "input_size", None), getattr(model, "size", None)
+    if callable(own):
+        height, width = own(*shape)
+        return int(height), int(width)
+    return (side, side) if isinstance(side, int) else None
 
 
 def run(network: Network, sweeps: Iterable[Callable[[], Sweep]]) -> Iterator[Sweep]:

@@ -84,6 +84,10 @@ class ImageModel(nn.Module):
         """The input that shows a picture (..., 3, h, w) in [0, 1]: the inverse of `to_pixels`."""
         return self._normalise(pixels * 255)
 
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the input for a picture of this height and width."""
+        return self.size, self.size
+
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
         return self._normalise(torch.full((3, 1, 1), self._level(name), dtype=torch.float32))

@@ -1,0 +1,268 @@
+"""A user's own network: whatever it gives becomes logits, and a judge sees the picture its way."""
+
+from __future__ import annotations
+
+import warnings
+from collections import namedtuple
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+import greedypig.metrics as M
+from greedypig.own_model import OwnModel
+
+Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
+
+Answer = namedtuple("Answer", "scores features")
+
+
+class Net(nn.Module):
+    """A small network on `side` x `side` pixels of (pixels − mean) / std, blue first if asked."""
+
+    def __init__(self, side=12, mean=0.0, std=1.0, *, bgr=False, seed=0, outputs=3, gives=None):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(3))
+        self.head = nn.Linear(36, outputs)
+        self.head.weight.data *= 40
+        self.side, self.mean, self.std, self.bgr = side, mean, std, bgr
+        self.gives = gives or (lambda z: z)
+
+    def pixels(self, x):
+        found = x * self.std + self.mean
+        return found.flip(-3) if self.bgr else found
+
+    def forward(self, x):
+        return self.gives(self.head(self.body(self.pixels(x)).flatten(1)))
+
+    def preprocess(self, image):
+        small = image.resize((self.side, self.side)) if self.side else image
+        levels = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
+        pixels = levels.view(small.height, small.width, 3).permute(2, 0, 1).float() / 255
+        return ((pixels.flip(0) if self.bgr else pixels) - self.mean) / self.std
+
+
+@pytest.fixture(autouse=True)
+def _no_seed_of_ours():
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
+def own(*args, told=None, **more):
+    return OwnModel(Net(*args, **more), "mine:net", told)
+
+
+def photo(width=20, height=16):
+    levels = torch.rand(height, width, 3, generator=torch.Generator().manual_seed(0))
+    grown = (levels * 255).byte().numpy().tobytes()
+    return Image.frombytes("RGB", (width, height), grown)
+
+
+def order_of(x):
+    return torch.randperm(x.numel(), generator=torch.Generator().manual_seed(1))
+
+
+def curves(model, judge, x):
+    told = {"target": 1, "baseline": "gray", "points": 9}
+    return (M.information_curves(model, x, order_of(x), **told),
+            M.information_curves(model, x, order_of(x), judge=judge, **told))  # fmt: skip
+
+
+# A judge
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"mean": 0.5, "std": 0.25}, {"std": 1 / 255}, {"bgr": True, "mean": 0.4}]
+)
+def test_a_network_judged_by_itself_agrees_with_itself(how):
+    model, judge = own(**how), own(**how)
+    x = model.preprocess(photo())
+    assert torch.allclose(model.from_pixels(model.to_pixels(x)), x, atol=1e-6 / model.net.std)
+    alone, judged = curves(model, judge, x)
+    for name in ("softmax", "loss"):
+        values = alone[name].values
+        assert values.max() - values.min() > 0.01
+        assert judged[name].values.tolist() == pytest.approx(values.tolist(), abs=1e-4)
+
+
+def test_the_same_network_behind_another_preprocessing_sees_the_same_pictures():
+    model, judge = own(), own(mean=0.3, std=0.2, bgr=True)
+    alone, judged = curves(model, judge, model.preprocess(photo()))
+    assert judged["softmax"].values.tolist() == pytest.approx(
+        alone["softmax"].values.tolist(), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("side", [12, None])
+def test_a_judge_of_another_size_gets_the_picture_in_its_own(side):
+    model, judge = own(side), own(24)
+    shapes = set()
+    judge.net.register_forward_pre_hook(
+        lambda _, args: shapes.add(tuple(args[0].shape)[1:]) if torch.is_tensor(args[0]) else None
+    )
+    x = model.preprocess(photo())
+    assert model.input_size(*x.shape[1:]) == x.shape[1:]
+    curves(model, judge, x)
+    assert shapes == {(3, 24, 24)}
+
+
+def test_a_built_in_judge_gets_a_small_picture_in_its_own_size():
+    from greedypig.metrics.sweep import translation
+
+    model, judge = own(), gp.models.load("mobilenet-v2", weights="random")
+    x = model.preprocess(photo())[None]
+    assert translation(model, judge)(x).shape == (1, 3, 224, 224)
+    assert translation(judge, model)(torch.zeros(1, 3, 224, 224)).shape == (1, 3, 12, 12)
+    # A picture that is none of the model's customary ones keeps its size.
+    assert translation(judge, model)(torch.zeros(1, 3, 32, 32)).shape == (1, 3, 32, 32)
+
+
+def gamma(net):
+    made = net.preprocess
+    net.preprocess = lambda image: made(image) ** 2.2
+    return net
+
+
+def test_a_preprocessing_that_cannot_be_turned_back_makes_no_judge():
+    crooked, straight = OwnModel(gamma(Net()), "mine:gamma"), own()
+    x = straight.preprocess(photo())
+    for model, judge in ((straight, crooked), (crooked, straight)):
+        with pytest.raises(gp.InvalidInput, match=r"preprocess of mine:gamma .*from_pixels\(pix"):
+            M.softmax_information_curve(model, x, order_of(x), judge=judge, target=1)
+    # Alone it is explained as ever.
+    a = gp.explain(crooked, crooked.preprocess(photo()), baseline="gray", rounds=2, steps=2)
+    assert a.order.numel() == x.numel()
+
+
+def test_ways_of_the_network_s_own_go_before_what_could_be_found():
+    model = own()
+    crooked = gamma(Net())
+    crooked.to_pixels = lambda x: x.clamp(0, 1) ** (1 / 2.2)
+    crooked.from_pixels = lambda pixels: pixels**2.2
+    judge = OwnModel(crooked, "mine:gamma")
+    pixels = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+    assert torch.equal(judge.from_pixels(pixels), pixels**2.2)
+    curves(model, judge, model.preprocess(photo()))
+    curves(judge, model, judge.preprocess(photo()))
+
+
+class Rough(Net):
+    """Sure where neighbours differ, which blurring takes away."""
+
+    def forward(self, x):
+        score = 20 * (self.pixels(x).diff(dim=3).abs().mean((1, 2, 3)) - 0.1)
+        return torch.stack([-score, score], 1)
+
+
+@pytest.mark.parametrize("metric", [M.pair_sic, M.pair_aic])
+def test_pair_s_curves_do_not_depend_on_the_normalisation(metric):
+    pytest.importorskip("scipy", reason="needs scipy")
+    found = []
+    for how in ({}, {"mean": 0.5, "std": 0.25}):
+        model = OwnModel(Rough(**how), "mine:rough")
+        x = model.preprocess(photo())
+        scores = torch.rand(12, 12, generator=torch.Generator().manual_seed(3))
+        found.append(metric(model, x, scores, target=1, least=0.0).values.tolist())
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    assert max(found[0]) > min(found[0])
+
+
+# What it gives
+
+FORMS = {
+    "a dict": lambda z: {"logits": z},
+    "a tuple": lambda z: (z, None),
+    "a named tuple": lambda z: Answer(z, None),
+    "an object": lambda z: SimpleNamespace(logits=z),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_logits_are_found_where_gp_explain_finds_them(form):
+    plain, other = own(), own(gives=FORMS[form])
+    x = plain.preprocess(photo())
+    assert torch.equal(other(x[None]), plain(x[None]))
+    assert other.classes == ("class 0", "class 1", "class 2")
+    a, b = (gp.explain(m, x, target=1, rounds=2, steps=2) for m in (plain, other))
+    assert torch.equal(a.order, b.order)
+
+
+def test_probabilities_are_read_as_such_where_the_network_says_so():
+    net = Net(gives=lambda z: torch.softmax(z, 1))
+    net.outputs = "probabilities"
+    plain = own()
+    x = torch.stack([plain.preprocess(photo())] * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = OwnModel(net, "mine:net")
+    assert torch.allclose(torch.softmax(found(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
+    del net.outputs
+    assert torch.equal(OwnModel(net, "mine:net", "probabilities")(x), found(x))
+
+
+def test_nothing_is_guessed_but_what_looks_like_probabilities_is_told():
+    net = Net(gives=lambda z: torch.softmax(z, 1))
+    with pytest.warns(UserWarning, match=r"mine:net .*--outputs probabilities, or an attribute"):
+        found = OwnModel(net, "mine:net")
+    x = found.preprocess(photo())[None]
+    assert torch.equal(found(x), net(x))
+    net.outputs = "logits"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        OwnModel(net, "mine:net")
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_one_logit_is_two_classes(shape):
+    model = own(outputs=1, gives=lambda z: z.reshape(shape))
+    x = torch.stack([model.preprocess(photo())] * 3)
+    z = model.net(x).flatten()
+    assert model.classes == ("no", "yes")
+    assert torch.allclose(torch.softmax(model(x), 1)[:, 1], torch.sigmoid(z), atol=1e-6)
+    alone = M.information_curves(model, x[0], order_of(x[0]), points=5)
+    assert torch.isfinite(alone["loss"].values).all()
+
+
+def test_one_probability_is_two_classes():
+    plain = own(outputs=1)
+    model = own(outputs=1, gives=torch.sigmoid, told="probabilities")
+    x = plain.preprocess(photo())[None]
+    assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
+    sure = own(outputs=1, gives=lambda z: z * 0 + 1, told="probabilities")
+    assert torch.softmax(sure(x), 1)[0].tolist() == pytest.approx([0.0, 1.0], abs=1e-30)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["cat"], ("not cat", "cat")),
+        (["dog", "cat"], ("dog", "cat")),
+        ({1: "cat"}, ("class 0", "cat")),
+    ],
+)
+def test_names_for_one_logit(given, names):
+    net = Net(outputs=1)
+    net.classes = given
+    assert OwnModel(net, "mine:net").classes == names
+
+
+def test_wrong_words_about_outputs_are_refused():
+    for attribute in ("probability", "softmax"):
+        net = Net()
+        net.outputs = attribute
+        with pytest.raises(gp.InvalidInput, match=f"outputs of mine:net .*got '{attribute}'"):
+            OwnModel(net, "mine:net")
+    with pytest.raises(gp.InvalidInput, match="Expected probabilities that sum to 1 from mine"):
+        own(told="probabilities")
+    with pytest.raises(gp.InvalidInput, match="from 0 to 1"):
+        own(outputs=1, gives=lambda z: z * 0 + 3, told="probabilities")
+    net = Net()
+    net.outputs = 3  # A number of that name is something else.
+    assert OwnModel(net, "mine:net").outputs == "logits"
+    from greedypig.photos import model_from
+
+    with pytest.raises(gp.InvalidInput, match=r"network of your own .*mobilenet-v2, which gives"):
+        model_from("mobilenet-v2", weights="random", outputs="probabilities")
