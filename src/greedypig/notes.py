@@ -153,6 +153,9 @@ class Method:
     numbers: Mapping[str, float]
     """Any of COMPARED."""
     curve: Line | None
+    """Its SIC."""
+    loss: Line | None = None
+    """Its LIC."""
 
 
 @dataclass(frozen=True)
@@ -256,8 +259,11 @@ def _method(name: str, row: Any) -> Method:
     numbers = {
         key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
-    spec = row.get("curve")
-    return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))
+    curve, loss = (
+        None if row.get(key) is None else _line(name, row[key], f"{name}'s {key.replace('_', ' ')}")
+        for key in ("curve", "loss_curve")
+    )
+    return Method(name, numbers, curve, loss)
 
 
 def _listed(numbers: Any) -> Any:

@@ -95,3 +95,14 @@ def four():
         rows = [[4.0, -2, -2], [-2, 4, -2], [-2, -2, 4], [3, 3, -4]]
         net.head.weight.copy_(torch.tensor(rows))
     return net
+
+
+def natural():
+    """Takes photos in the sizes that they have."""
+
+    class Natural(Tiny):
+        def preprocess(self, image):
+            levels = torch.frombuffer(bytearray(image.convert("RGB").tobytes()), dtype=torch.uint8)
+            return levels.view(image.height, image.width, 3).permute(2, 0, 1).float() / 255
+
+    return Natural()

@@ -17,7 +17,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..notes import Notes
 from . import options, outputs
 from .asking import Found, Question, find
-from .failures import DONE, FAILED, Stopped, UsageError, sentence
+from .failures import DONE, FAILED, Stopped, UsageError
 from .sitting import Sitting
 from .summary import Summary
 from .terminal import Bar, Terminal
@@ -82,12 +82,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         question = Question.of(args)
         with terminal.bar("") as bar:
             _explain_all(question, search, jobs, summary, bar)
+        summary.failures.check()
         if index and summary.done:
-            report.write_index({f.name: a for f, a in summary.pages}, index[0])
+            pages = {f.name: a for f, a in summary.pages}
+            report.write_index(pages, index[0], failed=summary.failures.all)
             summary.files(index)
     summary.close()
     terminal.result(_json(found, summary))
-    return FAILED if summary.failed else DONE
+    return FAILED if summary.failures.all else DONE
 
 
 class Job:
@@ -133,7 +135,7 @@ def _explain_all(
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:
-            summary.broken(fspath(job.path), sentence(error))
+            summary.broken(fspath(job.path), error)
         else:
             summary.add(job.path, a, job.files(), time.monotonic() - began)
 
@@ -167,7 +169,7 @@ def _json(found: Found, summary: Summary) -> dict[str, Any]:
         }
         for path, a, files in summary.done
     ]
-    failed = [{"photo": path, "reason": reason} for path, reason in summary.failed]
+    failed = [{"photo": path, "reason": reason} for path, reason in summary.failures.all]
     if found.single and records:
         return records[0]
     return {"results": records, "failed": failed, "files": _all_files(summary)}

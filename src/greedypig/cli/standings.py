@@ -6,7 +6,7 @@ import argparse
 import csv
 import importlib.util
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from statistics import median
@@ -15,6 +15,7 @@ from typing import Any
 import greedypig as gp
 
 from .. import metrics, plots, report
+from ..metrics.curve import aligned
 from ..notes import COMPARED
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, count, duration
@@ -103,7 +104,12 @@ def refuse_foreign(folder: Path) -> None:
     outputs.refuse_foreign([folder / "comparison.csv"], CSV_MARK)
 
 
-def write(standings: Standings, folder: Path, folders: Mapping[Path, Path]) -> list[Path]:
+def write(
+    standings: Standings,
+    folder: Path,
+    folders: Mapping[Path, Path],
+    failed: Sequence[tuple[str, str]] = (),
+) -> list[Path]:
     """The table as Markdown and CSV, the figure, and the page.
 
     Of several photos the page lists them, and each has its own in its folder of `folders`.
@@ -122,7 +128,8 @@ def write(standings: Standings, folder: Path, folders: Mapping[Path, Path]) -> l
         a.save(whole)
         report.write(a, page)
         return [*files, whole, page]
-    report.write_index(_photo_pages(standings, folder, folders), page)
+    pages = _photo_pages(standings, folder, folders)
+    report.write_index(pages, page, failed=failed, comparison=a)
     return [*files, page]
 
 
@@ -149,10 +156,11 @@ def _with_comparison(
     first = next(iter(photos.values()))
     notes: dict[str, Any] = {"comparison": {}}
     for name, row in rows.items():
-        curve = standings.curve(name, "softmax")
         notes["comparison"][name] = dict(row)
-        if curve is not None:
-            notes["comparison"][name]["curve"] = {"fractions": curve.fractions.tolist(),
+        for key, kind in (("curve", "softmax"), ("loss_curve", "loss")):
+            curve = standings.curve(name, kind)
+            if curve is not None:
+                notes["comparison"][name][key] = {"fractions": curve.fractions.tolist(),
                                                   "values": curve.values.tolist()}  # fmt: skip
     if len(photos) > 1:
         notes["source"] = count(len(photos), "photo")
@@ -239,9 +247,8 @@ def _median(results: list[gp.Attribution], kind: str) -> metrics.Curve | None:
     found = [a.about["curves"][kind] for a in results if kind in a.about["curves"]]
     if len(found) != len(results):
         return None
-    return metrics.median_curve(
-        [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
-    )
+    curves = [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
+    return metrics.median_curve(aligned(curves))
 
 
 def _excess(a: gp.Attribution) -> float:

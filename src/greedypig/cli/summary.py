@@ -11,6 +11,7 @@ import greedypig as gp
 from ..notes import Notes
 from ..places import unit_word, units_within
 from .asking import Found
+from .failures import Failures
 from .outputs import shown
 from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
 
@@ -28,7 +29,7 @@ class Summary:
         self.table = not found.single
         self.total = len(names) + len(found.broken)
         self.done: list[tuple[Path, gp.Attribution, list[Path]]] = []
-        self.failed: list[tuple[str, str]] = []
+        self.failures = Failures(terminal.fail, several=not found.single)
         self.extra: list[Path] = []
         self._surer: list[str] = []
         self._seconds = 0.0
@@ -42,6 +43,7 @@ class Summary:
 
     def add(self, path: Path, a: gp.Attribution, files: list[Path], seconds: float) -> None:
         """Tell one answer."""
+        self.failures.release()
         excess = Notes.of(a).excess()
         self.done.append((path, a, files))
         self._seconds += seconds
@@ -52,13 +54,13 @@ class Summary:
         else:
             self._block(path.name, a, files, seconds, excess)
 
-    def broken(self, path: str, reason: str) -> None:
+    def broken(self, path: str, error: str | Exception) -> None:
         """Tell one failure."""
-        self.failed.append((path, reason))
-        self.terminal.fail(reason)
+        self.failures.add(path, error)
 
     def stopped(self, name: str, partial: Path | None) -> None:
         """Tell that Ctrl-C came during this photo."""
+        self.failures.release()
         kept = "" if partial is None else f" The rounds done are in {shown(partial)}."
         done = f" after {count(len(self.done), 'photo')}" if self.done else ""
         self.terminal.fail(f"Stopped at {name}{done}.{kept}")
@@ -89,10 +91,10 @@ class Summary:
                 f"{count(len(self._surer), 'photo')} with a part that makes the network more "
                 f"certain than the whole photo does. {_advice(self.done[0][1])}"
             )
-        if self.failed:
+        if self.failures.all:
             terminal.note(
-                f"{len(self.failed)} of {self.total} could not be explained: "
-                + ", ".join(path for path, _ in self.failed)
+                f"{len(self.failures.all)} of {self.total} could not be explained: "
+                + self.failures.names()
             )
 
     def _row(self, name: str, a: gp.Attribution, surer: bool) -> None:

@@ -83,7 +83,9 @@ def first_units(a: Attribution, count: int = 20) -> str:
     )
 
 
-def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, list[Chart]]:
+def comparison(
+    methods: tuple[Method, ...], full: float | None, heading: str = "Other methods"
+) -> tuple[str, list[Chart]]:
     """Methods side by side: a table, and their curves if they came along."""
     if not methods:
         return "", []
@@ -101,12 +103,17 @@ def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, li
         charts.append(line_chart("curve-methods", lines, [line.name for line in lines],
                                  quantity="Probability with only each method’s best numbers",
                                  full=full))  # fmt: skip
+    losses = [m.loss for m in methods if m.loss is not None]
+    if losses:
+        charts.append(line_chart("curve-methods-loss", losses, [line.name for line in losses],
+                                 quantity="Distance from the whole input’s answer (KL, nats) with "
+                                 "only each method’s best numbers", full=None))  # fmt: skip
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
         "from the whole input’s answer, lower is better. Above full: how much more certain "
         "some part makes the model than the whole does. The best of a column is bold.</p>"
     )
-    body = f"<h2>Other methods</h2>{explained}{text}{''.join(c.svg for c in charts)}"
+    body = f"<h2>{heading}</h2>{explained}{text}{''.join(c.svg for c in charts)}"
     return f"<section>{body}</section>", charts
 
 
