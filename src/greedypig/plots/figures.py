@@ -147,17 +147,24 @@ def _both_curves(
     figure: Figure, place: Any, rows: Mapping[str, Mapping[str, Any]], full: float | None
 ) -> None:
     """The methods' curves, and beside them those of the loss where there are such."""
-    drawn = []
-    for key, heading, whole in (("curve", "how sure with only the best features ↑", full),
-                                ("loss", "distance from the whole answer ↓", None)):  # fmt: skip
-        lines = {name: row[key] for name, row in rows.items() if row.get(key) is not None}
-        if lines:
-            drawn.append((lines, heading, whole))
-    for part, (lines, heading, whole) in zip(place.subgridspec(1, max(len(drawn), 1)), drawn):
-        ax = curve(lines, full=whole, ax=figure.add_subplot(part))
+    shares, losses = (
+        {name: row[key] for name, row in rows.items() if row.get(key) is not None}
+        for key in ("curve", "loss")
+    )
+    drawn = [
+        (lines, heading, whole)
+        for lines, heading, whole in ((shares, "SIC: how sure with only the best features ↑", full),
+                                      (losses, "LIC: distance from the whole answer ↓", None))
+        if lines
+    ]  # fmt: skip
+    parts = place.subgridspec(1, max(len(drawn), 1))
+    for i, (lines, heading, whole) in enumerate(drawn):
+        ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
         title(ax, heading)
-        if whole is None and "distance" in heading:
+        if lines is losses:
             ax.set_ylabel("KL (nats)", fontsize=9, color=INK)
+            ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
+            ax.set_ylim(bottom=0)
 
 
 def _own_row(a: Attribution) -> dict[str, Any]:

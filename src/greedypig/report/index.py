@@ -63,8 +63,8 @@ def index_html(
     body = f"""
 <header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
 <p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>
-<main>{_compared(comparison)}{caution}{table(heads, rows, caption="Results", words=4)}{_missing(failed)}
-</main>"""
+<main>{_compared(comparison)}{caution}{table(heads, rows, caption="Results", words=4)}
+{_missing(failed)}</main>"""
     return document("Results · greedypig", body, script=False)
 
 
