@@ -50,7 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.whole,
         metavar="N",
-        help="give every method about N gradients (default: its usual number)",
+        help="give every method about N gradients (default: its usual number); the paper's "
+        "setting is cut in proportion, and the results name the rounds and steps used",
     )
     options.add_features(group)
     group.add_argument(
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         if results:
             folders = {run.path: run.sitting.result.parent for run in runs}
             files = standings.write(table, folder, folders, failures.all)
-            standings.tell(table, terminal, files)
+            standings.tell(table, terminal, files, args.budget)
     if failures.all:
         terminal.note(f"{len(failures.all)} could not be compared: {failures.names()}")
     terminal.result(standings.record(table, args, files, failures.all))

@@ -17,6 +17,7 @@ import greedypig as gp
 from .. import metrics, plots, report
 from ..metrics.curve import aligned
 from ..notes import COMPARED
+from ..reproduce.information import kept_settings, setting
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, count, duration
 
@@ -46,6 +47,11 @@ class Standings:
         """A method's median curve over the photos."""
         return _median(list(self.results[name].values()), kind)
 
+    def setting(self, name: str) -> str:
+        """A method's rounds and steps, as they were run."""
+        made = kept_settings(next(iter(self.results[name].values())))
+        return setting(made) if "steps" in made or made.get("rounds", 1) > 1 else ""
+
     def _row(self, results: list[gp.Attribution]) -> dict[str, float]:
         row = {}
         for column, kind in (("sic_auc", "softmax"), ("lic_auc", "loss"),
@@ -59,7 +65,9 @@ class Standings:
         return row
 
 
-def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
+def tell(
+    standings: Standings, terminal: Terminal, files: list[Path], budget: int | None = None
+) -> None:
     """The table for people."""
     rows, say = standings.rows(), terminal.say
     photos = standings.photos
@@ -91,6 +99,10 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
             best = c in BEST and row.get(c) == BEST[c](r[c] for r in rows.values() if c in r)
             line += terminal.style(cell, BOLD) if best else cell
         say(line)
+    if budget is not None:
+        used = [f"{name} {standings.setting(name)}" for name in rows if standings.setting(name)]
+        say()
+        say(terminal.wrapped(f"Within {budget:,} gradients: {'; '.join(used)}"))
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())
     say()
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
@@ -188,11 +200,12 @@ def _markdown(
         "Above full: how much more certain a part makes the network than the whole photo does "
         "(median).",
         "",
-        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " |",
-        "|---|" + "---:|" * len(columns),
+        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
+        "|---|" + "---:|" * len(columns) + "---|",
     ]  # fmt: skip
     for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(_cell(c, row.get(c)) for c in columns) + " |")
+        cells = [_cell(c, row.get(c)) for c in columns]
+        lines.append(f"| {' | '.join([name, *cells, standings.setting(name) or '–'])} |")
     lines += ["", *(f"- {path.name}: {of.about['class']}, {of.about['probability']:.3f}"
                     for path, of in photos.items())]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -219,7 +232,10 @@ def record(
     }  # fmt: skip
     everything = [a for of in standings.results.values() for a in of.values()]
     return {
-        "methods": {name: dict(row) | {"curves": curves[name]} for name, row in rows.items()},
+        "methods": {
+            name: dict(row) | {"setting": standings.setting(name), "curves": curves[name]}
+            for name, row in rows.items()
+        },
         "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
         "photos": [
             {"photo": fspath(path), "class": a.about["class"], "target": a.about["target"],
