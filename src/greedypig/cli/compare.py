@@ -87,7 +87,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
-        question = Question.of(args)
+        question = Question.of(args, information=True)
         with terminal.bar("") as bar:
             results = _hold(question, searches, runs, args, terminal, bar, failures)
         failures.check()

@@ -79,6 +79,11 @@ def tell(
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
         say(terminal.style(terminal.wrapped(head), BOLD))
+    judged = [a.about["curves"].get("second-opinion") for a in photos.values()]
+    if all(judged):
+        whole = median(c["values"][-1] for c in judged)
+        of = "the whole photo" if len(photos) == 1 else "whole photos"
+        say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {whole:.3f} for {of}"))
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     heads = {c: COMPARED[c][0] for c in columns}
     first = max(len(name) for name in rows)

@@ -152,7 +152,8 @@ def aligned(curves: Sequence[Curve]) -> list[Curve]:
     most = max(len(c.fractions) for c in curves)
     shares = torch.arange(most, dtype=torch.float64) / (most - 1)
     return [
-        Curve(shares, c.values if len(c.values) == most else [c.at(float(s)) for s in shares],
+        Curve(shares, c.values if len(c.values) == most
+              else torch.tensor([c.at(float(s)) for s in shares], dtype=torch.float64),
               c.name, c.full, c.settings)
         for c in curves
     ]  # fmt: skip

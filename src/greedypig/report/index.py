@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..notes import Notes, percent
-from ..places import Picture, unit_word, units_within
+from ..places import Picture, unit_word, units_within, unranked
 from .markup import document, escape, png, table, write_text
 from .sections import comparison as comparison_section
 
@@ -51,8 +51,9 @@ def index_html(
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
+    word = "without" if any(Notes.of(a).removed for a in results.values()) else "with"
     heads = ["result", "whole", "top 10 %", "class", "probability",
-             *(f"with {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
+             *(f"{word} {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
     sure = [n.excess() is not None for n in map(Notes.of, results.values())]
     caution = ""
     if any(sure):
@@ -73,7 +74,8 @@ def _compared(a: Attribution | None) -> str:
     if a is None:
         return ""
     notes = Notes.of(a)
-    return comparison_section(notes.comparison, notes.probability, heading="Methods")[0]
+    return comparison_section(notes.comparison, notes.probability,
+                              heading=f"Methods over {escape(notes.source or 'all')}")[0]  # fmt: skip
 
 
 def _missing(failed: Sequence[tuple[str, str]]) -> str:
@@ -97,16 +99,19 @@ def _row(link: str, a: Attribution) -> list[str]:
         cells += ["–", "–"]
     else:
         whole = None if picture.pixels is None else picture.pixels
-        part = picture.kept(units_within(a, 0.1))
-        cells += [
-            "–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"),
-            _thumbnail(part, f"{notes.source or link}, top tenth of its numbers"),
-        ]
+        cells.append("–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"))
+        if unranked(a) is None:
+            part = picture.kept(units_within(a, 0.1))
+            cells.append(_thumbnail(part, f"{notes.source or link}, top tenth of its numbers"))
+        else:
+            cells.append("–")
     mark = "" if notes.excess() is None else ' <span title="more certain than the whole">▲</span>'
     cells.append(escape(notes.label or "–") + mark)
     cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
     for share in SHARES:
         found = notes.probability_at(share)
+        if share in notes.removed:
+            found = notes.removed[share], True
         cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")
     return [*cells, f"{a.gradients_used:,}", f"{a.seconds:.1f}"]
 

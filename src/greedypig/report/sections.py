@@ -31,12 +31,16 @@ def predictions(notes: Notes) -> str:
 def curves(a: Attribution, notes: Notes) -> list[Chart]:
     """Charts of the curves in the notes, else of G(S) after each round."""
     charts = []
-    judged = {k: c for k, c in notes.curves.items() if k in ("softmax", "second-opinion")}
+    wanted = ("softmax", "deletion", "second-opinion")
+    judged = {k: c for k, c in notes.curves.items() if k in wanted}
+    off = notes.deletion is not None
     if judged:
         labels = [_curve_label(k, c, notes) for k, c in judged.items()]
-        quantity = f"How sure of {notes.label or 'the class'} with only the best numbers"
-        chart = line_chart("curve-probability", list(judged.values()), labels, quantity=quantity,
-                           full=notes.probability, word="numbers")  # fmt: skip
+        how = "with the best numbers switched off" if off else "with only the best numbers"
+        chart = line_chart("curve-probability", list(judged.values()), labels,
+                           quantity=f"How sure of {notes.label or 'the class'} {how}",
+                           full=notes.probability, word="numbers", plain=off,
+                           done="switched off" if off else "kept")  # fmt: skip
         charts.append(chart)
     for i, (key, line) in enumerate(notes.curves.items()):
         if key not in judged:
@@ -45,11 +49,12 @@ def curves(a: Attribution, notes: Notes) -> list[Chart]:
             charts.append(line_chart(f"curve-{i}", [line], [_curve_label(key, line, notes)],
                                      quantity=quantity, full=None, word="numbers"))  # fmt: skip
     after = rounds_line(a)
-    if not judged and after is not None:
+    if (off or not judged) and after is not None:
         full = a.full_value if isfinite(a.full_value) else None
         charts.append(line_chart("curve-rounds", [after], ["G(S) after each round"],
-                                 quantity=f"The objective{_named(notes)} after each round",
-                                 full=full))  # fmt: skip
+                                 quantity="How far the answer moves (KL, nats)" if off else
+                                 f"The objective{_named(notes)} after each round", full=full,
+                                 plain=off, done="switched off" if off else "kept"))  # fmt: skip
     return charts
 
 
@@ -58,7 +63,7 @@ def _named(notes: Notes) -> str:
 
 
 def _curve_label(key: str, line: Line, notes: Notes) -> str:
-    if key == "softmax":
+    if key in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     if key == "second-opinion":
         return f"second opinion by {line.judge or 'another network'}"
