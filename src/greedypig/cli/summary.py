@@ -219,7 +219,7 @@ def _moved(a: gp.Attribution) -> str:
 def _advice(a: gp.Attribution) -> str:
     """What to do about a part that outdoes the photo."""
     if a.settings.get("objective") == "log-likelihood":
-        return "Ask another network what it sees in them: --judge."
+        return "" if a.about.get("judge") else "Ask another network what it sees: --judge."
     second = "" if a.about.get("judge") else " or ask another network what it sees: --judge"
     return f"To match the photo's own answer use --objective log-likelihood{second}."
 

@@ -74,8 +74,8 @@ def _compared(a: Attribution | None) -> str:
     if a is None:
         return ""
     notes = Notes.of(a)
-    return comparison_section(notes.comparison, notes.probability,
-                              heading=f"Methods over {escape(notes.source or 'all')}")[0]  # fmt: skip
+    heading = f"Methods over {escape(notes.source or 'all')}"
+    return comparison_section(notes.comparison, notes.probability, heading)[0]
 
 
 def _missing(failed: Sequence[tuple[str, str]]) -> str:

@@ -111,6 +111,8 @@ def _of_units(a: Attribution, notes: Notes) -> str:
 
 def warning(a: Attribution, notes: Notes) -> str | None:
     """Where a part makes the model more certain than the whole: what that means, how to check."""
+    if notes.deletion is not None:
+        return None
     found = notes.excess()
     if found is None:
         return _plain_warning(a) if notes.curve is None else None
