@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -275,6 +276,16 @@ def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():
             plots.comparison(bad)
     with pytest.raises(gp.InvalidType):
         plots.comparison([photo()])
+
+
+def test_a_comparison_has_curves_of_the_loss_and_headings_that_do_not_overlap():
+    figure = plots.comparison({"greedy-pig (regions)": photo(), "ig": photo(seed=3)})
+    figure.savefig(io.BytesIO(), dpi=50)
+    assert any("LIC" in ax.get_title(loc="left") for ax in figure.axes)
+    table = next(ax.tables[0] for ax in figure.axes if ax.tables)
+    row = sorted((c, cell) for (r, c), cell in table.get_celld().items() if r == 0)
+    boxes = [cell.get_text().get_window_extent() for _, cell in row]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_tiny_results_can_be_drawn():

@@ -153,6 +153,9 @@ class Method:
     numbers: Mapping[str, float]
     """Any of COMPARED."""
     curve: Line | None
+    """Its SIC."""
+    loss: Line | None = None
+    """Its LIC."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,8 @@ class Notes:
     """"softmax" is drawn through the points of `kept` too."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
+    removed: Mapping[float, float]
+    """Probability with this share switched off, as measured: of counterfactuals."""
     comparison: tuple[Method, ...]
 
     @staticmethod
@@ -187,10 +192,11 @@ class Notes:
             name: _line(name, spec, f"curve {name!r}")
             for name, spec in _mapping(about, "curves").items()
         }
-        kept = {
-            _share(key): _number(value, f"kept[{key!r}]")
-            for key, value in _mapping(about, "kept").items()
-        }
+        kept, removed = (
+            {_share(key): _number(value, f"{what}[{key!r}]")
+             for key, value in _mapping(about, what).items()}
+            for what in ("kept", "removed")
+        )  # fmt: skip
         if "softmax" in curves:
             curves["softmax"] = curves["softmax"].through(kept)
         comparison = _mapping(about, "comparison").items()
@@ -208,6 +214,7 @@ class Notes:
             command=_text(about, "command"),
             curves=curves,
             kept=dict(sorted(kept.items())),
+            removed=dict(sorted(removed.items())),
             comparison=tuple(_method(name, row) for name, row in comparison),
         )
 
@@ -215,6 +222,11 @@ class Notes:
     def curve(self) -> Line | None:
         """The probability over the share kept, by the network itself."""
         return self.curves.get("softmax")
+
+    @property
+    def deletion(self) -> Line | None:
+        """The probability over the share switched off, where that is what was asked."""
+        return self.curves.get("deletion")
 
     def probability_at(self, fraction: float, slack: float = 0) -> tuple[float, bool] | None:
         """(probability with this share kept, was it measured): else read off the curve.
@@ -256,8 +268,11 @@ def _method(name: str, row: Any) -> Method:
     numbers = {
         key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
-    spec = row.get("curve")
-    return Method(name, numbers, None if spec is None else _line(name, spec, f"{name}'s curve"))
+    curve, loss = (
+        None if row.get(key) is None else _line(name, row[key], f"{name}'s {key.replace('_', ' ')}")
+        for key in ("curve", "loss_curve")
+    )
+    return Method(name, numbers, curve, loss)
 
 
 def _listed(numbers: Any) -> Any:

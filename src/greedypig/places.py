@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .core.attribution import Attribution
+from .core.attribution import Attribution, StopReason
 from .core.errors import InvalidInput
 from .notes import Line
 
+GROUPS = ("pixel", "square", "region")
+"""What groups may be called by a result's note "unit"."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is shown as mid-gray."""
 
@@ -105,6 +107,20 @@ def units_within(a: Attribution, share: float) -> int:
     return int(ranks[room])
 
 
+def unranked(a: Attribution) -> str | None:
+    """Why there is no order to show, in a sentence; None where there is one.
+
+    A run that ends before its first round ranks nothing: its order is the units' own.
+    """
+    if a.selected or a.gradients_used:
+        return None
+    if a.stop is StopReason.REACHED:
+        return "Nothing was needed: the baseline alone already reaches the value asked for."
+    if a.stop is StopReason.SECONDS:
+        return "There was no time for a single round."
+    return f"No round was done: {a.stop}."
+
+
 def unit_label(a: Attribution, unit: int) -> str:
     """A unit's name; where it has none, its place among the inputs."""
     features = a.features
@@ -114,7 +130,7 @@ def unit_label(a: Attribution, unit: int) -> str:
         corner = ", ".join(str(c) for c in features.corners[unit])  # type: ignore[attr-defined]
         return f"window at ({corner})"
     if features.kind != "elements":
-        return f"group {unit}"
+        return f"{unit_word(a, 1)} {unit}"
     offset = unit
     for name, shape, size in zip(a.layout.names, a.layout.shapes, a.layout.sizes, strict=True):
         if offset < size:
@@ -129,6 +145,8 @@ def unit_word(a: Attribution, count: int = 2) -> str:
     words = {"elements": "number", "groups": "group", "windows": "window"}
     if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
         words["elements"] = "column" if a.about.get("kind") == "table" else "feature"
+    if a.about.get("unit") in GROUPS:
+        words["groups"] = a.about["unit"]
     word = words.get(a.features.kind, "unit")
     if str(a.about.get("kind") or "").startswith("graph"):
         word = "edge"

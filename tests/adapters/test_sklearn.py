@@ -230,3 +230,26 @@ def test_models_without_a_gradient_are_refused():
         gp.FeatureSelector(line).fit(X[:, :2], y)
     with pytest.raises(NotFittedError):
         gp.FeatureSelector().get_support()
+
+
+@pytest.mark.parametrize("kind", ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"])
+def test_a_regressor_with_a_log_link_is_asked_with_it(kind):
+    from sklearn import linear_model
+
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    y = np.exp(0.8 * x[:, 2] + 0.3 * x[:, 0]) + 0.1
+    model = getattr(linear_model, kind)(**({"power": 1.5} if kind[0] == "T" else {})).fit(x, y)
+    chosen = gp.FeatureSelector(model, k=2).fit(x, y)
+    assert chosen.ranking_[2] == 1
+    worth = -np.mean((model.predict(x) - y) ** 2)
+    assert chosen.attribution_.full_value == pytest.approx(worth, rel=1e-3)
+
+
+def test_a_model_that_does_more_than_its_coefficients_say_is_refused():
+    from sklearn.linear_model import SGDClassifier
+
+    x = np.random.default_rng(0).normal(3, 1, size=(200, 4))
+    classes = np.digitize(x[:, 0], [2.5, 3.5])
+    one_against_rest = SGDClassifier(loss="log_loss", random_state=0).fit(x, classes)
+    with pytest.raises(gp.InvalidInput, match="coefficients tell all"):
+        gp.FeatureSelector(one_against_rest, k=2).fit(x, classes)

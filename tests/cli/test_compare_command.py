@@ -101,6 +101,21 @@ def test_the_paper_s_setting_only_when_asked_for(answer):
     assert contest.PAPER not in contest.chosen(None, paper=False)
 
 
+def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place):
+    words = ("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper,ig,random",
+             "--budget", "20", "--out", "o")  # fmt: skip
+    record = answer(*words)
+    paid = {name: row["gradients"] for name, row in record["methods"].items()}
+    assert paid == {"greedy-pig": 20, "greedy-pig (paper)": 20, "ig": 20, "random": 0}
+    settings = {name: row["setting"] for name, row in record["methods"].items()}
+    assert settings["greedy-pig (paper)"] == "10 rounds × 2, equal"
+    assert settings["ig"] == "20 steps"
+    assert settings["random"] == ""
+    assert "| 10 rounds × 2, equal |" in (place / "o/comparison.md").read_text()
+    told = " ".join(call(*words)[1].split())
+    assert "Within 20 gradients: greedy-pig 4 rounds × 5, geometric; greedy-pig (paper)" in told
+
+
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
     plain, calls = sitting.Watch.__call__, [0]
@@ -156,7 +171,7 @@ def test_a_foreign_table_is_left_alone(call, place):
     assert "comparison.csv" in err
 
 
-@pytest.mark.parametrize("name", [n for n in contest.NAMES if n != contest.PAPER])
+@pytest.mark.parametrize("name", contest.NAMES)
 @pytest.mark.parametrize("budget", [1, 7, 100, 1000])
 def test_budgets_are_kept(name, budget):
     from greedypig import methods

@@ -331,7 +331,7 @@ def test_a_share_of_larger_units_tells_how_many_fit(call):
     # 16 blocks of 12 numbers: none fits into 1 or 5 % of 192 numbers, one into 10 %.
     _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:2", "--rounds", "2")
     told = [line.split("  ")[-1] for line in out.splitlines() if "only its best" in line]
-    assert told == ["0 of 16 groups, whole", "0 of 16 groups, whole", "1 of 16 groups, whole"]
+    assert told == ["0 of 16 squares, whole", "0 of 16 squares, whole", "1 of 16 squares, whole"]
 
 
 def test_one_shot_explanations_are_measured_in_their_own_order(answer, place):

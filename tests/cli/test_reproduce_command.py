@@ -118,6 +118,8 @@ def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, pl
 
 def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     words = ("reproduce", "sic", *SMALL, "--methods", "greedy-pig", "--limit", "2")
+    assert answer(*words)["rows"][0]["gradients"] <= 8  # Its budget cuts the default too.
+    words = (*words, "--budget", "100")
     assert answer(*words)["rows"][0]["gradients"] == 100
     monkeypatch.setattr(gp.methods, "ROUNDS", 4)
     monkeypatch.setattr(gp.methods, "ROUNDS_OF_ONE", 20)

@@ -144,3 +144,14 @@ def nameless():
     net = Tiny()
     net.classes = None
     return net
+
+
+def natural():
+    """Takes photos in the sizes that they have."""
+
+    class Natural(Tiny):
+        def preprocess(self, image):
+            levels = torch.frombuffer(bytearray(image.convert("RGB").tobytes()), dtype=torch.uint8)
+            return levels.view(image.height, image.width, 3).permute(2, 0, 1).float() / 255
+
+    return Natural()

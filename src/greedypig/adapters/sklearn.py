@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..core.errors import InvalidInput, MissingPackage
 from ..frozen import freeze
 from ..selection import select_features
-from .sklearn_models import as_module
+from .sklearn_models import CHECKED, as_module, same_answers
 
 try:
     from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -194,7 +194,7 @@ class _Question:
         if isinstance(model, nn.Module) or not hasattr(model, "fit"):
             network, classes = model, None
         else:
-            network = as_module(model, X.shape[1])
+            network = same_answers(as_module(model, X.shape[1]), model, X[:CHECKED])
             classes = getattr(model, "classes_", None)
         rows = torch.from_numpy(np.array(X)).to(_dtype_of(network))
         outputs = _outputs(network, rows[:1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ SCALERS = {
     "RobustScaler": ("center_", "scale_"),
     "MaxAbsScaler": (None, "scale_"),
 }
+CHECKED = 64
+"""Rows on which a converted model's answers are compared with its own."""
 LOGISTIC = ("LogisticRegression", "LogisticRegressionCV")
 
 
@@ -67,6 +70,30 @@ def as_module(model: Any, columns: int) -> nn.Module:
             "others have no gradient to follow. Try sklearn.neural_network.MLPClassifier."
         )
     return nn.Sequential(*scalers, *layers).eval()
+
+
+def same_answers(module: nn.Module, model: Any, rows: Any) -> nn.Module:
+    """The module, or with the exponential that a log link needs, if it answers as the model does
+    on these rows; what else a model may do behind its coefficients is not known."""
+    given = torch.from_numpy(np.array(rows, np.float64))
+    chances = hasattr(model, "classes_")
+    with warnings.catch_warnings():  # Of names that the rows have lost on the way here.
+        warnings.simplefilter("ignore")
+        expected = np.asarray((model.predict_proba if chances else model.predict)(rows), np.float64)
+    for made in (module, nn.Sequential(module, Exponential()).eval()):
+        with torch.no_grad():
+            answers = made(given)
+        if chances:
+            answers = answers.sigmoid() if answers.shape[1] == 1 else answers.softmax(1)
+        found = answers.numpy()
+        wanted = expected.reshape(len(found), -1)[:, -found.shape[1] :]
+        if np.allclose(found, wanted, rtol=1e-4, atol=1e-6):
+            return made
+    raise InvalidInput(
+        f"Expected a model whose coefficients tell all it does (got {type(model).__name__}, whose "
+        f"answers differ from them by up to {float(np.abs(found - wanted).max()):.3g}). Try "
+        "a perceptron, logistic regression or linear regressor."
+    )
 
 
 def _scaler(step: Any, columns: int) -> nn.Module:

@@ -28,6 +28,7 @@ from ..metrics.sweep import translation
 from ..model_spec import OwnModel, model_from
 from ..models import ImageModel
 from ..photos import find_photos, open_photo
+from ..places import unranked
 from . import options
 from .failures import UsageError
 
@@ -79,10 +80,15 @@ class Question:
     batch_size: Any
     ranking: str
     """Of one-shot methods: by "absolute" score, as the paper's curves, or "signed"."""
+    removing: bool
+    """Is it measured how the answer moves without the features, rather than with them alone?"""
 
     @staticmethod
-    def of(args: argparse.Namespace) -> Question:
-        """Read the options and load the networks; whatever is wrong is a wrong command."""
+    def of(args: argparse.Namespace, *, information: bool = False) -> Question:
+        """Read the options and load the networks; whatever is wrong is a wrong command.
+
+        information: measure what the features alone tell, also of a counterfactual.
+        """
         device = options.device(args.device)
         try:
             baseline = options.baseline(args.baseline)
@@ -103,7 +109,8 @@ class Question:
             raise UsageError(str(error)) from error
         return Question(model, args.model, judge, args.judge, target, objective, args.objective,
                         baseline, args.baseline, args.batch_size or "auto",
-                        getattr(args, "ranking", "signed"))  # fmt: skip
+                        getattr(args, "ranking", "signed"),
+                        args.objective == "counterfactual" and not information)  # fmt: skip
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
@@ -117,6 +124,8 @@ class Question:
             self.model, x, target=self.target, baseline=self.baseline, objective=self.objective,
             progress=watch, resume=resume, **search,
         )  # fmt: skip
+        if a.features.kind == "groups":
+            a = a.with_notes({"unit": _unit(search.get("features"))})
         return replace(a, order=unit_order(a, self.ranking)) if is_one_shot(a) else a
 
     def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
@@ -126,7 +135,7 @@ class Question:
             probabilities = torch.softmax(self.model(x.unsqueeze(0))[0].double(), 0).cpu()
         best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
         names = self.model.classes
-        curves, kept = self._curves(a, x)
+        curves, shares = self._curves(a, x)
         return a.with_notes(
             {
                 "kind": "image",
@@ -143,7 +152,9 @@ class Question:
                 "objective": self.objective_name,
                 "ranking": self.ranking if is_one_shot(a) else "order",
                 "curves": curves,
-                "kept": kept,
+                "kept": {} if self.removing else shares,
+                "removed": shares if self.removing else {},
+                "nothing": self._nothing(a, x, curves),
                 "judge": self.judge_name,
                 "command": command,
             },
@@ -153,28 +164,51 @@ class Question:
 
     def told(self, saved: gp.Attribution) -> bool:
         """Does a saved result tell all that is asked for now?"""
-        return bool(saved.about.get("curves")) and saved.about.get("judge") == self.judge_name
+        kind = "deletion" if self.removing else "softmax"
+        there = kind in saved.about.get("curves", {}) and "nothing" in saved.about
+        return there and saved.about.get("judge") == self.judge_name
 
     def _curves(
         self, a: gp.Attribution, x: Tensor
     ) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
-        """The curves at POINTS shares, and the probability at SHARES, from the same forwards."""
+        """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
+
+        Of a counterfactual with those numbers switched off, else with them alone. Without an
+        order there is none.
+        """
+        if unranked(a) is not None:
+            return {}, {}
         gaps = min(POINTS, x.numel() + 1) - 1
         grid = [i / gaps for i in range(gaps + 1)]
         points = sorted({*grid, *SHARES})
-        told = {"target": int(a.settings["target"]), "baseline": self.baseline,
-                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
-        own = metrics.information_curves(self.model, x, a, points=points, **told)
+        told = self._told(a)
+        if self.removing:
+            own = {"deletion": metrics.deletion(self.model, x, a, points=points, **told)}
+        else:
+            own = metrics.information_curves(self.model, x, a, points=points, **told)
         where = [bisect_left(points, share) for share in grid]
         curves = {name: _plain(_part(curve, where)) for name, curve in own.items()}
-        values = own["softmax"].values
-        kept = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+        values = next(iter(own.values())).values
+        shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
         if self.judge is not None:
-            second = metrics.softmax_information_curve(
-                self.model, x, a, points=grid, judge=self.judge, **told
-            )
+            judged = metrics.deletion if self.removing else metrics.softmax_information_curve
+            second = judged(self.model, x, a, points=grid, judge=self.judge, **told)
             curves["second-opinion"] = _plain(second) | {"judge": self.judge_name}
-        return curves, kept
+        return curves, shares
+
+    def _nothing(self, a: gp.Attribution, x: Tensor, curves: Mapping[str, Any]) -> float:
+        """The class's probability with nothing but the baseline."""
+        for kind, end in (("softmax", 0), ("deletion", -1)):
+            if kind in curves:
+                return float(curves[kind]["values"][end])
+        curve = metrics.softmax_information_curve(
+            self.model, x, a, points=[0.0, 1.0], **self._told(a)
+        )
+        return float(curve.values[0])
+
+    def _told(self, a: gp.Attribution) -> dict[str, Any]:
+        return {"target": int(a.settings["target"]), "baseline": self.baseline,
+                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
 
     def _absent(self, x: Tensor) -> Tensor:
         """The baseline as a picture; of several, their mean."""
@@ -237,6 +271,13 @@ def planned(rounds: gp.Rounds) -> int:
     each = problem.scorer.cost() * len(problem.objective.parts)
     total = each * len(problem.schedule)
     return total if problem.limits.budget is None else min(total, problem.limits.budget)
+
+
+def _unit(features: Any) -> str:
+    """What groups of numbers are called that --features made."""
+    if features == "pixels":
+        return "pixel"
+    return "region" if getattr(features, "reads_input", False) else "square"
 
 
 def _part(curve: metrics.Curve, where: Sequence[int]) -> metrics.Curve:

@@ -13,7 +13,7 @@ import greedypig as gp
 from ..core.errors import MissingPackage
 from . import contest, options, outputs, standings
 from .asking import Question, find
-from .failures import DONE, FAILED, Stopped, UsageError, sentence
+from .failures import DONE, FAILED, Failures, Stopped, UsageError
 from .sitting import Sitting
 from .standings import Standings
 from .terminal import Bar, Terminal, count
@@ -50,7 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.whole,
         metavar="N",
-        help="give every method about N gradients (default: its usual number)",
+        help="give every method about N gradients (default: its usual number); the paper's "
+        "setting is cut in proportion, and the results name the rounds and steps used",
     )
     options.add_features(group)
     group.add_argument(
@@ -76,9 +77,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     features = options.features(args.features)
     searches = {name: contest.arguments(name, features, args.budget) for name in names}
     found = find(args.photos)
-    failed = list(found.broken)
-    for _, reason in failed:
-        terminal.fail(reason)
+    failures = Failures(terminal.fail, several=len(found.files) + len(found.broken) > 1)
+    for path, reason in found.broken:
+        failures.add(path, reason)
     table, files = Standings({}, args.ranking), list[Path]()
     if found.files:
         folder = _folder(args.out, found.files)
@@ -86,18 +87,19 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
-        question = Question.of(args)
+        question = Question.of(args, information=True)
         with terminal.bar("") as bar:
-            results, broken = _hold(question, searches, runs, args, terminal, bar)
-        table, failed = Standings(results, args.ranking), failed + broken
+            results = _hold(question, searches, runs, args, terminal, bar, failures)
+        failures.check()
+        table = Standings(results, args.ranking)
         if results:
             folders = {run.path: run.sitting.result.parent for run in runs}
-            files = standings.write(table, folder, folders)
-            standings.tell(table, terminal, files)
-    if failed:
-        terminal.note(f"{len(failed)} could not be compared: {', '.join(n for n, _ in failed)}")
-    terminal.result(standings.record(table, args, files, failed))
-    return FAILED if failed else DONE
+            files = standings.write(table, folder, folders, failures.all)
+            standings.tell(table, terminal, files, args.budget)
+    if failures.all:
+        terminal.note(f"{len(failures.all)} could not be compared: {failures.names()}")
+    terminal.result(standings.record(table, args, files, failures.all))
+    return FAILED if failures.all else DONE
 
 
 class Run:
@@ -111,7 +113,8 @@ class Run:
 def _runs(files: Sequence[Path], names: Sequence[str], folder: Path, resume: bool) -> list[Run]:
     made = []
     for path, stem in zip(files, outputs.stems(fspath(folder), files), strict=True):
-        outputs.folder(stem)
+        if stem.exists():  # Else it is made once there is something to put into it.
+            outputs.folder(stem)
         made += [Run(path, n, stem / f"{contest.slug(n)}.gpig", resume) for n in names]
     return made
 
@@ -123,12 +126,13 @@ def _hold(
     args: argparse.Namespace,
     terminal: Terminal,
     bar: Bar,
-) -> tuple[dict[str, dict[Path, gp.Attribution]], list[tuple[str, str]]]:
+    failures: Failures,
+) -> dict[str, dict[Path, gp.Attribution]]:
     """Results by method and photo; a photo that fails with one method leaves, with the reason."""
     command = terminal.command_line()
     common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
-    broken: dict[Path, str] = {}
+    broken: set[Path] = set()
     for i, run in enumerate(runs):
         if run.path in broken:
             continue
@@ -141,6 +145,7 @@ def _hold(
             a = run.sitting.answer(question, search, x, run.path.name, command)
         except KeyboardInterrupt:
             run.sitting.keep()
+            failures.release()
             terminal.fail(
                 f"Stopped at {run.path.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
             )
@@ -149,18 +154,16 @@ def _hold(
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:
-            broken[run.path] = sentence(error)
-            terminal.fail(broken[run.path])
+            broken.add(run.path)
+            failures.add(fspath(run.path), error)
         else:
+            failures.release()
             results.setdefault(run.method, {})[run.path] = a
     left = {
         name: {path: a for path, a in of.items() if path not in broken}
         for name, of in results.items()
     }
-    return (
-        {name: of for name, of in left.items() if of},
-        [(fspath(path), reason) for path, reason in broken.items()],
-    )
+    return {name: of for name, of in left.items() if of}
 
 
 def _folder(out: str | None, files: Sequence[Path]) -> Path:

@@ -9,6 +9,7 @@ import greedypig as gp
 
 from .. import methods
 from ..core.scorers import PlannedScorer
+from ..reproduce.settings import scaled
 from .failures import UsageError
 
 PAPER = "greedy-pig (paper)"
@@ -20,6 +21,8 @@ NAMES = (
 )  # fmt: skip
 USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
 """Without the paper's 2,000 gradients, which are slow."""
+PAPER_KNOBS = (100, 20)
+"""Rounds and steps."""
 SMOOTH_SAMPLES = 25
 MOST_REGION_ROUNDS = 50
 
@@ -40,10 +43,11 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
 def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
     """The arguments of `gp.explain` for a method; with a budget it pays about that many gradients.
 
-    The paper's setting is a fixed one, 100 equal rounds of 20 steps, and no budget changes it.
+    The paper's setting, 100 equal rounds of 20 steps, is cut in proportion and never grows.
     """
     if name == PAPER:
-        return {"method": "greedy-pig", "features": features, "rounds": 100, "steps": 20,
+        rounds, steps = PAPER_KNOBS if budget is None else scaled(*PAPER_KNOBS, budget)
+        return {"method": "greedy-pig", "features": features, "rounds": rounds, "steps": steps,
                 "schedule": "equal"}  # fmt: skip
     if name == REGIONS:
         made = {"method": "greedy-pig", "features": gp.superpixels()}

@@ -15,9 +15,10 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..notes import Notes
+from ..places import unranked
 from . import options, outputs
 from .asking import Found, Question, find
-from .failures import DONE, FAILED, Stopped, UsageError, sentence
+from .failures import DONE, FAILED, Stopped, UsageError
 from .sitting import Sitting
 from .summary import Summary
 from .terminal import Bar, Terminal
@@ -70,24 +71,31 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "Expected the package matplotlib for --pictures (it is not installed). "
             'Try pip install "greedypig[plots]".'
         )
+    if args.reach is not None and args.reach < 1 and args.objective == "log-likelihood":
+        terminal.warn(
+            f"--reach {args.reach:g} is never met: a log-likelihood is below 0, so a share below 1 "
+            f"is more than the whole photo gives. Try --reach {2 - args.reach:g}."
+        )
     found = find(args.photos)
     stems = outputs.stems(args.out, found.files)
     jobs = [Job(path, stem, args) for path, stem in zip(found.files, stems, strict=True)]
     index = _index(jobs, args)
     outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
-    summary = Summary(terminal, found, [job.path.name for job in jobs])
+    summary = Summary(terminal, found, [job.path.name for job in jobs], args.reach)
     for path, reason in found.broken:
         summary.broken(path, reason)
     if jobs:
         question = Question.of(args)
         with terminal.bar("") as bar:
             _explain_all(question, search, jobs, summary, bar)
+        summary.failures.check()
         if index and summary.done:
-            report.write_index({f.name: a for f, a in summary.pages}, index[0])
+            pages = {f.name: a for f, a in summary.pages}
+            report.write_index(pages, index[0], failed=summary.failures.all)
             summary.files(index)
     summary.close()
     terminal.result(_json(found, summary))
-    return FAILED if summary.failed else DONE
+    return FAILED if summary.failures.all else DONE
 
 
 class Job:
@@ -106,12 +114,18 @@ class Job:
         page = [] if self.page is None else [self.page]
         return [self.sitting.result, *page, *self.pictures.values()]
 
-    def draw(self, a: gp.Attribution) -> None:
-        """The page and the pictures of the answer."""
+    def draw(self, a: gp.Attribution) -> list[Path]:
+        """The page and the pictures of the answer; all files that there are now.
+
+        Without an order there is nothing to picture, and the page says so.
+        """
         if self.page is not None:
             report.write(a, self.page)
+        if unranked(a) is not None:
+            return [file for file in self.files() if file not in self.pictures.values()]
         for name, file in self.pictures.items():
             outputs.save_figure(DRAW[name](a).figure, file)
+        return self.files()
 
 
 def _explain_all(
@@ -126,16 +140,16 @@ def _explain_all(
         try:
             x = question.read(job.path)
             a = job.sitting.answer(question, search, x, job.path.name, command)
-            job.draw(a)
+            files = job.draw(a)
         except KeyboardInterrupt:
             summary.stopped(job.path.name, job.sitting.keep())
             raise Stopped from None
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:
-            summary.broken(fspath(job.path), sentence(error))
+            summary.broken(fspath(job.path), error)
         else:
-            summary.add(job.path, a, job.files(), time.monotonic() - began)
+            summary.add(job.path, a, files, time.monotonic() - began)
 
 
 def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:
@@ -154,10 +168,13 @@ def _json(found: Found, summary: Summary) -> dict[str, Any]:
             "probability": a.about["probability"],
             "predictions": a.about["predictions"],
             "kept": a.about["kept"],
+            "removed": a.about["removed"],
+            "nothing": a.about["nothing"],
             "excess": _excess_record(a),
-            "order": a.order.tolist(),
+            "order": a.order.tolist() if unranked(a) is None else [],
+            "note": unranked(a),
             "selected": a.selected,
-            "curve": a.about["curves"]["softmax"],
+            "curve": next(iter(a.about["curves"].values()), None),
             "curves": a.about["curves"],
             "gradients": a.gradients_used,
             "seconds": a.seconds,
@@ -167,7 +184,7 @@ def _json(found: Found, summary: Summary) -> dict[str, Any]:
         }
         for path, a, files in summary.done
     ]
-    failed = [{"photo": path, "reason": reason} for path, reason in summary.failed]
+    failed = [{"photo": path, "reason": reason} for path, reason in summary.failures.all]
     if found.single and records:
         return records[0]
     return {"results": records, "failed": failed, "files": _all_files(summary)}

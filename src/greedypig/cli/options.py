@@ -112,7 +112,8 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
         "--reach",
         type=float,
         metavar="SHARE",
-        help="stop at this share of the whole photo's value, such as 0.95",
+        help="stop at this share of the whole photo's value of the objective, such as 0.95; where "
+        "that is below 0 (log-likelihood, log-probability) above 1, such as 1.05",
     )
 
 

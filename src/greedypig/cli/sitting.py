@@ -21,8 +21,8 @@ from ..core.errors import (
     MissingPackage,
 )
 from .asking import Watch
-from .failures import Stopped, UsageError, sentence
-from .outputs import shown
+from .failures import Stopped, Unfit, UsageError, sentence
+from .outputs import folder, shown
 from .terminal import Terminal
 
 PARTIAL = ".partial"
@@ -65,11 +65,12 @@ class Sitting:
             a = question.explain(x, search, self.watch, saved)
         except (InvalidInput, InvalidType) as error:
             hint = "" if saved is None else " Try the options of the stopped run, or no --resume."
-            raise UsageError(f"{error}{hint}") from error
+            raise Unfit(f"{error}{hint}") from error
         if saved is not None and _nothing_new(saved, a, question):
             a = saved
         else:
             a = question.with_notes(a, x, source, command)
+        folder(self.result.parent)
         a.save(self.result)
         self.partial.unlink(missing_ok=True)
         return a
@@ -79,6 +80,7 @@ class Sitting:
         kept = self.watch.so_far()
         if kept is None:
             return None
+        folder(self.partial.parent)
         kept.save(self.partial)
         return self.partial
 
@@ -108,7 +110,7 @@ class Sitting:
                 try:
                     return gp.load(file)
                 except InvalidFile as error:
-                    raise UsageError(f"{error} Try without --resume, to begin anew.") from error
+                    raise Unfit(f"{error} Try without --resume, to begin anew.") from error
         return None
 
 

@@ -6,7 +6,7 @@ import argparse
 import csv
 import importlib.util
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,9 @@ from typing import Any
 import greedypig as gp
 
 from .. import metrics, plots, report
+from ..metrics.curve import aligned
 from ..notes import COMPARED
+from ..reproduce.information import kept_settings, setting
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, count, duration
 
@@ -45,6 +47,11 @@ class Standings:
         """A method's median curve over the photos."""
         return _median(list(self.results[name].values()), kind)
 
+    def setting(self, name: str) -> str:
+        """A method's rounds and steps, as they were run."""
+        made = kept_settings(next(iter(self.results[name].values())))
+        return setting(made) if "steps" in made or made.get("rounds", 1) > 1 else ""
+
     def _row(self, results: list[gp.Attribution]) -> dict[str, float]:
         row = {}
         for column, kind in (("sic_auc", "softmax"), ("lic_auc", "loss"),
@@ -58,7 +65,9 @@ class Standings:
         return row
 
 
-def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
+def tell(
+    standings: Standings, terminal: Terminal, files: list[Path], budget: int | None = None
+) -> None:
     """The table for people."""
     rows, say = standings.rows(), terminal.say
     photos = standings.photos
@@ -70,6 +79,11 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
         say(terminal.style(terminal.wrapped(head), BOLD))
+    judged = [a.about["curves"].get("second-opinion") for a in photos.values()]
+    if all(judged):
+        whole = median(c["values"][-1] for c in judged)
+        of = "the whole photo" if len(photos) == 1 else "whole photos"
+        say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {whole:.3f} for {of}"))
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     heads = {c: COMPARED[c][0] for c in columns}
     first = max(len(name) for name in rows)
@@ -90,6 +104,10 @@ def tell(standings: Standings, terminal: Terminal, files: list[Path]) -> None:
             best = c in BEST and row.get(c) == BEST[c](r[c] for r in rows.values() if c in r)
             line += terminal.style(cell, BOLD) if best else cell
         say(line)
+    if budget is not None:
+        used = [f"{name} {standings.setting(name)}" for name in rows if standings.setting(name)]
+        say()
+        say(terminal.wrapped(f"Within {budget:,} gradients: {'; '.join(used)}"))
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())
     say()
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
@@ -103,7 +121,12 @@ def refuse_foreign(folder: Path) -> None:
     outputs.refuse_foreign([folder / "comparison.csv"], CSV_MARK)
 
 
-def write(standings: Standings, folder: Path, folders: Mapping[Path, Path]) -> list[Path]:
+def write(
+    standings: Standings,
+    folder: Path,
+    folders: Mapping[Path, Path],
+    failed: Sequence[tuple[str, str]] = (),
+) -> list[Path]:
     """The table as Markdown and CSV, the figure, and the page.
 
     Of several photos the page lists them, and each has its own in its folder of `folders`.
@@ -122,7 +145,8 @@ def write(standings: Standings, folder: Path, folders: Mapping[Path, Path]) -> l
         a.save(whole)
         report.write(a, page)
         return [*files, whole, page]
-    report.write_index(_photo_pages(standings, folder, folders), page)
+    pages = _photo_pages(standings, folder, folders)
+    report.write_index(pages, page, failed=failed, comparison=a)
     return [*files, page]
 
 
@@ -149,10 +173,11 @@ def _with_comparison(
     first = next(iter(photos.values()))
     notes: dict[str, Any] = {"comparison": {}}
     for name, row in rows.items():
-        curve = standings.curve(name, "softmax")
         notes["comparison"][name] = dict(row)
-        if curve is not None:
-            notes["comparison"][name]["curve"] = {"fractions": curve.fractions.tolist(),
+        for key, kind in (("curve", "softmax"), ("loss_curve", "loss")):
+            curve = standings.curve(name, kind)
+            if curve is not None:
+                notes["comparison"][name][key] = {"fractions": curve.fractions.tolist(),
                                                   "values": curve.values.tolist()}  # fmt: skip
     if len(photos) > 1:
         notes["source"] = count(len(photos), "photo")
@@ -180,11 +205,12 @@ def _markdown(
         "Above full: how much more certain a part makes the network than the whole photo does "
         "(median).",
         "",
-        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " |",
-        "|---|" + "---:|" * len(columns),
+        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
+        "|---|" + "---:|" * len(columns) + "---|",
     ]  # fmt: skip
     for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(_cell(c, row.get(c)) for c in columns) + " |")
+        cells = [_cell(c, row.get(c)) for c in columns]
+        lines.append(f"| {' | '.join([name, *cells, standings.setting(name) or '–'])} |")
     lines += ["", *(f"- {path.name}: {of.about['class']}, {of.about['probability']:.3f}"
                     for path, of in photos.items())]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -211,7 +237,10 @@ def record(
     }  # fmt: skip
     everything = [a for of in standings.results.values() for a in of.values()]
     return {
-        "methods": {name: dict(row) | {"curves": curves[name]} for name, row in rows.items()},
+        "methods": {
+            name: dict(row) | {"setting": standings.setting(name), "curves": curves[name]}
+            for name, row in rows.items()
+        },
         "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
         "photos": [
             {"photo": fspath(path), "class": a.about["class"], "target": a.about["target"],
@@ -239,9 +268,8 @@ def _median(results: list[gp.Attribution], kind: str) -> metrics.Curve | None:
     found = [a.about["curves"][kind] for a in results if kind in a.about["curves"]]
     if len(found) != len(results):
         return None
-    return metrics.median_curve(
-        [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
-    )
+    curves = [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
+    return metrics.median_curve(aligned(curves))
 
 
 def _excess(a: gp.Attribution) -> float:

@@ -138,6 +138,27 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
     return _combined(curves, "mean", lambda values: values.mean(0))
 
 
+def aligned(curves: Sequence[Curve]) -> list[Curve]:
+    """Curves of inputs of different sizes over the same shares, for their median or mean.
+
+    For curves that were asked at evenly spaced shares from 0 to 1. Of n elements a share keeps a
+    whole number, so the fractions of different n differ a little: they are set to the shares that
+    were asked for. Where an input is so small that it has fewer points, its curve is read on the
+    straight lines between them.
+    """
+    curves = list(curves)
+    if all(torch.equal(c.fractions, curves[0].fractions) for c in curves):
+        return curves
+    most = max(len(c.fractions) for c in curves)
+    shares = torch.arange(most, dtype=torch.float64) / (most - 1)
+    return [
+        Curve(shares, c.values if len(c.values) == most
+              else torch.tensor([c.at(float(s)) for s in shares], dtype=torch.float64),
+              c.name, c.full, c.settings)
+        for c in curves
+    ]  # fmt: skip
+
+
 def _median(values: Tensor) -> Tensor:
     ordered, count = values.sort(0).values, len(values)
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
@@ -160,7 +181,7 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
             raise InvalidInput(
                 f"Expected curves over the same fractions (got {len(first.fractions)} and "
                 f"{len(curve.fractions)} points that differ). Try the same points= for inputs of "
-                "one size."
+                "one size, or aligned(curves) of greedypig.metrics.curve."
             )
     common = {
         key: value

@@ -129,21 +129,42 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
         raise InvalidType(f"Expected results by method (got {type(results).__name__}).")
     across = max(min(len(pictures), 4), 2)
     deep = -(-len(pictures) // across)
-    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 3.6 + 0.1 * len(rows))
-    grid = figure.add_gridspec(deep + 1, across, height_ratios=[*[1.0] * deep, 1.15])
+    high = 0.55 + 0.26 * (len(rows) + 1)
+    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.1 + 0.12 * len(rows) + high)
+    below = (4.1 + 0.12 * len(rows)) / 3.9
+    ratios = [*[1.0] * deep, below, high / 3.9]
+    grid = figure.add_gridspec(deep + 2, across, height_ratios=ratios)
     for i, (name, a) in enumerate(pictures.items()):
         ax = kept(a, share, ax=figure.add_subplot(grid[i // across, i % across]))
         title(ax, f"{shorten(name, 24)}\n{ax.get_title(loc='left')}")
-    below = grid[deep, :].subgridspec(1, 2, width_ratios=[1.15, 1])
-    lines = {name: row["curve"] for name, row in rows.items() if row["curve"] is not None}
-    left = figure.add_subplot(below[0, 0])
-    if lines:
-        first = next(iter(results.values())) if isinstance(results, Mapping) else results
-        curve(lines, full=Notes.of(first).probability, ax=left)
-    else:
-        left.set_axis_off()
-    _table(figure.add_subplot(below[0, 1]), rows)
+    first = next(iter(results.values())) if isinstance(results, Mapping) else results
+    _both_curves(figure, grid[deep, :], rows, Notes.of(first).probability)
+    _table(figure.add_subplot(grid[deep + 1, :]), rows)
     return figure
+
+
+def _both_curves(
+    figure: Figure, place: Any, rows: Mapping[str, Mapping[str, Any]], full: float | None
+) -> None:
+    """The methods' curves, and beside them those of the loss where there are such."""
+    shares, losses = (
+        {name: row[key] for name, row in rows.items() if row.get(key) is not None}
+        for key in ("curve", "loss")
+    )
+    drawn = [
+        (lines, heading, whole)
+        for lines, heading, whole in ((shares, "SIC: how sure with only the best features ↑", full),
+                                      (losses, "LIC: distance from the whole answer ↓", None))
+        if lines
+    ]  # fmt: skip
+    parts = place.subgridspec(1, max(len(drawn), 1))
+    for i, (lines, heading, whole) in enumerate(drawn):
+        ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
+        title(ax, heading)
+        if lines is losses:
+            ax.set_ylabel("KL (nats)", fontsize=9, color=INK)
+            ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
+            ax.set_ylim(bottom=0)
 
 
 def _own_row(a: Attribution) -> dict[str, Any]:
@@ -155,6 +176,7 @@ def _own_row(a: Attribution) -> dict[str, Any]:
     loss, second = notes.curves.get("loss"), notes.curves.get("second-opinion")
     return {
         "curve": line,
+        "loss": loss,
         "sic_auc": None if notes.curve is None else notes.curve.auc,
         "lic_auc": None if loss is None else loss.auc,
         "second_opinion_auc": None if second is None else second.auc,
@@ -173,7 +195,10 @@ def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
             "Expected a comparison in the result's notes (got none). "
             "Try comparison({'greedy-pig': a, 'ig': b})."
         )
-    return {m.name: {"curve": m.curve, **{n: m.numbers.get(n) for n in COMPARED}} for m in methods}
+    return {
+        m.name: {"curve": m.curve, "loss": m.loss, **{n: m.numbers.get(n) for n in COMPARED}}
+        for m in methods
+    }
 
 
 def _table(ax: Axes, rows: Mapping[str, Mapping[str, Any]]) -> None:

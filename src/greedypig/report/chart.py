@@ -37,11 +37,12 @@ def line_chart(
     zoom: bool = False,
     plain: bool = False,
     keep: float | None = None,
+    done: str = "kept",
 ) -> Chart:
     """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded.
 
     zoom: the scale need not hold 0 (nor 0 to 1). plain: neither shades nor areas. keep: the share
-    that was kept, an upright line.
+    that was kept, an upright line. done: what happens to the share.
     """
     values = [v for line in lines for v in line.values] + ([] if full is None else [full])
     low, high, ticks = scale(min(values), max(values), zoom=zoom)
@@ -70,7 +71,7 @@ def line_chart(
     parts += [f'<circle class="dot c{i % 8}" r="4.5" cx="-9" cy="-9"/>' for i in range(len(lines))]
     parts.append(
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" '
-        f'text-anchor="middle">share of the {word} kept, best first</text>'
+        f'text-anchor="middle">share of the {word} {done}, best first</text>'
     )
     spoken = "; ".join(
         f"{label}: {line.values[0]:.3g} at {line.fractions[0]:.0%}, {_middle(line)}"
@@ -79,7 +80,7 @@ def line_chart(
     )
     svg = (
         f'<svg class="chart" id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(quantity)} over the share kept. {escape(spoken)}">'
+        f'aria-label="{escape(quantity)} over the share {done}. {escape(spoken)}">'
         f"{''.join(parts)}</svg>{_legend(lines, labels, full, plain, keep)}"
     )
     data = {

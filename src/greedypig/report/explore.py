@@ -46,6 +46,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
     base = picture.baseline[::stride, ::stride]
     flat = bool((base == base[:1, :1]).all())
     pixels = None if picture.pixels is None else picture.pixels[::stride, ::stride]
+    line = notes.deletion or notes.curve
     return {
         "shape": list(ranks.shape),
         "stride": stride,
@@ -62,9 +63,8 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
         "label": notes.label or "the class",
         "whole": notes.probability,
-        "curve": None
-        if notes.curve is None
-        else [list(notes.curve.fractions), list(notes.curve.values)],
+        "removing": notes.deletion is not None,
+        "curve": None if line is None else [list(line.fractions), list(line.values)],
     }
 
 
@@ -77,6 +77,10 @@ VIEWS = {
 }
 
 
+OFF = ("Without", "The numbers taken so far show the baseline; everything else is as it was.")
+"""The view of what is left where features are switched off."""
+
+
 def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     """The canvas with its controls; the script fills it."""
     views = {
@@ -84,6 +88,9 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
         for k, v in VIEWS.items()
         if k not in ("photo", "overlay") or picture.pixels is not None
     }
+    off = notes.deletion is not None
+    if off:
+        views["kept"] = OFF
     tabs = "".join(
         f'<button type="button" role="tab" id="tab-{key}" data-view="{key}" aria-controls="view" '
         f'aria-selected="{"true" if key == "kept" else "false"}" '
@@ -113,7 +120,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
 off. Everything below can be read without it.</p></noscript>
 <div role="tablist" aria-label="Views of the picture" class="tabs">{tabs}</div>
 <div id="view" role="tabpanel" aria-labelledby="tab-kept">
-<p class="note" id="hint">{escape(VIEWS["kept"][1])}</p>
+<p class="note" id="hint">{escape(views["kept"][1])}</p>
 <div class="frame"><canvas id="canvas" width="{width}" height="{height}" tabindex="0" role="img"
 aria-label="{name}, explained for {label}" aria-describedby="place hint"></canvas><div id="cross"
 hidden></div></div>
@@ -125,7 +132,7 @@ arrow keys on a place to see its rank.</p>
 {absent}
 </div>
 <div class="control" id="k-control">
-<label for="k">How much is kept</label>
+<label for="k">How much is {"switched off" if off else "kept"}</label>
 <div class="slide"><input type="range" id="k" min="0" max="1" step="1" value="0"><button
 type="button" id="play" aria-pressed="false">Play</button></div>
 <output id="told" for="k"></output>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from os import PathLike
 from urllib.parse import quote
@@ -13,19 +13,35 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..notes import Notes, percent
-from ..places import Picture, unit_word, units_within
+from ..places import Picture, unit_word, units_within, unranked
 from .markup import document, escape, png, table, write_text
+from .sections import comparison as comparison_section
 
 THUMBNAIL = 112
 SHARES = (0.01, 0.05, 0.1)
 
 
-def write_index(results: Mapping[str, Attribution], path: str | PathLike[str]) -> None:
-    """Write a page that lists results, each under the relative path of its own page."""
-    write_text(index_html(results), path)
+def write_index(
+    results: Mapping[str, Attribution],
+    path: str | PathLike[str],
+    *,
+    failed: Sequence[tuple[str, str]] = (),
+    comparison: Attribution | None = None,
+) -> None:
+    """Write a page that lists results, each under the relative path of its own page.
+
+    failed: what could not be explained, as (name, reason). comparison: a result whose notes hold a
+        "comparison" of methods, which is shown above the list.
+    """
+    write_text(index_html(results, failed=failed, comparison=comparison), path)
 
 
-def index_html(results: Mapping[str, Attribution]) -> str:
+def index_html(
+    results: Mapping[str, Attribution],
+    *,
+    failed: Sequence[tuple[str, str]] = (),
+    comparison: Attribution | None = None,
+) -> str:
     """The text of `write_index`."""
     if not isinstance(results, Mapping):
         raise InvalidType(
@@ -35,8 +51,9 @@ def index_html(results: Mapping[str, Attribution]) -> str:
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
+    word = "without" if any(Notes.of(a).removed for a in results.values()) else "with"
     heads = ["result", "whole", "top 10 %", "class", "probability",
-             *(f"with {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
+             *(f"{word} {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
     sure = [n.excess() is not None for n in map(Notes.of, results.values())]
     caution = ""
     if any(sure):
@@ -47,8 +64,27 @@ def index_html(results: Mapping[str, Attribution]) -> str:
     body = f"""
 <header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
 <p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>
-<main>{caution}{table(heads, rows, caption="Results", words=4)}</main>"""
+<main>{_compared(comparison)}{caution}{table(heads, rows, caption="Results", words=4)}
+{_missing(failed)}</main>"""
     return document("Results · greedypig", body, script=False)
+
+
+def _compared(a: Attribution | None) -> str:
+    """Methods over all results: a table and their median curves."""
+    if a is None:
+        return ""
+    notes = Notes.of(a)
+    heading = f"Methods over {escape(notes.source or 'all')}"
+    return comparison_section(notes.comparison, notes.probability, heading)[0]
+
+
+def _missing(failed: Sequence[tuple[str, str]]) -> str:
+    """What has no row, and why."""
+    if not failed:
+        return ""
+    rows = [[escape(name), escape(reason)] for name, reason in failed]
+    text = table(["photo", "reason"], rows, caption="Without a result", words=2)
+    return f"<section><h2>{len(failed):,} could not be explained</h2>{text}</section>"
 
 
 def _row(link: str, a: Attribution) -> list[str]:
@@ -63,16 +99,19 @@ def _row(link: str, a: Attribution) -> list[str]:
         cells += ["–", "–"]
     else:
         whole = None if picture.pixels is None else picture.pixels
-        part = picture.kept(units_within(a, 0.1))
-        cells += [
-            "–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"),
-            _thumbnail(part, f"{notes.source or link}, top tenth of its numbers"),
-        ]
+        cells.append("–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"))
+        if unranked(a) is None:
+            part = picture.kept(units_within(a, 0.1))
+            cells.append(_thumbnail(part, f"{notes.source or link}, top tenth of its numbers"))
+        else:
+            cells.append("–")
     mark = "" if notes.excess() is None else ' <span title="more certain than the whole">▲</span>'
     cells.append(escape(notes.label or "–") + mark)
     cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
     for share in SHARES:
         found = notes.probability_at(share)
+        if share in notes.removed:
+            found = notes.removed[share], True
         cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")
     return [*cells, f"{a.gradients_used:,}", f"{a.seconds:.1f}"]
 

@@ -142,6 +142,7 @@
             for (let d = 0; d < channels; d++) if (ranks[d * places + p] < k) weight++;
             weight /= channels;
           }
+          if (e.removing) weight = 1 - weight;
           const whole = picture ? picture[3 * p + c] : 255;
           out[4 * p + c] = Math.round(weight * whole + (1 - weight) * baseline[3 * p + c]);
         }
@@ -195,7 +196,7 @@
   const told = () => {
     const [k, kept] = e.stops[+slider.value];
     const share = kept / e.n;
-    let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} numbers`;
+    let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} numbers${e.removing ? " switched off" : ""}`;
     if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
     const value = e.curve && read(e.curve[0], e.curve[1], share);
     if (value !== null) {

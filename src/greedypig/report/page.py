@@ -9,11 +9,11 @@ from ..column_notes import ColumnNotes
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
 from ..notes import Notes
-from ..places import Picture
+from ..places import Picture, unranked
 from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html
-from .markup import document, escape, write_text
+from .markup import document, escape, png, write_text
 from .sections import comparison, curves, first_units, made, predictions
 from .words import summary, warning
 
@@ -36,6 +36,8 @@ def html(a: Attribution) -> str:
     columns = ColumnNotes.of(a)
     if columns is not None:
         return columns_html(a, notes, columns)
+    if unranked(a) is not None:
+        return _bare(a, notes, picture)
     charts = curves(a, notes)
     others, more = comparison(notes.comparison, notes.probability)
     data: dict[str, Any] = {
@@ -70,6 +72,28 @@ Features are taken greedily by path-integrated gradients (Greedy PIG). The order
     return document(name, body, script=True, data=data)
 
 
+def _bare(a: Attribution, notes: Notes, picture: Picture | None) -> str:
+    """The page of a run that ended before its first round: what is known, and why no more is."""
+    shown = ""
+    if picture is not None and picture.pixels is not None:
+        height, width = picture.pixels.shape[:2]
+        shown = (
+            f'<section><h2>The photo</h2><img class="thumb" src="{png(picture.pixels)}" '
+            f'alt="{escape(notes.source or "the photo")}" width="{width}" height="{height}">'
+            "</section>"
+        )
+    body = f"""
+<a class="skip" href="#main">Skip to the explanation</a>
+<header><p class="eyebrow">{_eyebrow(a, notes)}</p>
+<h1>No explanation of “{escape(notes.label or "the answer")}”</h1>
+<p class="lead">{summary(a, notes, picture is not None)}</p></header>
+<main id="main">{shown}{predictions(notes)}{made(a, notes)}</main>
+<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result
+alone.</p></footer>"""
+    name = " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
+    return document(name, body, script=False)
+
+
 def _eyebrow(a: Attribution, notes: Notes) -> str:
     parts = [notes.source, notes.model, str(a.settings.get("method") or "")]
     return " · ".join(escape(p) for p in parts if p) or "greedypig"
@@ -81,4 +105,6 @@ def _title(notes: Notes) -> str:
     sure = (
         "" if notes.probability is None else f' <span class="sure">{notes.probability:.3f}</span>'
     )
+    if notes.deletion is not None:
+        return f"What would change “{escape(notes.label)}”?{sure}"
     return f"Why “{escape(notes.label)}”?{sure}"

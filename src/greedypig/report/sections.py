@@ -31,12 +31,16 @@ def predictions(notes: Notes) -> str:
 def curves(a: Attribution, notes: Notes) -> list[Chart]:
     """Charts of the curves in the notes, else of G(S) after each round."""
     charts = []
-    judged = {k: c for k, c in notes.curves.items() if k in ("softmax", "second-opinion")}
+    wanted = ("softmax", "deletion", "second-opinion")
+    judged = {k: c for k, c in notes.curves.items() if k in wanted}
+    off = notes.deletion is not None
     if judged:
         labels = [_curve_label(k, c, notes) for k, c in judged.items()]
-        quantity = f"How sure of {notes.label or 'the class'} with only the best numbers"
-        chart = line_chart("curve-probability", list(judged.values()), labels, quantity=quantity,
-                           full=notes.probability, word="numbers")  # fmt: skip
+        how = "with the best numbers switched off" if off else "with only the best numbers"
+        chart = line_chart("curve-probability", list(judged.values()), labels,
+                           quantity=f"How sure of {notes.label or 'the class'} {how}",
+                           full=notes.probability, word="numbers", plain=off,
+                           done="switched off" if off else "kept")  # fmt: skip
         charts.append(chart)
     for i, (key, line) in enumerate(notes.curves.items()):
         if key not in judged:
@@ -45,11 +49,12 @@ def curves(a: Attribution, notes: Notes) -> list[Chart]:
             charts.append(line_chart(f"curve-{i}", [line], [_curve_label(key, line, notes)],
                                      quantity=quantity, full=None, word="numbers"))  # fmt: skip
     after = rounds_line(a)
-    if not judged and after is not None:
+    if (off or not judged) and after is not None:
         full = a.full_value if isfinite(a.full_value) else None
         charts.append(line_chart("curve-rounds", [after], ["G(S) after each round"],
-                                 quantity=f"The objective{_named(notes)} after each round",
-                                 full=full))  # fmt: skip
+                                 quantity="How far the answer moves (KL, nats)" if off else
+                                 f"The objective{_named(notes)} after each round", full=full,
+                                 plain=off, done="switched off" if off else "kept"))  # fmt: skip
     return charts
 
 
@@ -58,7 +63,7 @@ def _named(notes: Notes) -> str:
 
 
 def _curve_label(key: str, line: Line, notes: Notes) -> str:
-    if key == "softmax":
+    if key in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     if key == "second-opinion":
         return f"second opinion by {line.judge or 'another network'}"
@@ -83,7 +88,9 @@ def first_units(a: Attribution, count: int = 20) -> str:
     )
 
 
-def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, list[Chart]]:
+def comparison(
+    methods: tuple[Method, ...], full: float | None, heading: str = "Other methods"
+) -> tuple[str, list[Chart]]:
     """Methods side by side: a table, and their curves if they came along."""
     if not methods:
         return "", []
@@ -101,12 +108,17 @@ def comparison(methods: tuple[Method, ...], full: float | None) -> tuple[str, li
         charts.append(line_chart("curve-methods", lines, [line.name for line in lines],
                                  quantity="Probability with only each method’s best numbers",
                                  full=full))  # fmt: skip
+    losses = [m.loss for m in methods if m.loss is not None]
+    if losses:
+        charts.append(line_chart("curve-methods-loss", losses, [line.name for line in losses],
+                                 quantity="Distance from the whole input’s answer (KL, nats) with "
+                                 "only each method’s best numbers", full=None))  # fmt: skip
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
         "from the whole input’s answer, lower is better. Above full: how much more certain "
         "some part makes the model than the whole does. The best of a column is bold.</p>"
     )
-    body = f"<h2>Other methods</h2>{explained}{text}{''.join(c.svg for c in charts)}"
+    body = f"<h2>{heading}</h2>{explained}{text}{''.join(c.svg for c in charts)}"
     return f"<section>{body}</section>", charts
 
 

@@ -6,12 +6,15 @@ from math import isfinite
 
 from ..core.attribution import Attribution
 from ..notes import Notes, percent
-from ..places import unit_label, unit_word, units_within
+from ..places import unit_label, unit_word, units_within, unranked
 from .markup import escape
 
 
 def summary(a: Attribution, notes: Notes, picture: bool) -> str:
     """One paragraph, as HTML."""
+    reason = unranked(a)
+    if reason is not None:
+        return f"{escape(reason)} So there is no order, curve or picture to show."
     return _of_picture(a, notes) if picture else _of_units(a, notes)
 
 
@@ -20,7 +23,25 @@ def _tied(share: float) -> str:
     return percent(share).replace(" ", "\u00a0")
 
 
+def _of_removal(a: Attribution, notes: Notes) -> str:
+    """How far the answer moves as features are switched off."""
+    label, gray = escape(notes.label or "its class"), escape(notes.baseline or "the baseline")
+    (share, value), *others = notes.removed.items()
+    text = (
+        f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) switched off, that "
+        f"is at {gray}, the model says <b>{label}</b> with <b>{value:.2f}</b>"
+    )
+    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{v:.2f}</b>" for s, v in others)
+    if notes.probability is not None:
+        text += f"; the whole photo gives <b>{notes.probability:.2f}</b>"
+    if isfinite(a.full_value):
+        text += f". With everything off the answer moves by {a.full_value:.3g} nats (KL)"
+    return text + "."
+
+
 def _of_picture(a: Attribution, notes: Notes) -> str:
+    if notes.removed:
+        return _of_removal(a, notes)
     label = escape(notes.label or "its class")
     shares = [s for s in (0.01, 0.05, 0.1) if notes.probability_at(s) is not None]
     sentences = []
@@ -50,12 +71,16 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
              if v >= 0.9 * notes.probability), None)  # fmt: skip
         if reached is not None and reached < 1:
             sentences.append(
-                f"It needs about {_tied(reached)} of the numbers to be nine tenths as sure as "
-                "with all of them."
+                f"It needs {_needed(reached)} of the numbers to be nine tenths as sure as with "
+                "all of them."
             )
     if a.features.kind == "elements" and sentences:
         sentences.append("A number is one colour of one pixel.")
     return " ".join(sentences) or _of_units(a, notes)
+
+
+def _needed(share: float) -> str:
+    return f"about {_tied(share)}" if share >= 0.01 else f"less than {_tied(0.01)}"
 
 
 def _held(a: Attribution, share: float) -> str:
@@ -86,6 +111,8 @@ def _of_units(a: Attribution, notes: Notes) -> str:
 
 def warning(a: Attribution, notes: Notes) -> str | None:
     """Where a part makes the model more certain than the whole: what that means, how to check."""
+    if notes.deletion is not None:
+        return None
     found = notes.excess()
     if found is None:
         return _plain_warning(a) if notes.curve is None else None

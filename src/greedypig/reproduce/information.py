@@ -21,7 +21,7 @@ from torch import Tensor
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..explain import explain_many
-from ..metrics.curve import Curve, median_curve
+from ..metrics.curve import Curve, aligned, median_curve
 from ..metrics.curves import information_curves_many
 from ..models import ImageModel
 from ..plots import Panel, curve_sheet
@@ -183,7 +183,7 @@ class Job:
                 _curve(found[seen][contender.name, objective], ranking, kind) for seen in photos
             ]
             if each:
-                made[column] = median_curve(each)
+                made[column] = median_curve(aligned(each))
         return made
 
     def _kinds(self) -> Iterator[tuple[str, str, str]]:
@@ -369,6 +369,7 @@ def _error(curves: Sequence[Curve]) -> float | None:
     """Standard error of the median curve's area, by resampling the photos."""
     if len(curves) < 2:
         return None
+    curves = aligned(curves)
     values = torch.stack([c.values for c in curves])
     generator = torch.Generator().manual_seed(0)
     picks = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)

@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import methods
 from ..core.errors import InvalidInput
-from ..core.scorers import GuidedIG, PlannedScorer
+from ..core.scorers import GuidedIG, IntegratedGradients, PlannedScorer, Smooth
 
 TOGETHER = 16
 """About how many gradients of one device batch different photos should bring together."""
@@ -59,22 +59,40 @@ class Contender:
         return " ".join(said)
 
     def within(self, budget: int | None) -> Contender:
-        """The same with at most about `budget` gradients; what has no knobs stays as it is."""
-        knobs = dict(self.search)
-        steps, rounds = knobs.get("steps"), knobs.get("rounds")
-        if budget is None or steps is None:
+        """The same with at most about `budget` gradients; what pays none stays as it is."""
+        if budget is None:
             return self
-        if rounds is not None:
-            if rounds * steps > budget:
-                knobs["rounds"] = max(1, min(rounds, budget, isqrt(budget * rounds // steps)))
-                knobs["steps"] = max(1, budget // knobs["rounds"])
-        else:
-            scorer, _ = methods.resolve(knobs["method"], steps=1)
-            samples = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
-            knobs["steps"] = max(1, min(steps, budget // max(samples, 1)))
+        knobs = self._cut(budget)
         if knobs == dict(self.search):
             return self
         return replace(self, search=knobs, title=f"{self.title} (cut)")
+
+    def _cut(self, budget: int) -> dict[str, Any]:
+        knobs = dict(self.search)
+        scorer, greedy = methods.resolve(knobs["method"], steps=knobs.get("steps"))
+        cost = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
+        if greedy is not None:
+            usual = greedy.rounds or methods.default_rounds(scorer)
+            rounds, steps = scaled(knobs.get("rounds", usual), cost, budget)
+            if rounds * steps < knobs.get("rounds", usual) * cost:
+                knobs["rounds"] = rounds
+                if steps != cost:
+                    knobs["steps"] = steps
+        elif isinstance(scorer, Smooth) and scorer.samples > budget:
+            knobs.pop("steps", None)
+            knobs["method"] = replace(scorer, scorer=IntegratedGradients(1), samples=budget)
+        elif "steps" in knobs:
+            each = max(cost // knobs["steps"], 1)
+            knobs["steps"] = max(1, min(knobs["steps"], budget // each))
+        return knobs
+
+
+def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:
+    """(rounds, steps) cut to a budget of gradients in about the same proportion."""
+    if rounds * steps <= budget:
+        return rounds, steps
+    fewer = max(1, min(rounds, budget, isqrt(budget * rounds // steps)))
+    return fewer, max(1, min(steps, budget // fewer))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""What is told means something: no order without a round, and counterfactuals as such."""
+
+import pytest
+import torch
+from PIL import Image
+
+import greedypig as gp
+from conftest import TINY, make_photo
+from greedypig.photos import model_from, open_photo
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(("--reach", "0.01"), "Nothing was needed"), (("--seconds", "1e-9"), "no time")],
+)
+def test_a_run_without_a_round_shows_no_order(call, answer, place, limit, said):
+    make_photo(place / "b.png")
+    words = ("explain", "photo.png", *TINY, *limit, "--out", "o", "--pictures")
+    record = answer(*words)
+    assert record["gradients"] == record["selected"] == 0
+    assert record["order"] == []
+    assert record["curve"] is None
+    assert record["kept"] == {}
+    assert said in record["note"]
+    assert 0 < record["nothing"] < 1
+    assert sorted(p.name for p in (place / "o").iterdir()) == ["photo.gpig", "photo.html"]
+    page = (place / "o/photo.html").read_text()
+    assert said in page
+    assert "Why “" not in page
+    assert "<canvas" not in page
+    out = call(*words)[1]
+    assert said in out
+    assert "only its best" not in out
+    code, out, _ = call("explain", "photo.png", "b.png", *TINY, *limit, "--out", "o")
+    assert code == 0
+    assert said in out
+    index = (place / "o/index.html").read_text()
+    assert index.count("<img") == 2  # The photos themselves, and nothing kept of them.
+
+
+def test_a_run_with_a_round_is_as_before(answer):
+    record = answer("explain", "photo.png", *TINY, "--no-html")
+    assert record["note"] is None
+    assert record["removed"] == {}
+    assert record["nothing"] == record["curve"]["values"][0]
+
+
+def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, place):
+    words = ("explain", "photo.png", *TINY, "--objective", "counterfactual", "--rounds", "4",
+             "--judge", "tiny_models:other")  # fmt: skip
+    record = answer(*words)
+    a, model = gp.load("photo.gpig"), model_from("tiny_models:build")
+    x = model.preprocess(open_photo("photo.png"))
+    assert record["kept"] == {}
+    for share, told in record["removed"].items():
+        left = torch.where(a.mask(round(float(share) * x.numel())), model.baseline("gray"), x)
+        found = torch.softmax(model(left.unsqueeze(0))[0], 0)[record["target"]]
+        assert told == pytest.approx(float(found), abs=1e-5)
+    assert record["curve"]["values"][0] == pytest.approx(record["probability"], abs=1e-6)
+    assert record["curve"]["values"][-1] == pytest.approx(record["nothing"], abs=1e-6)
+    page = (place / "photo.html").read_text()
+    assert "switched off" in page
+    assert "share of the numbers switched off" in page
+    assert "with only the best numbers" not in page
+    out = call(*words)[1]
+    assert "without its best  10 %" in out
+    assert "only its best" not in out
+    assert f"by {a.full_value:.3g} without everything" in " ".join(out.split())
+
+
+def test_a_comparison_of_counterfactuals_is_by_information(answer):
+    record = answer("compare", "photo.png", *TINY, "--objective", "counterfactual", "--methods",
+                    "greedy-pig,random", "--budget", "10")  # fmt: skip
+    assert set(record["methods"]["greedy-pig"]["curves"]) == {"softmax", "loss"}
+
+
+def test_a_share_of_a_negative_value_is_warned_of(call):
+    words = ("explain", "photo.png", *TINY, "--no-html", "--rounds", "2", "--reach")
+    warned = call(*words, "0.9", "--objective", "log-likelihood")[2]
+    assert "--reach 0.9 is never met" in warned
+    assert "--reach 1.1" in warned
+    assert call(*words, "1.1", "--objective", "log-likelihood")[2] == ""
+    assert call(*words, "0.9")[2] == ""
+
+
+def test_a_share_that_another_negative_objective_missed_is_noted(call, place):
+    # Every black pixel speaks for "dark": no part has a larger log-probability than the whole.
+    Image.new("RGB", (8, 8), "black").save(place / "night.png")
+    words = ("explain", "night.png", *TINY, "--no-html", "--rounds", "2", "--objective",
+             "log-probability", "--reach")  # fmt: skip
+    code, _, err = call(*words, "0.5")
+    assert code == 0
+    assert "--reach 0.5 was not met by night.png" in " ".join(err.split())
+    assert call(*words, "1.5")[2] == ""
+
+
+def test_the_judge_s_view_of_the_whole_photo_is_told(call, answer, place):
+    judged = ("photo.png", *TINY, "--judge", "tiny_models:other")
+    whole = answer("explain", *judged)["curves"]["second-opinion"]["values"][-1]
+    out = " ".join(call("explain", *judged)[1].split())
+    own = gp.load("photo.gpig").about["probability"]
+    assert f"the whole photo: {own:.3f} and {whole:.3f}" in out
+    out = call("compare", *judged, "--methods", "ig", "--budget", "5")[1]
+    assert f"second opinion by tiny_models:other: {whole:.3f} for the whole photo" in out
+
+
+@pytest.mark.parametrize(("features", "word"), [("pixels", "64 pixels"), ("grid:4", "4 squares")])
+def test_units_are_called_by_their_name(call, place, features, word):
+    out = call("explain", "photo.png", *TINY, "--features", features, "--rounds", "2")[1]
+    assert f"of {word}, whole" in out
+    assert "group" not in out
+    assert f"as many whole {word.split()[1]} as fit" in (place / "photo.html").read_text()
+
+
+def test_superpixels_are_called_regions(call):
+    pytest.importorskip("skimage")
+    words = ("explain", "photo.png", *TINY, "--features", "superpixels:4", "--rounds", "2")
+    assert "regions, whole" in call(*words)[1]
+
+
+def test_the_page_of_several_photos_has_the_table_and_both_curves(call, place):
+    make_photo(place / "b.png", (220, 90, 90))
+    (place / "text.png").write_text("hello")
+    call("compare", "photo.png", "b.png", "text.png", *TINY, "--methods", "ig,random", "--out", "o",
+         "--budget", "5")  # fmt: skip
+    page = (place / "o/comparison.html").read_text()
+    for piece in ("Methods over 2 photos", 'id="curve-methods"', 'id="curve-methods-loss"',
+                  "LIC AUC", "text.png", 'href="./b/comparison.html"'):  # fmt: skip
+        assert piece in page
