@@ -53,13 +53,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "selection": {"core", "runs", "distributed"} | MIDDLE,
     "finetune": {"core", "distributed"} | MIDDLE,
     "tables": {"core", "models", "distributed"} | MIDDLE,
-    "column_notes": {"core", "notes"},
+    "column_notes": {"core", "notes", "estimates"},
+    "estimates": set(),
     "adapters": {"core", "methods", "explain", "edge_runs", "graphs", "selection", "metrics",
                  "models"} | MIDDLE,
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed", "graph_data", "edge_runs", "tables",
-                  "selection", "finetune"} | MIDDLE,
+                  "selection", "finetune", "estimates"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

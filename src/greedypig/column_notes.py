@@ -13,8 +13,11 @@ from typing import Any
 
 from .core.attribution import Attribution
 from .core.errors import InvalidInput
+from .estimates import student
 
 KEY = "selection"
+FEW_ROWS = 1000
+"""Rows below which a difference of losses is the rows' doing as easily as the columns'."""
 METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error"}
 
 
@@ -88,16 +91,24 @@ class ColumnNotes:
         )
 
     def verdict(self, method: str, other: str, k: int) -> str:
-        """How two methods compare at k, in words: what the standard errors allow to say."""
+        """How two methods compare at k, in words: what seeds and rows allow to say.
+
+        The error holds the seeds of the retraining alone: one network chose the columns, and the
+        same rows judge both. A few hundred rows tell two sets apart by chance.
+        """
         ours, theirs = self.losses[method][k], self.losses[other][k]
         gap = theirs.mean - ours.mean
-        if gap == 0:
+        if f"{abs(gap):.4f}" == "0.0000":
             return f"{method} and {other} end alike"
         first = f"{method} {'ahead of' if gap > 0 else 'behind'} {other} by {abs(gap):.4f}"
-        if ours.error is None or theirs.error is None:
+        if ours.error is None or theirs.error is None or self.seeds < 2:
             return f"{first} (one seed: no telling)"
-        noise = (ours.error**2 + theirs.error**2) ** 0.5
-        return first if abs(gap) > noise else f"{first}, within the noise (± {noise:.4f})"
+        noise = student(self.seeds - 1) * (ours.error**2 + theirs.error**2) ** 0.5
+        if abs(gap) <= noise:
+            return f"{first}, within the noise (± {noise:.4f} with {self.seeds} seeds)"
+        if self.valid_rows < FEW_ROWS:
+            return f"{first} (on {self.valid_rows} rows, which tell little)"
+        return first
 
 
 def _losses(given: Any, ks: Sequence[int]) -> dict[str, dict[int, Loss]]:

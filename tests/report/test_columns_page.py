@@ -116,14 +116,18 @@ def test_other_results_have_no_such_notes():
         (loss(0.5), loss(0.6), "greedy-pig ahead of ig by 0.1000"),
         (loss(0.6), loss(0.5), "greedy-pig behind ig by 0.1000"),
         (loss(0.5, 0.3), loss(0.6, 0.4),
-         "greedy-pig ahead of ig by 0.1000, within the noise (± 0.5000)"),
+         "greedy-pig ahead of ig by 0.1000, within the noise (± 2.1515 with 3 seeds)"),
         (loss(0.5, None), loss(0.6), "greedy-pig ahead of ig by 0.1000 (one seed: no telling)"),
         (loss(0.5), loss(0.5), "greedy-pig and ig end alike"),
     ],
 )  # fmt: skip
 def test_the_verdict_says_what_the_errors_allow(ours, theirs, said):
-    a = selected(losses={"greedy-pig": {"1": ours}, "ig": {"1": theirs}})
-    assert ColumnNotes.of(a).verdict("greedy-pig", "ig", 1) == said
+    by = {"losses": {"greedy-pig": {"1": ours}, "ig": {"1": theirs}}}
+    many = ColumnNotes.of(selected(**by, valid_rows=5000)).verdict("greedy-pig", "ig", 1)
+    assert many == said
+    few = ColumnNotes.of(selected(**by, valid_rows=100)).verdict("greedy-pig", "ig", 1)
+    sure = said.endswith("by 0.1000")
+    assert few == (f"{said} (on 100 rows, which tell little)" if sure else said)
 
 
 def test_the_figure_shows_the_numbers():

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
-from greedypig.reproduce.comparisons import Difference, Estimate, Side, student, told
+from greedypig.estimates import student
+from greedypig.reproduce.comparisons import Difference, Estimate, Side, told
 from greedypig.tables.generate import CriteoShaped
 
 
