@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any
 
+import torch
+
 from .core.algorithms import make_problem
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType, did_you_mean
@@ -37,6 +39,8 @@ STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
 ONE_SHOT = ("ig", "permutation", "random")
 LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
+MOST_ASKED = 16
+"""Columns without a score that are tried by leaving them out."""
 
 
 def select_features(
@@ -96,7 +100,15 @@ def select_features(
     for concern in run.concerns:
         warnings.warn(concern, UserWarning, stacklevel=2)
     saved = checkpoint if group.first else None
-    return carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
+    found = carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
+    if silent := run.silent(found):
+        warnings.warn(
+            f"The values of {silent} move the model's answer and have no gradient: ids or "
+            "rounding inside the model, perhaps. Their scores are 0 for that reason alone. Try "
+            "method='permutation' or 'greedy', or give ids as a category of their own.",
+            stacklevel=2,
+        )
+    return found
 
 
 class _Selection:
@@ -141,7 +153,8 @@ class _Selection:
         named = isinstance(baseline, str)
         seen = look(network.table, sampled(), source.example(), group,
                     at_zero=named and baseline == "zero")  # fmt: skip
-        self.concerns = seen.warnings
+        self.concerns, self._constant = seen.warnings, seen.constant
+        self._table, self._first = network.table, group.first
         absent = set_baseline(network, baseline, sampled(), group)
         if named:
             keep_constant(network, seen.constant, source.example())
@@ -169,6 +182,23 @@ class _Selection:
                 "gradient_rows": self.objective.rows_used,
             }
         )
+
+    def silent(self, found: Attribution) -> str:
+        """Columns whose every score is exactly 0 though the answer needs them, by name."""
+        asked = self.problem.values_wanted != "free"
+        if not asked or not isinstance(self.problem.scorer, PathScores):
+            return ""
+        zero = (found.unit_scores == 0) & (found.last_scores == 0)
+        zero[self._constant] = False
+        columns = torch.nonzero(zero).squeeze(1)[:MOST_ASKED]
+        if not len(columns):
+            return ""
+        masks = torch.ones(1 + len(columns), self.objective.n, dtype=torch.float64)
+        masks[torch.arange(1, len(masks)), columns] = 0
+        with Undisturbed():
+            values = self.objective.values(masks)
+        moved = columns[values[1:] != values[0]].tolist()
+        return self._table.listed(moved) if moved and self._first else ""
 
     def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None, seed: int) -> Any:
         if path is not None:

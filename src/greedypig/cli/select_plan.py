@@ -54,5 +54,8 @@ class Plan:
         if self.budget is not None:
             return self.budget
         steps = self.steps or STEPS["greedy-pig"]
-        each = min(EACH, len(train)) * steps * max(self.ks)
-        return max(each, STEPS["ig"])
+        columns, k = len(train.schema.names), max(self.ks)
+        # Methods that look at every column by itself need a batch for each look.
+        least = {"permutation": columns + 1, "greedy": sum(1 + columns - r for r in range(k))}
+        each = min(EACH, len(train)) * steps * k
+        return max(each, STEPS["ig"], *(least.get(method, 0) for method in self.methods))
