@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,8 @@ class Layout:
     names: tuple[str, ...] | None = None
     """The columns' names, of files without a line of names."""
     quotes: bool = True
+    decimal: str = "."
+    """What stands for the point of a number."""
 
 
 class TableFile(Protocol):
@@ -198,7 +201,7 @@ class TextTable:
         if layout.names is None and layout.separator is None and is_criteo(first):
             layout = criteo_layout()
         self.separator = layout.separator or _separator(path, first)
-        self.quotes = layout.quotes
+        self.quotes, self.decimal = layout.quotes, layout.decimal
         self._headed = layout.names is None
         names = _split(first, self.separator) if layout.names is None else list(layout.names)
         _check_names(path, names)
@@ -229,7 +232,7 @@ class TextTable:
         raw = self._source.read(self._blocks[piece])
         skip = 1 if self._headed and piece == 0 else 0
         try:
-            return csv.read_csv(
+            return self._pointed(csv.read_csv(
                 io.BytesIO(raw),
                 read_options=csv.ReadOptions(column_names=self._names, skip_rows=skip,
                                              block_size=max(len(raw), 1)),
@@ -239,7 +242,7 @@ class TextTable:
                     column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True,
                     quoted_strings_can_be_null=True, null_values=list(MISSING),
                     include_columns=list(columns)),
-            )  # fmt: skip
+            ))  # fmt: skip
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):  # Nothing but the line of names.
                 return pa.table({c: pa.array([], pa.string()) for c in columns})
@@ -249,6 +252,17 @@ class TextTable:
                 f"counted from byte {self._blocks[piece].start:,}). Try another separator, or "
                 "mending the file."
             ) from error
+
+    def _pointed(self, table: Any) -> Any:
+        """1,5 as 1.5 where that is asked for; texts that are no such numbers stay."""
+        if self.decimal == ".":
+            return table
+        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
+        changed = [
+            arrow("compute").replace_substring_regex(column, pattern, r"\1.\2")
+            for column in table.columns
+        ]
+        return arrow().table(changed, names=table.column_names)
 
     def _first_line(self) -> str:
         raw = b""
