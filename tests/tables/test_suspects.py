@@ -62,6 +62,11 @@ def test_columns_that_only_help_are_not(tmp_path, label):
     assert "same values" not in words
 
 
+def test_classes_that_share_a_value_are_not_told_apart(tmp_path):
+    four = np.arange(N) % 4
+    assert told(tmp_path, "y", half=four % 2, y=four)[0] == ()
+
+
 def test_few_rows_of_a_class_prove_nothing(tmp_path):
     rare = np.arange(N) < 10
     assert told(tmp_path, "y", mark=rare.astype(float) + 1, y=rare.astype(int))[0] == ()

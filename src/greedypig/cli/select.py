@@ -75,7 +75,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--names", metavar="A,B,…", help="of all columns, of text without names")
     group.add_argument("--separator", metavar="SIGN", help="of text (default: found)")
     group.add_argument("--decimal", choices=(".", ","), default=".",
-                       help="what stands for the point of numbers in text (default: .)")  # fmt: skip
+                       help="the point of numbers in text (default: .)")  # fmt: skip
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:

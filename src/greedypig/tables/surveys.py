@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..core.errors import InvalidFile, InvalidInput
 from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
-from .suspects import Draw, Trace, copies, leaks, written_number, written_words
+from .suspects import Draw, Trace, copies, leaks, nameless, written_number, written_words
 from .table import Table, as_classes, as_numbers, as_texts
 from .tally import Counts, Moments
 
@@ -134,7 +135,8 @@ def survey(
     useless = _warn(found, numbers, categories)
     traces = {column.name: column.trace for column in found if column.name not in useless}
     given_away = leaks(made, trace, traces)
-    for words in (*given_away.words(label), *copies(traces, given_away.equal)):
+    suspects = (nameless(columns), given_away.words(label), copies(traces, given_away.equal))
+    for words in chain(*suspects):
         warnings.warn(words, stacklevel=2)
     return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)
 

@@ -7,6 +7,7 @@ exactly, and its values in rows drawn from every piece, which are held against t
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -126,7 +127,7 @@ class Leaks:
             (self.in_order, f"The values of {{}} alone give the order of {{!r}}, {many}."),
         )
         return [
-            f"{text.format(quoted(names), label)} {guise}--drop {','.join(names[:NAMED])}."
+            f"{text.format(quoted(names), label)} {guise}--drop {_drop(names)}."
             for names, text in said if names
         ]  # fmt: skip
 
@@ -182,11 +183,9 @@ def _parts(x: NDArray[np.float64], classes: NDArray[np.int64]) -> bool:
         many, few = int(ones.sum()), int((~ones).sum())
         area = (ranks[ones].sum() - many * (many + 1) / 2) / (many * few)
         return bool(max(area, 1 - area) >= CERTAIN)
-    # Ties sorted both ways: a value of two classes breaks a run one way or the other.
-    return all(
-        np.count_nonzero(np.diff(classes[np.lexsort((sign * classes, x))])) == kinds - 1
-        for sign in (1, -1)
-    )
+    # Sorted both ways among equal values: the same only where each value is of one class.
+    up, down = (classes[np.lexsort((sign * classes, x))] for sign in (1, -1))
+    return bool((up == down).all()) and np.count_nonzero(np.diff(up)) == kinds - 1
 
 
 def _in_order(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
@@ -215,10 +214,19 @@ def copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list[str]:
             alike.setdefault(trace.digest.digest(), []).append(name)
     return [
         f"The same values in all rows of {quoted(names)}: a model may use any of them, so that "
-        f"each looks weaker than it is. Try --drop {','.join(names[1:][:NAMED])}, or "
+        f"each looks weaker than it is. Try --drop {_drop(names[1:])}, or "
         "--mask-finetune, which teaches the model to do with one."
         for names in alike.values() if len(names) > 1
     ]  # fmt: skip
+
+
+def nameless(columns: Sequence[str]) -> list[str]:
+    """A sentence on columns that have no name but their place."""
+    found = [name for name in columns if re.fullmatch(r"Unnamed: \d+", name)]
+    if not found:
+        return []
+    index = "It is probably the index that pandas writes: try" if found == ["Unnamed: 0"] else "Try"
+    return [f"Without a name in the table: {quoted(found)}. {index} --drop {_drop(found)}."]
 
 
 def written_number(texts: Sequence[str]) -> str:
@@ -241,6 +249,10 @@ def written_words(examples: Mapping[str, str]) -> list[str]:
         f"Taken as categories: {quoted(list(examples))}, whose texts look like numbers, such as "
         f"{next(iter(examples.values()))!r}. Try {way}writing them plainly, like 1234.5."
     ]
+
+
+def _drop(names: Sequence[str]) -> str:
+    return shlex.quote(",".join(names[:NAMED]))
 
 
 def quoted(names: Sequence[str]) -> str:
