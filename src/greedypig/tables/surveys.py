@@ -20,7 +20,16 @@ from ..core.errors import InvalidFile, InvalidInput
 from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
-from .suspects import Draw, Trace, copies, leaks, nameless, written_number, written_words
+from .suspects import (
+    Draw,
+    Trace,
+    copies,
+    leaks,
+    nameless,
+    spelt_alike,
+    written_number,
+    written_words,
+)
 from .table import Table, as_classes, as_numbers, as_texts
 from .tally import Counts, Moments
 
@@ -338,8 +347,12 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
         )
     if not is_text:
         values.sort(key=float)
-    share = dict(common)[values[1]] / sum(n for _, n in common) if task == "binary" else 0.0
-    return Label(column.name, task, tuple(values), share)
+    for words in spelt_alike(column.name, values):
+        warnings.warn(words, stacklevel=3)
+    times = dict(common)
+    shares = tuple(times[value] / sum(times.values()) for value in values)
+    mean = shares[1] if task == "binary" else 0.0
+    return Label(column.name, task, tuple(values), mean, shares=shares)
 
 
 def _with_known_labels(

@@ -220,6 +220,18 @@ def copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list[str]:
     ]  # fmt: skip
 
 
+def spelt_alike(label: str, classes: Sequence[str]) -> list[str]:
+    """A sentence on classes that differ by capitals or spaces alone."""
+    spelt: dict[str, list[str]] = {}
+    for value in classes:
+        spelt.setdefault(value.strip().casefold(), []).append(value)
+    return [
+        f"Different classes of {label!r} are spelt nearly alike: {quoted(values)}. If they are "
+        "one, spell them alike in the table."
+        for values in spelt.values() if len(values) > 1
+    ]  # fmt: skip
+
+
 def nameless(columns: Sequence[str]) -> list[str]:
     """A sentence on columns that have no name but their place."""
     found = [name for name in columns if re.fullmatch(r"Unnamed: \d+", name)]
