@@ -292,9 +292,10 @@ class Selecting:
 
 
 def _files(table: Table, valid: Table | None) -> str:
-    """A digest of the files' names and sizes: another table is no table to go on with."""
+    """A digest of the files' names, sizes and decimal signs: others are none to go on with."""
     held = [(fspath(f.path), f.path.stat().st_size) for t in (table, valid) if t for f in t.files]
-    text = json.dumps([held, list(table.kinds)])
+    commas = any(getattr(f, "decimal", ".") == "," for f in table.files)
+    text = json.dumps([held, list(table.kinds), *(["decimal ,"] if commas else [])])
     return sha256(text.encode()).hexdigest()[:16]
 
 
