@@ -57,6 +57,8 @@ class ColumnNotes:
     network: str
     network_loss: float | None
     """Of the network that was explained, on the validation rows."""
+    task: str = ""
+    """What is predicted, in words: classes and their shares, or a number."""
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
@@ -88,6 +90,7 @@ class ColumnNotes:
             },
             network=_text(about.get("network"), "network"),
             network_loss=None if network_loss is None else _number(network_loss),
+            task=_text(about.get("task", ""), "task"),
         )
 
     def verdict(self, method: str, other: str, k: int) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_the_files_tell_the_same_numbers_and_the_page_is_drawn_again(call, answe
         lines = list(csv.DictReader(file))
     mine = next(line for line in lines if line["method"] == "greedy-pig")
     assert float(mine["loss"]) == loss
-    assert mine["columns"] == "a b"
+    assert json.loads(mine["columns"]) == ["a", "b"]
     assert lines[-1]["method"] == "all columns"
     assert f"| greedy-pig | {loss:.4f} |" in (table / "o/selection.md").read_text()
     page = (table / "o/selection.html").read_bytes()
@@ -105,6 +106,9 @@ def test_people_get_a_table(call, table):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("t.parquet: 5 columns, ")
+    assert re.search(
+        r"to judge y: 2 classes: [01] \(\d\d %\), [01] \(\d\d %\)", " ".join(lines[:3])
+    )
     assert "best first: a, b, c" in out
     assert any(line.split()[:3] == ["k", "1", "3"] for line in lines)
     assert {line.split()[0] for line in lines if line} >= {"greedy-pig", "ig", "random", "all"}
@@ -200,7 +204,9 @@ def test_a_leaked_label_is_warned_of(call, place):
     pq.write_table(table.append_column("leak", table["y"]), place / "t.parquet")
     _, out, err = call("select", "t.parquet", "--label", "y", "--k", "1", *QUICK, "--batch-size",
                        "32")  # fmt: skip
-    assert "'leak' equal the label" in " ".join(err.split())
+    told = " ".join(err.split())
+    assert "'leak' equal the label 'y'" in told
+    assert told.count("label") == 2  # In one warning: "If that is the label in another guise …".
     assert "best first: leak" in out
 
 

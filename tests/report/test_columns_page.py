@@ -71,6 +71,20 @@ def test_every_loss_is_on_the_page_and_the_best_is_bold():
     assert report.html(a) == page
 
 
+def test_the_line_ends_with_the_last_column_that_was_measured():
+    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    objective = gp.objective(lambda m: m @ weights - 10, 4)
+    features = gp.Elements(4, NAMES)
+    a = gp.greedy_pig(objective, per_round=1, rounds=2, features=features, values="each")
+    page = report.html(a.with_notes({"kind": "table", "selection": SELECTION}))
+    assert '"x":[0.0,0.25,0.5]' in page.replace(", ", ",").replace(": ", ":")
+    assert "measured on the training rows" in page
+
+
+def test_the_task_is_on_the_page():
+    assert "bought: 2 classes: no (75 %)" in report.html(selected(task="2 classes: no (75 %)"))
+
+
 def test_error_bars_and_points_lie_where_the_numbers_are():
     tags = Reader(report.html(selected())).tags
     dots = [a for t, a in tags if t == "circle" and a["class"] == "c0"]
@@ -95,7 +109,7 @@ def test_a_stranger_s_words_stay_words():
     [
         {"ks": "1"}, {"ks": [0]}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
         {"loss_all": {"mean": "0.1"}}, {"orders": {"ig": [1]}}, {"kinds": ["a"]},
-        {"losses": {"ig": {"1": {"mean": True}}}},
+        {"losses": {"ig": {"1": {"mean": True}}}}, {"task": 2},
     ],
 )  # fmt: skip
 def test_notes_that_are_no_notes_are_refused(changes):

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import greedypig as gp
-from greedypig.tables import Layout, find_tables, open_table
+from greedypig.tables import Layout, find_tables, open_table, survey
 from greedypig.tables import files as files_module
 from greedypig.tables.arrow import arrow
-from greedypig.tables.table import as_numbers, as_texts
+from greedypig.tables.table import as_classes, as_numbers, as_texts
 from greedypig.tables.text import Gzip, Plain, blocks
 
 ROWS = pa.table({"x": [1.5, None, -3.0, 4.0], "c": ["a", "b", None, "a, b"], "y": [0, 1, 0, 1]})
@@ -132,6 +132,43 @@ def test_a_line_of_other_length_is_an_error_that_names_the_file(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4,5\n")
     with pytest.raises(gp.InvalidFile, match=r"t\.csv"):
         open_table(tmp_path / "t.csv").read(0, ["a", "b"])
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
+def test_a_column_without_a_name_is_called_as_pandas_calls_it(tmp_path, name):
+    table = pa.table([pa.array([7, 8]), pa.array([1, 2])], names=["", "a"])
+    path = tmp_path / name
+    if name == "t.csv":
+        path.write_text(",a\n7,1\n8,2\n")
+    elif name == "t.parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    opened = open_table(path)
+    with pytest.warns(UserWarning, match="probably the index.* --drop 'Unnamed: 0'"):
+        survey(opened, "a")
+    read = opened.read(0, ["a", "Unnamed: 0"])
+    assert [[int(v) for v in c] for c in read.to_pydict().values()] == [[1, 2], [7, 8]]
+
+
+def test_categories_as_polars_writes_them_are_read(tmp_path):
+    words = ["red", None, "blue", "red"]
+    try:
+        views = pa.array(words, pa.string_view())
+        coded = pa.DictionaryArray.from_arrays(
+            pa.array([0, None, 1, 0], pa.uint32()), pa.array(["red", "blue"], pa.string_view())
+        )
+    except (AttributeError, pa.ArrowException) as error:
+        pytest.skip(f"this pyarrow has no views: {error}")
+    table = pa.table({"c": coded, "v": views})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    read = open_table(tmp_path / "t.arrow").read(0, ["c", "v"])
+    for name in ("c", "v"):
+        assert as_texts(read[name]).to_pylist() == words
+        assert as_classes(read[name]).to_pylist() == words
+        assert as_texts(read.slice(1, 2)[name]).to_pylist() == words[1:3]
 
 
 def test_the_same_name_twice_is_refused(tmp_path):

@@ -221,3 +221,25 @@ def test_a_schema_survives_its_file_and_refuses_others(tmp_path):
         Schema.from_json('{"numbers": 3}')
     with pytest.raises(gp.InvalidInput, match=r"'d'"):
         found.schema.only(["x", "d"])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["no", "no", "no", "yes"] * 5, "2 classes: no (75 %), yes (25 %)"),
+        ([0] * 39 + [1], "2 classes: 0 (98 %), 1 (2.5 %)"),
+        ([0, 1, 2, 2], "3 classes: 2 (50 %), 0 (25 %), 1 (25 %)"),
+        ([0.5, 1.5, 2.5, 3.25], "a number to predict"),
+    ],
+)
+def test_the_task_is_told_in_words(tmp_path, values, words):
+    table = made(tmp_path, {"x": list(range(len(values))), "y": values})
+    schema = quiet(table).schema
+    assert schema.label.in_words() == words
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+def test_classes_that_differ_by_their_spelling_alone_are_named(tmp_path):
+    table = made(tmp_path, {"x": list(range(8)), "y": ["True", "true", "False", "other "] * 2})
+    with pytest.warns(UserWarning, match="spelt nearly alike: 'True', 'true'"):
+        survey(table, "y")

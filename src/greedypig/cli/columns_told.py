@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     notes, a, say = found.notes, found.result, terminal.say
     say(terminal.style(terminal.wrapped(
         f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} rows to learn "
-        f"from, {notes.valid_rows:,} to judge {notes.label}"), BOLD))  # fmt: skip
+        f"from, {notes.valid_rows:,} to judge {notes.label}{_task(notes)}"), BOLD))  # fmt: skip
     best = a.top(min(max(notes.ks), 10))
     say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
     say()
@@ -94,6 +96,10 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     ))  # fmt: skip
 
 
+def _task(notes: ColumnNotes) -> str:
+    return f": {notes.task}" if notes.task else ""
+
+
 def remarks(notes: ColumnNotes) -> list[str]:
     """How the first method does beside integrated gradients, as far as the errors can tell."""
     method = next(iter(notes.losses))
@@ -114,7 +120,7 @@ def _markdown(found: Found) -> str:
     lines = [
         "# greedypig select",
         "",
-        f"{a.about['source']}: {a.features.units} columns, label {notes.label}; "
+        f"{a.about['source']}: {a.features.units} columns, label {notes.label}{_task(notes)}; "
         f"{notes.train_rows:,} rows to learn from, {notes.valid_rows:,} to judge.",
         f"Explained: {notes.network}, validation {notes.metric} "
         f"{'unknown' if notes.network_loss is None else f'{notes.network_loss:.4f}'}; baseline "
@@ -149,11 +155,16 @@ def _csv(notes: ColumnNotes) -> str:
         for k, loss in by.items():
             rate = notes.accuracies.get(method, {}).get(k)
             # Random columns differ from seed to seed.
-            names = "" if method == "random" else " ".join(notes.orders[method][:k])
+            names = "" if method == "random" else _listed(notes.orders[method][:k])
             writer.writerow([method, k, *_pair(loss), *_pair(rate), names])
     n = len(notes.kinds)
     writer.writerow([ALL, n, *_pair(notes.loss_all), *_pair(notes.accuracy_all), ""])
     return text.getvalue()
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As JSON: a name may hold any sign."""
+    return json.dumps(list(names), ensure_ascii=False)
 
 
 def _pair(loss: Loss | None) -> tuple[Any, Any]:
@@ -180,6 +191,7 @@ def record(found: Found, plan: Plan, files: list[str]) -> dict[str, Any]:
         "loss_all_standard_error": notes.loss_all.error,
         "accuracy_all": None if notes.accuracy_all is None else notes.accuracy_all.mean,
         "metric": notes.metric,
+        "task": notes.task,
         "orders": {m: list(order) for m, order in notes.orders.items()},
         "path": [None if v != v else v for v in a.values.tolist()],
         "gradients": a.gradients_used,

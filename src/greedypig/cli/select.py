@@ -74,6 +74,8 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{name}", metavar="A,B,…", default="", help=what)
     group.add_argument("--names", metavar="A,B,…", help="of all columns, of text without names")
     group.add_argument("--separator", metavar="SIGN", help="of text (default: found)")
+    group.add_argument("--decimal", choices=(".", ","), default=".",
+                       help="the point of numbers in text (default: .)")  # fmt: skip
 
 
 def _add_search(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +142,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
 
 def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     """The tables opened and the options read; whatever is wrong is a wrong command."""
-    layout = Layout(_sign(args.separator), _words(args.names) or None)
+    layout = Layout(_sign(args.separator), _words(args.names) or None, decimal=args.decimal)
     layout_given = None if layout == Layout() else layout
     table = open_table(*args.tables, layout=layout_given)
     is_criteo = {"label", "I1", "I13", "C1", "C26"} <= set(table.kinds)

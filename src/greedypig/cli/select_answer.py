@@ -49,6 +49,7 @@ def answer(
         "label": label.name, "metric": column_notes.METRICS[label.task],
         "train_rows": seen.train.rows, "valid_rows": seen.valid.rows, "seeds": plan.seeds,
         "ks": list(plan.ks),
+        "task": label.in_words(),
         "losses": _plain(proof.losses), "accuracies": _plain(proof.accuracies),
         "loss_all": _one(proof.loss_all),
         "accuracy_all": None if proof.accuracy_all is None else _one(proof.accuracy_all),

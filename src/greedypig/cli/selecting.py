@@ -69,6 +69,7 @@ class Selecting:
         self.folder, self.work = folder, folder / WORK
         self.device, self.group, self.command = device, group, command
         self.stage = "looking at the files"
+        self._leaks_told = False
         self._meter = Meter()
 
     def open(self, resume: bool) -> None:
@@ -104,6 +105,7 @@ class Selecting:
         """All stages."""
         self._meter.bar = bar
         found = self._surveyed()
+        self._leaks_told = bool(found.leaks)
         train, valid = self._batches(found)
         self._reckon(train)
         model, network = self._model(found.schema, train, valid)
@@ -220,6 +222,8 @@ class Selecting:
         with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
             # The survey has told of these already, from all rows.
             warnings.filterwarnings("ignore", message=r"The values of .* are constant")
+            if self._leaks_told:
+                warnings.filterwarnings("ignore", message=r".* (equal|decide) the label[. ]")
             try:
                 a = gp.select_features(
                     model, self._fed(model, train), loss=train.schema.loss, method=method,
@@ -288,9 +292,10 @@ class Selecting:
 
 
 def _files(table: Table, valid: Table | None) -> str:
-    """A digest of the files' names and sizes: another table is no table to go on with."""
+    """A digest of the files' names, sizes and decimal signs: others are none to go on with."""
     held = [(fspath(f.path), f.path.stat().st_size) for t in (table, valid) if t for f in t.files]
-    text = json.dumps([held, list(table.kinds)])
+    commas = any(getattr(f, "decimal", ".") == "," for f in table.files)
+    text = json.dumps([held, list(table.kinds), *(["decimal ,"] if commas else [])])
     return sha256(text.encode()).hexdigest()[:16]
 
 

@@ -6,7 +6,7 @@ from math import ceil, floor, isfinite, log10
 
 from ..column_notes import ColumnNotes, Loss
 from ..core.attribution import Attribution
-from ..notes import Notes
+from ..notes import Line, Notes
 from ..places import rounds_line
 from .chart import Chart, line_chart
 from .markup import document, escape, table
@@ -60,6 +60,8 @@ def _lead(a: Attribution, columns: ColumnNotes) -> str:
         f"{escape(columns.metric)} of <b>{by_k[k].mean:.4f}</b>; all columns give "
         f"<b>{columns.loss_all.mean:.4f}</b>."
     )
+    if columns.task:
+        text = f"{escape(columns.label)}: {escape(columns.task)}. {text}"
     if "ig" in columns.losses and method != "ig" and k in columns.losses["ig"]:
         text += f" At k = {k}: {escape(columns.verdict(method, 'ig', k))}."
     return text
@@ -192,6 +194,11 @@ def _path(a: Attribution) -> list[Chart]:
     after = rounds_line(a)
     if after is None:
         return []
+    if a.selected < a.features.units and after.fractions[-1] == 1:
+        # Nothing was measured between the last column selected and all of them.
+        if len(after.fractions) < 3:
+            return []
+        after = Line(after.name, after.fractions[:-1], after.values[:-1])
     full = a.full_value if isfinite(a.full_value) else None
     return [line_chart("curve-rounds", [after], ["minus the loss of the columns so far"],
                        quantity="G(S) after each column", full=full, word="columns",
@@ -205,8 +212,9 @@ def _way(a: Attribution, charts: list[Chart], *, wide: bool) -> str:
         return ""
     words = (
         '<p class="note">The loss of the model as it is, with all other columns at their '
-        "baseline; G is minus that loss. It may rise: a frozen model can need columns "
-        f"together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
+        "baseline; G is minus that loss. It is measured on the training rows, so do not "
+        "hold it beside the validation losses. It may rise: a frozen model can need "
+        f"columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
         f"<b>{values[-1]:.4f}</b>; everything: <b>{0.0 - a.full_value:.4f}</b>.</p>"
     )
     drawn = "".join(chart.svg for chart in charts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,8 @@ class Layout:
     names: tuple[str, ...] | None = None
     """The columns' names, of files without a line of names."""
     quotes: bool = True
+    decimal: str = "."
+    """What stands for the point of a number."""
 
 
 class TableFile(Protocol):
@@ -119,9 +122,10 @@ class ParquetTable:
         self.path = path
         file = self._open()
         self._metadata = file.metadata
-        self.kinds = {field.name: kind_of(field.type) for field in file.schema_arrow}
-        self._texts = [name for name, kind in self.kinds.items() if kind == "text"]
-        _check_names(path, file.schema_arrow.names)
+        stored = file.schema_arrow
+        names = _named(path, stored.names)
+        self._stored = dict(zip(names, stored.names, strict=True))
+        self.kinds = {n: kind_of(of) for n, of in zip(names, stored.types, strict=True)}
 
     @property
     def pieces(self) -> int:
@@ -134,10 +138,12 @@ class ParquetTable:
 
     def read(self, piece: int, columns: Sequence[str]) -> Any:
         """Texts come as they are stored, each different one once: far quicker to look up."""
-        texts = [c for c in columns if self.kinds[c] == "text"]
+        texts = [self._stored[c] for c in columns if self.kinds[c] == "text"]
+        stored = [self._stored[c] for c in columns]
         try:
             file = self._open(metadata=self._metadata, read_dictionary=texts)
-            return file.read_row_group(piece, columns=list(columns))
+            read = file.read_row_group(piece, columns=stored).select(stored)
+            return read.rename_columns(list(columns))
         except (arrow().ArrowException, OSError) as error:
             raise self._damaged(error) from error
 
@@ -159,8 +165,8 @@ class ArrowTable:
         with self._reader() as file:
             schema = file.schema
             self._bytes = [file.get_batch(i).nbytes for i in range(file.num_record_batches)]
-        self.kinds = {field.name: kind_of(field.type) for field in schema}
-        _check_names(path, schema.names)
+        self._names = _named(path, schema.names)
+        self.kinds = {n: kind_of(of) for n, of in zip(self._names, schema.types, strict=True)}
 
     @property
     def pieces(self) -> int:
@@ -175,7 +181,9 @@ class ArrowTable:
         """Mapped from the file, not copied."""
         try:
             with self._reader() as file:
-                return arrow().Table.from_batches([file.get_batch(piece)]).select(list(columns))
+                read = arrow().Table.from_batches([file.get_batch(piece)])
+                chosen = read.rename_columns(self._names).select(list(columns))
+                return arrow().table([_viewless(c) for c in chosen.columns], names=list(columns))
         except (arrow().ArrowException, OSError) as error:
             raise _damaged(self.path, "Arrow", error) from error
 
@@ -198,10 +206,10 @@ class TextTable:
         if layout.names is None and layout.separator is None and is_criteo(first):
             layout = criteo_layout()
         self.separator = layout.separator or _separator(path, first)
-        self.quotes = layout.quotes
+        self.quotes, self.decimal = layout.quotes, layout.decimal
         self._headed = layout.names is None
         names = _split(first, self.separator) if layout.names is None else list(layout.names)
-        _check_names(path, names)
+        names = _named(path, names)
         self._names = names
         self.kinds = dict.fromkeys(names, "text")
         width = len(_split(first, self.separator))
@@ -229,7 +237,7 @@ class TextTable:
         raw = self._source.read(self._blocks[piece])
         skip = 1 if self._headed and piece == 0 else 0
         try:
-            return csv.read_csv(
+            return self._pointed(csv.read_csv(
                 io.BytesIO(raw),
                 read_options=csv.ReadOptions(column_names=self._names, skip_rows=skip,
                                              block_size=max(len(raw), 1)),
@@ -239,7 +247,7 @@ class TextTable:
                     column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True,
                     quoted_strings_can_be_null=True, null_values=list(MISSING),
                     include_columns=list(columns)),
-            )  # fmt: skip
+            ))  # fmt: skip
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):  # Nothing but the line of names.
                 return pa.table({c: pa.array([], pa.string()) for c in columns})
@@ -249,6 +257,17 @@ class TextTable:
                 f"counted from byte {self._blocks[piece].start:,}). Try another separator, or "
                 "mending the file."
             ) from error
+
+    def _pointed(self, table: Any) -> Any:
+        """1,5 as 1.5 where that is asked for; texts that are no such numbers stay."""
+        if self.decimal == ".":
+            return table
+        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
+        changed = [
+            arrow("compute").replace_substring_regex(column, pattern, r"\1.\2")
+            for column in table.columns
+        ]
+        return arrow().table(changed, names=table.column_names)
 
     def _first_line(self) -> str:
         raw = b""
@@ -290,14 +309,30 @@ def _separator(path: Path, line: str) -> str:
     return next((s for s in ("\t", ";", "|") if s in line), ",")
 
 
-def _check_names(path: Path, names: Sequence[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or "" in names:
+def _named(path: Path, names: Sequence[str]) -> list[str]:
+    """Names for all columns: one without is called as pandas calls it, by its place."""
+    made = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+    twice = sorted({name for name in made if made.count(name) > 1})
+    if twice:
         raise InvalidInput(
-            f"Expected columns of different names in {path} (got "
-            f"{', '.join(map(repr, twice)) or 'one without a name'}"
-            f"{' more than once' if twice else ''}). Try --names if its first line holds none."
+            f"Expected columns of different names in {path} (got {', '.join(map(repr, twice))} "
+            "more than once). Try other names in its first line, or --names if that holds none."
         )
+    return made
+
+
+def _viewless(column: Any) -> Any:
+    """Texts as strings rather than views, as polars writes them: Arrow computes little on views."""
+    pa, types = arrow(), arrow("types")
+    if types.is_string_view(column.type):
+        return column.cast(pa.string())
+    if not (types.is_dictionary(column.type) and types.is_string_view(column.type.value_type)):
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.string()))
 
 
 def _damaged(path: Path, kind: str, error: Exception) -> InvalidFile:

@@ -106,7 +106,17 @@ class Label:
     deviation: float = 1.0
     """Of a number: the network predicts it standardised."""
     shares: tuple[float, ...] = ()
-    """Of the classes, in the order of `values`, where they are known."""
+    """Of the rows, for each class."""
+
+    def in_words(self) -> str:
+        """The task: "2 classes: no (75 %), yes (25 %)", or a number to predict."""
+        if self.task == "number":
+            return "a number to predict"
+        if len(self.shares) != len(self.values):
+            return f"{len(self.values)} classes"
+        first = sorted(zip(self.shares, self.values, strict=True), key=lambda one: -one[0])
+        said = [f"{value[:30]} ({_percent(share)})" for share, value in first]
+        return f"{len(said)} classes: {listed(said)}"
 
     def encode(self, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """(labels of the rows that have one, which rows those are)."""
@@ -202,15 +212,19 @@ class Schema:
             record = json.loads(text)
             return Schema(
                 tuple(Number(**c) for c in record["numbers"]),
-                tuple(_tupled(Category, c) for c in record["categories"]),
-                _tupled(Label, record["label"]),
+                tuple(_tupled(Category, c, "values") for c in record["categories"]),
+                _tupled(Label, record["label"], "values", "shares"),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidFile(f"Expected a schema as JSON (got {error}).") from error
 
 
-def _tupled(kind: Any, record: Mapping[str, Any]) -> Any:
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
+def _tupled(kind: Any, record: Mapping[str, Any], *lists: str) -> Any:
+    return kind(**{**record, **{name: tuple(record[name]) for name in lists if name in record}})
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def signed_log(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,16 @@ from ..core.errors import InvalidFile, InvalidInput
 from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
+from .suspects import (
+    Draw,
+    Trace,
+    copies,
+    leaks,
+    nameless,
+    spelt_alike,
+    written_number,
+    written_words,
+)
 from .table import Table, as_classes, as_numbers, as_texts
 from .tally import Counts, Moments
 
@@ -31,6 +42,10 @@ FORGIVEN = 0.02
 CLASSES = 50
 """A label of whole numbers with at most so many different ones is one of classes."""
 MOST_CLASSES = 1000
+RARELY = 0.1
+"""Categories whose known values make up less of the rows are hardly any."""
+UNIQUE_ROWS = 100
+"""Of fewer rows most texts are rare."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,8 @@ class Survey:
     schema: Schema
     rows: tuple[int, ...]
     """Rows with a label in each piece."""
+    leaks: tuple[str, ...] = ()
+    """Columns that give the label away; a warning named them."""
 
     @property
     def total(self) -> int:
@@ -63,14 +80,16 @@ class Survey:
 
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
-        return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows})
+        return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows,
+                           "leaks": self.leaks})  # fmt: skip
 
     @staticmethod
     def from_json(text: str) -> Survey:
         """Read what `to_json` wrote."""
         try:
             record = json.loads(text)
-            return Survey(Schema.from_json(json.dumps(record["schema"])), tuple(record["rows"]))
+            schema = Schema.from_json(json.dumps(record["schema"]))
+            return Survey(schema, tuple(record["rows"]), tuple(record.get("leaks", ())))
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
 
@@ -101,13 +120,16 @@ def survey(
     of_label = _Column(label, table.kinds[label], reading)
     found = [_Column(name, table.kinds[name], reading) for name in columns]
     rows = []
+    draw, trace = Draw(len(table.pieces), len(columns)), Trace()
     for piece in range(len(table.pieces)):
         read = table.read(piece, [*columns, label])
         rows.append(of_label.add_label(read[label]))
         if rows[-1] < read.num_rows:
             read = read.filter(arrow().array(of_label.there))
+        drawn = draw.places(piece, read.num_rows)
+        trace.add_label(read[label], of_label.kind, drawn)
         for column in found:
-            column.add(read[column.name])
+            column.add(read[column.name], drawn)
         if progress is not None:
             progress(piece + 1, len(table.pieces))
     made = _label(of_label, sum(rows), reading, table)
@@ -119,8 +141,13 @@ def survey(
             numbers.append(one)
         else:
             categories.append(one)
-    _warn(found, numbers, categories)
-    return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows))
+    useless = _warn(found, numbers, categories)
+    traces = {column.name: column.trace for column in found if column.name not in useless}
+    given_away = leaks(made, trace, traces)
+    suspects = (nameless(columns), given_away.words(label), copies(traces, given_away.equal))
+    for words in chain(*suspects):
+        warnings.warn(words, stacklevel=2)
+    return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)
 
 
 def count_rows(table: Table, schema: Schema) -> Survey:
@@ -158,7 +185,10 @@ class _Column:
     example: str = ""
     plain: Moments = field(default_factory=Moments)
     log: Moments = field(default_factory=Moments)
+    trace: Trace = field(default_factory=Trace)
     note: str = ""
+    written: str = ""
+    """A text that looks like a number, where most do."""
 
     def __post_init__(self) -> None:
         self.counts = Counts(self.reading.vocabulary)
@@ -167,25 +197,28 @@ class _Column:
             self.kind == "text" and self.name not in self.reading.numeric
         )
 
-    def add(self, column: Any) -> None:
-        """Take in a piece."""
+    def add(self, column: Any, drawn: NDArray[np.int64]) -> None:
+        """Take in a piece; of the rows drawn the values are kept."""
         self.rows += len(column)
         if self.as_text:
-            self._add_texts(as_texts(column))
+            self._add_texts(as_texts(column), drawn)
             return
         values, odd, example = as_numbers(column)
         self.odd += odd
         self.example = self.example or example
         self._add_numbers(values)
+        self.trace.add_numbers(values, drawn)
 
-    def _add_texts(self, texts: Any) -> None:
+    def _add_texts(self, texts: Any, drawn: NDArray[np.int64]) -> None:
         """Count texts, and see which are numbers: each different one is looked at once."""
         self.missing += int(texts.null_count)
         self.counts.add(texts)
         if self.name in self.reading.categorical:
+            self.trace.add_texts(texts, None, drawn)
             return
         values, odd, example = as_numbers(texts.dictionary)
         if odd:
+            self.trace.add_texts(texts, values, drawn)
             times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
             no_numbers = np.isnan(values) & np.asarray(pc_is_valid(texts.dictionary))
             self.odd += int(times[no_numbers].sum())
@@ -193,7 +226,10 @@ class _Column:
             if self.odd > 0.5 * self.rows:
                 return  # Texts beyond doubt.
         places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-        self._add_numbers(np.append(values, np.nan)[places])
+        numbers = np.append(values, np.nan)[places]
+        self._add_numbers(numbers)
+        if not odd:
+            self.trace.add_numbers(numbers, drawn)
 
     def _add_numbers(self, values: NDArray[np.float64]) -> None:
         finite = np.isfinite(values)
@@ -238,6 +274,8 @@ class _Column:
                 common = self.counts.common()[: reading.vocabulary]
                 rare = min(reading.rare, max(2, self.rows // 1000))
                 known = tuple(value for value, n in common if n >= rare)
+                if not forced:
+                    self._look_at(common, sum(n for _, n in common if n >= rare), there)
                 return Category(self.name, known, reading.buckets, missing)
         if self.odd:
             self.note = (
@@ -253,6 +291,18 @@ class _Column:
         log = self.name in reading.log or abs(self.plain.skewness) > SKEWED
         used = self.log if log else self.plain
         return Number(self.name, used.mean, used.deviation, log, missing)
+
+    def _look_at(self, common: Sequence[tuple[str, int]], known: int, there: int) -> None:
+        """Note texts that are numbers written oddly, and texts that hardly come again."""
+        self.written = written_number([value for value, _ in common])
+        if self.written:
+            self.note = ""  # Told of all such columns at once.
+        elif not self.note and there >= UNIQUE_ROWS and known < RARELY * there:
+            self.note = (
+                f"Nearly every text of {self.name!r} is rare, such as {common[0][0][:40]!r}: as "
+                f"categories they share {self.reading.buckets} ids by a hash, which tells little. "
+                f"Try --drop {self.name}, or a column made from it"
+            )
 
 
 def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
@@ -297,10 +347,12 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
         )
     if not is_text:
         values.sort(key=float)
-    counts, total = dict(common), sum(n for _, n in common)
-    shares = tuple(counts[value] / total for value in values)
-    share = shares[1] if task == "binary" else 0.0
-    return Label(column.name, task, tuple(values), share, shares=shares)
+    for words in spelt_alike(column.name, values):
+        warnings.warn(words, stacklevel=3)
+    times = dict(common)
+    shares = tuple(times[value] / sum(times.values()) for value in values)
+    mean = shares[1] if task == "binary" else 0.0
+    return Label(column.name, task, tuple(values), mean, shares=shares)
 
 
 def _with_known_labels(
@@ -317,10 +369,13 @@ def _with_known_labels(
 
 def _warn(
     found: Sequence[_Column], numbers: Sequence[Number], categories: Sequence[Category]
-) -> None:
+) -> set[str]:
+    """Warn of odd columns; tells those that hold nothing, or the same throughout."""
     for column in found:
         if column.note:
             warnings.warn(f"{column.note}.", stacklevel=3)
+    for words in written_words({c.name: c.written for c in found if c.written}):
+        warnings.warn(words, stacklevel=3)
     texts = {c.name: c for c in found}
     _warn_of_filled([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)
                      for c in numbers if 0 < c.missing < 1])  # fmt: skip
@@ -334,6 +389,7 @@ def _warn(
     ]  # fmt: skip
     if constant:
         warnings.warn(f"The same value throughout in {listed(constant)}.", stacklevel=3)
+    return {*empty, *constant}
 
 
 def _warn_of_filled(filled: Sequence[tuple[str, int, float]]) -> None:

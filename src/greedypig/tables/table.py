@@ -148,7 +148,7 @@ def as_texts(column: Any) -> Any:
         return pc.dictionary_encode(column)
     if types.is_string(column.type.value_type):
         return column
-    return pc.dictionary_encode(pc.cast(pc.cast(column, column.type.value_type), pa.string()))
+    return pc.dictionary_encode(pc.cast(_plain(column), pa.string()))
 
 
 def as_classes(column: Any) -> Any:

@@ -1,0 +1,128 @@
+"""Columns that give the label away, copies and numbers written oddly: named where they are, and
+nowhere else."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra tables")
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from greedypig.tables import Layout, Survey, open_table, survey
+from greedypig.tables.suspects import Draw, written_number
+
+N = 600
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=N)
+Y = (X + RANDOM.normal(size=N) > 0).astype(int)
+PRICE = np.exp(3 * X + RANDOM.normal(size=N))
+WORDS = np.array(["low", "mid", "high"])[np.digitize(X + RANDOM.normal(size=N), [-0.5, 0.5])]
+
+
+def told(tmp_path, label, **columns):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": X, **columns}), path, row_group_size=100)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = survey(open_table(path), label)
+    assert Survey.from_json(found.to_json()) == found
+    return found.leaks, " ".join(str(w.message) for w in seen)
+
+
+@pytest.mark.parametrize(
+    ("label", "leak", "said"),
+    [
+        (PRICE, PRICE, "equal the label 'y'"),
+        (PRICE, np.log(PRICE), "give the order of 'y'"),
+        (PRICE, -PRICE, "give the order of 'y'"),
+        (WORDS, WORDS, "equal the label 'y'"),
+        (WORDS, np.where(WORDS == "low", 1, np.where(WORDS == "mid", 0, 2)), "tell the classes"),
+        (WORDS, np.char.upper(WORDS), "tell the classes"),
+        (Y, Y + 0.9 * RANDOM.random(N), "tell the classes"),
+        (Y, 1 - Y, "tell the classes"),
+        (Y, [None if y else float(i % 7) for i, y in enumerate(Y)], "tell the classes"),
+        (Y, [None if y else f"text {i}" for i, y in enumerate(Y)], "tell the classes"),
+    ],
+)
+def test_a_column_that_gives_the_label_away_is_named(tmp_path, label, leak, said):
+    names, words = told(tmp_path, "y", leak=leak, y=label)
+    assert names == ("leak",)
+    assert f"'leak' {said}" in words.replace("alone ", "")
+    assert "--drop leak." in words
+
+
+@pytest.mark.parametrize("label", [PRICE, WORDS, Y], ids=["number", "classes", "binary"])
+def test_columns_that_only_help_are_not(tmp_path, label):
+    columns = {"close": X + 0.3 * RANDOM.normal(size=N), "some": [f"c{i % 9}" for i in range(N)],
+               "id": np.arange(N), "gaps": [None if i % 3 else 1.0 for i in range(N)]}  # fmt: skip
+    names, words = told(tmp_path, "y", z=RANDOM.normal(size=N), y=label, **columns)
+    assert names == ()
+    assert "same values" not in words
+
+
+def test_classes_that_share_a_value_are_not_told_apart(tmp_path):
+    four = np.arange(N) % 4
+    assert told(tmp_path, "y", half=four % 2, y=four)[0] == ()
+
+
+def test_few_rows_of_a_class_prove_nothing(tmp_path):
+    rare = np.arange(N) < 10
+    assert told(tmp_path, "y", mark=rare.astype(float) + 1, y=rare.astype(int))[0] == ()
+
+
+def test_copies_are_named_whatever_their_type(tmp_path):
+    whole = np.arange(N) % 50
+    zero = np.where(whole == 0, -0.0, whole)
+    _, words = told(
+        tmp_path, "y", a=whole.astype(np.int32), b=zero.astype(np.float64), c=whole + (X > 3),
+        s=[f"s{i % 5}" for i in range(N)], t=pa.array([f"s{i % 5}" for i in range(N)])
+        .dictionary_encode(), y=Y, same=[1] * N, too=[1] * N,
+    )  # fmt: skip
+    assert "in all rows of 'a', 'b':" in words
+    assert "in all rows of 's', 't':" in words
+    assert words.count("in all rows of") == 2
+    assert "--mask-finetune" in words
+
+
+def test_values_in_another_order_are_no_copies(tmp_path):
+    assert "in all rows" not in told(tmp_path, "y", a=X[::-1], y=Y)[1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "example"),
+    [
+        (["3,25", "-1,5", "0,1"], "3,25"), (["3.1%", "-2 %", "5%"], "3.1%"),
+        (["1,234.50", "-12.00", "7"], "1,234.50"), (["$5", "$7.50", "$1,000"], "$5"),
+        (["a", "b,c", "d"], ""), (["1.5", "2", "x"], ""), (["2024-01-05"] * 3, ""),
+        (["(1,2)", "(2,3)", "(4,5)"], ""), ([], ""),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_write_them_are_seen(texts, example):
+    assert written_number(texts) == example
+
+
+def test_decimal_commas_are_warned_of_and_can_be_read(tmp_path):
+    lines = "\n".join(f"{x:.4f};{x:.3e};{y}".replace(".", ",") for x, y in zip(X, Y, strict=True))
+    (tmp_path / "t.csv").write_text(f"a;b;y\n{lines}\n")
+    with pytest.warns(UserWarning, match=r"'a', 'b'.* --decimal , "):
+        found = survey(open_table(tmp_path / "t.csv"), "y")
+    assert "a" in [c.name for c in found.schema.categories]
+    table = open_table(tmp_path / "t.csv", layout=Layout(decimal=","))
+    found = survey(table, "y")
+    assert [c.name for c in found.schema.numbers] == ["a", "b"]
+    assert found.schema.numbers[0].mean == pytest.approx(X.mean(), abs=1e-4)
+
+
+def test_texts_that_hardly_come_again_are_named(tmp_path):
+    _, words = told(tmp_path, "y", uid=[f"u{i}" for i in range(N)], y=Y)
+    assert "Nearly every text of 'uid' is rare" in words
+    assert "--drop uid" in words
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 50_000])
+def test_the_rows_kept_are_bounded(pieces):
+    draw = Draw(pieces, 1000)
+    kept = sum(len(draw.places(i, 20_000)) for i in range(pieces))
+    assert draw.rows / 2 <= kept <= 2 * draw.rows
