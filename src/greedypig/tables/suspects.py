@@ -214,8 +214,7 @@ def copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list[str]:
             alike.setdefault(trace.digest.digest(), []).append(name)
     return [
         f"The same values in all rows of {quoted(names)}: a model may use any of them, so that "
-        f"each looks weaker than it is. Try --drop {_drop(names[1:])}, or "
-        "--mask-finetune, which teaches the model to do with one."
+        f"each looks weaker than it is. Try --drop {_drop(names[1:])}."
         for names in alike.values() if len(names) > 1
     ]  # fmt: skip
 
