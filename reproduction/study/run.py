@@ -34,6 +34,8 @@ TUNING, SEED, GRIDS = 46, 7, 25
 DEFAULT = "greedy-20x5"
 NUMBERS = ("own", "second", "loss", "default_own", "default_second", "pointing", "pointing_error")
 BATCH = 8
+LINE = 0.03
+"""Height of a name, as a share of its panel."""
 
 
 class Sample:
@@ -243,6 +245,16 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
     print("\n".join(lines))
 
 
+def _span(rows: list[dict[str, Any]]) -> float:
+    seconds = [r["second"] for r in rows]
+    return (max(seconds) - min(seconds)) or 1.0
+
+
+def _room(seconds: list[float]) -> tuple[float, float]:
+    margin = 0.08 * ((max(seconds) - min(seconds)) or 1.0)
+    return min(seconds) - margin, max(seconds) + 2 * margin
+
+
 def pareto(found: list[dict[str, Any]], path: Path) -> None:
     """Own curve against second opinion, one panel a network and part."""
     from matplotlib.figure import Figure
@@ -254,12 +266,19 @@ def pareto(found: list[dict[str, Any]], path: Path) -> None:
         axes = figure.add_subplot(-(-len(panels) // 2), min(2, len(panels)), spot + 1)
         mine = [r for r in found if (r["part"], r["network"]) == (part, network)]
         middle = (min(r["own"] for r in mine) + max(r["own"] for r in mine)) / 2
+        axes.set_ylim(*_room([r["second"] for r in mine]))
+        height = {}
+        for left in (True, False):  # Names stay inside the panel, and apart from each other.
+            below = -float("inf")
+            for r in sorted((r for r in mine if (r["own"] > middle) is left),
+                            key=lambda r: r["second"]):  # fmt: skip
+                below = height[r["candidate"]] = max(r["second"], below + LINE * _span(mine))
         for r in mine:
-            left = r["own"] > middle  # Names stay inside the panel.
+            left = r["own"] > middle
             colour = "#d55e00" if r["candidate"] == DEFAULT else "#0072b2"
             axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, color=colour,
                          alpha=0.6, linewidths=0)  # fmt: skip
-            axes.annotate(r["candidate"], (r["own"], r["second"]), fontsize=6.5,
+            axes.annotate(r["candidate"], (r["own"], height[r["candidate"]]), fontsize=6.5,
                           textcoords="offset points", xytext=(-6 if left else 6, 4),
                           ha="right" if left else "left")  # fmt: skip
         axes.set_xlabel("own curve (SIC AUC)")
