@@ -42,7 +42,7 @@ class _Before:
             p for p in module._parameters.values()
             if p is not None and p.is_leaf and p.requires_grad
         ]  # fmt: skip
-        self.buffers = {name: (b, None if b is None else _copied(b, copies))
+        self.buffers = {name: None if b is None else _copied(b, copies)
                         for name, b in module._buffers.items()}  # fmt: skip
         self.holders: set[int] = set()
 
@@ -58,8 +58,8 @@ class _Before:
         for parameter in self.flags:
             parameter.requires_grad_(True)
         with torch.no_grad():
-            for name, (buffer, kept) in self.buffers.items():
-                self.module._buffers[name] = buffer
+            for name, kept in self.buffers.items():
+                self.module._buffers[name] = None if kept is None else kept[0]
                 if kept is not None and _version(kept[0]) != kept[1]:
                     kept[0].copy_(kept[2])
 

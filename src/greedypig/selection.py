@@ -154,7 +154,7 @@ class _Selection:
         seen = look(network.table, sampled(), source.example(), group,
                     at_zero=named and baseline == "zero")  # fmt: skip
         self.concerns, self._constant = seen.warnings, seen.constant
-        self._table, self._first = network.table, group.first
+        self._first = group.first
         absent = set_baseline(network, baseline, sampled(), group)
         if named:
             keep_constant(network, seen.constant, source.example())
@@ -198,7 +198,7 @@ class _Selection:
         with Undisturbed():
             values = self.objective.values(masks)
         moved = columns[values[1:] != values[0]].tolist()
-        return self._table.listed(moved) if moved and self._first else ""
+        return self.objective.network.table.listed(moved) if moved and self._first else ""
 
     def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None, seed: int) -> Any:
         if path is not None:

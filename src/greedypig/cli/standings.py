@@ -105,7 +105,7 @@ def tell(
             line += terminal.style(cell, BOLD) if best else cell
         say(line)
     if budget is not None:
-        used = [f"{name} {standings.setting(name)}" for name in rows if standings.setting(name)]
+        used = [f"{name} {made}" for name in rows if (made := standings.setting(name))]
         say()
         say(terminal.wrapped(f"Within {budget:,} gradients: {'; '.join(used)}"))
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())

@@ -24,6 +24,10 @@ FEW_IDS = 20
 """Rows per category, on average, from which pure categories are no accident."""
 
 
+FAR = 3.0
+"""Deviations from 0 beyond which a column's zero is no natural absence."""
+
+
 class Members(Protocol):
     """Processes whose numbers can be summed."""
 
@@ -35,10 +39,6 @@ class Members(Protocol):
     def sum(self, tensor: Tensor, /) -> Tensor:
         """Σ over the processes."""
         ...
-
-
-FAR = 3.0
-"""Deviations from 0 beyond which a column's zero is no natural absence."""
 
 
 class Look(NamedTuple):
