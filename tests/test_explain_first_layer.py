@@ -17,7 +17,7 @@ N = 40
 
 def wide(*rest: nn.Module) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(N, 8), nn.Tanh(), *rest, nn.Linear(8, 3)).double().eval()
+    return nn.Sequential(nn.Linear(N, 8), nn.Softsign(), *rest, nn.Linear(8, 3)).double().eval()
 
 
 class Own(nn.Module):

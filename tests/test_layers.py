@@ -17,6 +17,7 @@ MIDDLE = {
     "domains",
     "targets",
     "baselines",
+    "chain",
     "fast",
     "fingerprint",
     "frozen",

@@ -92,8 +92,8 @@ def explain(
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
         is "free" (NaN elsewhere).
-    optimize: use a private copy with BatchNorm folded, channels last, or cut after a large
-        first linear layer, where it answers alike.
+    optimize: use a private copy with BatchNorm folded, channels last, cut after a large first
+        linear layer, or differentiated by hand, where it answers alike.
     seed, batch_size: of everything random; rows evaluated at once, "auto" or a number.
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ReferenceType, ref
@@ -138,7 +138,7 @@ def first_linear(network: nn.Module, n: int) -> str:
     if not large or id(network) in large:
         return ""
     try:
-        nodes = list(_read(network).nodes)
+        nodes = list(read(network).nodes)
     except Exception as error:  # Control flow that depends on data cannot be read.
         log.debug("%s cannot be read (%s)", type(network).__name__, error)
         return ""
@@ -160,10 +160,10 @@ def _hooks(model: nn.Module) -> list[int]:
     ]
 
 
-def convolutional(model: Callable[..., Any]) -> bool:
-    """Is there a convolution of pictures in the network?"""
+def convolutional(model: Callable[..., Any], modules: Sequence[nn.Module] = ()) -> bool:
+    """Is there a convolution of pictures in the network, whose modules may be known already?"""
     return isinstance(model, nn.Module) and any(
-        isinstance(m, nn.Conv2d) for m in all_modules(model)
+        isinstance(m, nn.Conv2d) for m in modules or all_modules(model)
     )
 
 
@@ -175,7 +175,7 @@ def _fold(twin: nn.Module) -> None:
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
     try:
-        graph = _read(twin)
+        graph = read(twin)
     except Exception as error:  # Control flow that depends on data cannot be read.
         log.debug("%s cannot be read (%s); nothing folded", type(twin).__name__, error)
         return
@@ -222,18 +222,22 @@ class _Leaf(nn.Module):
         return self.say(args, kwargs)
 
 
-def _read(twin: nn.Module) -> Graph:
-    """What feeds what. `Tracer.trace` would patch nn.Module for all threads; this does not."""
+def read(twin: nn.Module) -> Graph:
+    """What feeds what. `Tracer.trace` would patch nn.Module for all threads; this does not.
+
+    The network's forward runs once, on a shell with buffers of its own to write on.
+    """
     from torch.fx import Graph, Tracer
 
     tracer = Tracer()
-    shell = copy.deepcopy(twin, {id(t): t for t in [*twin.parameters(), *twin.buffers()]})
+    shell = copy.deepcopy(twin, {id(p): p for p in twin.parameters()})
     for path, module in list(shell.named_modules()):
         if path and tracer.is_leaf_module(module, path):
             _replace(shell, path, _Leaf(partial(tracer.create_proxy, "call_module", path)))
     tracer.root, tracer.graph = shell, Graph(tracer_cls=Tracer)
     tracer.tensor_attrs = {}
-    shell(tracer.create_proxy("placeholder", "x", (), {}))
+    answer = shell(tracer.create_proxy("placeholder", "x", (), {}))
+    tracer.graph.output(tracer.create_arg(answer))
     return tracer.graph
 
 

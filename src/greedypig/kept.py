@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
 import torch
@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from .fingerprint import fingerprint, module_of
 from .frozen import Frozen, freeze
 from .held import all_modules
+
+T = TypeVar("T")
 
 SAMPLE = 64
 """So many numbers of every tensor are looked at to see whether a fingerprint still holds."""
@@ -42,12 +44,21 @@ _HOOKS = sorted(name for name, value in vars(nn.Module()).items() if isinstance(
 _hooks_of = itemgetter(*_HOOKS)
 
 
+class _Copy:
+    """A private copy of a model."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root, self.modules = root, all_modules(root)
+        self.made: dict[str, Any] = {}
+        """What was made of it, which reads its numbers anew at every call."""
+
+
 class _Kept:
     """What is known of one model, as long as it lives."""
 
     def __init__(self, model: ReferenceType[nn.Module], description: list[Any]) -> None:
         self.model, self.description = model, description
-        self.spare: list[nn.Module] = []
+        self.spare: list[_Copy] = []
         """The empty copy, unless it is lent out."""
         self.numbers: tuple[object, Tensor] | None = None
         self.fingerprint = ""
@@ -66,25 +77,27 @@ class Loan:
 
     def __init__(self, model: Callable[..., Any]) -> None:
         self.model = model
-        self._shell: nn.Module | None = None
+        self._copy: _Copy | None = None
         module = module_of(model)
-        self._modules: list[nn.Module] = []
-        self._entry = None if module is None else _entry_of(module, self._modules)
+        self.modules: list[nn.Module] = []
+        """The model's own, where it could be compared."""
+        self._entry = None if module is None else _entry_of(module, self.modules)
         if self._entry is not None:
             try:
-                self._shell = self._entry.spare.pop()
+                self._copy = self._entry.spare.pop()
             except IndexError:
                 pass
             else:
-                _fill(all_modules(self._shell), self._modules)
-        if self._shell is None:
+                _fill(self._copy.modules, self.modules)
+        if self._copy is None:
             self.plain = freeze(model)
-            if self._entry is not None and not self.plain.held:
-                self._shell = self.plain.module
+            if self._entry is not None and not self.plain.held and self.plain.module is not None:
+                self._copy = _Copy(self.plain.module)
         else:
-            call = self._shell if model is module else MethodType(model.__func__, self._shell)  # type: ignore[attr-defined]
+            shell = self._copy.root
+            call = shell if model is module else MethodType(model.__func__, shell)  # type: ignore[attr-defined]
             assert self._entry is not None
-            self.plain = Frozen(call, self._shell, watched=self._entry.alone)
+            self.plain = Frozen(call, shell, watched=self._entry.alone)
 
     def fingerprint(self, *, exact: bool) -> str:
         """The model's fingerprint; unless it must be exact, the one of an earlier call may do.
@@ -97,7 +110,7 @@ class Loan:
         if exact or entry is None or module is None:
             return fingerprint(self.model)
         try:
-            numbers = _look(self._modules)
+            numbers = _look(self.modules)
         except RuntimeError:  # Tensors without storage or version.
             return fingerprint(self.model)
         known = entry.numbers
@@ -116,18 +129,31 @@ class Loan:
             self._entry.notes[name] = find()
         return self._entry.notes[name]
 
-    def end(self) -> None:
-        """Give the copy back, if the model has left nothing on it."""
-        shell, self._shell = self._shell, None
+    def made(self, name: str, make: Callable[[], T]) -> T:
+        """What was made of the private copy; kept with it, so it must not keep its numbers."""
+        if self._copy is None:
+            return make()
+        if name not in self._copy.made:
+            self._copy.made[name] = make()
+        return self._copy.made[name]  # type: ignore[no-any-return]
+
+    def end(self, *, inert: bool = False) -> None:
+        """Give the copy back, if the model has left nothing on it; an inert one leaves nothing."""
+        lent, self._copy = self._copy, None
         entry = self._entry
         if entry is not None:
             entry.alone = self.plain.watched and not self.plain.held
-        if shell is None or entry is None or entry.spare:
+        if lent is None or entry is None or entry.spare:
             return
-        modules: list[nn.Module] = []
-        if _description(shell, modules, frozen=True) == entry.description:
-            _empty(modules)
-            entry.spare.append(shell)
+        if inert or _as_it_was(lent, entry.description):
+            _empty(lent.modules)
+            entry.spare.append(lent)
+
+
+def _as_it_was(copy: _Copy, description: list[Any]) -> bool:
+    modules: list[nn.Module] = []
+    found = _description(copy.root, modules, frozen=True)
+    return found == description and modules == copy.modules
 
 
 def _entry_of(module: nn.Module, modules: list[nn.Module]) -> _Kept | None:

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from .core.errors import InvalidInput, InvalidType, did_you_mean
 
+_aten = torch.ops.aten
+
 SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
 NAMES = (
     "softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual",
@@ -54,6 +56,15 @@ class Reference:
     def log_probabilities(self) -> Tensor | None:
         """(classes,), where the output holds classes. Only some objectives ask."""
         return torch.log_softmax(self.output, 0) if self.classes else None
+
+    @cached_property
+    def pointing(self) -> Tensor:
+        """(classes,): 1 at the class, −1 at the rival if there is one, else 0."""
+        out = torch.zeros_like(self.output)
+        out[self.target] = 1
+        if self.rival >= 0:
+            out[self.rival] = -1
+        return out
 
 
 class HasReference(Protocol):
@@ -97,6 +108,11 @@ class Target:
     def towards_baseline(self) -> bool:
         """A counterfactual switches features to the baseline instead of to the input."""
         return self.name == "counterfactual"
+
+    @property
+    def has_slopes(self) -> bool:
+        """Are its derivatives known?"""
+        return self.function is None and self.outputs == "logits"
 
     def logits(self, output: Any, rows: int) -> Tensor:
         """The model's own output as (m, classes), or (m,) for a single output."""
@@ -163,6 +179,42 @@ class Target:
             return (expected.exp() * found).sum(1)
         # Counterfactual: KL(f(x) ‖ f(x with S at the baseline)), 0 for the empty set.
         return (expected.exp() * (expected - found)).sum(1)
+
+    def slopes(
+        self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]
+    ) -> tuple[Tensor, Tensor]:
+        """The values (m,), and their derivatives with respect to each row's logits,
+        where they are known."""
+        assert self.has_slopes
+        if logits.dim() == 1:
+            if self.name != "counterfactual":
+                return logits, torch.ones_like(logits)
+            moved = logits - _stack([o.reference.output for o, _ in runs], runs)
+            return moved.abs(), moved.sign()
+        if self.name in ("logit", "margin"):
+            return self.values(logits, runs), self._pointing(logits, runs)
+        # The kernels that autograd would run, so that its very bits come out.
+        if self.name == "softmax":
+            shares = torch.softmax(logits, 1)
+            values = _take(shares, [o.reference.target for o, _ in runs], runs)
+            toward = self._pointing(logits, runs)
+            return values, _aten._softmax_backward_data.default(toward, shares, 1, logits.dtype)
+        found = torch.log_softmax(logits, 1)
+        if self.name == "log-probability":
+            values = _take(found, [o.reference.target for o, _ in runs], runs)
+            toward = self._pointing(logits, runs)
+        else:
+            expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
+            toward = expected.exp().expand_as(found)
+            if self.name == "log-likelihood":
+                values = (toward * found).sum(1)
+            else:
+                values, toward = (toward * (expected - found)).sum(1), -toward
+        return values, _aten._log_softmax_backward_data.default(toward, found, 1, logits.dtype)
+
+    def _pointing(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+        """1 at each row's class, and −1 at its rival where there is one; else 0."""
+        return _stack([o.reference.pointing for o, _ in runs], runs).expand_as(logits)
 
     def _check_single(self, logits: Tensor, target: int | None) -> None:
         if self.function is not None and target is not None:

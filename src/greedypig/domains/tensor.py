@@ -15,8 +15,10 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from ..baselines import resolve
+from ..chain import Chain, ChainOracle, chain_at, find_chain, only_layers
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.objective import Line, MeanObjective, Oracle, PointObjective, Runs
@@ -69,6 +71,7 @@ class ModelObjective(PointObjective):
 
     def network(self) -> nn.Module | None:
         """The frozen network, for methods that look at its layers; None for plain callables."""
+        self.family.shown()
         return self.family.network.module
 
 
@@ -89,11 +92,17 @@ class ModelFamily:
         self.batch_size = batch_size
         self._loan = Loan(model)
         # A folded copy's numbers are its own, so what it was folded from must be known exactly.
-        self._foldable = optimize and convolutional(model)
+        self._foldable = optimize and convolutional(model, self._loan.modules)
         self.fingerprint = self._loan.fingerprint(exact=self._foldable)
         self.plain = self._loan.plain
         self.network = self.plain
         self._prepared, self._optimize = False, optimize
+        self.chain: Chain | None = None
+        """The network's layers, where they are one after another and known …"""
+        self._chained: object = None
+        """… and the key of the examples that they take."""
+        self._inert = False
+        """Is the network such that a call leaves nothing on it?"""
         self.first: FirstLayer | None = None
         self.rest: Oracle
         """The network after its first layer, where it was cut there."""
@@ -101,7 +110,11 @@ class ModelFamily:
 
     def end(self) -> None:
         """No more will be asked of the model: its private copy can serve the next call."""
-        self._loan.end()
+        self._loan.end(inert=self._inert)
+
+    def shown(self) -> None:
+        """Somebody may do what he likes with the private copy."""
+        self._inert = False
 
     def example(
         self, x: Any, *, target: int | None = None, fixed: Any = None, baselines: Any = _LATER
@@ -210,14 +223,23 @@ class ModelFamily:
         """The oracle of all examples whose rows may share a batch with this one's."""
         key = (example.layout, _fixed_key(example.fixed))
         if key not in self._oracles:
-            self._oracles[key] = Oracle(self._values, example.layout.n, batch_size=self.batch_size)
+            chain = self.chain if key == self._chained else None
+            self._oracles[key] = self._new_oracle(self._values, example.layout.n, chain)
         return self._oracles[key]
+
+    def _new_oracle(
+        self, function: Callable[[Tensor, Runs], Tensor], n: int, chain: Chain | None
+    ) -> Oracle:
+        if chain is None:
+            return Oracle(function, n, batch_size=self.batch_size)
+        return ChainOracle(chain, self.target, function, n, batch_size=self.batch_size)
 
     def _prepare(self, example: Example, baseline: Tensor) -> None:
         """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
         self._prepared = True
         if not self._foldable:
             if self._optimize:
+                self._link(example)
                 self._cut(example)
             return
         line = torch.stack([baseline, (baseline + example.x) / 2, example.x])
@@ -226,28 +248,56 @@ class ModelFamily:
             partial(self._probe, example, line[2:]), partial(self._probe, example, line),
         )  # fmt: skip
 
+    def _private_network(self) -> nn.Module | None:
+        """The copy that may be taken apart."""
+        network = self.plain.module
+        own = isinstance(self.model, nn.Module) and network is not self.model
+        return network if own else None
+
+    def _link(self, example: Example) -> None:
+        """Differentiate the network by hand, if it is a chain of layers that answers alike."""
+        network = self._private_network()
+        if network is None or self.plain.held or not self.target.has_slopes:
+            return
+        seen_otherwise = torch.is_autocast_enabled(example.x.device.type) or _has_any_global_hook()  # type: ignore[no-untyped-call]
+        if not _lone_tensor(example) or seen_otherwise:
+            return
+        paths = self._loan.note("chain", lambda: find_chain(network))
+        if not paths:
+            return
+        chain = self._loan.made("chain", lambda: chain_at(network, paths))
+        self._inert = bool(self._loan.note("inert", lambda: "yes" * only_layers(network)))
+        sure = self._inert and _lone_row(example, example.layout.n)
+        if not sure and not self._answers_alike(example, lambda x: chain.forward(x)[-1]):
+            return
+        self.chain, self._chained = chain, (example.layout, None)
+        self._oracles.clear()
+
     def _cut(self, example: Example) -> None:
         """Cut the network after its first layer, if that is worth it and its rest agrees."""
-        network, n = self.plain.module, example.layout.n
-        if not _lone_row(example, n) or network is None or network is self.model:
-            return
-        if not isinstance(self.model, nn.Module):
+        network, n = self._private_network(), example.layout.n
+        if network is None or not _lone_row(example, n):
             return
         path = self._loan.note(f"first layer of {n}", lambda: first_linear(network, n))
         if not path:
             return
-        first, expected = FirstLayer(self.plain, path), example.reference.output
+        first = FirstLayer(self.plain, path)
+        chain = None if self.chain is None else self.chain.after_first()
+        if chain or self._answers_alike(example, lambda x: first.rest(first.of(x))):
+            self.first = first
+            self.rest = self._new_oracle(self._values_after_first, first.outputs, chain)
+
+    def _answers_alike(self, example: Example, network: Callable[[Tensor], Any]) -> bool:
+        """Does what was made of the network answer as it does at the full input?"""
+        expected = example.reference.output
         with torch.no_grad():
             try:
-                output = first.rest(first.of(example.x.unsqueeze(0)))
-                found = self.target.logits(output, 1)[0]
+                found = self.target.logits(network(example.x.unsqueeze(0)), 1)[0]
                 off = (found - expected).abs().max() / expected.abs().max().clamp(min=1e-6)
             except Exception as error:  # A convenience; the plain network always works.
-                log.debug("%s was not cut (%s)", type(self.model).__name__, error)
-                return
-        if bool(off <= SAME_OUTPUT):
-            self.first = first
-            self.rest = Oracle(self._values_after_first, first.outputs, batch_size=self.batch_size)
+                log.debug("%s is left as it is (%s)", type(self.model).__name__, error)
+                return False
+        return bool(off <= SAME_OUTPUT)
 
     def _values_after_first(self, made: Tensor, runs: Runs) -> Tensor:
         assert self.first is not None
@@ -287,10 +337,15 @@ class ModelFamily:
         return network(*args, **kwargs)
 
 
+def _lone_tensor(example: Example) -> bool:
+    """Is it one tensor, as the model takes it, and nothing besides?"""
+    plain = example.layout.kind == "tensor" and example.fixed is None
+    return plain and example.dtypes == (example.x.dtype,)
+
+
 def _lone_row(example: Example, n: int) -> bool:
     """Is it n numbers in a row, as the model takes them, and nothing besides?"""
-    plain = example.layout.kind == "tensor" and example.layout.shapes == ((n,),)
-    return plain and example.fixed is None and example.dtypes == (example.x.dtype,)
+    return _lone_tensor(example) and example.layout.shapes == ((n,),)
 
 
 def _check_input(name: str, tensor: Tensor) -> None:
