@@ -7,7 +7,6 @@ autograd would run are run here in a row: there, and back.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -16,10 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from .core.objective import Oracle, Runs
-from .fast import read
+from .fast import nodes_of
 from .frozen import HOOKS
-
-log = logging.getLogger(__name__)
 
 _aten = torch.ops.aten
 
@@ -113,11 +110,7 @@ def find_chain(network: nn.Module) -> str:
     layers = [m for m in network.modules() if not m._modules]
     if not all(type(m) in _LINKS for m in layers) or any(map(_watched, network.modules())):
         return ""
-    try:
-        nodes = list(read(network).nodes)
-    except Exception as error:  # Control flow that depends on data cannot be read.
-        log.debug("%s cannot be read (%s)", type(network).__name__, error)
-        return ""
+    nodes = nodes_of(network)
     for before, node in pairwise(nodes):
         if node.args != (before,) or node.kwargs or len(before.users) != 1:
             return ""

@@ -137,12 +137,8 @@ def first_linear(network: nn.Module, n: int) -> str:
     }
     if not large or id(network) in large:
         return ""
-    try:
-        nodes = list(read(network).nodes)
-    except Exception as error:  # Control flow that depends on data cannot be read.
-        log.debug("%s cannot be read (%s)", type(network).__name__, error)
-        return ""
-    readers = list(nodes[0].users)
+    nodes = nodes_of(network)
+    readers = list(nodes[0].users) if nodes else []
     if len(readers) != 1 or readers[0].op != "call_module" or readers[0].args != (nodes[0],):
         return ""
     path = str(readers[0].target)
@@ -174,17 +170,13 @@ def _fold(twin: nn.Module) -> None:
     """
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-    try:
-        graph = read(twin)
-    except Exception as error:  # Control flow that depends on data cannot be read.
-        log.debug("%s cannot be read (%s); nothing folded", type(twin).__name__, error)
-        return
+    nodes = nodes_of(twin)
     modules = dict(twin.named_modules())
     calls: dict[str, int] = {}
-    for node in graph.nodes:
+    for node in nodes:
         if node.op == "call_module":
             calls[str(node.target)] = calls.get(str(node.target), 0) + 1
-    for node in graph.nodes:
+    for node in nodes:
         if node.op != "call_module" or not node.args:
             continue
         feeder = node.args[0]
@@ -222,7 +214,16 @@ class _Leaf(nn.Module):
         return self.say(args, kwargs)
 
 
-def read(twin: nn.Module) -> Graph:
+def nodes_of(network: nn.Module) -> list[Any]:
+    """What calls what, from the input to the output; nothing of a network that cannot be read."""
+    try:
+        return list(_read(network).nodes)
+    except Exception as error:  # Control flow that depends on data, for one.
+        log.debug("%s cannot be read (%s)", type(network).__name__, error)
+        return []
+
+
+def _read(twin: nn.Module) -> Graph:
     """What feeds what. `Tracer.trace` would patch nn.Module for all threads; this does not.
 
     The network's forward runs once, on a shell with buffers of its own to write on.
