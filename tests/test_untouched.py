@@ -616,6 +616,24 @@ def test_a_model_reached_in_a_roundabout_way_is_explained_in_eval_mode_and_put_b
     assert all(torch.equal(before[k], t) for k, t in net.state_dict().items())
 
 
+@pytest.mark.parametrize("hide", HIDDEN)
+def test_a_model_reached_in_a_roundabout_way_is_known_by_its_weights(hide):
+    net, x = _dropping(), torch.linspace(-1, 1, 6)
+    model = HIDDEN[hide](net)
+
+    def known() -> str:
+        return gp.explain(model, x, target=0, rounds=3, steps=3).provenance["model"]
+
+    first = known()
+    assert known() == first
+    stopped = gp.explain(model, x, target=0, rounds=3, steps=3, budget=3)
+    with torch.no_grad():
+        net[0].weight[0, 0] += 1
+    assert known() != first
+    with pytest.raises(gp.InvalidInput, match="model of the saved run"):
+        gp.explain(model, x, target=0, rounds=3, steps=3, resume=stopped)
+
+
 def test_buffers_that_a_function_s_model_writes_or_replaces_come_back():
     class Counts(nn.Module):
         def __init__(self) -> None:

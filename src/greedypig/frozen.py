@@ -40,6 +40,8 @@ class Frozen:
     """Modules of the caller's own that are frozen for each call and put back after it."""
     watched: bool = False
     """Is it known which modules a call reaches?"""
+    met: tuple[nn.Module, ...] = ()
+    """Those of the held ones that nobody knew of before the first call."""
     _copies: Copies = field(default_factory=dict, repr=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +59,9 @@ class Frozen:
             private = [] if self.module is None else all_modules(self.module)
             with hold.watching(but={id(m) for m in private}):
                 output = self.call(*args, **kwargs)
+            known = {id(m) for m in self.held}
             self.held, self.watched = tuple(hold.roots), True
+            self.met = tuple(m for m in self.held if id(m) not in known)
             return output
         finally:
             hold.release()

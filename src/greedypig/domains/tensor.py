@@ -23,6 +23,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.objective import Line, MeanObjective, Oracle, PointObjective, Runs
 from ..fast import SAME_OUTPUT, FirstLayer, convolutional, first_linear, optimised
+from ..fingerprint import fingerprint
 from ..frozen import Frozen
 from ..kept import Loan
 from ..targets import Reference, Target
@@ -93,7 +94,7 @@ class ModelFamily:
         self._loan = Loan(model)
         # A folded copy's numbers are its own, so what it was folded from must be known exactly.
         self._foldable = optimize and convolutional(model, self._loan.modules)
-        self.fingerprint = self._loan.fingerprint(exact=self._foldable)
+        self._fingerprint = self._loan.fingerprint(exact=self._foldable)
         self.plain = self._loan.plain
         self.network = self.plain
         self._prepared, self._optimize = False, optimize
@@ -107,6 +108,12 @@ class ModelFamily:
         self.rest: Oracle
         """The network after its first layer, where it was cut there."""
         self._oracles: dict[object, Oracle] = {}
+
+    @property
+    def fingerprint(self) -> str:
+        """What the model computes, with the modules that were only met when it was called."""
+        met = [fingerprint(m).rpartition(" ")[2] for m in self.plain.met]
+        return " ".join([self._fingerprint, *met])
 
     def end(self) -> None:
         """No more will be asked of the model: its private copy can serve the next call."""
@@ -244,7 +251,7 @@ class ModelFamily:
             return
         line = torch.stack([baseline, (baseline + example.x) / 2, example.x])
         self.network = optimised(
-            self.model, self.plain, self.fingerprint,
+            self.model, self.plain, self._fingerprint,
             partial(self._probe, example, line[2:]), partial(self._probe, example, line),
         )  # fmt: skip
 
