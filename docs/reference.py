@@ -34,7 +34,7 @@ def write(folder: Path) -> None:
     filters["to_html"] = lambda text: to_html(with_lists(text))
     for name in greedypig.__all__:  # pdoc sees what is there; some names come when asked for.
         setattr(greedypig, name, getattr(greedypig, name))
-    pdoc.render.configure(docformat="markdown", footer_text=f"greedypig {greedypig.__version__}")
+    pdoc.render.configure(show_source=False, footer_text=f"greedypig {greedypig.__version__}")
     pdoc.pdoc(*PAGES, output_directory=folder)
 
 
