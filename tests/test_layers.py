@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "own_model": {"core", "models", "targets"},
     "model_spec": {"core", "models", "own_model"},
     "photos": {"core", "models", "labels", "model_spec"},
-    "assets": {"core", "models"},
+    "starting": set(),
+    "assets": {"core", "models", "starting"},
     **{part: {"core", "sparse"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
