@@ -131,13 +131,7 @@ def unit_label(a: Attribution, unit: int) -> str:
         return f"window at ({corner})"
     if features.kind != "elements":
         return f"{unit_word(a, 1)} {unit}"
-    offset = unit
-    for name, shape, size in zip(a.layout.names, a.layout.shapes, a.layout.sizes, strict=True):
-        if offset < size:
-            place = ", ".join(str(int(i)) for i in np.unravel_index(offset, shape or (1,)))
-            return f"{'x' if name.isdigit() else ''}{name}[{place}]"
-        offset -= size
-    return str(unit)
+    return a.layout.place(unit)
 
 
 def unit_word(a: Attribution, count: int = 2) -> str:

@@ -89,6 +89,23 @@ class Layout:
         parts = torch.split(rows, list(self.sizes), dim=1)
         return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
 
+    def label(self, which: int) -> str:
+        """What an input is called in a text: its name, x where it is alone, x0, x1 … in a tuple."""
+        name = self.names[which]
+        return f"x{name}" if name.isdigit() else name
+
+    def place(self, element: int) -> str:
+        """Where an element lies, as one would index it: x[0, 3, 4], item[2]."""
+        for which, (shape, size) in enumerate(zip(self.shapes, self.sizes, strict=True)):
+            if element < size:
+                found: list[int] = []
+                for length in reversed(shape or (1,)):
+                    element, index = divmod(element, length)
+                    found.insert(0, index)
+                return f"{self.label(which)}[{', '.join(map(str, found))}]"
+            element -= size
+        return str(element)
+
     def pack(self, tensors: Sequence[Tensor]) -> Tree:
         """The caller's own container around these tensors."""
         if self.kind == "tensor":
