@@ -14,7 +14,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 NEEDED = {
     "captum": "captum", "gp.plots": "matplotlib", "PIL": "PIL", "sklearn": "sklearn",
-    "torch_geometric": "torch_geometric", "greedypig.tables": "pyarrow", 'main(["select"': "pyarrow",
+    "torch_geometric": "torch_geometric", "greedypig.tables": "pyarrow",
+    'main(["select"': "pyarrow",
 }  # fmt: skip
 """What a page's examples import → the package."""
 
