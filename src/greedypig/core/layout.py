@@ -16,6 +16,23 @@ Tree: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
 """One tensor, or several by position or by name."""
 
 
+def check_plain(what: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose numbers do not lie there one by one; what: "input 'x'"."""
+    if tensor.is_nested:
+        raise InvalidType(
+            f"Expected {what} as one dense tensor (got a nested one). Try one example at a time."
+        )
+    if tensor.layout != torch.strided:
+        raise InvalidType(
+            f"Expected {what} as a dense tensor (got {tensor.layout}). Try .to_dense() on it."
+        )
+    if tensor.is_meta:
+        raise InvalidType(
+            f"Expected {what} with numbers in it (got a tensor on the device meta, which has a "
+            "shape and nothing else). Try one on the CPU or a GPU."
+        )
+
+
 @dataclass(frozen=True)
 class Layout:
     """Names and shapes of the tensors whose elements are laid end to end.
@@ -36,6 +53,7 @@ class Layout:
     def of(tree: Any) -> Layout:
         """The layout of a tensor, a tuple or list of tensors, or a dict of tensors."""
         if isinstance(tree, Tensor):
+            check_plain("input 'x'", tree)
             return Layout("tensor", ("x",), (tuple(tree.shape),))
         if isinstance(tree, Mapping):
             kind, names, tensors = "dict", tuple(str(k) for k in tree), list(tree.values())
@@ -54,6 +72,7 @@ class Layout:
                     f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
                     "Try torch.tensor(x), or fixed= for arguments that are not explained."
                 )
+            check_plain(f"input {name!r}", tensor)
         return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
 
     @property
