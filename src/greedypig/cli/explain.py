@@ -35,10 +35,9 @@ EXAMPLES = """\
   greedypig explain photo.jpg --class tabby --objective log-likelihood --features pixels
   greedypig explain photo.jpg --model my_models:build --json > answer.json"""
 DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
-    "kept": plots.kept, "heatmap": plots.heatmap, "overlay": plots.overlay,
-    "order": plots.order_map, "curve": plots.curve,
+    "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
+    "overlay": plots.overlay, "order": plots.order_map, "curve": plots.curve,
 }  # fmt: skip
-PICTURES = tuple(DRAW)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-html", action="store_true", help="write no pages")
     group.add_argument(
-        "--pictures", action="store_true", help=f"also write PNG files: {', '.join(PICTURES)}"
+        "--pictures",
+        action="store_true",
+        help="also write PNG files: kept (of a counterfactual: without), heatmap, overlay, order, "
+        "curve",
     )
     options.add_resume(group)
     options.add_machine(parser)
@@ -106,7 +108,8 @@ class Job:
         # Not with_suffix: a stem may hold dots of its own.
         self.sitting = Sitting(stem.with_name(stem.name + ".gpig"), args.resume)
         self.page = None if args.no_html else stem.with_name(stem.name + ".html")
-        names = PICTURES if args.pictures else ()
+        other = "kept" if args.objective == "counterfactual" else "without"
+        names = [name for name in DRAW if name != other] if args.pictures else []
         self.pictures = {name: stem.with_name(f"{stem.name}-{name}.png") for name in names}
 
     def files(self) -> list[Path]:

@@ -63,7 +63,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
         "label": notes.label or "the class",
         "whole": notes.probability,
-        "removing": notes.deletion is not None,
+        "removing": notes.removing,
         "curve": None if line is None else [list(line.fractions), list(line.values)],
     }
 
@@ -88,7 +88,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
         for k, v in VIEWS.items()
         if k not in ("photo", "overlay") or picture.pixels is not None
     }
-    off = notes.deletion is not None
+    off = notes.removing
     if off:
         views["kept"] = OFF
     tabs = "".join(
@@ -105,7 +105,8 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     name = escape(notes.source or "the picture")
     label = escape(notes.label or "its class")
     absent = "" if picture.pixels is not None else (
-        '<p class="note">The file holds no picture: what is kept is shown white.</p>'
+        '<p class="note">The file holds no picture: '
+        f'what is {"left" if off else "kept"} is shown white.</p>'
     )  # fmt: skip
     stride = explorer_stride(picture)
     if stride > 1:
