@@ -50,8 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.whole,
         metavar="N",
-        help="give every method about N gradients (default: its usual number); the paper's "
-        "setting is cut in proportion, and the results name the rounds and steps used",
+        help="give every method about N gradients (default: its usual number): Greedy PIG keeps "
+        "its steps a round and takes more or fewer rounds, one-shot methods more or fewer steps; "
+        "the paper's setting is cut in proportion and never grows. The results name the rounds "
+        "and steps used",
     )
     options.add_features(group)
     group.add_argument(
