@@ -17,6 +17,8 @@ NAMES = (
     "greedy-pig", PAPER, "sequential-gradient", "ig", "smooth-ig", "blur-ig", "guided-ig",
     "gradient", REGIONS, "random",
 )  # fmt: skip
+WORDS = tuple({full: short for short, full in ALIASES.items()}.get(name, name) for name in NAMES)
+"""The methods as they are typed."""
 USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
 """Without the paper's 2,000 gradients, which are slow."""
 PAPER_KNOBS = (100, 20)
@@ -31,7 +33,7 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
     else:
         names = [_known(word.strip()) for word in text.split(",") if word.strip()]
     if not names:
-        raise UsageError(f"Expected --methods as names with commas: {', '.join(NAMES)} (got none).")
+        raise UsageError(f"Expected --methods as names with commas: {', '.join(WORDS)} (got none).")
     if paper and PAPER not in names:
         names.insert(1 if names[0] == "greedy-pig" else 0, PAPER)
     return tuple(dict.fromkeys(names))
@@ -71,5 +73,4 @@ def _known(word: str) -> str:
     words = [*NAMES, *ALIASES]
     near = difflib.get_close_matches(word, words, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    listed = ", ".join([n for n in NAMES if n not in (PAPER, REGIONS)] + list(ALIASES))
-    raise UsageError(f"Expected --methods among {listed} (got {word!r}).{hint}")
+    raise UsageError(f"Expected --methods among {', '.join(WORDS)} (got {word!r}).{hint}")

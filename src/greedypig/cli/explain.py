@@ -27,8 +27,9 @@ HELP = "which parts of a photo a network used, and how sure it is with only thos
 DESCRIPTION = """\
 Explain what an ImageNet network (or your own) sees in photos. For every photo it prints
 the class, its probability, and the probability with only the best 1, 5 and 10 % of the photo's
-numbers present, and writes photo.gpig (the result) and photo.html (a page to explore it) into the
-current directory or --out."""
+numbers present (a number is one colour of one pixel), and writes photo.gpig (the result) and
+photo.html (a page to explore it) into the current directory or --out. With the defaults a photo
+costs 100 gradients."""
 EXAMPLES = """\
   greedypig explain photo.jpg
   greedypig explain holiday/ --out results --judge mobilenet-v2

@@ -87,7 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
         "'greedypig COMMAND --help' tells more about each command.\n"
-        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
+        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong\n"
+        "(130: Ctrl-C before it had begun).",
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")

@@ -26,7 +26,10 @@ def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[li
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = np.unique(np.round(np.geomspace(1, last, STOPS)).astype(int)).tolist()
-    wanted += [int(ordered[int(share * ordered.size)]) for share in PRESETS if share < 1]
+    # Counted as curves and summaries count: single numbers to the nearest, larger units whole.
+    slack = 0.5 if units == ordered.size else 1e-6
+    rooms = [int(share * ordered.size + slack) for share in PRESETS if share < 1]
+    wanted += [int(ordered[min(room, ordered.size - 1)]) for room in rooms]
     wanted = sorted({*wanted, min(selected, last), last})
     stops, before = [[0, 0]], 0
     for k in wanted:
@@ -108,6 +111,11 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
         '<p class="note">The file holds no picture: '
         f'what is {"left" if off else "kept"} is shown white.</p>'
     )  # fmt: skip
+    if a.features.kind == "elements" and len(picture.ranks) == 3:
+        absent += (
+            f'<p class="note">{views["kept"][0]}: a pixel of which one or two of its three colours '
+            "were taken looks tinted. <code>--features pixels</code> takes them together.</p>"
+        )
     stride = explorer_stride(picture)
     if stride > 1:
         absent += (

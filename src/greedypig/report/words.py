@@ -134,7 +134,10 @@ def warning(a: Attribution, notes: Notes) -> str | None:
             f"same part {judged:.3f}{beside}. "
         )
     else:
-        text += "The check: let another network judge the same parts (a second opinion). "
+        text += (
+            "The check: let another network judge the same parts, a second opinion "
+            "(<code>--judge</code>). "
+        )
     if notes.objective == "log-likelihood":
         text += "The objective was log-likelihood already, which asks for the photo’s own answer."
     else:
