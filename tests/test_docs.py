@@ -15,6 +15,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDED = {
     "captum": "captum", "gp.plots": "matplotlib", "PIL": "PIL", "sklearn": "sklearn",
     "torch_geometric": "torch_geometric", "greedypig.tables": "pyarrow",
+    'main(["select"': "pyarrow",
 }  # fmt: skip
 """What a page's examples import → the package."""
 
@@ -33,6 +34,20 @@ def test_examples_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     for i, block in enumerate(blocks(page)):
         exec(compile(block, f"{page.name}, block {i + 1}", "exec"), namespace)
     assert namespace["gp"].__name__ == "greedypig"
+
+
+def public_names():
+    import greedypig as gp
+
+    yield from ((name, name) for name in gp.__all__)
+    for part in ("metrics", "models", "plots", "report"):
+        yield from ((f"{part}.{name}", name) for name in getattr(gp, part).__all__)
+
+
+@pytest.mark.parametrize(("full", "name"), list(public_names()), ids=lambda text: text)
+def test_every_public_name_is_shown_in_an_example(full, name):
+    shown = "\n".join(block for page in PAGES for block in blocks(page))
+    assert re.search(rf"\b{name}\b", shown), f"gp.{full} is in no example of README and docs"
 
 
 def test_readme_says_what_the_set_function_example_gives(tmp_path):

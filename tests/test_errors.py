@@ -1,5 +1,6 @@
 """Bad input gets one clear sentence, "Expected … (got …)", and an error that is also a builtin."""
 
+import copy
 import re
 from functools import partial
 
@@ -35,7 +36,57 @@ class NaNOutput(nn.Module):
         return torch.stack([x.sum(1) * NAN, x.sum(1)], 1)
 
 
+def made_in_inference_mode() -> nn.Module:
+    with torch.inference_mode():
+        return nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def lazy() -> nn.Module:
+    return nn.Sequential(nn.LazyLinear(4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def behind_a_function(model: nn.Module):
+    return lambda x: model(x)
+
+
 CASES = {
+    # Numbers that are not there, or not one by one.
+    "x is sparse": (lambda: explain_row(row().to_sparse()), TypeError, "torch.sparse_coo"),
+    "x is sparse by rows": (
+        lambda: explain_picture(picture(0, (4, 4)).to_sparse_csr()), TypeError, "sparse_csr"),
+    "x is nested": (
+        lambda: explain_row(torch.nested.nested_tensor([row(), row()[:3]])), TypeError, "nested"),
+    "x is on meta": (lambda: explain_row(row().to("meta")), TypeError, "device meta"),
+    "one of several is sparse": (
+        lambda: gp.explain(TwoInputs(), (two_inputs[0], two_inputs[1].to_sparse())), TypeError,
+        "input '1'"),
+    "one of many is sparse": (
+        lambda: list(gp.explain_many(mlp(), [row(), row().to_sparse()])), TypeError, "to_dense"),
+    "the baseline is sparse": (
+        lambda: explain_row(baseline=torch.zeros(6).to_sparse()), TypeError, "the baseline"),
+    "the baseline is on meta": (
+        lambda: explain_row(baseline=torch.zeros(6, device="meta")), TypeError, "the baseline"),
+    "a fixed input is sparse": (
+        lambda: explain_row(fixed=(row().to_sparse(),)), TypeError, "fixed input 0"),
+    "a lazy layer": (lambda: explain_row(model=lazy()), ValueError, "'0.weight', which a lazy"),
+    "a lazy layer behind a function": (
+        lambda: explain_row(model=behind_a_function(lazy())), ValueError, "calling the model once"),
+    "a lazy norm": (
+        lambda: explain_row(model=nn.Sequential(nn.LazyBatchNorm1d(affine=False), mlp())),
+        ValueError, "running_mean"),
+    "a model on meta": (
+        lambda: explain_row(model=mlp().to("meta")), ValueError, "to_empty"),
+    "a model made in inference mode": (
+        lambda: explain_row(model=made_in_inference_mode()), ValueError, "torch.inference_mode"),
+    "such a model behind a function": (
+        lambda: explain_row(model=behind_a_function(made_in_inference_mode())), ValueError,
+        "copy.deepcopy"),
+    "features of nodes on meta": (
+        lambda: gp.explain_edges(gp.models.GCN(6, 3), torch.rand(2, 6, device="meta"),
+                                 torch.tensor([[0, 1], [1, 0]])), TypeError, "node features x"),
+    "a curve of a lazy model": (
+        lambda: gp.metrics.softmax_information_curve(lazy(), row(), torch.arange(6)), ValueError,
+        "lazy"),
     # What is given → (call, builtin, what the message must name).
     "x is NaN": (lambda: explain_row(with_value(row(), NAN)), ValueError, "finite input 'x'"),
     "x is infinite": (lambda: explain_row(with_value(row(), INF)), ValueError, "finite input 'x'"),
@@ -312,6 +363,25 @@ def test_large_but_finite_gradients_are_no_error():
 
     a = gp.explain(model, torch.ones(4) * 1e-3, objective="logit", method="ig")
     assert torch.isfinite(a.scores).all()
+
+
+def test_what_the_errors_advise_is_enough():
+    model, x = lazy(), row()
+    model(x.unsqueeze(0))
+    assert explain_row(x, model).selected == 6
+    assert explain_row(x, copy.deepcopy(made_in_inference_mode())).selected == 6
+    assert explain_row(x.to_sparse().to_dense()).selected == 6
+    with torch.inference_mode():
+        inside = row()
+    assert explain_row(inside).selected == 6  # An input may come from there.
+
+
+def test_a_refused_model_is_as_it_was():
+    model = made_in_inference_mode()
+    with pytest.raises(gp.InvalidInput):
+        explain_row(model=behind_a_function(model))
+    assert model.training
+    assert all(p.requires_grad for p in model.parameters())
 
 
 def test_an_error_of_the_model_itself_is_passed_on_as_it_is():

@@ -142,6 +142,55 @@ def test_units_without_names_are_called_by_their_index():
     assert a.top(3) == [str(i) for i in a.order[:3].tolist()]
 
 
+def elements_at(text, shape):
+    """The elements that a text such as "x[0, 2:4, :]" is the index of."""
+    flags = torch.zeros(shape, dtype=torch.bool)
+    exec(f"{text} = True", {"x": flags})
+    return flags
+
+
+@pytest.mark.parametrize(
+    "features",
+    ["elements", "pixels", gp.grid(4), gp.windows(3, stride=2), torch.arange(3).view(3, 1, 1),
+     gp.Windows((3, 6, 5), 2, axes=[0])],
+    ids=str,
+)  # fmt: skip
+def test_units_of_a_picture_are_told_by_their_place(features):
+    a = gp.explain(flat_cnn, picture(), features=features, rounds=1, steps=2)
+    for unit, text in zip(a.order, a.top(units_of(a)), strict=True):
+        members = a.features.members(unit.unsqueeze(0)).view(3, 6, 5)
+        assert torch.equal(elements_at(text, (3, 6, 5)), members), text
+
+
+def test_places_read_as_indices():
+    x = picture()
+    first = int(gp.explain(flat_cnn, x, rounds=1, steps=2).order[0])
+    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), x.shape))
+    assert gp.explain(flat_cnn, x, rounds=1, steps=2).top(1) == [f"x{list(place)}"]
+    reader = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
+    words = gp.explain(reader, torch.rand(4, 3), features="tokens", rounds=1, steps=2)
+    assert words.top(4) == [f"x[{i}, :]" for i in words.order.tolist()]
+
+
+def test_a_group_that_is_no_box_is_told_by_its_index_and_the_box_around_it():
+    ids = torch.zeros(3, 6, 5, dtype=torch.long)
+    ids[:, 1, 1] = ids[:, 2, 3] = 1
+    a = gp.explain(flat_cnn, picture(), features=ids, rounds=1, steps=2)
+    assert sorted(a.top(2)) == ["0 in x[:, :, :]", "1 in x[:, 1:3, 1:4]"]
+
+
+def test_elements_of_several_inputs_are_told_by_input():
+    class Towers(nn.Module):
+        def forward(self, user, item):
+            return torch.stack([user.sum(1), (user * item).sum(1)], 1)
+
+    x = {"user": torch.tensor([1.0, 2.0]), "item": torch.tensor([5.0, 3.0])}
+    a = gp.explain(Towers(), x, target=1, objective="logit", method="ig")
+    assert set(a.top(4)) == {"user[0]", "user[1]", "item[0]", "item[1]"}
+    both = gp.explain(Towers(), tuple(x.values()), target=1, objective="logit", method="ig")
+    assert set(both.top(4)) == {"x0[0]", "x0[1]", "x1[0]", "x1[1]"}
+
+
 @pytest.mark.parametrize("features", ["pixels", gp.grid(3), gp.windows(3)])
 def test_groups_and_windows_may_have_names(features):
     x = picture()

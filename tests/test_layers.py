@@ -34,9 +34,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "own_model": {"core", "models", "targets"},
     "model_spec": {"core", "models", "own_model"},
     "photos": {"core", "models", "labels", "model_spec"},
-    "assets": {"core", "models"},
+    "starting": set(),
+    "assets": {"core", "models", "starting"},
     **{part: {"core", "sparse"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
+    "budgets": {"core", "methods"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
     "notes": {"core"},
     "places": {"core", "notes"},
@@ -61,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed", "graph_data", "edge_runs", "tables",
-                  "selection", "finetune", "estimates"} | MIDDLE,
+                  "selection", "finetune", "estimates", "budgets"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

@@ -169,7 +169,10 @@ def test_shares_never_take_more_than_they_say():
 def test_units_are_called_by_name_else_by_place():
     assert unit_label(ranked((2,), names=["age", "bmi"]), 1) == "bmi"
     assert unit_label(ranked((2, 3, 4)), 23) == "x[1, 2, 3]"
-    assert unit_label(ranked((3, 4, 4), features=gp.grid(2)), 3) == "group 3"
+    assert unit_label(ranked((3, 4, 4), features=gp.grid(2)), 3) == "group x[:, 2:4, 2:4]"
+    corners = torch.ones(3, 4, 4, dtype=torch.long)  # Elsewhere, and four places that are no box.
+    corners[:, ::3, ::3] = 0
+    assert unit_label(ranked((3, 4, 4), features=corners), 0) == "group 0"
     assert unit_label(ranked((3, 4, 4), features=gp.windows(2)), 4) == "window at (1, 1)"
     assert unit_word(photo()) == "numbers"
     assert unit_word(ranked((2,)), 1) == "feature"

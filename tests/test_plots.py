@@ -48,6 +48,66 @@ def test_kept_takes_a_number_of_units_too():
         plots.kept(a, k=99)
 
 
+def counterfactual(**about):
+    """A result that asks what the answer would miss: 1 with nothing off, falling to 0.4."""
+    picture = pixels(4, 5).permute(2, 0, 1) / 255
+    a = gp.explain(
+        lambda x: torch.stack([x.flatten(1).sum(1), x[:, 0, 0, 0]], 1), picture, target=0,
+        objective="counterfactual", rounds=3, steps=2,
+    )  # fmt: skip
+    line = {"fractions": [0, 0.1, 1], "values": [0.9, 0.5, 0.4]}
+    facts = {"kind": "image", "class": "cup", "probability": 0.9, "removed": {"0.1": 0.5},
+             "curves": {"deletion": line}}  # fmt: skip
+    return a.with_notes(facts | about, picture=pixels(4, 5))
+
+
+def test_of_a_counterfactual_what_was_chosen_is_at_the_baseline():
+    a = counterfactual()
+    ax = plots.without(a, 0.1)
+    assert "without the top 10 % (6 numbers)" in texts(ax)
+    assert "cup 0.500 (all: 0.900)" in texts(ax)
+    shown, chosen = ax.images[0].get_array(), a.mask(6).permute(1, 2, 0).numpy()
+    assert (shown[chosen] == 127).all()
+    assert np.array_equal(shown[~chosen], pixels(4, 5).numpy()[~chosen])
+    panel = plots.panel(a)
+    assert np.array_equal(panel.axes[1].images[0].get_array(), shown)
+    compared = plots.comparison({"mine": a})
+    assert np.array_equal(compared.axes[0].images[0].get_array(), shown)
+    said = " ".join(texts(ax) for ax in (*panel.axes, *compared.axes))
+    assert "only the best features" not in said
+    assert "the best features switched off" in said
+
+
+def test_curves_of_a_counterfactual_go_over_the_share_switched_off():
+    ax = plots.curve(counterfactual())
+    assert "share of the features switched off" in texts(ax)
+    assert "everything: 0.900" in texts(ax)
+    bare = counterfactual(curves={}, removed={})
+    ax = plots.curve(bare)
+    assert ax.get_ylabel() == "G(S)"
+    assert "share of the features switched off" in texts(ax)
+    assert "everything off:" in texts(ax)
+    assert not [c for c in ax.collections if isinstance(c, PolyCollection)]  # No "excess".
+    assert "without the top" in texts(plots.panel(bare).axes[1])
+    # Measured alone, as a comparison of methods does, it is drawn alone.
+    both = {"softmax": {"fractions": [0, 1], "values": [0.1, 0.9]}}
+    assert texts(plots.panel(counterfactual(curves=both)).axes[1]).startswith("top 10 %")
+
+
+def test_a_run_without_a_round_has_no_order_to_draw():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 2))
+    picture = pixels(4, 5).permute(2, 0, 1) / 255
+    a = gp.explain(model, picture, target=0, reach=1e-6).with_notes(picture=pixels(4, 5))
+    assert len(a.picks) == 0
+    for draw in (plots.kept, plots.without, plots.heatmap, plots.overlay, plots.order_map,
+                 plots.bars):  # fmt: skip
+        with pytest.raises(gp.InvalidInput, match=r"an order for plots\.\w+ \(got a run without"):
+            draw(a)
+    shown = [t.get_text() for ax in plots.panel(a).axes for t in ax.texts]
+    assert any("no order" in text.replace("\n", " ") for text in shown)
+    assert plots.comparison({"one": a, "two": photo()}).axes
+
+
 def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     a = photo()
     ax = plots.heatmap(a)

@@ -9,6 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import starting
+
+starting.watch()  # Before torch: the imports below take seconds.
+
 from . import models
 from .core.algorithms import (
     best_subset,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .core.errors import InvalidInput, InvalidType, did_you_mean
-from .core.layout import Layout
+from .core.layout import Layout, check_plain
 
 COLOURS = {"gray": 0.5, "black": 0.0, "white": 1.0}
 NAMES = ("zero", "gray", "black", "white", "mean", "blur")
@@ -87,6 +87,7 @@ def _tensor(piece: Any, x: Tensor, name: str, model: Any) -> Tensor:
             f"Expected the baseline of input {name!r} to be a number, tensor, callable or one of "
             f"{', '.join(NAMES)} (got {type(piece).__name__})."
         )
+    check_plain(f"the baseline of input {name!r}", piece)
     piece = piece.detach().to(x)
     try:
         full = torch.broadcast_to(piece, x.shape)

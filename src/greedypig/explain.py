@@ -15,7 +15,7 @@ from .core.algorithms import make_problem
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.features import Elements, Features, Groups, Windows
-from .core.layout import Layout
+from .core.layout import Layout, check_plain
 from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
@@ -271,6 +271,9 @@ class _Job:
             return self._problem(x, target, fixed, label)
 
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
+        for name, held in _fixed_items(fixed):
+            if isinstance(held, Tensor):  # It is given a row for each of the model's.
+                check_plain(f"fixed input {name!r}", held)
         example = self.family.example(x, target=target, fixed=fixed, baselines=self.baseline)
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
@@ -381,10 +384,14 @@ def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) ->
     ends: dict[str, Tensor] = {}
     for i, part in enumerate(objective.parts):
         ends |= {f"start {i}": part.start, f"end {i}": part.end}
-    held = fixed if isinstance(fixed, dict) else dict(enumerate(as_tuple(fixed)))
-    ends |= {f"fixed {k}": v for k, v in held.items() if isinstance(v, Tensor)}
-    rest = [(k, v) for k, v in held.items() if not isinstance(v, Tensor)]
+    held = list(_fixed_items(fixed))
+    ends |= {f"fixed {k}": v for k, v in held if isinstance(v, Tensor)}
+    rest = [(k, v) for k, v in held if not isinstance(v, Tensor)]
     return digest(ends, f"{objective.layout} {rest}")
+
+
+def _fixed_items(fixed: Any) -> Iterable[tuple[Any, Any]]:
+    return fixed.items() if isinstance(fixed, dict) else enumerate(as_tuple(fixed))
 
 
 __all__ = ["Greedy", "explain", "explain_many"]

@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from .core.errors import InvalidInput
 from .fingerprint import module_of, modules_behind
@@ -72,8 +73,10 @@ def freeze(model: Callable[..., Any]) -> Frozen:
     module = module_of(model)
     if module is None:
         behind = tuple(modules_behind(model))
+        _check_parameters(behind)
         compiled = hasattr(model, "_torchdynamo_orig_callable") or any(map(_compiled, behind))
         return Frozen(model, None, held=behind, watched=compiled)
+    _check_parameters((module,))
     if not isinstance(module, torch.jit.ScriptModule):
         try:
             twin = twin_of(module)
@@ -83,6 +86,34 @@ def freeze(model: Callable[..., Any]) -> Frozen:
             call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
             return Frozen(call, twin, watched=_compiled(module))
     return Frozen(model, module, held=(module,), watched=_compiled(module))
+
+
+def _check_parameters(modules: Iterable[nn.Module]) -> None:
+    """Refuse weights that are not there, or that autograd may not work with."""
+    for name, tensor in (item for m in modules for item in _weights(m)):
+        if is_lazy(tensor):
+            raise InvalidInput(
+                f"Expected a model whose weights are there (got {name!r}, which a lazy layer makes "
+                "when it is first called). Try calling the model once: model(x.unsqueeze(0))."
+            )
+        if tensor.is_meta:
+            raise InvalidInput(
+                f"Expected a model whose weights are there (got {name!r} on the device meta, which "
+                "has a shape and nothing else). Try model.to_empty(device='cpu') and load its "
+                "weights."
+            )
+        # Buffers are copied, and a copy is an ordinary tensor.
+        if isinstance(tensor, nn.Parameter) and tensor.is_inference():
+            raise InvalidInput(
+                f"Expected weights that gradients can flow through (got {name!r}, made in "
+                "torch.inference_mode). Try building the model outside of it, or "
+                "copy.deepcopy(model), which makes ordinary ones."
+            )
+
+
+def _weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
 
 
 def _compiled(module: nn.Module) -> bool:

@@ -19,6 +19,9 @@ import torch
 from .core.attribution import Attribution
 from .core.errors import InvalidInput, InvalidType
 
+DELETION = "deletion"
+"""The curve of what is left, by its name in notes and metrics."""
+
 
 def percent(share: float) -> str:
     """A share as a short text: 10 %, 0.5 %, 0.013 %."""
@@ -50,6 +53,8 @@ class Line:
     given_auc: float | None = None
     full: float | None = None
     """The value of everything, to compare with; None where it was not told."""
+    off: bool = False
+    """Over the share switched off instead of kept: of deletion and counterfactuals."""
 
     @staticmethod
     def of(curve: CurveLike, name: str | None = None) -> Line:
@@ -103,8 +108,9 @@ class Line:
             None if v is None or v != v else _number(v, f"{name}'s numbers") for v in (auc, full)
         )
         return Line(
-            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole
-        )
+            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole,
+            name == DELETION,
+        )  # fmt: skip
 
     @property
     def auc(self) -> float:
@@ -173,7 +179,7 @@ class Notes:
     objective: str | None
     command: str | None
     curves: Mapping[str, Line]
-    """"softmax" is drawn through the points of `kept` too."""
+    """"softmax" is drawn through the points of `kept` too, "deletion" through `removed`."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
     removed: Mapping[float, float]
@@ -199,6 +205,10 @@ class Notes:
         )  # fmt: skip
         if "softmax" in curves:
             curves["softmax"] = curves["softmax"].through(kept)
+        if DELETION in curves:
+            curves[DELETION] = curves[DELETION].through(removed)
+            judged = curves.get("second-opinion")
+            curves |= {} if judged is None else {"second-opinion": replace(judged, off=True)}
         comparison = _mapping(about, "comparison").items()
         settings_objective = a.settings.get("objective")
         return Notes(
@@ -226,18 +236,30 @@ class Notes:
     @property
     def deletion(self) -> Line | None:
         """The probability over the share switched off, where that is what was asked."""
-        return self.curves.get("deletion")
+        return self.curves.get(DELETION)
 
-    def probability_at(self, fraction: float, slack: float = 0) -> tuple[float, bool] | None:
-        """(probability with this share kept, was it measured): else read off the curve.
+    @property
+    def removing(self) -> bool:
+        """Is it about what is left without the features, rather than with them alone?
+
+        So it is with a counterfactual, unless its features were measured alone all the same.
+        """
+        alone = self.curve is not None
+        return self.deletion is not None or (self.objective == "counterfactual" and not alone)
+
+    def probability_at(
+        self, fraction: float, slack: float = 0, *, off: bool = False
+    ) -> tuple[float, bool] | None:
+        """(probability with this share kept, or off; was it measured): else read off the curve.
 
         slack: how far a measured share may lie off, for counts that were rounded.
         """
-        for share, value in self.kept.items():
+        for share, value in (self.removed if off else self.kept).items():
             if abs(share - fraction) <= slack + 1e-9:
                 return value, True
-        value_off = None if self.curve is None else self.curve.at(fraction)
-        return None if value_off is None else (value_off, False)
+        line = self.deletion if off else self.curve
+        read = None if line is None else line.at(fraction)
+        return None if read is None else (read, False)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of a subset that outdoes the whole input by more than 0.01.

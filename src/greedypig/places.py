@@ -5,6 +5,7 @@ Everything comes from an `Attribution` alone, so figures and pages can be drawn 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 
 from .core.attribution import Attribution, StopReason
 from .core.errors import InvalidInput
-from .notes import Line
+from .core.features import Windows
+from .core.naming import unit_texts
+from .notes import Line, Notes
 
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
@@ -83,7 +86,14 @@ class Picture:
 
         With other than one or three channels a place is mixed by the share of its channels kept.
         """
-        present = (self.ranks < k).astype(np.float64)
+        return self._mixed(self.ranks < k)
+
+    def without(self, k: int) -> NDArray[np.uint8]:
+        """(h, w, 3): the picture with the numbers of the top k units at the baseline."""
+        return self._mixed(self.ranks >= k)
+
+    def _mixed(self, there: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        present = there.astype(np.float64)
         if len(present) not in (1, 3):
             present = present.mean(0, keepdims=True)
         weight = np.moveaxis(np.broadcast_to(present, (3, *present.shape[1:])), 0, -1)
@@ -123,21 +133,22 @@ def unranked(a: Attribution) -> str | None:
 
 def unit_label(a: Attribution, unit: int) -> str:
     """A unit's name; where it has none, its place among the inputs."""
+    return unit_labels(a, [unit])[0]
+
+
+def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
+    """Names of units; where they have none, their places among the inputs."""
     features = a.features
     if features.names is not None:
-        return features.names[unit]
-    if features.kind == "windows":
-        corner = ", ".join(str(c) for c in features.corners[unit])  # type: ignore[attr-defined]
-        return f"window at ({corner})"
-    if features.kind != "elements":
-        return f"{unit_word(a, 1)} {unit}"
-    offset = unit
-    for name, shape, size in zip(a.layout.names, a.layout.shapes, a.layout.sizes, strict=True):
-        if offset < size:
-            place = ", ".join(str(int(i)) for i in np.unravel_index(offset, shape or (1,)))
-            return f"{'x' if name.isdigit() else ''}{name}[{place}]"
-        offset -= size
-    return str(unit)
+        return [features.names[u] for u in units]
+    if features.kind == "elements":
+        return [a.layout.place(u) for u in units]
+    if isinstance(features, Windows):
+        corners = (", ".join(map(str, features.corners[u])) for u in units)
+        return [f"window at ({corner})" for corner in corners]
+    texts = unit_texts(features, a.layout, units)
+    # Of a group that is no box the number says as much as the box around it, and is shorter.
+    return [f"{unit_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
 
 
 def unit_word(a: Attribution, count: int = 2) -> str:
@@ -167,7 +178,8 @@ def rounds_line(a: Attribution) -> Line | None:
         pairs.setdefault(1.0, a.full_value)
     if len(pairs) < 2:
         return None
-    return Line("G(S) after each round", tuple(pairs), tuple(pairs.values()))
+    off = Notes.of(a).removing
+    return Line("G(S) after each round", tuple(pairs), tuple(pairs.values()), off=off)
 
 
 def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:

@@ -104,6 +104,13 @@ def test_a_run_may_be_repeated(call):
     assert first.splitlines()[:5] == again.splitlines()[:5]
 
 
+def test_pictures_of_a_counterfactual_show_what_is_left(call, place):
+    words = ("explain", "photo.png", *TINY, "--objective", "counterfactual", "--features", "pixels")
+    assert call(*words, "--rounds", "4", "--pictures", "--out", "o")[0] == 0
+    assert (place / "o" / "photo-without.png").exists()
+    assert not (place / "o" / "photo-kept.png").exists()
+
+
 def test_pictures_are_written_and_tell_who_made_them(call, place):
     pytest.importorskip("matplotlib")
     assert call("explain", "photo.png", *TINY, "--pictures", "--out", "o")[0] == 0

@@ -1,13 +1,16 @@
 """The program as a whole: help, exit codes, terminals, pipes."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import shlex
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -84,10 +87,13 @@ def test_a_reader_that_leaves_is_no_error(place):
     assert err == b""
 
 
-def on_a_terminal(*words, cwd, **more):
+def on_a_terminal(*words, cwd, columns=None, **more):
     """Run with a terminal of its own: (exit code, everything it showed)."""
     leader, follower = pty.openpty()
     env = environment(TERM="xterm", **more)
+    if columns is not None:
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        del env["COLUMNS"]
     if "NO_COLOR" not in more:
         env.pop("NO_COLOR", None)
     running = subprocess.Popen([sys.executable, "-m", "greedypig", *words], cwd=cwd, env=env,
@@ -124,6 +130,53 @@ def test_no_color_is_respected(place):
     assert code == 0
     assert "\x1b[1m" not in shown
     assert "photo.png: red" in shown
+
+
+WORDY = ("compare", "a photo with a rather long name that says what is on it.png", *TINY,
+         "--methods", "greedy-pig,ig,random", "--judge", "tiny_models:other",
+         "--budget", "60")  # fmt: skip
+
+
+def test_what_goes_into_a_pipe_is_not_broken_into_lines(place, monkeypatch, call):
+    make_photo(place / WORDY[1])
+    monkeypatch.delenv("COLUMNS")
+    _, out, _ = call(*WORDY)
+    lines = out.splitlines()
+    (head,) = [line for line in lines if "SIC" in line]
+    assert "second opinion" in head  # Heads are shortened for narrow terminals alone.
+    (wrote,) = [line for line in lines if "Wrote" in line]
+    assert wrote.endswith("and every result")
+    (within,) = [line for line in lines if line.startswith("Within 60 gradients")]
+    assert "ig" in within
+    assert max(map(len, lines)) > 80
+
+
+def test_rows_of_many_photos_are_whole_in_a_pipe(place, monkeypatch, call):
+    make_photo(place / WORDY[1])
+    monkeypatch.delenv("COLUMNS")
+    _, out, _ = call("explain", ".", *TINY, "--no-html")
+    rows = [line for line in out.splitlines() if ".png" in line]
+    assert any(line.startswith(WORDY[1]) for line in rows)
+    head = out.splitlines()[0]
+    assert len(head) < 150  # As wide as its words, not as a page without end.
+    assert {len(row.removesuffix(" ▲")) for row in rows} == {len(head)}
+
+
+def test_a_terminal_keeps_its_width(place):
+    make_photo(place / WORDY[1])
+    code, shown = on_a_terminal(*WORDY, cwd=place, columns=64)
+    assert code == 0, shown
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", shown)
+    lines = [line.rpartition("\r")[2] for line in plain.replace("\r\n", "\n").splitlines()]
+    assert "second opinion" not in next(line for line in lines if "SIC" in line)
+    assert max(map(len, lines)) <= 64
+
+
+def test_columns_that_are_asked_for_hold_everywhere(place, monkeypatch, call):
+    make_photo(place / WORDY[1])
+    monkeypatch.setenv("COLUMNS", "70")
+    _, out, _ = call(*WORDY)
+    assert max(map(len, out.splitlines())) <= 70
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])

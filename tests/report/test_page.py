@@ -127,6 +127,24 @@ def _seen(a):
     return Notes.of(a), Picture.of(a)
 
 
+def test_stops_of_the_presets_are_counted_as_curves_count():
+    def counted(ranks, units):
+        return [count for _, count in explore.slider_stops(ranks.reshape(3, 1, 502), units, units)]
+
+    counts = counted(np.arange(1506), 1506)
+    assert 15 in counts
+    assert 75 in counts
+    assert 151 in counts  # 150.6, to the nearest.
+    pairs = counted(np.arange(753).repeat(2), 753)
+    assert all(count % 2 == 0 for count in pairs)
+    assert 150 in pairs  # 75 whole pairs fit into 150.6.
+
+
+def test_tinted_pixels_are_explained_where_single_colours_are_taken():
+    assert "looks tinted" in report.html(photo())
+    assert "looks tinted" not in report.html(photo(features=gp.grid(2)))
+
+
 def test_slider_stops_run_from_nothing_to_everything_and_each_adds_something():
     ranks = np.random.default_rng(0).permutation(5000).reshape(1, 50, 100)
     stops = explore.slider_stops(ranks, 5000, 1234)

@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from .. import starting
 from ..core.errors import GreedyPigError
 from .catalogue import CATALOGUE
 from .delivery import Outcome, bring, folder
@@ -17,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     into = folder()
     outcomes: list[Outcome] = []
+    starting.over()
     try:
         for outcome in bring(options.only):
             outcomes.append(outcome)

@@ -15,5 +15,6 @@ person watches. A `UsageError` ends with exit code 2, any `GreedyPigError` or `O
 in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It keeps what it has done, says
 how to go on (`terminal.tell_resume()`) and raises `Stopped`: exit code 1.
 
-Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
+Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong; 130
+for Ctrl-C before the program was loaded (`greedypig.starting`).
 """

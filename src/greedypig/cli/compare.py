@@ -21,9 +21,10 @@ from .terminal import Bar, Terminal, count
 HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
 DESCRIPTION = """\
 Explain photos by several methods and compare them: the area under the softmax information curve
-(SIC, higher is better) and the loss information curve (LIC, lower is better), of the median curve
-where there are several photos; gradients and seconds per photo. Writes a table (Markdown and CSV),
-a figure, a page and every result into a folder."""
+(SIC: how sure the network is with only the best numbers; higher is better) and the loss information
+curve (LIC: how far its whole answer is off with them; lower is better), of the median curve where
+there are several photos; gradients and seconds per photo. Writes a table (Markdown and CSV), a
+figure, a page and every result into a folder."""
 EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
@@ -38,8 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--methods",
         metavar="A,B,…",
-        help=f"which to run: {', '.join(contest.NAMES)}; those in brackets also as paper and "
-        "regions (default: all but paper and gradient)",
+        help=f"which to run: {', '.join(contest.WORDS)}; paper is Greedy PIG in the paper's "
+        "setting (100 rounds of 20), regions Greedy PIG on superpixels (default: all but paper "
+        "and gradient)",
     )
     group.add_argument(
         "--paper",
@@ -50,8 +52,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.whole,
         metavar="N",
-        help="give every method about N gradients (default: its usual number); the paper's "
-        "setting is cut in proportion, and the results name the rounds and steps used",
+        help="give every method about N gradients (default: its usual number): Greedy PIG keeps "
+        "its steps a round and takes more or fewer rounds, one-shot methods more or fewer steps; "
+        "the paper's setting is cut in proportion and never grows. The results name the rounds "
+        "and steps used",
     )
     options.add_features(group)
     group.add_argument(

@@ -7,9 +7,7 @@ from typing import Any
 
 import greedypig as gp
 
-from .. import methods
-from ..core.scorers import PlannedScorer
-from ..reproduce.settings import scaled
+from ..budgets import within
 from .failures import UsageError
 
 PAPER = "greedy-pig (paper)"
@@ -19,11 +17,12 @@ NAMES = (
     "greedy-pig", PAPER, "sequential-gradient", "ig", "smooth-ig", "blur-ig", "guided-ig",
     "gradient", REGIONS, "random",
 )  # fmt: skip
+WORDS = tuple({full: short for short, full in ALIASES.items()}.get(name, name) for name in NAMES)
+"""The methods as they are typed."""
 USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
 """Without the paper's 2,000 gradients, which are slow."""
 PAPER_KNOBS = (100, 20)
 """Rounds and steps."""
-SMOOTH_SAMPLES = 25
 MOST_REGION_ROUNDS = 50
 
 
@@ -34,7 +33,7 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
     else:
         names = [_known(word.strip()) for word in text.split(",") if word.strip()]
     if not names:
-        raise UsageError(f"Expected --methods as names with commas: {', '.join(NAMES)} (got none).")
+        raise UsageError(f"Expected --methods as names with commas: {', '.join(WORDS)} (got none).")
     if paper and PAPER not in names:
         names.insert(1 if names[0] == "greedy-pig" else 0, PAPER)
     return tuple(dict.fromkeys(names))
@@ -43,37 +42,20 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
 def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
     """The arguments of `gp.explain` for a method; with a budget it pays about that many gradients.
 
-    The paper's setting, 100 equal rounds of 20 steps, is cut in proportion and never grows.
+    How a budget is kept is told in `budgets`; the paper's setting is cut and never grows.
     """
+    made: dict[str, Any] = {"method": name, "features": features}
     if name == PAPER:
-        rounds, steps = PAPER_KNOBS if budget is None else scaled(*PAPER_KNOBS, budget)
-        return {"method": "greedy-pig", "features": features, "rounds": rounds, "steps": steps,
-                "schedule": "equal"}  # fmt: skip
+        rounds, steps = PAPER_KNOBS
+        made |= {"method": "greedy-pig", "rounds": rounds, "steps": steps, "schedule": "equal"}
     if name == REGIONS:
-        made = {"method": "greedy-pig", "features": gp.superpixels()}
-    else:
-        made = {"method": name, "features": features}
-    return made if budget is None else made | _within(name, budget)
-
-
-def _within(name: str, budget: int) -> dict[str, Any]:
-    if name in ("greedy-pig", REGIONS):
-        scorer, _ = methods.resolve("greedy-pig")
-        each = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
-        if budget < each:
-            return {"rounds": 1, "steps": budget}
-        if name == REGIONS and budget // each > MOST_REGION_ROUNDS:
-            return {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
-        return {"rounds": budget // each, "steps": each}
-    if name == "sequential-gradient":
-        return {"rounds": budget}
-    if name == "smooth-ig":
-        samples = min(SMOOTH_SAMPLES, budget)
-        scorer = gp.IntegratedGradients(budget // samples)
-        return {"method": gp.Smooth(scorer, samples=samples)}
-    if name in ("ig", "blur-ig", "guided-ig"):
-        return {"steps": budget}
-    return {}
+        made |= {"method": "greedy-pig", "features": gp.superpixels()}
+    if budget is None:
+        return made
+    made = within(made, budget, stretch=True)
+    if name == REGIONS and made["rounds"] > MOST_REGION_ROUNDS:  # There are few regions to take.
+        made |= {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
+    return made
 
 
 def slug(name: str) -> str:
@@ -91,5 +73,4 @@ def _known(word: str) -> str:
     words = [*NAMES, *ALIASES]
     near = difflib.get_close_matches(word, words, 1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    listed = ", ".join([n for n in NAMES if n not in (PAPER, REGIONS)] + list(ALIASES))
-    raise UsageError(f"Expected --methods among {listed} (got {word!r}).{hint}")
+    raise UsageError(f"Expected --methods among {', '.join(WORDS)} (got {word!r}).{hint}")

@@ -27,18 +27,18 @@ HELP = "which parts of a photo a network used, and how sure it is with only thos
 DESCRIPTION = """\
 Explain what an ImageNet network (or your own) sees in photos. For every photo it prints
 the class, its probability, and the probability with only the best 1, 5 and 10 % of the photo's
-numbers present, and writes photo.gpig (the result) and photo.html (a page to explore it) into the
-current directory or --out."""
+numbers present (a number is one colour of one pixel), and writes photo.gpig (the result) and
+photo.html (a page to explore it) into the current directory or --out. With the defaults a photo
+costs 100 gradients."""
 EXAMPLES = """\
   greedypig explain photo.jpg
   greedypig explain holiday/ --out results --judge mobilenet-v2
   greedypig explain photo.jpg --class tabby --objective log-likelihood --features pixels
   greedypig explain photo.jpg --model my_models:build --json > answer.json"""
 DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
-    "kept": plots.kept, "heatmap": plots.heatmap, "overlay": plots.overlay,
-    "order": plots.order_map, "curve": plots.curve,
+    "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
+    "overlay": plots.overlay, "order": plots.order_map, "curve": plots.curve,
 }  # fmt: skip
-PICTURES = tuple(DRAW)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-html", action="store_true", help="write no pages")
     group.add_argument(
-        "--pictures", action="store_true", help=f"also write PNG files: {', '.join(PICTURES)}"
+        "--pictures",
+        action="store_true",
+        help="also write PNG files: kept (of a counterfactual: without), heatmap, overlay, order, "
+        "curve",
     )
     options.add_resume(group)
     options.add_machine(parser)
@@ -106,7 +109,8 @@ class Job:
         # Not with_suffix: a stem may hold dots of its own.
         self.sitting = Sitting(stem.with_name(stem.name + ".gpig"), args.resume)
         self.page = None if args.no_html else stem.with_name(stem.name + ".html")
-        names = PICTURES if args.pictures else ()
+        other = "kept" if args.objective == "counterfactual" else "without"
+        names = [name for name in DRAW if name != other] if args.pictures else []
         self.pictures = {name: stem.with_name(f"{stem.name}-{name}.png") for name in names}
 
     def files(self) -> list[Path]:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 import greedypig
 
+from .. import starting
 from . import compare, compress, explain, explain_node, report, reproduce, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
@@ -56,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         json_wanted=args.json, quiet=args.quiet, command=(_program(), *words),
     )  # fmt: skip
     debug = args.debug or bool(os.environ.get(DEBUG))
+    starting.over()
     with _sigterm_interrupts(), _short_warnings(terminal):
         code = _run(COMMANDS[args.command], args, terminal, debug)
     return _flushed(code)
@@ -85,7 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
         "'greedypig COMMAND --help' tells more about each command.\n"
-        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
+        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong\n"
+        "(130: Ctrl-C before it had begun).",
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")

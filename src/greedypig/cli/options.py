@@ -44,7 +44,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)",
     )
-    group.add_argument("--weights", metavar="FILE", help="weights of a built-in model (.pth)")
+    group.add_argument(
+        "--weights", metavar="FILE", help="weights of a built-in model (.pth, .safetensors)"
+    )
     group.add_argument(
         "--outputs",
         choices=("logits", "probabilities"),
@@ -60,8 +62,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--objective",
         default="softmax",
         metavar="NAME",
-        help=f"what to climb: {', '.join(targets.NAMES)}; margin:CLASS names the rival "
-        "(default: %(default)s)",
+        help=f"what to climb: {', '.join(targets.NAMES)}; margin:CLASS names the rival. softmax "
+        "asks what makes the network sure, log-likelihood what gives the photo's own answer, "
+        "counterfactual what would change it (default: %(default)s)",
     )
     group.add_argument(
         "--baseline",
@@ -73,7 +76,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--judge",
         metavar="MODEL",
-        help="a second opinion: another network that sees the same parts of the photo",
+        help="a second opinion: another network, named as for --model, that sees the same parts",
     )
 
 
@@ -100,12 +103,29 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(methods.NAMES)} (default: %(default)s)",
     )
     add_features(group)
-    group.add_argument("--rounds", type=whole, metavar="N", help="rounds of greedy methods")
-    group.add_argument("--steps", type=whole, metavar="N", help="gradients on a path")
     group.add_argument(
-        "--schedule", metavar="S", help="picks per round: geometric, equal, or numbers with commas"
+        "--rounds",
+        type=whole,
+        metavar="N",
+        help=f"rounds of greedy methods (default: {methods.ROUNDS}; {methods.ROUNDS_OF_ONE} where "
+        "a round is one gradient, as with --objective log-likelihood)",
     )
-    group.add_argument("--k", type=whole, metavar="N", help="stop once N units are selected")
+    group.add_argument(
+        "--steps",
+        type=whole,
+        metavar="N",
+        help=f"gradients a round, or of one-shot methods in all (default: {methods.STEPS} of "
+        "greedy-pig; ig and each copy of smooth-ig 50, blur-ig 100, guided-ig 200)",
+    )
+    group.add_argument(
+        "--schedule",
+        metavar="S",
+        help="picks per round: geometric (few at first), equal, or numbers with commas "
+        f"(default: {methods.SCHEDULE})",
+    )
+    group.add_argument(
+        "--k", type=whole, metavar="N", help="stop once N units (see --features) are selected"
+    )
     group.add_argument("--budget", type=whole, metavar="N", help="stop after N gradients")
     group.add_argument("--seconds", type=float, metavar="S", help="stop after S seconds")
     group.add_argument(
@@ -123,7 +143,8 @@ def add_features(group: argparse._ArgumentGroup) -> None:
         "--features",
         default="elements",
         metavar="UNITS",
-        help=f"what is picked as one: {FEATURES} (default: %(default)s)",
+        help=f"what is picked as one: {FEATURES}; that is single numbers, all colours of a place, "
+        "squares, overlapping squares, regions along edges (default: %(default)s)",
     )
 
 

@@ -96,8 +96,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=options.whole,
         metavar="N",
-        help="at most about N gradients a method, of tables gradient batches, for a quick look; "
-        "the result says so",
+        help="at most N gradients a method, of tables gradient batches, for a quick look; methods "
+        "are cut as in compare, none grows, and the result says so",
     )
     group.add_argument(
         "--model",

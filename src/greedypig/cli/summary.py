@@ -13,10 +13,12 @@ from ..places import rounds_line, unit_word, units_within, unranked
 from .asking import SHARES, Found
 from .failures import Failures
 from .outputs import shown
-from .terminal import BOLD, DIM, YELLOW, Terminal, count, duration
+from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal, count, duration
 
 _NUMBER = 7
 """Columns of a number in the table."""
+_CLASS = 28
+"""Columns of a class where lines have no end."""
 _NARROW = 60
 """Terminals with fewer columns get fewer numbers."""
 
@@ -130,6 +132,9 @@ class Summary:
         room = terminal.width - _NUMBER * (1 + len(shares)) - 3
         first = max(8, min(room // 2, max(len(n) for n in self._names)))
         second = max(8, room - first)
+        label = _fit(about["class"], second)
+        if terminal.width == UNLIMITED:  # Nothing is cut; a long class moves its own row alone.
+            second, label = _CLASS, f"{about['class']:{_CLASS}}"
         if not self._headed:
             self._headed = True
             sign = "−" if about["removed"] else ""
@@ -139,7 +144,7 @@ class Summary:
         told = about["removed"] or about["kept"]
         numbers = [f"{about['probability']:.3f}"]
         numbers += [f"{told[s]:.3f}" if s in told else "–" for s in shares]
-        line = f"{_fit(name, first)} {_fit(about['class'], second)}"
+        line = f"{_fit(name, first)} {label}"
         line += "".join(f"{number:>{_NUMBER}}" for number in numbers)
         terminal.say(line + (terminal.style(" ▲", YELLOW) if surer else ""))
 

@@ -1,7 +1,8 @@
 """What a person sees: lines on standard output, warnings and progress on standard error.
 
 With --json standard output carries one object and nothing else; with --quiet only what went wrong
-is told. Colours and bars appear on terminals alone.
+is told. Colours and bars appear on terminals alone, and only there lines are broken to fit: what
+goes into a pipe or a file is for programs and editors, one line for each thing said.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 import textwrap
 import threading
@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
-_LEAST_WIDTH, _MOST_WIDTH = 20, 100
+_LEAST_WIDTH, _USUAL_WIDTH, _MOST_WIDTH = 20, 80, 100
+UNLIMITED = 1_000_000
+"""The width where nobody's screen ends: lines are not broken, names not cut."""
 _TICK = 0.1
 """Seconds between two drawings of a bar."""
 
@@ -37,18 +39,20 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """Columns to write in."""
-        return max(_LEAST_WIDTH, min(_MOST_WIDTH, shutil.get_terminal_size((80, 24)).columns))
+        """Columns to write in on standard output."""
+        return width_of(sys.stdout)
 
     def say(self, text: str = "") -> None:
         """A line for people."""
         if not (self.json_wanted or self.quiet):
             self._print(text, sys.stdout)
 
-    def wrapped(self, text: str, indent: str = "", hanging: str | None = None) -> str:
+    def wrapped(
+        self, text: str, indent: str = "", hanging: str | None = None, width: int | None = None
+    ) -> str:
         """Text broken into lines of the terminal's width; long names stay whole."""
         return textwrap.fill(
-            text, self.width, initial_indent=indent,
+            text, width or self.width, initial_indent=indent,
             subsequent_indent=indent if hanging is None else hanging,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
@@ -60,7 +64,7 @@ class Terminal:
     def note(self, text: str) -> None:
         """Something about how it goes: on standard error, also under --json."""
         if not self.quiet:
-            self._print(self.wrapped(text), sys.stderr)
+            self._print(self.wrapped(text, width=width_of(sys.stderr)), sys.stderr)
 
     def warn(self, text: str) -> None:
         """Something to take notice of, on standard error."""
@@ -168,7 +172,7 @@ class Bar:
 
     def line(self) -> str:
         """The line as it is now."""
-        width = self.terminal.width - 1
+        width = width_of(sys.stderr) - 1
         if self._done is None or self._total <= 0:
             return _cut(self.label, width)
         done = min(self._done(), self._total)
@@ -197,6 +201,21 @@ class Bar:
                     return
 
 
+def width_of(stream: TextIO) -> int:
+    """Columns of a stream: as $COLUMNS says, else the terminal's; unlimited where there is none."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        columns = int(given)
+    elif not _is_screen(stream):
+        return UNLIMITED
+    else:
+        try:
+            columns = os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+        except (OSError, ValueError):
+            columns = _USUAL_WIDTH
+    return max(_LEAST_WIDTH, min(_MOST_WIDTH, columns))
+
+
 def duration(seconds: float) -> str:
     """Seconds as people say them: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 9.95:
@@ -219,8 +238,12 @@ def _cut(text: str, width: int) -> str:
 
 
 def _is_terminal(stream: TextIO) -> bool:
+    return _is_screen(stream) and os.environ.get("TERM") != "dumb"
+
+
+def _is_screen(stream: TextIO) -> bool:
     try:
-        return stream.isatty() and os.environ.get("TERM") != "dumb"
+        return stream.isatty()
     except (AttributeError, ValueError):  # Closed, or no real stream.
         return False
 

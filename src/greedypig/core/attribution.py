@@ -16,6 +16,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
+from .naming import unit_texts
 from .schedule import whole
 
 ATTACHED = {
@@ -147,8 +148,12 @@ class Attribution:
         return torch.sort(self.features.first_rank(self.order), stable=True).indices
 
     def top(self, k: int) -> list[str]:
-        """The names (else the indices, as text) of the first k units."""
-        return [self.features.name(u) for u in self.order[:k].tolist()]
+        """The first k units by name; without names by place, else by index, as text.
+
+        A place is written as one would index x: x[0, 3, 4] for an element of a picture, x[2, :]
+        for a token. For x with one axis the index is the place: "7".
+        """
+        return unit_texts(self.features, self.layout, self.order[:k].tolist())
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.

@@ -16,6 +16,23 @@ Tree: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
 """One tensor, or several by position or by name."""
 
 
+def check_plain(what: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose numbers do not lie there one by one; what: "input 'x'"."""
+    if tensor.is_nested:
+        raise InvalidType(
+            f"Expected {what} as one dense tensor (got a nested one). Try one example at a time."
+        )
+    if tensor.layout != torch.strided:
+        raise InvalidType(
+            f"Expected {what} as a dense tensor (got {tensor.layout}). Try .to_dense() on it."
+        )
+    if tensor.is_meta:
+        raise InvalidType(
+            f"Expected {what} with numbers in it (got a tensor on the device meta, which has a "
+            "shape and nothing else). Try one on the CPU or a GPU."
+        )
+
+
 @dataclass(frozen=True)
 class Layout:
     """Names and shapes of the tensors whose elements are laid end to end.
@@ -36,6 +53,7 @@ class Layout:
     def of(tree: Any) -> Layout:
         """The layout of a tensor, a tuple or list of tensors, or a dict of tensors."""
         if isinstance(tree, Tensor):
+            check_plain("input 'x'", tree)
             return Layout("tensor", ("x",), (tuple(tree.shape),))
         if isinstance(tree, Mapping):
             kind, names, tensors = "dict", tuple(str(k) for k in tree), list(tree.values())
@@ -54,6 +72,7 @@ class Layout:
                     f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
                     "Try torch.tensor(x), or fixed= for arguments that are not explained."
                 )
+            check_plain(f"input {name!r}", tensor)
         return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
 
     @property
@@ -88,6 +107,23 @@ class Layout:
             return [rows if len(shape) == 1 else rows.view(rows.shape[0], *shape)]
         parts = torch.split(rows, list(self.sizes), dim=1)
         return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def label(self, which: int) -> str:
+        """What an input is called in a text: its name, x where it is alone, x0, x1 … in a tuple."""
+        name = self.names[which]
+        return f"x{name}" if name.isdigit() else name
+
+    def place(self, element: int) -> str:
+        """Where an element lies, as one would index it: x[0, 3, 4], item[2]."""
+        for which, (shape, size) in enumerate(zip(self.shapes, self.sizes, strict=True)):
+            if element < size:
+                found: list[int] = []
+                for length in reversed(shape or (1,)):
+                    element, index = divmod(element, length)
+                    found.insert(0, index)
+                return f"{self.label(which)}[{', '.join(map(str, found))}]"
+            element -= size
+        return str(element)
 
     def pack(self, tensors: Sequence[Tensor]) -> Tree:
         """The caller's own container around these tensors."""

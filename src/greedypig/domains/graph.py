@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
+from ..core.layout import check_plain
 from ..core.objective import Oracle, PointObjective, Runs
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_uniform
 from ..frozen import Frozen
@@ -235,6 +236,8 @@ def _node_count(x: Any) -> int:
             f"Expected node features x as a tensor (got {type(x).__name__}). "
             "Try torch.as_tensor(x, dtype=torch.float32)."
         )
+    if x.is_meta:  # Sparse features are fine.
+        check_plain("node features x", x)
     if x.dim() < 1 or x.shape[0] == 0:
         raise InvalidInput(f"Expected x with one row per node (got shape {tuple(x.shape)}).")
     return int(x.shape[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..notes import Notes
-from ..places import Picture
+from ..places import Picture, unranked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,18 @@ def picture_of(a: Attribution, what: str) -> Picture:
             f"Expected the result of a picture for {what} (got inputs of shape "
             f"{', '.join(str(tuple(s)) for s in a.layout.shapes)}). Try plots.bars."
         )
+    check_order(a, what)
     return found
+
+
+def check_order(a: Attribution, what: str) -> None:
+    """Refuse a run that ranked nothing: drawn, the order of the indices would look like one."""
+    reason = unranked(a)
+    if reason is not None:
+        raise InvalidInput(
+            f"Expected a result with an order for {what} (got a run without a round: "
+            f"{reason[0].lower()}{reason[1:].rstrip('.')}). Try plots.panel, which says so."
+        )
 
 
 def shorten(text: str, length: int = 40) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..notes import CurveLike, Line, Notes
-from ..places import rounds_line, strengths, unit_label, unit_word
+from ..notes import DELETION, CurveLike, Line, Notes
+from ..places import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
     COLOURS,
     DASHES,
@@ -20,6 +20,7 @@ from .canvas import (
     SOFT,
     axes_or,
     check,
+    check_order,
     headline,
     plain,
     shorten,
@@ -39,11 +40,11 @@ def curve(
     median: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """One or several curves over the share of features kept, each with its AUC.
+    """One or several curves over the share of features kept (or switched off), each with its AUC.
 
     curves: anything with `fractions` and `values`; mappings from names to such; results, which
         give the curve in their notes, else G(S) after each round. A single result gives the
-        second opinion too, if it has one.
+        second opinion too, if it has one. A counterfactual's go over the share switched off.
     full: the value of everything. It is drawn as a line and what rises above it is shaded, except
         of a judge's curves, which have a whole of their own; for a single result it is known.
     median: also the pointwise median of all curves, over the union of their fractions.
@@ -68,7 +69,10 @@ def curve(
     elif loss:
         ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-    ax.set_xlabel("share of the features kept, best first", fontsize=9, color=INK)
+    done = "switched off" if all(line.off for line in lines) else "kept"
+    if done == "kept" and any(line.off for line in lines):
+        done += " (deletion: switched off)"
+    ax.set_xlabel(f"share of the features {done}, best first", fontsize=9, color=INK)
     ax.set_ylabel(_quantity(lines), fontsize=9, color=INK)
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
@@ -102,8 +106,9 @@ def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
 def curve_of(a: Attribution) -> tuple[Line, float | None]:
     """A result's own curve and the value of everything on it."""
     notes = Notes.of(a)
-    if notes.curve is not None:
-        return notes.curve, notes.probability
+    own = notes.deletion or notes.curve
+    if own is not None:
+        return own, notes.probability
     line = rounds_line(a)
     if line is None:
         raise InvalidInput(
@@ -123,7 +128,7 @@ def _median(lines: list[Line]) -> Line:
 
 
 def _label(line: Line) -> str:
-    name = {"softmax": "probability", "loss": "loss"}.get(line.name, line.name)
+    name = {"softmax": "probability", DELETION: "probability"}.get(line.name, line.name)
     judge = f" by {line.judge}" if line.judge else ""
     return f"{shorten(name + judge, 44)}, AUC {line.auc:.3f}"
 
@@ -140,14 +145,15 @@ def _quantity(lines: list[Line]) -> str:
 
 def _full(ax: Axes, lines: list[Line], full: float) -> None:
     """The whole input's value as a line, and every curve's excess above it shaded."""
-    ax.axhline(
-        full, color=SOFT, linewidth=1, linestyle=(0, (2, 2)), label=f"everything: {full:.3f}"
-    )
+    # Of what is switched off: a deletion begins with everything there, G ends with nothing left.
+    whole = "everything" if not lines[0].off or lines[0].name == DELETION else "everything off"
+    ax.axhline(full, color=SOFT, linewidth=1, linestyle=(0, (2, 2)), label=f"{whole}: {full:.3f}")
     slack = 0.01 if 0 <= full <= 1 else 1e-9 + 1e-6 * abs(full)
     marked = False
     for line in lines:
         values = np.array(line.values)
-        if line.judge is not None or values.max() <= full + slack:  # Another network's own affair.
+        # What another network says is its own affair; how far an answer moves has no whole.
+        if line.judge is not None or line.off or values.max() <= full + slack:
             continue
         ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
                         interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,
@@ -165,6 +171,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     check(a)
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise InvalidInput(f"Expected top to be a whole number ≥ 1 (got {top!r}).")
+    check_order(a, "plots.bars")
     count = min(top, a.features.units)
     units = a.order[:count].tolist()
     lengths, rounds, quantity = strengths(a, count)
@@ -173,7 +180,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     places = range(count)
     ax.barh(places, lengths, color=shades, height=0.72)
     ax.axvline(0, color=SOFT, linewidth=0.8)
-    ax.set_yticks(places, [shorten(unit_label(a, u), 32) for u in units])
+    ax.set_yticks(places, [shorten(label, 32) for label in unit_labels(a, units)])
     ax.set_ylim(count - 0.4, -0.6)
     ax.set_xlabel(quantity, fontsize=9, color=INK)
     plain(ax)

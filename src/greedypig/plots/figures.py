@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import COMPARED, Line, Notes, percent
-from ..places import Picture, unit_word
+from ..notes import COMPARED, DELETION, Line, Notes, percent
+from ..places import Picture, unit_word, unranked
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
-from .pictures import heatmap, kept, order_map
+from .pictures import asked, heatmap, order_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+ONLY_BEST, OFF_BEST = "only the best features", "the best features switched off"
+
+
 def panel(a: Attribution, *, share: float = 0.1) -> Figure:
     """One result at a glance.
 
-    For a picture: the picture, what is kept of it, importance, order of selection, and its curves.
+    For a picture: the picture, what is kept of it (of a counterfactual: left of it), importance,
+    order of selection, and its curves.
     For anything else: the first units by name and the curve.
     """
     check(a)
@@ -40,9 +45,14 @@ def _picture_panel(a: Attribution, share: float) -> Figure:
     else:
         whole.set_axis_off()
         whole.text(0, 0.5, "the file holds no picture", color=SOFT)
-    kept(a, share, ax=axes[0, 1])
-    heatmap(a, ax=axes[0, 2])
-    order_map(a, ax=axes[1, 0])
+    if unranked(a) is None:
+        asked(a, share, ax=axes[0, 1])
+        heatmap(a, ax=axes[0, 2])
+        order_map(a, ax=axes[1, 0])
+    else:
+        _no_order(a, axes[0, 1])
+        for ax in (axes[0, 2], axes[1, 0]):
+            ax.set_axis_off()
     _own_curves(a, notes, axes[1, 1])
     loss = notes.curves.get("loss")
     if loss is not None:
@@ -55,11 +65,18 @@ def _picture_panel(a: Attribution, share: float) -> Figure:
     return figure
 
 
+def _no_order(a: Attribution, ax: Axes) -> None:
+    ax.set_axis_off()
+    text = fill(f"{unranked(a)} So there is no order to show.", 36)
+    ax.text(0, 0.5, text, color=SOFT, transform=ax.transAxes)
+
+
 def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
-    judged = {k: c for k, c in notes.curves.items() if k in ("softmax", "second-opinion")}
+    wanted = (DELETION if notes.removing else "softmax", "second-opinion")
+    judged = {k: c for k, c in notes.curves.items() if k in wanted}
     if judged:
         curve(*judged.values(), full=notes.probability, ax=ax)
-        title(ax, "how sure with only the best features")
+        title(ax, f"how sure with {OFF_BEST if notes.removing else ONLY_BEST}")
         return
     try:
         curve_of(a)
@@ -76,7 +93,10 @@ def _plain_panel(a: Attribution) -> Figure:
     count = min(20, a.features.units)
     figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
     left, right = figure.subplots(1, 2)
-    bars(a, top=count, ax=left)
+    if unranked(a) is None:
+        bars(a, top=count, ax=left)
+    else:
+        _no_order(a, left)
     _own_curves(a, notes, right)
     figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
     figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
@@ -135,7 +155,11 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     ratios = [*[1.0] * deep, below, high / 3.9]
     grid = figure.add_gridspec(deep + 2, across, height_ratios=ratios)
     for i, (name, a) in enumerate(pictures.items()):
-        ax = kept(a, share, ax=figure.add_subplot(grid[i // across, i % across]))
+        ax = figure.add_subplot(grid[i // across, i % across])
+        if unranked(a) is None:
+            asked(a, share, ax=ax)
+        else:
+            _no_order(a, ax)
         title(ax, f"{shorten(name, 24)}\n{ax.get_title(loc='left')}")
     first = next(iter(results.values())) if isinstance(results, Mapping) else results
     _both_curves(figure, grid[deep, :], rows, Notes.of(first).probability)
@@ -151,9 +175,11 @@ def _both_curves(
         {name: row[key] for name, row in rows.items() if row.get(key) is not None}
         for key in ("curve", "loss")
     )
+    off = any(line.off for line in shares.values())
+    sure = f"how sure with {OFF_BEST} ↓" if off else f"SIC: how sure with {ONLY_BEST} ↑"
     drawn = [
         (lines, heading, whole)
-        for lines, heading, whole in ((shares, "SIC: how sure with only the best features ↑", full),
+        for lines, heading, whole in ((shares, sure, full),
                                       (losses, "LIC: distance from the whole answer ↓", None))
         if lines
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A result on its picture: what is kept, how much each place matters, when it was selected."""
+"""A result on its picture: what is kept or left, how much each place matters, when it was taken."""
 
 from __future__ import annotations
 
@@ -29,24 +29,51 @@ def kept(
     title says how many numbers that is and, if the notes tell, how sure the model is with them.
     """
     picture = picture_of(a, "plots.kept")
-    if k is None:
-        k = units_within(a, share)
-    elif isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= a.features.units:
-        raise InvalidInput(f"Expected k from 0 to {a.features.units} units (got {k!r}).")
+    k = _count(a, share, k)
     ax = axes_or(ax, 4, 4.4)
     ax.imshow(picture.kept(k), interpolation_stage="rgba")
     untick(ax)
-    title(ax, _kept_title(a, picture, k))
+    title(ax, _share_title(a, picture, k, off=False))
     return ax
 
 
-def _kept_title(a: Attribution, picture: Picture, k: int) -> str:
+def without(
+    a: Attribution, share: float = 0.1, *, k: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """The picture with the top units at the baseline and the rest as it was: what is left.
+
+    The counterpart of `kept`, and what a counterfactual is about. The title says how sure the
+    model still is, if the notes tell.
+    """
+    picture = picture_of(a, "plots.without")
+    k = _count(a, share, k)
+    ax = axes_or(ax, 4, 4.4)
+    ax.imshow(picture.without(k), interpolation_stage="rgba")
+    untick(ax)
+    title(ax, _share_title(a, picture, k, off=True))
+    return ax
+
+
+def asked(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Axes:
+    """What the explanation is about: `without` of a counterfactual, else `kept`."""
+    return (without if Notes.of(a).removing else kept)(a, share, ax=ax)
+
+
+def _count(a: Attribution, share: float, k: int | None) -> int:
+    if k is None:
+        return units_within(a, share)
+    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= a.features.units:
+        raise InvalidInput(f"Expected k from 0 to {a.features.units} units (got {k!r}).")
+    return k
+
+
+def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     notes, share = Notes.of(a), picture.share(k)
     count = int((picture.ranks < k).sum())
-    text = f"top {percent(share)} ({count:,} numbers)"
-    if a.features.kind != "elements":
-        text = f"top {percent(share)} ({k:,} {unit_word(a, k)})"
-    found = notes.probability_at(share, slack=0.999 / a.features.n)
+    text = f"{'without the ' if off else ''}top {percent(share)} "
+    text += (f"({count:,} numbers)" if a.features.kind == "elements"
+             else f"({k:,} {unit_word(a, k)})")  # fmt: skip
+    found = notes.probability_at(share, slack=0.999 / a.features.n, off=off)
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "

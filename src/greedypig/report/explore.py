@@ -26,7 +26,10 @@ def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[li
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = np.unique(np.round(np.geomspace(1, last, STOPS)).astype(int)).tolist()
-    wanted += [int(ordered[int(share * ordered.size)]) for share in PRESETS if share < 1]
+    # Counted as curves and summaries count: single numbers to the nearest, larger units whole.
+    slack = 0.5 if units == ordered.size else 1e-6
+    rooms = [int(share * ordered.size + slack) for share in PRESETS if share < 1]
+    wanted += [int(ordered[min(room, ordered.size - 1)]) for room in rooms]
     wanted = sorted({*wanted, min(selected, last), last})
     stops, before = [[0, 0]], 0
     for k in wanted:
@@ -63,7 +66,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
         "label": notes.label or "the class",
         "whole": notes.probability,
-        "removing": notes.deletion is not None,
+        "removing": notes.removing,
         "curve": None if line is None else [list(line.fractions), list(line.values)],
     }
 
@@ -88,7 +91,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
         for k, v in VIEWS.items()
         if k not in ("photo", "overlay") or picture.pixels is not None
     }
-    off = notes.deletion is not None
+    off = notes.removing
     if off:
         views["kept"] = OFF
     tabs = "".join(
@@ -105,8 +108,14 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     name = escape(notes.source or "the picture")
     label = escape(notes.label or "its class")
     absent = "" if picture.pixels is not None else (
-        '<p class="note">The file holds no picture: what is kept is shown white.</p>'
+        '<p class="note">The file holds no picture: '
+        f'what is {"left" if off else "kept"} is shown white.</p>'
     )  # fmt: skip
+    if a.features.kind == "elements" and len(picture.ranks) == 3:
+        absent += (
+            f'<p class="note">{views["kept"][0]}: a pixel of which one or two of its three colours '
+            "were taken looks tinted. <code>--features pixels</code> takes them together.</p>"
+        )
     stride = explorer_stride(picture)
     if stride > 1:
         absent += (

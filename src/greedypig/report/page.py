@@ -105,6 +105,6 @@ def _title(notes: Notes) -> str:
     sure = (
         "" if notes.probability is None else f' <span class="sure">{notes.probability:.3f}</span>'
     )
-    if notes.deletion is not None:
+    if notes.removing:
         return f"What would change “{escape(notes.label)}”?{sure}"
     return f"Why “{escape(notes.label)}”?{sure}"

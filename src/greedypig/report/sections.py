@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..notes import COMPARED, Line, Method, Notes, percent
-from ..places import rounds_line, strengths, unit_label, unit_word
+from ..places import rounds_line, strengths, unit_labels, unit_word
 from .chart import Chart, bar_chart, line_chart
 from .markup import escape, table
 
@@ -33,7 +33,7 @@ def curves(a: Attribution, notes: Notes) -> list[Chart]:
     charts = []
     wanted = ("softmax", "deletion", "second-opinion")
     judged = {k: c for k, c in notes.curves.items() if k in wanted}
-    off = notes.deletion is not None
+    off = notes.removing
     if judged:
         labels = [_curve_label(k, c, notes) for k, c in judged.items()]
         how = "with the best numbers switched off" if off else "with only the best numbers"
@@ -74,7 +74,7 @@ def first_units(a: Attribution, count: int = 20) -> str:
     """The first units by name with bars of what they brought."""
     count = min(count, a.features.units)
     lengths, rounds, meaning = strengths(a, count)
-    labels = [unit_label(a, u) for u in a.order[:count].tolist()]
+    labels = unit_labels(a, a.order[:count].tolist())
     texts = [
         f"{x:.3g}".replace("-", "−") + (f" · round {r}" if r and len(a.picks) > 1 else "")
         for x, r in zip(lengths, rounds, strict=True)

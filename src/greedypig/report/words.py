@@ -6,7 +6,7 @@ from math import isfinite
 
 from ..core.attribution import Attribution
 from ..notes import Notes, percent
-from ..places import unit_label, unit_word, units_within, unranked
+from ..places import unit_labels, unit_word, units_within, unranked
 from .markup import escape
 
 
@@ -93,7 +93,8 @@ def _held(a: Attribution, share: float) -> str:
 
 def _of_units(a: Attribution, notes: Notes) -> str:
     count = min(3, a.features.units)
-    names = ", ".join(f"<b>{escape(unit_label(a, u))}</b>" for u in a.order[:count].tolist())
+    labels = unit_labels(a, a.order[:count].tolist())
+    names = ", ".join(f"<b>{escape(label)}</b>" for label in labels)
     what = f" for <b>{escape(notes.label)}</b>" if notes.label else ""
     units = f"{a.features.units:,} {unit_word(a, a.features.units)}"
     text = f"The first {count} of {units}{what}: {names}."
@@ -111,7 +112,7 @@ def _of_units(a: Attribution, notes: Notes) -> str:
 
 def warning(a: Attribution, notes: Notes) -> str | None:
     """Where a part makes the model more certain than the whole: what that means, how to check."""
-    if notes.deletion is not None:
+    if notes.removing:
         return None
     found = notes.excess()
     if found is None:
@@ -133,7 +134,10 @@ def warning(a: Attribution, notes: Notes) -> str | None:
             f"same part {judged:.3f}{beside}. "
         )
     else:
-        text += "The check: let another network judge the same parts (a second opinion). "
+        text += (
+            "The check: let another network judge the same parts, a second opinion "
+            "(<code>--judge</code>). "
+        )
     if notes.objective == "log-likelihood":
         text += "The objective was log-likelihood already, which asks for the photo’s own answer."
     else:

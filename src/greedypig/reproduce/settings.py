@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.resources import files
-from math import isqrt
 from typing import Any
 
 from .. import methods
+from ..budgets import within
 from ..core.errors import InvalidInput
-from ..core.scorers import GuidedIG, IntegratedGradients, PlannedScorer, Smooth
+from ..core.scorers import GuidedIG, PlannedScorer
 
 TOGETHER = 16
 """About how many gradients of one device batch different photos should bring together."""
@@ -59,40 +59,13 @@ class Contender:
         return " ".join(said)
 
     def within(self, budget: int | None) -> Contender:
-        """The same with at most about `budget` gradients; what pays none stays as it is."""
+        """The same with at most `budget` gradients (`budgets`); what pays none stays as it is."""
         if budget is None:
             return self
-        knobs = self._cut(budget)
+        knobs = within(self.search, budget)
         if knobs == dict(self.search):
             return self
         return replace(self, search=knobs, title=f"{self.title} (cut)")
-
-    def _cut(self, budget: int) -> dict[str, Any]:
-        knobs = dict(self.search)
-        scorer, greedy = methods.resolve(knobs["method"], steps=knobs.get("steps"))
-        cost = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
-        if greedy is not None:
-            usual = greedy.rounds or methods.default_rounds(scorer)
-            rounds, steps = scaled(knobs.get("rounds", usual), cost, budget)
-            if rounds * steps < knobs.get("rounds", usual) * cost:
-                knobs["rounds"] = rounds
-                if steps != cost:
-                    knobs["steps"] = steps
-        elif isinstance(scorer, Smooth) and scorer.samples > budget:
-            knobs.pop("steps", None)
-            knobs["method"] = replace(scorer, scorer=IntegratedGradients(1), samples=budget)
-        elif "steps" in knobs:
-            each = max(cost // knobs["steps"], 1)
-            knobs["steps"] = max(1, min(knobs["steps"], budget // each))
-        return knobs
-
-
-def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:
-    """(rounds, steps) cut to a budget of gradients in about the same proportion."""
-    if rounds * steps <= budget:
-        return rounds, steps
-    fewer = max(1, min(rounds, budget, isqrt(budget * rounds // steps)))
-    return fewer, max(1, min(steps, budget // fewer))
 
 
 @dataclass(frozen=True)
