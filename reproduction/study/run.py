@@ -68,6 +68,8 @@ def method(candidate: dict[str, Any]) -> dict[str, Any]:
     options = dict(candidate["options"])
     if scorer := dict(candidate.get("scorer", {})):
         options["method"] = gp.Greedy(getattr(gp, scorer.pop("name"))(**scorer))
+    if blocks := options.pop("blocks", None):
+        options["features"] = gp.grid(blocks)
     return options
 
 
