@@ -67,12 +67,13 @@ def mask_finetune(
         # The network's twin shares the copy's numbers: what is learnt is learnt by the copy.
         learner = torch.optim.Adam(_trained(network), lr=lr)
         generator = torch.Generator().manual_seed(seed_from(seed, 2))
-        for step, (features, labels) in enumerate(source.take(0, steps), 1):
-            batch = network.prepare(features, labels)
+        for step, given in enumerate(source.take(0, steps), 1):
+            batch = network.prepare(given)
             gates = _gates(network, batch.rows, whole_rows, generator)
             learner.zero_grad(set_to_none=True)
             outputs = network.outputs(batch.features, gates)
-            found = losses.per_row(loss_function, outputs, batch.labels).mean()
+            each = losses.per_row(loss_function, outputs, batch.labels, batch.weights)
+            found = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
             if not bool(torch.isfinite(found)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
             found.backward()  # type: ignore[no-untyped-call]

@@ -72,7 +72,8 @@ def select_features(
 
     model: any module or callable from features to outputs, never changed; see docs/tables.md.
     batches: (features, label) pairs that can be read again and again, a list or a stream; features
-        are a tensor (rows, columns), a tuple (numeric, categorical) or a dict of tensors.
+        are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
+        DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row.
     k: how many columns to select; None ranks them all.
@@ -215,9 +216,11 @@ def _input(network: Network, source: Feed) -> str:
     held: dict[str, Any] = {}
     for name, batch in (("", source.example()), ("last ", last)):
         if batch is not None:
-            parts, labels = network.table.read(*batch)
-            held |= {f"{name}{i}": part for i, part in enumerate(parts)}
-            held[f"{name}labels"] = labels
+            rows = network.table.read(batch)
+            held |= {f"{name}{i}": part for i, part in enumerate(rows.parts)}
+            held[f"{name}labels"] = rows.labels
+            if rows.weights is not None:
+                held[f"{name}weights"] = rows.weights
     return digest(held, repr((network.table.names, words)))
 
 

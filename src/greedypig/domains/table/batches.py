@@ -11,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
 from ...core.errors import InvalidInput, InvalidType
 
-Batch: TypeAlias = "tuple[Any, Any]"
-"""(features, label): features a tensor, a tuple or a dict of tensors, rows first."""
+
+class Batch(NamedTuple):
+    """Rows as the caller gave them."""
+
+    features: Any
+    """A tensor, a DataFrame, a tuple or a dict of tensors; rows first."""
+    labels: Any
+    weights: Any = None
+    """What each row counts for; None where all count alike."""
+
 
 SAMPLE = -1
 """The epoch whose order the fixed sample is taken from: no round ever gets there."""
@@ -35,7 +43,7 @@ class Indexed(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Batch: ...
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 class Members(Protocol):
@@ -59,7 +67,7 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
             f"Expected batches that can be read again and again (got the one-time "
             f"{type(batches).__name__}). Try a list, or an object whose __iter__ starts anew."
         )
-    if isinstance(batches, torch.Tensor | str | bytes | dict):
+    if isinstance(batches, torch.Tensor | str | bytes | dict) or hasattr(batches, "columns"):
         raise InvalidType(
             f"Expected batches, an iterable of (features, label) (got {type(batches).__name__}). "
             "Try [(features, label)]."
@@ -71,6 +79,17 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
     raise InvalidType(
         f"Expected batches, an iterable of (features, label) (got {type(batches).__name__})."
     )
+
+
+def as_batch(given: Any) -> Batch:
+    """(features, label) or (features, label, weights) as a batch."""
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        got = f"{len(given)} parts" if isinstance(given, tuple | list) else type(given).__name__
+        raise InvalidInput(
+            f"Expected batches of two, (features, label), or of three, (features, label, weights) "
+            f"(got {got}). Try ((numeric, categorical), label) for a model of several inputs."
+        )
+    return Batch(*given)
 
 
 class Feed:
@@ -121,22 +140,24 @@ class IndexedFeed(Feed):
 
     def take(self, first: int, count: int) -> Iterator[Batch]:
         own = self._own([self._at(position) for position in range(first, first + count)])
-        return (self.batches[index] for index in own)
+        return map(self._read, own)
 
     def all(self) -> Iterator[Batch]:
         rank, size = self.group.rank, self.group.size
         lo, hi = self.count * rank // size, self.count * (rank + 1) // size
-        return (self.batches[index] for index in range(lo, hi))
+        return map(self._read, range(lo, hi))
 
     def sample(self, count: int) -> Iterator[Batch]:
         if count >= self.count:
             yield from self.all()
             return
-        for index in self._own(self._shuffle(SAMPLE)[:count].tolist()):
-            yield self.batches[index]
+        yield from map(self._read, self._own(self._shuffle(SAMPLE)[:count].tolist()))
+
+    def _read(self, index: int) -> Batch:
+        return as_batch(self.batches[index])
 
     def _read_first(self) -> Batch:
-        return self.batches[0]
+        return self._read(0)
 
     def __len__(self) -> int:
         return self.count
@@ -145,7 +166,7 @@ class IndexedFeed(Feed):
         own = getattr(self.batches, "identity", None)
         if callable(own):
             return f"{self.count} {own()}", None
-        return str(self.count), self.batches[self.count - 1]
+        return str(self.count), self._read(self.count - 1)
 
     def _own(self, run: list[list[int]]) -> list[int]:
         """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
@@ -182,7 +203,7 @@ class StreamedFeed(Feed):
     reading is what takes the time.
     """
 
-    def __init__(self, batches: Iterable[Batch], seed: int, group: Members) -> None:
+    def __init__(self, batches: Iterable[Any], seed: int, group: Members) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count: int | None = None
         self._stream, self._position = self._shuffled(), 0
@@ -223,10 +244,10 @@ class StreamedFeed(Feed):
             source = iter(self.batches)
             first = list(islice(source, 1))
         count = len(first)
-        yield from first
+        yield from map(as_batch, first)
         for batch in source:
             count += 1
-            yield batch
+            yield as_batch(batch)
         if count == 0:
             raise InvalidInput("Expected at least one batch (got none).")
         self.count = count

@@ -72,8 +72,8 @@ def resolve(loss: Any) -> tuple[str, Loss]:
     return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
 
 
-def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
-    """(rows,) losses, whatever the loss returns."""
+def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(rows,) losses, whatever the loss returns, each times its row's weight."""
     if not isinstance(outputs, Tensor):
         raise InvalidType(f"Expected the model to return a tensor (got {type(outputs).__name__}).")
     rows = labels.shape[0]
@@ -85,7 +85,13 @@ def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
     if not isinstance(found, Tensor) or found.shape not in ((), (rows,)):
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise InvalidInput(f"Expected a loss per row, ({rows},), or their mean (got {got}).")
-    return found if found.dim() else found.expand(rows)
+    if weights is None:
+        return found if found.dim() else found.expand(rows)
+    if not found.dim():
+        raise InvalidInput(
+            "Expected a loss per row for rows with weights (got their mean). Try reduction='none'."
+        )
+    return found * weights.to(found)
 
 
 def check_labels(name: str, labels: Tensor) -> None:
