@@ -141,6 +141,41 @@ def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     assert found["order"][0] == "a"
     assert found["rows"] == {"train": 600, "valid": 200}
     assert (found["accuracy_all"] is None) == (task == "number")
+    y = {n: rows(*of, task)["y"].to_numpy() for n, of in (("train", (600, 0)), ("valid", (200, 1)))}
+    if task == "number":
+        variance = y["valid"].var()
+        constant = ((y["valid"] - y["train"].mean()) ** 2).mean()
+        for name, by in found["losses"].items():
+            r2 = 1 - by["2"]["mean"] / variance
+            assert found["r2"][name]["2"] == pytest.approx(r2)
+        assert found["r2_all"] == pytest.approx(1 - found["loss_all"] / variance)
+    else:
+        rates = np.bincount(y["train"]) / 600
+        constant = -np.log(rates[y["valid"]]).mean()
+        assert found["accuracy_constant"] == (y["valid"] == rates.argmax()).mean()
+        assert (found["r2"], found["r2_all"]) == ({}, None)
+    assert found["loss_constant"] == pytest.approx(constant)
+    text = (place / "t-selection/selection.md").read_text()
+    digits = ".5g" if task == "number" else ".4f"
+    assert f"| constant answer | {constant:{digits}} |" in text
+    assert ("R² of these losses" in text) == (task == "number")
+    with open(place / "t-selection/selection.csv") as file:
+        lines = {line["method"]: line for line in csv.DictReader(file)}
+    assert float(lines["constant answer"]["loss"]) == pytest.approx(constant)
+    assert (lines["all columns"]["r2"] == "") == (task != "number")
+
+
+def test_columns_that_do_not_help_are_told(call, place):
+    random = np.random.default_rng(3)
+    table = pa.table({n: random.standard_normal(400) for n in "ab"} | {
+        "y": random.integers(0, 2, 400)})  # fmt: skip
+    pq.write_table(table, place / "t.parquet")
+    code, out, _ = call("select", "t.parquet", "--label", "y", "--k", "1", "--seeds", "1",
+                        "--epochs", "1", "--rate", "0.1", "--batch-size", "16")  # fmt: skip
+    assert code == 0
+    said = " ".join(out.split())
+    assert "The columns do not help: always the same answer gives log-loss 0.69" in said
+    assert "constant answer" in said
 
 
 def test_texts_categories_and_a_folder_of_csv(answer, place):

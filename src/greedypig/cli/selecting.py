@@ -37,6 +37,7 @@ from ..tables import (
     Survey,
     Table,
     Trial,
+    constant_answer,
     count_rows,
     evaluate,
     new_network,
@@ -118,7 +119,7 @@ class Selecting:
             orders["random"] = [self._random(found.schema, s) for s in range(self.plan.seeds)]
         orders = {m: orders[m] for m in self.plan.methods}
         proof = self._retrain(orders, train, valid)
-        seen = Seen(found.schema, train, valid, network, scores.loss)
+        seen = Seen(found.schema, train, valid, network, scores.loss, constant_answer(train, valid))
         return answer(
             self.plan, seen, results, orders, proof, source=Path(self.table.source).name,
             command=self.command, seconds=self._meter.seconds(),
