@@ -56,6 +56,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             least one. More than there are keeps all, with a warning.
         steps: points of a round's integral.
         loss: "auto", or one of `gp.select_features`, or a callable.
+        outputs: "probabilities" for a torch model that ends in a sigmoid or a softmax.
         method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
             which is the zero of standardised ones.
         batch_size: rows at a time.
@@ -76,6 +77,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         *,
         steps: int | None = None,
         loss: str | Callable[..., Any] = "auto",
+        outputs: str = "logits",
         method: str = "greedy-pig",
         baseline: Any = "mean",
         budget: int | None = None,
@@ -87,6 +89,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.k = k
         self.steps = steps
         self.loss = loss
+        self.outputs = outputs
         self.method = method
         self.baseline = baseline
         self.budget = budget
@@ -123,9 +126,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             for lo in range(0, len(X), size)
         ]
         self.attribution_ = a = select_features(
-            question.network, batches, loss=question.loss, k=k, steps=self.steps,
-            method=self.method, baseline=self.baseline, budget=self.budget, seed=self.seed,
-            values="end",
+            question.network, batches, loss=question.loss, outputs=self.outputs, k=k,
+            steps=self.steps, method=self.method, baseline=self.baseline, budget=self.budget,
+            names=getattr(self, "feature_names_in_", None), seed=self.seed, values="end",
         )  # fmt: skip
         order = a.order.numpy()
         self.ranking_ = np.empty(columns, dtype=np.int64)

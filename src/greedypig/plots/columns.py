@@ -67,7 +67,7 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("columns kept, k", fontsize=9, color=INK)
     ax.set_ylabel(f"validation {notes.metric} after retraining", fontsize=9, color=INK)
     plain(ax)
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(fontsize=8, facecolor="white", edgecolor="none", framealpha=0.85)
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
     title(ax, f"Retrained on the top k ({seeds}; lower is better)")
     return ax
@@ -98,7 +98,7 @@ def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
     names = ["none", *(shorten(unit_label(a, u), 24) for u in a.order[:count].tolist())]
     ax.plot(places, values[: count + 1], color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     ax.axhline(-a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
-               label=f"all columns: {-a.full_value:.4f}")  # fmt: skip
+               label=f"all columns: {0.0 - a.full_value:.4f}")  # fmt: skip
     ax.set_xticks(places, names, rotation=60 if count > 6 else 35, ha="right",
                   rotation_mode="anchor", fontsize=8 if count <= 25 else 6.5)  # fmt: skip
     ax.set_ylabel("loss of the model as it is", fontsize=9, color=INK)

@@ -139,7 +139,8 @@ def _by_hooks(
 
 def _shown(table: Table, names: Sequence[str] | None) -> Table:
     """By the caller's names, where they are for these columns: bags are not known as such yet."""
-    return table.named(names) if names and len(names) == table.columns else table
+    fits = names is not None and len(names) == table.columns
+    return table.named(names) if fits else table
 
 
 def _takes(argument: str, frozen: Frozen) -> bool:

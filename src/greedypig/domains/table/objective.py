@@ -144,17 +144,7 @@ def _shuffled(parts: list[Tensor], network: Network, column: int, seed: int) -> 
     rows = len(parts[0])
     generator = torch.Generator().manual_seed(seed_from(seed, column))
     order = torch.randperm(rows, generator=generator).to(network.device)
-    for at, of in enumerate(network.table.parts):
-        if column < of.width:
-            part = parts[at].clone()
-            whole = part.dim() == 1 or (of.width == 1 and part.shape[1] > 1)
-            if whole:
-                part = part[order]
-            else:
-                part[:, column] = part[order, column]
-            return [*parts[:at], part, *parts[at + 1 :]]
-        column -= of.width
-    raise AssertionError("unreachable: every column is in a part")
+    return network.table.reordered(parts, column, order)
 
 
 def _weight(total: Tensor) -> float:

@@ -167,6 +167,19 @@ class Table:
             for part, piece in zip(self.parts, pieces, strict=True)
         ]
 
+    def reordered(self, parts: list[Tensor], column: int, order: Tensor) -> list[Tensor]:
+        """The same rows, this column's values in another order; a bag moves as a whole."""
+        for at, of in enumerate(self.parts):
+            if column < of.width:
+                part = parts[at].clone()
+                if part.dim() == 1 or (of.width == 1 and part.shape[1] > 1):
+                    part = part[order]
+                else:
+                    part[:, column] = part[order, column]
+                return [*parts[:at], part, *parts[at + 1 :]]
+            column -= of.width
+        raise AssertionError("unreachable: every column is in a part")
+
     def listed(self, columns: Sequence[int]) -> str:
         """Columns by name, for people."""
         shown = ", ".join(repr(self.names[c]) for c in columns[:MANY_NAMES])
