@@ -197,6 +197,34 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
 
 
 @pytest.mark.parametrize(
+    "words",
+    [("--drop", "size, cm", "--drop", "id"), ("--drop", '"size, cm",id'),
+     ("--drop", "id", "--drop", '"size, cm"')],
+)  # fmt: skip
+def test_names_with_commas_can_be_said(answer, place, words):
+    table = rows(200).append_column("size, cm", pa.array(range(200)))
+    table = table.append_column("id", pa.array(range(200))).append_column(
+        "a kind, b", pa.array([1, 2] * 100)
+    )
+    pq.write_table(table, place / "t.parquet")
+    answer("select", "t.parquet", "--label", "y", *words, "--categorical", "a kind, b", "--k", "1",
+           *QUICK)  # fmt: skip
+    schema = json.loads((place / "t-selection/schema.json").read_text())
+    assert [c["name"] for c in schema["numbers"]] == list(NAMES)
+    assert [c["name"] for c in schema["categories"]] == ["a kind, b"]
+
+
+def test_a_table_in_folders_is_judged_on_a_folder_of_its_own(answer, place):
+    for day in range(3):
+        (place / f"days/day={day}").mkdir(parents=True)
+        pq.write_table(rows(200, day), place / f"days/day={day}/p.parquet")
+    found = answer("select", "days/day=[01]", "--valid", "days/day=2", "--label", "y", "--k", "2",
+                   *QUICK, "--batch-size", "32")  # fmt: skip
+    assert sorted(found["order"]) == sorted([*NAMES, "day"])
+    assert found["rows"] == {"train": 400, "valid": 200}
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--label", "z"), "'z'"),
