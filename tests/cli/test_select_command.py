@@ -323,10 +323,34 @@ def test_other_settings_are_not_mixed(call, answer, table):
                         "--baseline", "mean")  # fmt: skip
     assert code == 2
     assert "another baseline" in err
-    code, _, err = call(*ARGS, "--resume", "--budget", "500")
-    assert code == 2
-    assert "no --resume" in err
+    before = gp.load("t-selection/work/greedy-pig.gpig").settings
+    for words, expected, got in (
+        (("--budget", "500"), f"--budget {before['budget']}", "500"),
+        (("--steps", "3", "--budget", str(before["budget"])), "--steps 5", "3"),
+        (("--baseline", "mean"), "--baseline zero", "mean"),
+    ):
+        code, _, err = call(*ARGS, "--resume", *words)
+        assert code == 2
+        said = " ".join(err.split())
+        assert f"Expected {expected}, as in the stopped run (got {got})" in said
+        assert "no --resume to begin anew, with another --out to keep what is here" in said
     assert call(*ARGS, "--rate", "0.01")[0] == 0  # Anew.
+
+
+@pytest.mark.parametrize(("ks", "instead"), [("1,3,5", "1,3,4"), ("1", "1,4"), ("5", "4")])
+def test_another_k_is_refused_with_the_k_that_goes_on(call, answer, table, ks, instead):
+    words = [*ARGS]
+    at = words.index("--k") + 1
+    assert words[at] == "2,4"
+    answer(*words)
+    words[at] = ks
+    code, _, err = call(*words, "--resume")
+    assert code == 2
+    said = " ".join(err.split())
+    assert "Expected 4 as the largest --k, as in the stopped run, whose rounds shared" in said
+    assert f"Try --k {instead} to go on, or no --resume" in said
+    words[at] = instead
+    assert set(answer(*words, "--resume")["losses"]["ig"]) == set(instead.split(","))
 
 
 def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch):

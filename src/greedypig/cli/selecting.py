@@ -50,7 +50,7 @@ from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
 from .select_answer import Found, Seen, answer
-from .select_plan import Plan
+from .select_plan import ANEW, Plan
 from .terminal import Bar
 
 VALID_BATCH = 4096
@@ -94,7 +94,7 @@ class Selecting:
         if other:
             raise UsageError(
                 "Expected the tables and options of the stopped run (got another "
-                f"{', '.join(other)}). Try those, or no --resume."
+                f"{', '.join(other)}). Try those, or {ANEW}."
             )
 
     def kept(self) -> str:
@@ -219,6 +219,8 @@ class Selecting:
         self.group.barrier()
         saved = next((f for f in (result, partial) if f.exists()), None)
         plan = self.plan
+        if saved is not None:
+            plan.refuse_other(gp.load(saved).settings, plan.gradient_batches(train))
         rounds = max(plan.ks) if method in ("greedy-pig", "sequential-gradient", "greedy") else 1
         with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
             # The survey has told of these already, from all rows.
@@ -235,9 +237,7 @@ class Selecting:
                     progress=lambda events: at(len(events.problem.rounds) / rounds),
                 )  # fmt: skip
             except InvalidInput as error:
-                hint = (
-                    "" if saved is None else " Try the options of the stopped run, or no --resume."
-                )
+                hint = "" if saved is None else f" Try the options of the stopped run, or {ANEW}."
                 raise UsageError(f"{error}{hint}") from error
         if self.group.first and saved != result:
             a.save(result)
