@@ -18,6 +18,7 @@ import greedypig as gp
 from conftest import environment
 from greedypig import storage
 from greedypig.cli import selecting
+from greedypig.tables import open_table, survey
 
 QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
@@ -129,6 +130,39 @@ def test_a_model_of_one_s_own_is_ranked_by_its_weights(answer, table, model):
     assert found["orders"]["ig"][:2] == ["a", "b"]
     assert found["settings"]["model"] == f"tiny_tables:{model}"
     assert not (table / "t-selection/work/network.safetensors").exists()
+
+
+def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, n)) + shift
+    y = 2 * a + b if task == "number" else np.where(a < 0, *classes)
+    return pa.table({"a": a, "b": b, "y": y})
+
+
+def test_a_model_s_own_schema_holds_for_the_label_too(answer, place):
+    """Its number's scale, and the order of its classes, whatever this table's are."""
+    for task, classes in (("number", ()), ("classes", ("low", "high"))):
+        first = two(400, task)
+        if classes:
+            first = pa.concat_tables([first, two(20, task, 1, 3.0, ("huge", "huge"))])
+        pq.write_table(first, place / "first.parquet")
+        found = survey(open_table("first.parquet"), "y")
+        (place / "first.json").write_text(found.schema.to_json())
+        pq.write_table(two(300, task, 2, shift=1.5), place / "t.parquet")
+        found = answer("select", "t.parquet", "--label", "y", "--model", "tiny_tables:trained",
+                       "--k", "1", *QUICK, "--out", task)  # fmt: skip
+        assert found["settings"]["network_loss"] < (1e-8 if task == "number" else 0.2)
+
+
+def test_a_class_that_a_model_does_not_know_is_named(call, place):
+    pq.write_table(two(100, "classes"), place / "first.parquet")
+    found = survey(open_table("first.parquet"), "y")
+    (place / "first.json").write_text(found.schema.to_json())
+    pq.write_table(two(100, "classes", 1, classes=("low", "new")), place / "t.parquet")
+    code, _, err = call("select", "t.parquet", "--label", "y", "--model", "tiny_tables:trained",
+                        "--k", "1", *QUICK)  # fmt: skip
+    assert code == 2
+    assert "classes of the model's schema in 'y' (got 'new' besides)" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(("task", "metric"), [("number", "squared error"), ("classes", "log-loss")])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from worlds import cut, deep, mixed, regression
+from worlds import Plain, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
 
@@ -83,6 +83,26 @@ def test_two_inputs_side_by_side_with_the_label_are_not_taken_for_weights():
     numbers, ids, y = mixed()
     with pytest.raises(gp.InvalidInput, match=r"Try \(\(numeric, categorical\), label\)"):
         gp.select_features(lambda x: x.sum(1), [(numbers, ids, y)])
+
+
+def test_an_empty_first_batch_shows_nothing_and_the_next_one_does():
+    numbers, ids, y = mixed()
+    whole = cut((numbers, ids), y, 80)
+    empty = ((numbers[:0], ids[:0]), y[:0])
+    a = gp.select_features(Plain(), whole)
+    b = gp.select_features(Plain(), [empty, *whole])
+    c = gp.select_features(Plain(), Stream([empty, empty, *whole]))
+    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.unit_scores, c.unit_scores)
+
+
+def test_a_data_set_of_single_rows_is_told_from_batches():
+    x, y, _ = weighted()
+    rows = torch.utils.data.TensorDataset(x, y)
+    with pytest.raises(gp.InvalidInput, match=r"Try torch\.utils\.data\.DataLoader"):
+        gp.select_features(deep(dtype=torch.float64), rows)
+    loader = torch.utils.data.DataLoader(rows, batch_size=40)
+    assert gp.select_features(deep(dtype=torch.float64), loader, k=1).selected == 1
 
 
 @pytest.mark.parametrize("given", [7, (1,), (1, 2, 3, 4)])

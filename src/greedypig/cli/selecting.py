@@ -31,6 +31,7 @@ from ..core.errors import InvalidInput
 from ..distributed import Group
 from ..tables import (
     Batches,
+    Label,
     Proof,
     Schema,
     Shelf,
@@ -148,7 +149,7 @@ class Selecting:
                             shuffle=False, **common)  # fmt: skip
             return train, valid
         train = Batches(self.table, found, batch_size=plan.batch_size, **common)
-        held = count_rows(self.valid_table, found.schema)
+        held = count_rows(self.valid_table, model_schema)
         valid = Batches(self.valid_table, held, batch_size=VALID_BATCH, shuffle=False, **common)
         return train, valid
 
@@ -163,7 +164,7 @@ class Selecting:
         if not isinstance(given, Schema):
             return schema
         schema.only(given.names)  # Says which column is missing here.
-        return replace(given, label=schema.label)
+        return replace(given, label=_own_label(given.label, schema.label))
 
     def _model(self, schema: Schema, train: Batches, valid: Batches) -> tuple[nn.Module, str]:
         """The network to be explained, and what it is called."""
@@ -290,6 +291,27 @@ class Selecting:
         if plan.finetune is not None:
             costs["tuned"] = 2.0 * plan.finetune * plan.batch_size
         self._meter.plan(costs)
+
+
+def _own_label(given: Label, here: Label) -> Label:
+    """The label as the model knows it: the order of its classes, the scale of its number.
+
+    The table's own where it is another column.
+    """
+    if given.name != here.name:
+        return here
+    if given.task != here.task and {given.task, here.task} != {"binary", "classes"}:
+        raise UsageError(
+            f"Expected the label {here.name!r} as in the model's schema, {given.in_words()} (got "
+            f"{here.in_words()}). Try --task."
+        )
+    if new := [value for value in here.values if value not in given.values]:
+        raise UsageError(
+            f"Expected the classes of the model's schema in {here.name!r} (got {new[0][:40]!r} "
+            "besides). Try rows without it, or a model that knows it."
+        )
+    shares = dict(zip(here.values, here.shares, strict=True)) if here.shares else {}
+    return replace(given, shares=tuple(shares.get(value, 0.0) for value in given.values))
 
 
 def _files(table: Table, valid: Table | None) -> str:

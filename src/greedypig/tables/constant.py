@@ -11,7 +11,7 @@ from .batches import Batches
 from .tally import Moments
 
 UNSEEN = 0.5
-"""Rows that a class without any counts for: its logarithm would be infinite."""
+"""Rows that a class counts for which only the others have: its loss would be infinite."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,10 @@ def constant_answer(train: Batches, valid: Batches) -> Constant:
         variance = scale * judged.second / judged.n
         return Constant(variance + scale * (learned.mean - judged.mean) ** 2, None, variance)
     seen, there = _counts(train), _counts(valid)
-    known = np.maximum(seen, UNSEEN)
+    known = np.where((seen == 0) & (there > 0), UNSEEN, seen)
     rates, shares = known / known.sum(), there / there.sum()
-    return Constant(-float(shares @ np.log(rates)), float(shares[int(seen.argmax())]), None)
+    loss = -float(sum(q * np.log(p) for p, q in zip(rates, shares, strict=True) if q > 0))
+    return Constant(loss, float(shares[int(seen.argmax())]), None)
 
 
 def _moments(batches: Batches) -> Moments:

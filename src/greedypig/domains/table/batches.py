@@ -110,12 +110,16 @@ class Feed:
         raise NotImplementedError
 
     def example(self) -> Batch:
-        """The first batch as given, to see what batches look like; read once and kept."""
+        """The first batch with rows, to see what batches look like; read once and kept."""
         if self._first is None:
-            self._first = self._read_first()
+            given = self._in_order()
+            first = next(given)
+            rest = (batch for batch in given if not _is_empty(batch))
+            self._first = next(rest, first) if _is_empty(first) else first
         return self._first
 
-    def _read_first(self) -> Batch:
+    def _in_order(self) -> Iterator[Batch]:
+        """Every batch as it is given, for all processes alike."""
         raise NotImplementedError
 
     def identity(self) -> tuple[str, Batch | None]:
@@ -156,8 +160,8 @@ class IndexedFeed(Feed):
     def _read(self, index: int) -> Batch:
         return as_batch(self.batches[index])
 
-    def _read_first(self) -> Batch:
-        return self._read(0)
+    def _in_order(self) -> Iterator[Batch]:
+        return map(self._read, range(self.count))
 
     def __len__(self) -> int:
         return self.count
@@ -227,8 +231,8 @@ class StreamedFeed(Feed):
     def _mine(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return islice(batches, self.group.rank, None, self.group.size)
 
-    def _read_first(self) -> Batch:
-        return next(self._once(0))
+    def _in_order(self) -> Iterator[Batch]:
+        return self._once(0)
 
     def __len__(self) -> int:
         if self.count is None:
@@ -267,6 +271,10 @@ class StreamedFeed(Feed):
                 yield _pop(held, generator)
         while held:
             yield _pop(held, generator)
+
+
+def _is_empty(batch: Batch) -> bool:
+    return getattr(batch.labels, "shape", None) is not None and 0 in batch.labels.shape[:1]
 
 
 def _pop(held: list[Batch], generator: torch.Generator) -> Batch:

@@ -115,7 +115,12 @@ class Table:
                 f"first batch (got {[key for key, _ in found]})."
             )
         answers = as_tensor(batch.labels, "the label")
-        rows = answers.shape[0] if answers.dim() else -1
+        if answers.dim() == 0:
+            raise InvalidInput(
+                "Expected batches of several rows (got a label without an axis, as of a single "
+                "row). Try torch.utils.data.DataLoader(dataset, batch_size=512)."
+            )
+        rows = answers.shape[0]
         ids = answers.dim() > 1 and answers.shape[1] > 1 and not _float(answers)
         if batch.weights is not None and ids:
             raise InvalidInput(
