@@ -70,7 +70,7 @@ class Trained(torch.nn.Module):
             y = 2 * (x[:, 0] * a.deviation + a.mean) + x[:, 1] * b.deviation + b.mean
             return self.scale * ((y - label.mean) / label.deviation).unsqueeze(1)
         score = 9 * self.scale * (x[:, :1] * a.deviation + a.mean)
-        return torch.cat([-score, score - 50, score], dim=1)  # Of "high", "huge", "low".
+        return torch.cat([score, score - 50, -score], dim=1)  # Of "high", "huge", "low".
 
 
 def trained(schema):
