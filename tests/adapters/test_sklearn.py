@@ -287,3 +287,15 @@ def test_a_torch_model_of_probabilities_is_asked_as_such():
     b = gp.FeatureSelector(logits, k=2).fit(X, y)
     assert a.ranking_.tolist() == b.ranking_.tolist()
     np.testing.assert_allclose(a.scores_path_, b.scores_path_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_a_regressor_of_zeros_and_ones_is_judged_by_its_squared_error(pipe):
+    X = np.random.default_rng(0).standard_normal((120, 3))
+    y = (X @ [1.0, 0.5, 0.0] > 0).astype(int)
+    model = LinearRegression().fit(X, y)
+    asked = make_pipeline(StandardScaler(), LinearRegression()).fit(X, y) if pipe else model
+    selector = gp.FeatureSelector(asked, k=1).fit(X, y)
+    assert selector.attribution_.settings["loss"] == "squared-error"
+    whole = ((model.predict(X) - y) ** 2).mean()
+    assert selector.attribution_.full_value == pytest.approx(-whole)

@@ -22,7 +22,7 @@ from ..selection import select_features
 from .sklearn_models import CHECKED, as_module, same_answers
 
 try:
-    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.feature_selection import SelectorMixin
     from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -201,8 +201,10 @@ class _Question:
             classes = getattr(model, "classes_", None)
         rows = torch.from_numpy(np.array(X)).to(_dtype_of(network))
         outputs = _outputs(network, rows[:1])
-        if loss == "auto":
-            loss = _loss(y, outputs, classes)
+        if isinstance(loss, str) and loss == "auto":
+            # Labels of 0 and 1 are numbers to a regressor.
+            number = hasattr(model, "fit") and is_regressor(model)
+            loss = "squared-error" if number else _loss(y, outputs, classes)
         return _Question(network, rows, _labels(y, loss, outputs, classes), loss)
 
 

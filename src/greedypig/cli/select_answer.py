@@ -35,7 +35,7 @@ class Seen:
     valid: Batches
     network: str
     network_loss: float
-    constant: Constant
+    constant: Constant | None
 
 
 def answer(
@@ -57,7 +57,7 @@ def answer(
         "orders": {m: rankings[0] for m, rankings in orders.items()},
         "kinds": _kinds(seen.schema.only(seen.train.schema.names)),
         "network": seen.network, "network_loss": seen.network_loss,
-        "constant": asdict(seen.constant),
+        "constant": None if seen.constant is None else asdict(seen.constant),
     }  # fmt: skip
     a = a.with_notes({
         "kind": "table", "source": source, "model": seen.network,

@@ -120,7 +120,9 @@ class Selecting:
             orders["random"] = [self._random(found.schema, s) for s in range(self.plan.seeds)]
         orders = {m: orders[m] for m in self.plan.methods}
         proof = self._retrain(orders, train, valid)
-        seen = Seen(found.schema, train, valid, network, scores.loss, constant_answer(train, valid))
+        self.stage = "judging a constant answer"
+        constant = constant_answer(train, valid) if self.group.first else None  # Who tells it.
+        seen = Seen(found.schema, train, valid, network, scores.loss, constant)
         return answer(
             self.plan, seen, results, orders, proof, source=Path(self.table.source).name,
             command=self.command, seconds=self._meter.seconds(),
