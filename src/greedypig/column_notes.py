@@ -120,19 +120,23 @@ class ColumnNotes:
 
     def constant_is_near(self) -> bool:
         """Can a constant answer be drawn beside the losses without pressing them flat?"""
-        drawn = [v.mean for by in self.losses.values() for v in by.values()]
-        low, high = min([*drawn, self.loss_all.mean]), max([*drawn, self.loss_all.mean])
+        drawn = [*self._losses(), self.loss_all.mean]
+        low, high = min(drawn), max(drawn)
         constant = None if self.constant is None else self.constant.loss
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
 
     def no_help(self) -> str:
-        """A sentence where all columns together are no better than a constant answer."""
-        if self.constant is None or self.loss_all.mean < self.constant.loss:
+        """A sentence where no set of columns is better than a constant answer."""
+        best = min([*self._losses(), self.loss_all.mean])
+        if self.constant is None or best < self.constant.loss:
             return ""
         return (
             f"The columns do not help: always the same answer gives {self.metric} "
-            f"{self.figure(self.constant.loss)}, all columns {self.figure(self.loss_all.mean)}."
+            f"{self.figure(self.constant.loss)}, the best of these networks {self.figure(best)}."
         )
+
+    def _losses(self) -> list[float]:
+        return [loss.mean for by in self.losses.values() for loss in by.values()]
 
     def verdict(self, method: str, other: str, k: int) -> str:
         """How two methods compare at k, in words: what seeds and rows allow to say.

@@ -95,6 +95,8 @@ def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
 def test_columns_no_better_than_a_constant_answer_are_told():
     page = report.html(selected(constant=CONSTANT | {"loss": 0.4298}))
     assert "The columns do not help: always the same answer gives log-loss 0.4298" in page
+    few = selected(constant=CONSTANT | {"loss": 0.44}, loss_all=loss(0.6))  # A few are better.
+    assert "do not help" not in report.html(few)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
