@@ -107,8 +107,9 @@ def select_features(
     found = carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
     if silent := run.silent(found):
         warnings.warn(
-            f"The values of {silent} move the model's answer and have no gradient: ids or "
-            "rounding inside the model, perhaps. Their scores are 0 for that reason alone. Try "
+            f"The values of {silent} move the model's answer and have no gradient where it was "
+            "taken: ids or rounding inside the model, or a flat spot (more steps see further). "
+            "Their scores are 0 for that reason alone. Try "
             "method='permutation' or 'greedy', or give ids as a category of their own.",
             stacklevel=levels_to_caller(),
         )

@@ -96,6 +96,14 @@ def test_an_empty_first_batch_shows_nothing_and_the_next_one_does():
     assert torch.equal(a.unit_scores, c.unit_scores)
 
 
+def test_batches_that_know_their_columns_are_no_dataframe():
+    class Known(Stream):
+        columns = ("a", "b")
+
+    x, y, _ = weighted()
+    assert gp.select_features(deep(dtype=torch.float64), Known(cut(x, y, 40)), k=1).selected == 1
+
+
 def test_a_data_set_of_single_rows_is_told_from_batches():
     x, y, _ = weighted()
     rows = torch.utils.data.TensorDataset(x, y)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from ...core.errors import InvalidInput, InvalidType
+from .arrays import is_frame
 
 
 class Batch(NamedTuple):
@@ -67,7 +68,7 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
             f"Expected batches that can be read again and again (got the one-time "
             f"{type(batches).__name__}). Try a list, or an object whose __iter__ starts anew."
         )
-    if isinstance(batches, torch.Tensor | str | bytes | dict) or hasattr(batches, "columns"):
+    if isinstance(batches, torch.Tensor | str | bytes | dict) or is_frame(batches):
         raise InvalidType(
             f"Expected batches, an iterable of (features, label) (got {type(batches).__name__}). "
             "Try [(features, label)]."
