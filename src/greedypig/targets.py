@@ -20,14 +20,14 @@ from torch import Tensor
 
 from .core.errors import InvalidInput, InvalidType, did_you_mean
 
-PROBABILITIES = (
-    "The model's output looks like probabilities but is read as logits. "
-    "Try outputs='probabilities'."
-)
 SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
 NAMES = (
     "softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual",
 )  # fmt: skip
+PROBABILITIES = (
+    "The model's output looks like probabilities but is read as logits. "
+    "Try outputs='probabilities'."
+)
 
 
 @dataclass(frozen=True)
