@@ -103,12 +103,12 @@ def test_every_position_belongs_to_one_process():
             return iter(batches)
 
     for source in (batches, Stream()):
-        alone = [float(x) for x, _ in feed(source, 4, Group()).take(5, 9)]
+        alone = [float(x) for x, *_ in feed(source, 4, Group()).take(5, 9)]
         parts = [feed(source, 4, Group(rank, 3)) for rank in range(3)]
-        found = [float(x) for part in parts for x, _ in part.take(5, 9)]
+        found = [float(x) for part in parts for x, *_ in part.take(5, 9)]
         assert sorted(found) == sorted(alone)
-        sampled = [float(x) for part in parts for x, _ in part.sample(4)]
-        assert sorted(sampled) == sorted(float(x) for x, _ in feed(source, 4, Group()).sample(4))
+        sampled = [float(x) for part in parts for x, *_ in part.sample(4)]
+        assert sorted(sampled) == sorted(float(x) for x, *_ in feed(source, 4, Group()).sample(4))
 
 
 @pytest.fixture

@@ -29,8 +29,16 @@ class Loss:
     error: float | None
     """Standard error; None for one seed."""
 
-    def __str__(self) -> str:
-        return f"{self.mean:.4f}" + ("" if self.error is None else f" ± {self.error:.4f}")
+
+@dataclass(frozen=True)
+class Constant:
+    """The same answer for every row: the training rows' rates of the classes, or their mean."""
+
+    loss: float
+    """On the validation rows."""
+    accuracy: float | None
+    variance: float | None
+    """Of a number on the validation rows; None for classes."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ class ColumnNotes:
     """Of the network that was explained, on the validation rows."""
     task: str = ""
     """What is predicted, in words: classes and their shares, or a number."""
+    constant: Constant | None = None
+    """What the columns have to beat; None in files from before it was measured."""
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
@@ -91,7 +101,42 @@ class ColumnNotes:
             network=_text(about.get("network"), "network"),
             network_loss=None if network_loss is None else _number(network_loss),
             task=_text(about.get("task", ""), "task"),
+            constant=_constant(about.get("constant")),
         )
+
+    def figure(self, value: float) -> str:
+        """A loss for people: log-losses have one scale, squared errors that of the label."""
+        return f"{value:.4f}" if self.metric == METRICS["binary"] else f"{value:.5g}"
+
+    def shown(self, loss: Loss) -> str:
+        """A loss with its error for people."""
+        error = "" if loss.error is None else f" ± {self.figure(loss.error)}"
+        return self.figure(loss.mean) + error
+
+    def r_squared(self, loss: float) -> float | None:
+        """1 − loss / variance of the label, both on the validation rows; None for classes."""
+        variance = None if self.constant is None else self.constant.variance
+        return 1 - loss / variance if variance else None
+
+    def constant_is_near(self) -> bool:
+        """Can a constant answer be drawn beside the losses without pressing them flat?"""
+        drawn = [*self._losses(), self.loss_all.mean]
+        low, high = min(drawn), max(drawn)
+        constant = None if self.constant is None else self.constant.loss
+        return constant is not None and low - (high - low) <= constant <= high + (high - low)
+
+    def no_help(self) -> str:
+        """A sentence where no set of columns is better than a constant answer."""
+        best = min([*self._losses(), self.loss_all.mean])
+        if self.constant is None or best < self.constant.loss:
+            return ""
+        return (
+            f"The columns do not help: always the same answer gives {self.metric} "
+            f"{self.figure(self.constant.loss)}, the best of these networks {self.figure(best)}."
+        )
+
+    def _losses(self) -> list[float]:
+        return [loss.mean for by in self.losses.values() for loss in by.values()]
 
     def verdict(self, method: str, other: str, k: int) -> str:
         """How two methods compare at k, in words: what seeds and rows allow to say.
@@ -101,14 +146,16 @@ class ColumnNotes:
         """
         ours, theirs = self.losses[method][k], self.losses[other][k]
         gap = theirs.mean - ours.mean
-        if f"{abs(gap):.4f}" == "0.0000":
+        plain = self.metric == METRICS["binary"]
+        if abs(gap) < (5e-5 if plain else 5e-6 * abs(ours.mean)) or gap == 0:  # As many digits.
             return f"{method} and {other} end alike"
-        first = f"{method} {'ahead of' if gap > 0 else 'behind'} {other} by {abs(gap):.4f}"
+        first = f"{method} {'ahead of' if gap > 0 else 'behind'} {other} by "
+        first += self.figure(abs(gap))
         if ours.error is None or theirs.error is None or self.seeds < 2:
             return f"{first} (one seed: no telling)"
         noise = student(self.seeds - 1) * (ours.error**2 + theirs.error**2) ** 0.5
         if abs(gap) <= noise:
-            return f"{first}, within the noise (± {noise:.4f} with {self.seeds} seeds)"
+            return f"{first}, within the noise (± {self.figure(noise)} with {self.seeds} seeds)"
         if self.valid_rows < FEW_ROWS:
             return f"{first} (on {self.valid_rows} rows, which tell little)"
         return first
@@ -127,6 +174,17 @@ def _loss(given: Any) -> Loss:
     record = _mapping(given, "a loss")
     error = record.get("standard_error")
     return Loss(_number(record.get("mean")), None if error is None else _number(error))
+
+
+def _constant(given: Any) -> Constant | None:
+    if given is None:
+        return None
+    record = _mapping(given, "constant")
+    accuracy, variance = (
+        None if record.get(name) is None else _number(record[name])
+        for name in ("accuracy", "variance")
+    )
+    return Constant(_number(record.get("loss")), accuracy, variance)
 
 
 def _number(value: Any) -> float:

@@ -9,6 +9,7 @@ a surrogate for subsets see Covert et al. 2021, "Explaining by removing".
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from .core.errors import InvalidInput, InvalidType, NonFinite
 from .core.lockstep import Undisturbed
 from .core.schedule import check_count, whole
 from .distributed import ALONE
-from .domains.table import losses
+from .domains.table import losses, probe
 from .domains.table.baseline import set_baseline
 from .domains.table.batches import feed, seed_from
 from .domains.table.build import network_for
@@ -35,6 +36,7 @@ def mask_finetune(
     *,
     steps: int = 200,
     loss: Any = "binary-cross-entropy",
+    outputs: str = "logits",
     lr: float = 1e-3,
     whole_rows: float = 0.25,
     baseline: Any = "zero",
@@ -45,7 +47,7 @@ def mask_finetune(
 
     Each row keeps its columns with a probability of its own, drawn evenly from [0, 1], so that all
     sizes of subsets are seen; a share `whole_rows` of the rows stays whole. Adam with rate `lr`;
-    dropout and batch norm behave as in use. batches, loss and baseline are those of
+    dropout and batch norm behave as in use. batches, loss, outputs and baseline are those of
     `select_features`. The model itself is not changed; every process of a group trains the same.
 
     Every row has gates of its own, but for a model that gates its columns itself and is no
@@ -58,27 +60,31 @@ def mask_finetune(
     check_count("steps", steps)
     if not 0 <= whole_rows <= 1:
         raise InvalidInput(f"Expected whole_rows from 0 to 1 (got {whole_rows!r}).")
-    loss_name, loss_function = losses.resolve(loss)
+    loss_name, loss_function = losses.resolve(loss, outputs)
     tuned = copy.deepcopy(model)
     with Undisturbed(), torch.enable_grad():
         source = feed(batches, seed_from(seed, 1), ALONE)
         network = network_for(tuned, source, loss_name, loss_function, None, fast=False)
+        said = probe.concerns(network, source.example(), loss_name)
         set_baseline(network, baseline, source.sample(LOOKED_AT), ALONE)
         # The network's twin shares the copy's numbers: what is learnt is learnt by the copy.
         learner = torch.optim.Adam(_trained(network), lr=lr)
         generator = torch.Generator().manual_seed(seed_from(seed, 2))
-        for step, (features, labels) in enumerate(source.take(0, steps), 1):
-            batch = network.prepare(features, labels)
+        for step, given in enumerate(source.take(0, steps), 1):
+            batch = network.prepare(given)
             gates = _gates(network, batch.rows, whole_rows, generator)
             learner.zero_grad(set_to_none=True)
-            outputs = network.outputs(batch.features, gates)
-            found = losses.per_row(loss_function, outputs, batch.labels).mean()
+            answers = network.outputs(batch.features, gates)
+            each = losses.per_row(loss_function, answers, batch.labels, batch.weights)
+            found = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
             if not bool(torch.isfinite(found)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
             found.backward()  # type: ignore[no-untyped-call]
             learner.step()
             if progress is not None:
                 progress(step, found.item())
+    for concern in said:
+        warnings.warn(concern, UserWarning, stacklevel=2)
     return tuned
 
 

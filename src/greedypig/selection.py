@@ -22,7 +22,7 @@ from .core.schedule import check_count, equal, plan_picks, whole
 from .core.stopping import Stop
 from .core.unit_scorers import MarginalGains, RandomOrder
 from .distributed import ALONE, Group
-from .domains.table import losses
+from .domains.table import losses, probe
 from .domains.table.baseline import keep_constant, set_baseline
 from .domains.table.batches import Batch, Feed, feed
 from .domains.table.build import network_for
@@ -32,6 +32,7 @@ from .domains.table.objective import TableObjective
 from .domains.table.scorers import PathScores, Permutation
 from .fingerprint import callables, digest, fingerprint
 from .runs import carry_out, take_up, versions
+from .targets import levels_to_caller
 
 METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "greedy", "random")
 STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
@@ -48,6 +49,7 @@ def select_features(
     batches: Any,
     *,
     loss: Any = "binary-cross-entropy",
+    outputs: str = "logits",
     k: int | None = None,
     steps: int | None = None,
     budget: int | None = None,
@@ -72,9 +74,11 @@ def select_features(
 
     model: any module or callable from features to outputs, never changed; see docs/tables.md.
     batches: (features, label) pairs that can be read again and again, a list or a stream; features
-        are a tensor (rows, columns), a tuple (numeric, categorical) or a dict of tensors.
+        are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
+        DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row.
+    outputs: "probabilities" for a model that ends in a sigmoid or a softmax.
     k: how many columns to select; None ranks them all.
     budget: gradient batches in all: one batch at one point of a path is one. Shared equally by
         all gradients, in an order of batches shuffled by seed; the points of a path share their
@@ -93,20 +97,21 @@ def select_features(
     """
     with Undisturbed():
         run = _Selection(
-            model, batches, loss=loss, k=k, steps=steps, budget=budget, method=method,
-            per_round=per_round, gain=gain, rule=rule, baseline=baseline, names=names,
-            sample=sample, values=values, seed=seed, group=group, resume=resume,
+            model, batches, loss=loss, outputs=outputs, k=k, steps=steps, budget=budget,
+            method=method, per_round=per_round, gain=gain, rule=rule, baseline=baseline,
+            names=names, sample=sample, values=values, seed=seed, group=group, resume=resume,
         )  # fmt: skip
     for concern in run.concerns:
-        warnings.warn(concern, UserWarning, stacklevel=2)
+        warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
     saved = checkpoint if group.first else None
     found = carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
     if silent := run.silent(found):
         warnings.warn(
-            f"The values of {silent} move the model's answer and have no gradient: ids or "
-            "rounding inside the model, perhaps. Their scores are 0 for that reason alone. Try "
+            f"The values of {silent} move the model's answer and have no gradient where it was "
+            "taken: ids or rounding inside the model, or a flat spot (more steps see further). "
+            "Their scores are 0 for that reason alone. Try "
             "method='permutation' or 'greedy', or give ids as a category of their own.",
-            stacklevel=2,
+            stacklevel=levels_to_caller(),
         )
     return found
 
@@ -120,6 +125,7 @@ class _Selection:
         batches: Any,
         *,
         loss: Any,
+        outputs: str,
         k: int | None,
         steps: int | None,
         budget: int | None,
@@ -137,7 +143,7 @@ class _Selection:
     ) -> None:
         seed = whole(seed)
         path = _path(method, steps, rule)
-        loss_name, loss_function = losses.resolve(loss)
+        loss_name, loss_function = losses.resolve(loss, outputs)
         source = feed(batches, seed, group)
         network = network_for(model, source, loss_name, loss_function, names)
         features = Elements(network.columns, network.table.names)
@@ -153,7 +159,10 @@ class _Selection:
         named = isinstance(baseline, str)
         seen = look(network.table, sampled(), source.example(), group,
                     at_zero=named and baseline == "zero")  # fmt: skip
-        self.concerns, self._constant = seen.warnings, seen.constant
+        asked = probe.concerns(network, source.example(), loss_name)
+        self.concerns, self._constant = seen.warnings + asked, seen.constant
+        if not group.first:  # One process speaks for all.
+            self.concerns = []
         self._first = group.first
         absent = set_baseline(network, baseline, sampled(), group)
         if named:
@@ -215,9 +224,11 @@ def _input(network: Network, source: Feed) -> str:
     held: dict[str, Any] = {}
     for name, batch in (("", source.example()), ("last ", last)):
         if batch is not None:
-            parts, labels = network.table.read(*batch)
-            held |= {f"{name}{i}": part for i, part in enumerate(parts)}
-            held[f"{name}labels"] = labels
+            rows = network.table.read(batch)
+            held |= {f"{name}{i}": part for i, part in enumerate(rows.parts)}
+            held[f"{name}labels"] = rows.labels
+            if rows.weights is not None:
+                held[f"{name}weights"] = rows.weights
     return digest(held, repr((network.table.names, words)))
 
 

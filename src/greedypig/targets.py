@@ -26,6 +26,10 @@ SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
 NAMES = (
     "softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual",
 )  # fmt: skip
+PROBABILITIES = (
+    "The model's output looks like probabilities but is read as logits. "
+    "Try outputs='probabilities'."
+)
 
 
 @dataclass(frozen=True)
@@ -241,13 +245,18 @@ class Target:
                     "Try outputs='logits'."
                 )
             return
-        sums_to_one = abs(float(logits.detach().double().sum()) - 1) < 1e-4
-        if sums_to_one and bool((logits >= 0).all()):
-            warnings.warn(
-                "The model's output looks like probabilities but is read as logits. "
-                "Try outputs='probabilities'.",
-                stacklevel=levels_to_caller(),
-            )
+        if look_like_probabilities(logits.unsqueeze(0)):
+            warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
+
+
+def look_like_probabilities(outputs: Tensor) -> bool:
+    """Are rows (m, classes) ≥ 0 with sums of 1, or single outputs (m,), (m, 1) from 0 to 1?"""
+    outputs = outputs.detach().double()
+    if not bool((outputs >= 0).all()):
+        return False
+    if outputs.dim() < 2 or outputs.shape[1] == 1:
+        return bool((outputs <= 1).all())
+    return bool(((outputs.sum(1) - 1).abs() < 1e-4).all())
 
 
 def _class_index(target: Any, classes: int) -> int:

@@ -253,3 +253,49 @@ def test_a_model_that_does_more_than_its_coefficients_say_is_refused():
     one_against_rest = SGDClassifier(loss="log_loss", random_state=0).fit(x, classes)
     with pytest.raises(gp.InvalidInput, match="coefficients tell all"):
         gp.FeatureSelector(one_against_rest, k=2).fit(x, classes)
+
+
+def test_warnings_and_results_call_columns_by_their_names():
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    X = pandas.DataFrame({"age": random.standard_normal(60), "flat": 1.0, "copy": 0.0})
+    y = (X["age"] > 0).to_numpy().astype(int)
+    X["copy"] = 2.0 * y
+    model = torch.nn.Linear(3, 1)
+    torch.nn.init.constant_(model.weight, 3.0)
+    torch.nn.init.zeros_(model.bias)
+    with pytest.warns(UserWarning, match="constant|equal the label") as told:
+        selector = gp.FeatureSelector(model, k=1).fit(X, y)
+    said = " ".join(str(w.message) for w in told)
+    assert "The values of 'flat' are constant" in said
+    assert "The values of 'copy' equal the label" in said
+    assert {w.filename for w in told} == {__file__}
+    assert set(selector.attribution_.top(3)) == {"age", "flat", "copy"}
+    selector.fit(X.to_numpy(), y)  # Names are those of the rows at hand.
+    assert set(selector.attribution_.top(3)) == {"0", "1", "2"}
+
+
+def test_a_torch_model_of_probabilities_is_asked_as_such():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((80, 3))
+    y = (X @ [3.0, -2.0, 0.5] > 0).astype(int)
+    logits = torch.nn.Linear(3, 1)
+    with torch.no_grad():
+        logits.weight[:] = torch.tensor([3.0, -2.0, 0.5])
+    ends = torch.nn.Sequential(logits, torch.nn.Sigmoid())
+    a = gp.FeatureSelector(ends, k=2, outputs="probabilities").fit(X, y)
+    b = gp.FeatureSelector(logits, k=2).fit(X, y)
+    assert a.ranking_.tolist() == b.ranking_.tolist()
+    np.testing.assert_allclose(a.scores_path_, b.scores_path_, rtol=1e-4)
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_a_regressor_of_zeros_and_ones_is_judged_by_its_squared_error(pipe):
+    X = np.random.default_rng(0).standard_normal((120, 3))
+    y = (X @ [1.0, 0.5, 0.0] > 0).astype(int)
+    model = LinearRegression().fit(X, y)
+    asked = make_pipeline(StandardScaler(), LinearRegression()).fit(X, y) if pipe else model
+    selector = gp.FeatureSelector(asked, k=1).fit(X, y)
+    assert selector.attribution_.settings["loss"] == "squared-error"
+    whole = ((model.predict(X) - y) ** 2).mean()
+    assert selector.attribution_.full_value == pytest.approx(-whole)

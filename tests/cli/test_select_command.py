@@ -18,6 +18,7 @@ import greedypig as gp
 from conftest import environment
 from greedypig import storage
 from greedypig.cli import selecting
+from greedypig.tables import open_table, survey
 
 QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
@@ -131,6 +132,39 @@ def test_a_model_of_one_s_own_is_ranked_by_its_weights(answer, table, model):
     assert not (table / "t-selection/work/network.safetensors").exists()
 
 
+def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, n)) + shift
+    y = 2 * a + b if task == "number" else np.where(a < 0, *classes)
+    return pa.table({"a": a, "b": b, "y": y})
+
+
+def test_a_model_s_own_schema_holds_for_the_label_too(answer, place):
+    """Its number's scale, and the order of its classes, whatever this table's are."""
+    for task, classes in (("number", ()), ("classes", ("low", "high"))):
+        first = two(400, task)
+        if classes:
+            first = pa.concat_tables([first, two(20, task, 1, 3.0, ("huge", "huge"))])
+        pq.write_table(first, place / "first.parquet")
+        found = survey(open_table("first.parquet"), "y")
+        (place / "first.json").write_text(found.schema.to_json())
+        pq.write_table(two(300, task, 2, shift=1.5), place / "t.parquet")
+        found = answer("select", "t.parquet", "--label", "y", "--model", "tiny_tables:trained",
+                       "--k", "1", *QUICK, "--out", task)  # fmt: skip
+        assert found["settings"]["network_loss"] < (1e-8 if task == "number" else 0.2)
+
+
+def test_a_class_that_a_model_does_not_know_is_named(call, place):
+    pq.write_table(two(100, "classes"), place / "first.parquet")
+    found = survey(open_table("first.parquet"), "y")
+    (place / "first.json").write_text(found.schema.to_json())
+    pq.write_table(two(100, "classes", 1, classes=("low", "new")), place / "t.parquet")
+    code, _, err = call("select", "t.parquet", "--label", "y", "--model", "tiny_tables:trained",
+                        "--k", "1", *QUICK)  # fmt: skip
+    assert code == 2
+    assert "classes of the model's schema in 'y' (got 'new' besides)" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(("task", "metric"), [("number", "squared error"), ("classes", "log-loss")])
 def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     pq.write_table(rows(task=task), place / "t.parquet")
@@ -141,6 +175,41 @@ def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     assert found["order"][0] == "a"
     assert found["rows"] == {"train": 600, "valid": 200}
     assert (found["accuracy_all"] is None) == (task == "number")
+    y = {n: rows(*of, task)["y"].to_numpy() for n, of in (("train", (600, 0)), ("valid", (200, 1)))}
+    if task == "number":
+        variance = y["valid"].var()
+        constant = ((y["valid"] - y["train"].mean()) ** 2).mean()
+        for name, by in found["losses"].items():
+            r2 = 1 - by["2"]["mean"] / variance
+            assert found["r2"][name]["2"] == pytest.approx(r2)
+        assert found["r2_all"] == pytest.approx(1 - found["loss_all"] / variance)
+    else:
+        rates = np.bincount(y["train"]) / 600
+        constant = -np.log(rates[y["valid"]]).mean()
+        assert found["accuracy_constant"] == (y["valid"] == rates.argmax()).mean()
+        assert (found["r2"], found["r2_all"]) == ({}, None)
+    assert found["loss_constant"] == pytest.approx(constant)
+    text = (place / "t-selection/selection.md").read_text()
+    digits = ".5g" if task == "number" else ".4f"
+    assert f"| constant answer | {constant:{digits}} |" in text
+    assert ("R² of these losses" in text) == (task == "number")
+    with open(place / "t-selection/selection.csv") as file:
+        lines = {line["method"]: line for line in csv.DictReader(file)}
+    assert float(lines["constant answer"]["loss"]) == pytest.approx(constant)
+    assert (lines["all columns"]["r2"] == "") == (task != "number")
+
+
+def test_columns_that_do_not_help_are_told(call, place):
+    random = np.random.default_rng(3)
+    table = pa.table({n: random.standard_normal(400) for n in "ab"} | {
+        "y": random.integers(0, 2, 400)})  # fmt: skip
+    pq.write_table(table, place / "t.parquet")
+    code, out, _ = call("select", "t.parquet", "--label", "y", "--k", "1", "--seeds", "1",
+                        "--epochs", "1", "--rate", "0.1", "--batch-size", "16")  # fmt: skip
+    assert code == 0
+    said = " ".join(out.split())
+    assert "The columns do not help: always the same answer gives log-loss 0.69" in said
+    assert "constant answer" in said
 
 
 def test_texts_categories_and_a_folder_of_csv(answer, place):
@@ -159,6 +228,34 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
     assert "fine-tuned" in found["settings"]["model"]
     schema = json.loads((place / "days-selection/schema.json").read_text())
     assert [c["name"] for c in schema["categories"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--drop", "size, cm", "--drop", "id"), ("--drop", '"size, cm",id'),
+     ("--drop", "id", "--drop", '"size, cm"')],
+)  # fmt: skip
+def test_names_with_commas_can_be_said(answer, place, words):
+    table = rows(200).append_column("size, cm", pa.array(range(200)))
+    table = table.append_column("id", pa.array(range(200))).append_column(
+        "a kind, b", pa.array([1, 2] * 100)
+    )
+    pq.write_table(table, place / "t.parquet")
+    answer("select", "t.parquet", "--label", "y", *words, "--categorical", "a kind, b", "--k", "1",
+           *QUICK)  # fmt: skip
+    schema = json.loads((place / "t-selection/schema.json").read_text())
+    assert [c["name"] for c in schema["numbers"]] == list(NAMES)
+    assert [c["name"] for c in schema["categories"]] == ["a kind, b"]
+
+
+def test_a_table_in_folders_is_judged_on_a_folder_of_its_own(answer, place):
+    for day in range(3):
+        (place / f"days/day={day}").mkdir(parents=True)
+        pq.write_table(rows(200, day), place / f"days/day={day}/p.parquet")
+    found = answer("select", "days/day=[01]", "--valid", "days/day=2", "--label", "y", "--k", "2",
+                   *QUICK, "--batch-size", "32")  # fmt: skip
+    assert sorted(found["order"]) == sorted([*NAMES, "day"])
+    assert found["rows"] == {"train": 400, "valid": 200}
 
 
 @pytest.mark.parametrize(
@@ -260,10 +357,34 @@ def test_other_settings_are_not_mixed(call, answer, table):
                         "--baseline", "mean")  # fmt: skip
     assert code == 2
     assert "another baseline" in err
-    code, _, err = call(*ARGS, "--resume", "--budget", "500")
-    assert code == 2
-    assert "no --resume" in err
+    before = gp.load("t-selection/work/greedy-pig.gpig").settings
+    for words, expected, got in (
+        (("--budget", "500"), f"--budget {before['budget']}", "500"),
+        (("--steps", "3", "--budget", str(before["budget"])), "--steps 5", "3"),
+        (("--baseline", "mean"), "--baseline zero", "mean"),
+    ):
+        code, _, err = call(*ARGS, "--resume", *words)
+        assert code == 2
+        said = " ".join(err.split())
+        assert f"Expected {expected}, as in the stopped run (got {got})" in said
+        assert "no --resume to begin anew, with another --out to keep what is here" in said
     assert call(*ARGS, "--rate", "0.01")[0] == 0  # Anew.
+
+
+@pytest.mark.parametrize(("ks", "instead"), [("1,3,5", "1,3,4"), ("1", "1,4"), ("5", "4")])
+def test_another_k_is_refused_with_the_k_that_goes_on(call, answer, table, ks, instead):
+    words = [*ARGS]
+    at = words.index("--k") + 1
+    assert words[at] == "2,4"
+    answer(*words)
+    words[at] = ks
+    code, _, err = call(*words, "--resume")
+    assert code == 2
+    said = " ".join(err.split())
+    assert "Expected 4 as the largest --k, as in the stopped run, whose rounds shared" in said
+    assert f"Try --k {instead} to go on, or no --resume" in said
+    words[at] = instead
+    assert set(answer(*words, "--resume")["losses"]["ig"]) == set(instead.split(","))
 
 
 def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch):

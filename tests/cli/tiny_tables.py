@@ -50,3 +50,28 @@ def lost(schema):
 
 def nothing(schema):
     return torch.nn.Identity() if schema is None else 7
+
+
+class Trained(torch.nn.Module):
+    """Trained on another table, whose schema it brings: 2 a + b in that label's scale, or the
+    classes of that label by the sign of a."""
+
+    def __init__(self):
+        super().__init__()
+        from greedypig.tables import Schema
+
+        self.schema = Schema.from_json(Path("first.json").read_text())
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, numeric, categorical, gates=None):
+        x = numeric if gates is None else numeric * gates
+        label, (a, b) = self.schema.label, self.schema.numbers
+        if label.task == "number":
+            y = 2 * (x[:, 0] * a.deviation + a.mean) + x[:, 1] * b.deviation + b.mean
+            return self.scale * ((y - label.mean) / label.deviation).unsqueeze(1)
+        score = 9 * self.scale * (x[:, :1] * a.deviation + a.mean)
+        return torch.cat([score, score - 50, -score], dim=1)  # Of "high", "huge", "low".
+
+
+def trained(schema):
+    return Trained()

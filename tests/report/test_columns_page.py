@@ -71,6 +71,51 @@ def test_every_loss_is_on_the_page_and_the_best_is_bold():
     assert report.html(a) == page
 
 
+CONSTANT = {"loss": 0.6789, "accuracy": 0.55, "variance": None}
+NUMBER = {"metric": "squared error", "accuracies": {}, "accuracy_all": None}
+
+
+def test_a_constant_answer_is_beside_the_others():
+    page = report.html(selected(constant=CONSTANT))
+    text = " ".join(Reader(page).words)
+    assert "0.6789" in text
+    assert "0.5500" in text  # Its accuracy.
+    assert "do not help" not in text
+    lines = [a for t, a in Reader(page).tags if t == "line" and a.get("class") == "constant"]
+    assert len(lines) == 2  # In the picture and in its legend.
+    assert "constant answer" not in report.html(selected())  # Files from before it was measured.
+
+
+def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
+    page = report.html(selected(constant=CONSTANT | {"loss": 7.5}))
+    assert "7.5000, not in the picture" in page
+    assert 'class="constant"' not in page
+
+
+def test_columns_no_better_than_a_constant_answer_are_told():
+    page = report.html(selected(constant=CONSTANT | {"loss": 0.4298}))
+    assert "The columns do not help: always the same answer gives log-loss 0.4298" in page
+    few = selected(constant=CONSTANT | {"loss": 0.44}, loss_all=loss(0.6))  # A few are better.
+    assert "do not help" not in report.html(few)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
+    losses = {
+        m: {k: loss(v["mean"] * scale, v["standard_error"] * scale) for k, v in by.items()}
+        for m, by in SELECTION["losses"].items()
+    }
+    constant = {"loss": 0.81 * scale, "accuracy": None, "variance": 0.8 * scale}
+    a = selected(losses=losses, loss_all=loss(0.4299 * scale, 0.01 * scale), constant=constant,
+                 valid_rows=5000, **NUMBER)  # fmt: skip
+    text = " ".join(Reader(report.html(a)).words)
+    for r2 in (1 - 0.4321 / 0.8, 1 - 0.4299 / 0.8, 1 - 0.81 / 0.8):
+        assert f"{r2:.4f}" in text
+    assert f"{0.4321 * scale:.5g}" in text
+    notes = ColumnNotes.of(a)
+    assert notes.verdict("greedy-pig", "ig", 3) == f"greedy-pig ahead of ig by {0.0679 * scale:.5g}"
+
+
 def test_the_line_ends_with_the_last_column_that_was_measured():
     weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
     objective = gp.objective(lambda m: m @ weights - 10, 4)
@@ -109,7 +154,8 @@ def test_a_stranger_s_words_stay_words():
     [
         {"ks": "1"}, {"ks": [0]}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
         {"loss_all": {"mean": "0.1"}}, {"orders": {"ig": [1]}}, {"kinds": ["a"]},
-        {"losses": {"ig": {"1": {"mean": True}}}}, {"task": 2},
+        {"losses": {"ig": {"1": {"mean": True}}}}, {"task": 2}, {"constant": 1.0},
+        {"constant": {"loss": "x"}},
     ],
 )  # fmt: skip
 def test_notes_that_are_no_notes_are_refused(changes):
@@ -152,6 +198,12 @@ def test_the_figure_shows_the_numbers():
     assert set(lines) == {"greedy-pig", "ig", "random"}
     assert lines["greedy-pig"].lines[0].get_ydata().tolist() == [0.51, 0.4321]
     assert "validation log-loss" in ax.get_ylabel()
+    assert not any("constant" in t.get_text() for t in ax.get_legend().get_texts())
+    drawn = plots.column_losses(selected(constant=CONSTANT))
+    assert "constant answer: 0.6789" in [t.get_text() for t in drawn.get_legend().get_texts()]
+    assert [line.get_ydata()[0] for line in drawn.lines if "constant" in line.get_label()] == [
+        0.6789
+    ]
     way = plots.column_path(a)
     assert [t.get_text() for t in way.get_xticklabels()] == ["none", *NAMES]
     assert way.lines[0].get_ydata().tolist() == [10, 6, 3, 1, 0]

@@ -89,7 +89,7 @@ def test_processes_share_a_run_by_pools_and_each_is_decoded_about_once(tmp_path,
         assert (len(batches._pools), batches.lanes) == (32, 8)
         source = feed(batches, 0, group)
         runs = [list(source.take(first, 40)) for first in range(0, len(batches), 40)]
-        return [[float(x.sum()) for (x, _), _ in run] for run in runs]
+        return [[float(x.sum()) for (x, _), *_ in run] for run in runs]
 
     alone = taken(Group())
     assert sorted(read) == list(range(32))

@@ -224,3 +224,60 @@ def test_a_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(gp.MissingPackage, match=r"greedypig\[tables\]"):
         open_table(path)
+
+
+@pytest.fixture
+def days(tmp_path):
+    """country=…/day=…/part.*: the folders hold columns that the files do not."""
+    for country, day, name in (("DE", "1", "p.parquet"), ("a%2Cb", "2", "p.csv"),
+                               ("__HIVE_DEFAULT_PARTITION__", "2", "p.arrow")):  # fmt: skip
+        folder = tmp_path / "days" / f"country={country}" / f"day={day}" / "year=2024"
+        folder.mkdir(parents=True)
+        write(folder / name)
+    return tmp_path / "days"
+
+
+@pytest.mark.parametrize("where", ["", "country=*", "*/*/*/*", "country=*/day=*"])
+def test_folders_of_the_form_name_value_are_columns(days, where):
+    table = open_table(days / where)
+    assert list(table.kinds) == ["x", "c", "y", "country", "day"]  # One year tells nothing.
+    read = [table.read(i, ["day", "y", "country"]) for i in range(len(table.pieces))]
+    assert all(r.column_names == ["day", "y", "country"] for r in read)
+    countries = [v for r in read for v in as_texts(r["country"]).to_pylist()]
+    found = sorted(countries, key=str)
+    assert found == ["DE"] * 4 + [None] * 4 + ["a,b"] * 4
+    numbers = np.concatenate([as_numbers(r["day"])[0] for r in read])
+    assert sorted(numbers.tolist()) == [1] * 4 + [2] * 8
+    alone = table.read(0, ["day"])
+    assert alone.num_rows == read[0].num_rows
+    assert open_table(days, keep=["year"]).kinds["year"] == "text"
+
+
+def test_columns_of_folders_are_encoded_like_others(days):
+    table = open_table(days)
+    with pytest.warns(UserWarning, match="Missing numbers"):
+        found = survey(table, "y")
+    assert {c.name for c in found.schema.numbers} == {"x", "day"}
+    assert {c.name for c in found.schema.categories} == {"c", "country"}
+
+
+def test_a_file_s_own_column_goes_before_its_folder_s_and_every_file_needs_one(tmp_path):
+    for day in "12":
+        (tmp_path / f"y={day}").mkdir()
+        write(tmp_path / f"y={day}" / "p.parquet")
+    table = open_table(tmp_path)
+    assert list(table.kinds) == ["x", "c", "y"]
+    assert table.read(0, ["y"])["y"].to_pylist() == [0, 1]
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=2").mkdir()
+    for name in ("day=1/p.parquet", "day=2/p.parquet", "p.parquet"):
+        write(tmp_path / name)
+    with pytest.raises(gp.InvalidInput, match="'day'"):
+        open_table(tmp_path)
+
+
+def test_what_a_writer_has_not_finished_is_left_alone(tmp_path):
+    for folder in ("_temporary/0", ".ipynb_checkpoints", "_day=1"):
+        (tmp_path / folder).mkdir(parents=True)
+        write(tmp_path / folder / "p.parquet")
+    assert [p.parent.name for p in find_tables(tmp_path)] == ["_day=1"]

@@ -289,8 +289,8 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
     )  # fmt: skip
     gp.select_features(model, cut((numbers, ids), y, 60), budget=7 * 5 * 2, values="free", sample=1)
     # One for each of 14 batches, none more for their five points; one for both ends on the
-    # sample; and two to see that the model is the sum of its parts.
-    assert len(looked_up) == 14 + 1 + 2
+    # sample; two to see that the model is the sum of its parts, and one that it gives logits.
+    assert len(looked_up) == 14 + 1 + 2 + 1
 
 
 def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():

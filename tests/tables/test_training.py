@@ -15,6 +15,8 @@ from greedypig.tables import (
     Effort,
     Shelf,
     Trial,
+    constant_answer,
+    count_rows,
     evaluate,
     new_network,
     open_table,
@@ -51,6 +53,38 @@ def test_a_network_learns_and_is_judged_in_the_label_s_units(tmp_path, task, bel
     assert evaluate(done.model, valid) == done.scores
     assert not done.model.training
     assert not any(p.requires_grad or p.grad is not None for p in done.model.parameters())
+
+
+@pytest.mark.parametrize("task", ["binary", "classes", "number"])
+def test_a_constant_answer_is_the_training_rows_rate_judged_on_the_others(tmp_path, task):
+    train, valid = rows(tmp_path, task)
+    found = constant_answer(train, valid)
+    learned, judged = _whole(train)[1].double(), _whole(valid)[1].double()
+    if task == "number":
+        scale = train.schema.label.deviation**2
+        expected = scale * float(((judged - learned.mean()) ** 2).mean())
+        assert found.accuracy is None
+        assert found.variance == pytest.approx(scale * float(judged.var(correction=0)))
+    else:
+        rates = torch.bincount(learned.long()) / len(learned)
+        expected = -float(rates.double().log()[judged.long()].mean())
+        assert found.variance is None
+        assert found.accuracy == float((judged == rates.argmax()).double().mean())
+    assert found.loss == pytest.approx(expected)
+
+
+def test_a_class_that_no_training_row_has_costs_a_finite_loss(tmp_path):
+    table = pa.table({"x": np.arange(40.0), "y": [0, 1] * 20})
+    pq.write_table(table, tmp_path / "t.parquet")
+    pq.write_table(table.set_column(1, "y", pa.array([0, 1] * 19 + [2, 2])), tmp_path / "v.parquet")
+    seen = open_table(tmp_path / "v.parquet")
+    found = survey(seen, "y")
+    first = open_table(tmp_path / "t.parquet")
+    train = Batches(first, count_rows(first, found.schema), schema=found.schema)
+    valid = Batches(seen, found, shuffle=False)
+    assert constant_answer(train, valid).loss == pytest.approx(
+        -(38 * np.log(20 / 40.5) + 2 * np.log(0.5 / 40.5)) / 40
+    )
 
 
 def test_losses_are_the_plain_means(tmp_path):

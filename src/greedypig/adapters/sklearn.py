@@ -22,7 +22,7 @@ from ..selection import select_features
 from .sklearn_models import CHECKED, as_module, same_answers
 
 try:
-    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.feature_selection import SelectorMixin
     from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -56,6 +56,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             least one. More than there are keeps all, with a warning.
         steps: points of a round's integral.
         loss: "auto", or one of `gp.select_features`, or a callable.
+        outputs: "probabilities" for a torch model that ends in a sigmoid or a softmax.
         method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
             which is the zero of standardised ones.
         batch_size: rows at a time.
@@ -76,6 +77,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         *,
         steps: int | None = None,
         loss: str | Callable[..., Any] = "auto",
+        outputs: str = "logits",
         method: str = "greedy-pig",
         baseline: Any = "mean",
         budget: int | None = None,
@@ -87,6 +89,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.k = k
         self.steps = steps
         self.loss = loss
+        self.outputs = outputs
         self.method = method
         self.baseline = baseline
         self.budget = budget
@@ -123,9 +126,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             for lo in range(0, len(X), size)
         ]
         self.attribution_ = a = select_features(
-            question.network, batches, loss=question.loss, k=k, steps=self.steps,
-            method=self.method, baseline=self.baseline, budget=self.budget, seed=self.seed,
-            values="end",
+            question.network, batches, loss=question.loss, outputs=self.outputs, k=k,
+            steps=self.steps, method=self.method, baseline=self.baseline, budget=self.budget,
+            names=getattr(self, "feature_names_in_", None), seed=self.seed, values="end",
         )  # fmt: skip
         order = a.order.numpy()
         self.ranking_ = np.empty(columns, dtype=np.int64)
@@ -198,8 +201,10 @@ class _Question:
             classes = getattr(model, "classes_", None)
         rows = torch.from_numpy(np.array(X)).to(_dtype_of(network))
         outputs = _outputs(network, rows[:1])
-        if loss == "auto":
-            loss = _loss(y, outputs, classes)
+        if isinstance(loss, str) and loss == "auto":
+            # Labels of 0 and 1 are numbers to a regressor.
+            number = hasattr(model, "fit") and is_regressor(model)
+            loss = "squared-error" if number else _loss(y, outputs, classes)
         return _Question(network, rows, _labels(y, loss, outputs, classes), loss)
 
 

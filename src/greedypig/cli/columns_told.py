@@ -6,7 +6,7 @@ import csv
 import importlib.util
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,14 @@ from .terminal import BOLD, DIM, Terminal, count, duration
 
 STEM = "selection"
 CSV_HEAD = ["method", "k", "loss", "loss_standard_error", "accuracy", "accuracy_standard_error",
-            "columns"]  # fmt: skip
+            "r2", "columns"]  # fmt: skip
 CSV_MARK = ",".join(CSV_HEAD[:4]).encode()
-ALL = "all columns"
+ALL, CONSTANT = "all columns", "constant answer"
+
+
+R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
+Rows = Mapping[str, list[str]]
+"""Method → a cell for every k."""
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -63,29 +68,16 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     best = a.top(min(max(notes.ks), 10))
     say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
     say()
-    errors = notes.seeds > 1
-    cells = {m: [_cell(by.get(k), errors) for k in notes.ks] for m, by in notes.losses.items()}
-    cells[ALL] = [_cell(notes.loss_all, errors)] * len(notes.ks)
-    first = max(len(name) for name in cells)
-    width = max(len(c) for row in cells.values() for c in row)
-    if first + len(notes.ks) * (width + 2) > terminal.width and errors:
-        cells = {m: [c.split(" ")[0] for c in row] for m, row in cells.items()}
-        width = max(len(c) for row in cells.values() for c in row)
-    head = f"{'k':{first}}" + "".join(f"  {k:>{width}}" for k in notes.ks)
-    say(terminal.style(head, DIM))
-    lowest = [min(by[k].mean for by in notes.losses.values() if k in by) for k in notes.ks]
-    for method, row in cells.items():
-        line = f"{method:{first}}"
-        for i, cell in enumerate(row):
-            is_best = method != ALL and notes.losses[method][notes.ks[i]].mean == lowest[i]
-            text = f"  {cell:>{width}}"
-            line += terminal.style(text, BOLD) if is_best else text
-        say(line)
+    errors = _tell_rows(notes, _loss_rows(notes), terminal)
     say()
     meaning = f"validation {notes.metric} after retraining on the top k, lower is better"
-    say(terminal.wrapped(
-        f"{meaning}; {f'mean of {notes.seeds} seeds ± standard error' if errors else 'one seed'}"
-    ))  # fmt: skip
+    seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
+    say(terminal.wrapped(f"{meaning}; {seeds}{' ± standard error' if errors else ''}"))
+    if rows := _r2_rows(notes):
+        say()
+        _tell_rows(notes, rows, terminal)
+        say()
+        say(terminal.wrapped(R2_WORDS))
     for line in remarks(notes):
         say(terminal.wrapped(line))
     spent = found.result.about.get("gradient_batches", 0)
@@ -96,26 +88,74 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     ))  # fmt: skip
 
 
+def _tell_rows(notes: ColumnNotes, cells: Rows, terminal: Terminal) -> bool:
+    """Methods by k; the least loss of each k is bold. Are there errors, and room for them?"""
+    first = max(len(name) for name in cells)
+    width = max(len(c) for row in cells.values() for c in row)
+    if first + len(notes.ks) * (width + 2) > terminal.width:
+        cells = {m: [c.split(" ")[0] for c in row] for m, row in cells.items()}
+        width = max(len(c) for row in cells.values() for c in row)
+    head = f"{'k':{first}}" + "".join(f"  {k:>{width}}" for k in notes.ks)
+    terminal.say(terminal.style(head, DIM))
+    lowest = [min(by[k].mean for by in notes.losses.values() if k in by) for k in notes.ks]
+    for method, row in cells.items():
+        line = f"{method:{first}}"
+        for k, least, cell in zip(notes.ks, lowest, row, strict=True):
+            own = notes.losses.get(method, {}).get(k)
+            text = f"  {cell:>{width}}"
+            line += terminal.style(text, BOLD) if own and own.mean == least else text
+        terminal.say(line)
+    return any("±" in cell for row in cells.values() for cell in row)
+
+
+def _loss_rows(notes: ColumnNotes) -> Rows:
+    rows = {m: [_cell(notes, by.get(k)) for k in notes.ks] for m, by in notes.losses.items()}
+    if notes.constant is not None:
+        rows[CONSTANT] = [notes.figure(notes.constant.loss)] * len(notes.ks)
+    return rows | {ALL: [_cell(notes, notes.loss_all)] * len(notes.ks)}
+
+
+def _r2_rows(notes: ColumnNotes) -> Rows:
+    """R² of every mean loss; nothing for classes."""
+    if notes.constant is None or not notes.constant.variance:
+        return {}
+
+    def cell(loss: float | None) -> str:
+        found = None if loss is None else notes.r_squared(loss)
+        return "–" if found is None else f"{found:.4f}"
+
+    rows = {
+        m: [cell(by[k].mean if k in by else None) for k in notes.ks]
+        for m, by in notes.losses.items()
+    }
+    return rows | {
+        CONSTANT: [cell(notes.constant.loss)] * len(notes.ks),
+        ALL: [cell(notes.loss_all.mean)] * len(notes.ks),
+    }
+
+
 def _task(notes: ColumnNotes) -> str:
     return f": {notes.task}" if notes.task else ""
 
 
 def remarks(notes: ColumnNotes) -> list[str]:
-    """How the first method does beside integrated gradients, as far as the errors can tell."""
+    """Whether the columns help at all, and how the first method does beside integrated gradients,
+    as far as the errors can tell."""
+    said = [sentence] if (sentence := notes.no_help()) else []
     method = next(iter(notes.losses))
     if method == "ig" or "ig" not in notes.losses:
-        return []
-    return ["; ".join(f"k = {k}: {notes.verdict(method, 'ig', k)}" for k in notes.ks) + "."]
+        return said
+    ks = "; ".join(f"k = {k}: {notes.verdict(method, 'ig', k)}" for k in notes.ks)
+    return [*said, f"{ks}."]
 
 
-def _cell(loss: Loss | None, errors: bool) -> str:
-    if loss is None:
-        return "–"
-    return str(loss) if errors else f"{loss.mean:.4f}"
+def _cell(notes: ColumnNotes, loss: Loss | None) -> str:
+    return "–" if loss is None else notes.shown(loss)
 
 
 def _markdown(found: Found) -> str:
     notes, a = found.notes, found.result
+    own = notes.network_loss
     heads = " | ".join(f"k = {k}" for k in notes.ks)
     lines = [
         "# greedypig select",
@@ -123,24 +163,25 @@ def _markdown(found: Found) -> str:
         f"{a.about['source']}: {a.features.units} columns, label {notes.label}{_task(notes)}; "
         f"{notes.train_rows:,} rows to learn from, {notes.valid_rows:,} to judge.",
         f"Explained: {notes.network}, validation {notes.metric} "
-        f"{'unknown' if notes.network_loss is None else f'{notes.network_loss:.4f}'}; baseline "
+        f"{'unknown' if own is None else notes.figure(own)}; baseline "
         f"{a.about['baseline']}; {a.about.get('gradient_batches', 0):,} gradient batches a method.",
         f"Validation {notes.metric} after retraining on the top k columns, "
         f"{f'mean of {notes.seeds} seeds ± standard error' if notes.seeds > 1 else 'one seed'}, "
         "lower is better. The same rows ended the trainings.",
-        "",
-        f"| method | {heads} |",
-        "|---|" + "---:|" * len(notes.ks),
+        *_markdown_rows(heads, _loss_rows(notes)),
     ]  # fmt: skip
-    for method, by in notes.losses.items():
-        cells = " | ".join(_cell(by.get(k), notes.seeds > 1) for k in notes.ks)
-        lines.append(f"| {method} | {cells} |")
-    whole = " | ".join([_cell(notes.loss_all, notes.seeds > 1)] * len(notes.ks))
-    lines += [f"| {ALL} | {whole} |", "", *remarks(notes), ""]
+    if rows := _r2_rows(notes):
+        lines += ["", R2_WORDS, *_markdown_rows(heads, rows)]
+    lines += ["", *remarks(notes), ""]
     for method, order in notes.orders.items():
         if method != "random":
             lines.append(f"- {method}: {', '.join(_escaped(c) for c in order[: max(notes.ks)])}")
     return "\n".join(lines) + "\n"
+
+
+def _markdown_rows(heads: str, rows: Rows) -> list[str]:
+    head = ["", f"| method | {heads} |", "|---|" + "---:|" * (heads.count("|") + 1)]
+    return head + [f"| {method} | {' | '.join(cells)} |" for method, cells in rows.items()]
 
 
 def _escaped(name: str) -> str:
@@ -151,14 +192,23 @@ def _csv(notes: ColumnNotes) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(CSV_HEAD)
+
+    def r2(loss: float) -> float | str:
+        found = notes.r_squared(loss)
+        return "" if found is None else found
+
     for method, by in notes.losses.items():
         for k, loss in by.items():
             rate = notes.accuracies.get(method, {}).get(k)
             # Random columns differ from seed to seed.
             names = "" if method == "random" else _listed(notes.orders[method][:k])
-            writer.writerow([method, k, *_pair(loss), *_pair(rate), names])
-    n = len(notes.kinds)
-    writer.writerow([ALL, n, *_pair(notes.loss_all), *_pair(notes.accuracy_all), ""])
+            writer.writerow([method, k, *_pair(loss), *_pair(rate), r2(loss.mean), names])
+    n, same = len(notes.kinds), notes.constant
+    if same is not None:
+        rate = None if same.accuracy is None else Loss(same.accuracy, None)
+        writer.writerow([CONSTANT, 0, same.loss, "", *_pair(rate), r2(same.loss), ""])
+    whole = notes.loss_all
+    writer.writerow([ALL, n, *_pair(whole), *_pair(notes.accuracy_all), r2(whole.mean), ""])
     return text.getvalue()
 
 
@@ -190,6 +240,11 @@ def record(found: Found, plan: Plan, files: list[str]) -> dict[str, Any]:
         "loss_all": notes.loss_all.mean,
         "loss_all_standard_error": notes.loss_all.error,
         "accuracy_all": None if notes.accuracy_all is None else notes.accuracy_all.mean,
+        "loss_constant": None if notes.constant is None else notes.constant.loss,
+        "accuracy_constant": None if notes.constant is None else notes.constant.accuracy,
+        "r2": {m: {str(k): notes.r_squared(v.mean) for k, v in by.items()}
+               for m, by in notes.losses.items()} if _r2_rows(notes) else {},
+        "r2_all": notes.r_squared(notes.loss_all.mean),
         "metric": notes.metric,
         "task": notes.task,
         "orders": {m: list(order) for m, order in notes.orders.items()},

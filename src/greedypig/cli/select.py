@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import re
+from collections.abc import Sequence
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -71,7 +74,8 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
                        help="(default: found from the label's values)")  # fmt: skip
     for name, what in (("drop", "leave these out"), ("categorical", "take these as categories"),
                        ("numeric", "take these as numbers")):  # fmt: skip
-        group.add_argument(f"--{name}", metavar="A,B,…", default="", help=what)
+        group.add_argument(f"--{name}", metavar="A,B,…", action="append", default=[],
+                           help=f"{what}; may be given again")  # fmt: skip
     group.add_argument("--names", metavar="A,B,…", help="of all columns, of text without names")
     group.add_argument("--separator", metavar="SIGN", help="of text (default: found)")
     group.add_argument("--decimal", choices=(".", ","), default=".",
@@ -142,7 +146,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
 
 def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     """The tables opened and the options read; whatever is wrong is a wrong command."""
-    layout = Layout(_sign(args.separator), _words(args.names) or None, decimal=args.decimal)
+    layout = Layout(_sign(args.separator), _listed(args.names) or None, decimal=args.decimal)
     layout_given = None if layout == Layout() else layout
     table = open_table(*args.tables, layout=layout_given)
     is_criteo = {"label", "I1", "I13", "C1", "C26"} <= set(table.kinds)
@@ -153,13 +157,19 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
             f"{', …' if len(table.kinds) > 12 else ''} (got none)."
         )
     table.check(label)
-    table = table.without([n for n in _words(args.drop) if n != label])
-    valid = None if args.valid is None else open_table(args.valid, layout=layout_given)
+    drop, categorical, numeric = (
+        _columns(given, table) for given in (args.drop, args.categorical, args.numeric)
+    )
+    table = table.without([n for n in drop if n != label])
+    valid = (
+        None if args.valid is None
+        else open_table(args.valid, layout=layout_given, keep=table.kinds)
+    )  # fmt: skip
     task: Any = {"classification": "classes", "regression": "number", None: None}[args.task]
-    if is_criteo and not (args.categorical or args.numeric or args.drop):
+    if is_criteo and not (categorical or numeric or drop):
         reading = criteo_reading(task=task)
     else:
-        reading = Reading(_words(args.categorical), _words(args.numeric), task=task)
+        reading = Reading(categorical, numeric, task=task)
     if not 0 < args.valid_share < 1:
         raise UsageError(f"Expected --valid-share between 0 and 1 (got {args.valid_share:g}).")
     if not args.rate > 0:
@@ -207,6 +217,21 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
+def _columns(given: Sequence[str], table: Table) -> tuple[str, ...]:
+    """Columns named by an option, all its times together: a name with commas is one where the
+    table has it, or in quotes."""
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in table.kinds else _listed(text)
+    return tuple(dict.fromkeys(names))
+
+
+def _listed(text: str | None) -> tuple[str, ...]:
+    """Names with commas between them, those in quotes with commas of their own."""
+    fields = next(csv.reader([text or ""], skipinitialspace=True), [])
+    return tuple(name.strip() for name in fields if name.strip())
+
+
 def _sign(text: str | None) -> str | None:
     sign = {"tab": "\t", "\\t": "\t"}.get(text or "", text)
     if sign is not None and len(sign) != 1:
@@ -216,7 +241,7 @@ def _sign(text: str | None) -> str | None:
 
 def _name(tables: list[str]) -> str:
     first = Path(tables[0])
-    stem = first.name.split(".")[0].strip("*?[] ") or first.parent.name or "table"
+    stem = re.sub(r"[*?\[\]]", "", first.name.split(".")[0]).strip() or first.parent.name or "table"
     return f"{stem}-selection"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import greedypig as gp
 
 from .. import column_notes
-from ..tables import Batches, Proof, Schema
+from ..tables import Batches, Constant, Proof, Schema
 from .select_plan import Plan
 
 
@@ -35,6 +35,7 @@ class Seen:
     valid: Batches
     network: str
     network_loss: float
+    constant: Constant | None
 
 
 def answer(
@@ -56,6 +57,7 @@ def answer(
         "orders": {m: rankings[0] for m, rankings in orders.items()},
         "kinds": _kinds(seen.schema.only(seen.train.schema.names)),
         "network": seen.network, "network_loss": seen.network_loss,
+        "constant": None if seen.constant is None else asdict(seen.constant),
     }  # fmt: skip
     a = a.with_notes({
         "kind": "table", "source": source, "model": seen.network,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..selection import STEPS
 from ..tables import Batches, Effort, Reading
+from .failures import UsageError
 
 METHODS = ("greedy-pig", "ig", "random")
+ANEW = "no --resume to begin anew, with another --out to keep what is here"
 EACH = 40
 """Batches of each gradient of greedy-pig, where no budget is given."""
 
@@ -48,6 +51,28 @@ class Plan:
             del fixed[name]  # A selection checks its own settings; trials are by columns and seed.
         known: dict[str, Any] = json.loads(json.dumps(fixed))
         return known
+
+    def refuse_other(self, before: Mapping[str, Any], budget: int) -> None:
+        """Refuse to go on with a ranking that was made with other settings, and say with which.
+
+        The rounds of a ranking share its budget: another k or budget is another ranking.
+        """
+        last = before.get("k")
+        if isinstance(last, int) and last != max(self.ks):
+            ks = ",".join(map(str, [*(k for k in self.ks if k < last), last]))
+            raise UsageError(
+                f"Expected {last} as the largest --k, as in the stopped run, whose rounds shared "
+                f"the gradient batches (got {max(self.ks)}). Try --k {ks} to go on, or {ANEW}."
+            )
+        steps = self.steps or STEPS["greedy-pig"]
+        now = {"budget": budget, "baseline": self.baseline}
+        now |= {"steps": steps} if before.get("method") == "greedy-pig" else {}
+        for name, value in now.items():
+            if name in before and before[name] != value:
+                raise UsageError(
+                    f"Expected --{name} {before[name]}, as in the stopped run (got {value}). "
+                    f"Try that to go on, or {ANEW}."
+                )
 
     def gradient_batches(self, train: Batches) -> int:
         """Gradient batches of every method."""

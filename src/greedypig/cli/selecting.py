@@ -31,12 +31,14 @@ from ..core.errors import InvalidInput
 from ..distributed import Group
 from ..tables import (
     Batches,
+    Label,
     Proof,
     Schema,
     Shelf,
     Survey,
     Table,
     Trial,
+    constant_answer,
     count_rows,
     evaluate,
     new_network,
@@ -49,7 +51,7 @@ from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import GUESSED_EPOCHS, Meter
 from .select_answer import Found, Seen, answer
-from .select_plan import Plan
+from .select_plan import ANEW, Plan
 from .terminal import Bar
 
 VALID_BATCH = 4096
@@ -93,7 +95,7 @@ class Selecting:
         if other:
             raise UsageError(
                 "Expected the tables and options of the stopped run (got another "
-                f"{', '.join(other)}). Try those, or no --resume."
+                f"{', '.join(other)}). Try those, or {ANEW}."
             )
 
     def kept(self) -> str:
@@ -118,7 +120,9 @@ class Selecting:
             orders["random"] = [self._random(found.schema, s) for s in range(self.plan.seeds)]
         orders = {m: orders[m] for m in self.plan.methods}
         proof = self._retrain(orders, train, valid)
-        seen = Seen(found.schema, train, valid, network, scores.loss)
+        self.stage = "judging a constant answer"
+        constant = constant_answer(train, valid) if self.group.first else None  # Who tells it.
+        seen = Seen(found.schema, train, valid, network, scores.loss, constant)
         return answer(
             self.plan, seen, results, orders, proof, source=Path(self.table.source).name,
             command=self.command, seconds=self._meter.seconds(),
@@ -147,7 +151,7 @@ class Selecting:
                             shuffle=False, **common)  # fmt: skip
             return train, valid
         train = Batches(self.table, found, batch_size=plan.batch_size, **common)
-        held = count_rows(self.valid_table, found.schema)
+        held = count_rows(self.valid_table, model_schema)
         valid = Batches(self.valid_table, held, batch_size=VALID_BATCH, shuffle=False, **common)
         return train, valid
 
@@ -162,7 +166,7 @@ class Selecting:
         if not isinstance(given, Schema):
             return schema
         schema.only(given.names)  # Says which column is missing here.
-        return replace(given, label=schema.label)
+        return replace(given, label=_own_label(given.label, schema.label))
 
     def _model(self, schema: Schema, train: Batches, valid: Batches) -> tuple[nn.Module, str]:
         """The network to be explained, and what it is called."""
@@ -218,6 +222,8 @@ class Selecting:
         self.group.barrier()
         saved = next((f for f in (result, partial) if f.exists()), None)
         plan = self.plan
+        if saved is not None:
+            plan.refuse_other(gp.load(saved).settings, plan.gradient_batches(train))
         rounds = max(plan.ks) if method in ("greedy-pig", "sequential-gradient", "greedy") else 1
         with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
             # The survey has told of these already, from all rows.
@@ -234,9 +240,7 @@ class Selecting:
                     progress=lambda events: at(len(events.problem.rounds) / rounds),
                 )  # fmt: skip
             except InvalidInput as error:
-                hint = (
-                    "" if saved is None else " Try the options of the stopped run, or no --resume."
-                )
+                hint = "" if saved is None else f" Try the options of the stopped run, or {ANEW}."
                 raise UsageError(f"{error}{hint}") from error
         if self.group.first and saved != result:
             a.save(result)
@@ -289,6 +293,27 @@ class Selecting:
         if plan.finetune is not None:
             costs["tuned"] = 2.0 * plan.finetune * plan.batch_size
         self._meter.plan(costs)
+
+
+def _own_label(given: Label, here: Label) -> Label:
+    """The label as the model knows it: the order of its classes, the scale of its number.
+
+    The table's own where it is another column.
+    """
+    if given.name != here.name:
+        return here
+    if given.task != here.task and {given.task, here.task} != {"binary", "classes"}:
+        raise UsageError(
+            f"Expected the label {here.name!r} as in the model's schema, {given.in_words()} (got "
+            f"{here.in_words()}). Try --task."
+        )
+    if new := [value for value in here.values if value not in given.values]:
+        raise UsageError(
+            f"Expected the classes of the model's schema in {here.name!r} (got {new[0][:40]!r} "
+            "besides). Try rows without it, or a model that knows it."
+        )
+    shares = dict(zip(here.values, here.shares, strict=True)) if here.shares else {}
+    return replace(given, shares=tuple(shares.get(value, 0.0) for value in given.values))
 
 
 def _files(table: Table, valid: Table | None) -> str:

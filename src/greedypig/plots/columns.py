@@ -60,15 +60,28 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
                     marker=MARKS[i % len(MARKS)], markersize=5, capsize=3,
                     linewidth=1.8)  # fmt: skip
     ax.axhline(notes.loss_all.mean, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
-               label=f"all {len(notes.kinds)} columns: {notes.loss_all.mean:.4f}")  # fmt: skip
+               label=f"all {len(notes.kinds)} columns: {notes.figure(notes.loss_all.mean)}",
+               )  # fmt: skip
+    _draw_constant(ax, notes)
     ax.set_xticks(notes.ks)
     ax.set_xlabel("columns kept, k", fontsize=9, color=INK)
     ax.set_ylabel(f"validation {notes.metric} after retraining", fontsize=9, color=INK)
     plain(ax)
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(fontsize=8, facecolor="white", edgecolor="none", framealpha=0.85)
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
     title(ax, f"Retrained on the top k ({seeds}; lower is better)")
     return ax
+
+
+def _draw_constant(ax: Axes, notes: ColumnNotes) -> None:
+    """Where a constant answer lies; named alone where its line would press the others flat."""
+    if notes.constant is None:
+        return
+    label = f"constant answer: {notes.figure(notes.constant.loss)}"
+    if notes.constant_is_near():
+        ax.axhline(notes.constant.loss, color=SOFT, linewidth=1, linestyle=(0, (6, 2)), label=label)
+    else:
+        ax.plot([], [], " ", label=f"{label}, not in the picture")
 
 
 def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
@@ -85,7 +98,7 @@ def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
     names = ["none", *(shorten(unit_label(a, u), 24) for u in a.order[:count].tolist())]
     ax.plot(places, values[: count + 1], color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     ax.axhline(-a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
-               label=f"all columns: {-a.full_value:.4f}")  # fmt: skip
+               label=f"all columns: {0.0 - a.full_value:.4f}")  # fmt: skip
     ax.set_xticks(places, names, rotation=60 if count > 6 else 35, ha="right",
                   rotation_mode="anchor", fontsize=8 if count <= 25 else 6.5)  # fmt: skip
     ax.set_ylabel("loss of the model as it is", fontsize=9, color=INK)

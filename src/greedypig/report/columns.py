@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, floor, isfinite, log10
 
 from ..column_notes import ColumnNotes, Loss
@@ -12,6 +13,10 @@ from .chart import Chart, line_chart
 from .markup import document, escape, table
 from .sections import first_units, made
 
+CONSTANT_WORDS = (
+    " The constant answer is the training rows’ rates, or their mean, for every row: columns that "
+    "do not beat it tell nothing."
+)
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
 LISTED = 24
@@ -57,9 +62,14 @@ def _lead(a: Attribution, columns: ColumnNotes) -> str:
     k = next((k for k, v in by_k.items() if v.mean <= 1.01 * columns.loss_all.mean), max(by_k))
     text = (
         f"With <b>{k} of {a.features.units}</b> columns a fresh network reaches a validation "
-        f"{escape(columns.metric)} of <b>{by_k[k].mean:.4f}</b>; all columns give "
-        f"<b>{columns.loss_all.mean:.4f}</b>."
+        f"{escape(columns.metric)} of <b>{columns.figure(by_k[k].mean)}</b>; all columns give "
+        f"<b>{columns.figure(columns.loss_all.mean)}</b>"
     )
+    if columns.constant is not None:
+        text += f", always the same answer <b>{columns.figure(columns.constant.loss)}</b>"
+    text += "."
+    if sentence := columns.no_help():
+        text += f" <b>{escape(sentence)}</b>"
     if columns.task:
         text = f"{escape(columns.label)}: {escape(columns.task)}. {text}"
     if "ig" in columns.losses and method != "ig" and k in columns.losses["ig"]:
@@ -74,42 +84,74 @@ def _proof(columns: ColumnNotes) -> str:
         for k in columns.ks
     }
     rows = [
-        [escape(method), *(_cell(by.get(k), best[k]) for k in columns.ks)]
+        [escape(method), *(_cell(by.get(k), best[k], columns.figure) for k in columns.ks)]
         for method, by in columns.losses.items()
     ]
-    rows.append(["all columns", *([_cell(columns.loss_all, None)] * len(columns.ks))])
+    if columns.constant is not None:
+        same = Loss(columns.constant.loss, None)
+        rows.append(["constant answer", *([_cell(same, None, columns.figure)] * len(columns.ks))])
+    whole = _cell(columns.loss_all, None, columns.figure)
+    rows.append(["all columns", *([whole] * len(columns.ks))])
     tables = table(heads, rows, caption=f"Validation {columns.metric} after retraining")
     if columns.accuracies and columns.accuracy_all is not None:
         rates = [
             [escape(m), *(_cell(by.get(k), None) for k in columns.ks)]
             for m, by in columns.accuracies.items()
         ]
+        if columns.constant is not None and columns.constant.accuracy is not None:
+            same = Loss(columns.constant.accuracy, None)
+            rates.append(["constant answer", *([_cell(same, None)] * len(columns.ks))])
         rates.append(["all columns", *([_cell(columns.accuracy_all, None)] * len(columns.ks))])
         inner = table(heads, rates, caption="Share of right answers after retraining")
         tables += f"<details><summary>Accuracy</summary>{inner}</details>"
+    tables += _r_squared(columns, heads)
     seeds = (
         f"Means of {columns.seeds} seeds with standard errors" if columns.seeds > 1 else "One seed"
     )
     note = (
         f'<p class="note">Fresh networks trained on the top k columns of each method, judged on '
         f"{columns.valid_rows:,} rows that were held out, which also ended the training. {seeds}; "
-        "the lowest of a column is bold.</p>"
+        "the lowest of a column is bold."
+        f"{CONSTANT_WORDS if columns.constant is not None else ''}</p>"
     )
     return f"<section><h2>Proof by retraining</h2>{note}{_chart(columns)}{tables}</section>"
 
 
-def _cell(loss: Loss | None, best: float | None) -> str:
+def _r_squared(columns: ColumnNotes, heads: list[str]) -> str:
+    """Of a number: what share of its variance the losses leave explained."""
+    if columns.constant is None or not columns.constant.variance:
+        return ""
+
+    def cell(loss: Loss | None) -> str:
+        found = None if loss is None else columns.r_squared(loss.mean)
+        return "–" if found is None else f"{found:.4f}"
+
+    rows = [[escape(m), *(cell(by.get(k)) for k in columns.ks)] for m, by in columns.losses.items()]
+    for name, loss in (("constant answer", Loss(columns.constant.loss, None)),
+                       ("all columns", columns.loss_all)):  # fmt: skip
+        rows.append([name, *([cell(loss)] * len(columns.ks))])
+    return table(heads, rows, caption="R² on the validation rows: 1 − loss / variance of the label")
+
+
+def _plain(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _cell(loss: Loss | None, best: float | None, figure: Callable[[float], str] = _plain) -> str:
     if loss is None:
         return "–"
-    text = f"{loss.mean:.4f}"
+    text = figure(loss.mean)
     text = f"<b>{text}</b>" if loss.mean == best else text
-    return text if loss.error is None else f"{text} <small>± {loss.error:.4f}</small>"
+    return text if loss.error is None else f"{text} <small>± {figure(loss.error)}</small>"
 
 
 def _chart(columns: ColumnNotes) -> str:
     """Loss over k as inline SVG, with standard errors."""
     every = [(v.mean, v.error or 0.0) for by in columns.losses.values() for v in by.values()]
     every.append((columns.loss_all.mean, 0.0))
+    constant = columns.constant if columns.constant_is_near() else None
+    if constant is not None:
+        every.append((constant.loss, 0.0))
     low, high, ticks = _scale(min(m - e for m, e in every), max(m + e for m, e in every))
     first, last = min(columns.ks), max(columns.ks)
 
@@ -134,6 +176,11 @@ def _chart(columns: ColumnNotes) -> str:
         )
     whole = y(columns.loss_all.mean)
     parts.append(f'<line class="full" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{whole}" y2="{whole}"/>')
+    if constant is not None:
+        same = y(constant.loss)
+        parts.append(
+            f'<line class="constant" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{same}" y2="{same}"/>'
+        )
     for i, (method, by_k) in enumerate(columns.losses.items()):
         shift = 5 * (i - (len(columns.losses) - 1) / 2)
         points = [(x(k) + shift, v) for k, v in by_k.items()]
@@ -147,14 +194,14 @@ def _chart(columns: ColumnNotes) -> str:
                 )
             parts.append(
                 f'<circle class="c{i % 8}" r="4.5" cx="{px}" cy="{y(v.mean)}"><title>'
-                f"{escape(method)}, k = {k}: {v}</title></circle>"
+                f"{escape(method)}, k = {k}: {columns.shown(v)}</title></circle>"
             )
     parts.append(
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" '
         'text-anchor="middle">columns kept, k</text>'
     )
     spoken = "; ".join(
-        f"{m}: " + ", ".join(f"{v.mean:.4f} at {k}" for k, v in by.items())
+        f"{m}: " + ", ".join(f"{columns.figure(v.mean)} at {k}" for k, v in by.items())
         for m, by in columns.losses.items()
     )
     caption = f"Validation {columns.metric} after retraining (lower is better)"
@@ -174,7 +221,14 @@ def _legend(columns: ColumnNotes) -> str:
         for i, method in enumerate(columns.losses)
     ]
     mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
-    items.append(f"<li>{mark}all columns <small>{columns.loss_all.mean:.4f}</small></li>")
+    whole = columns.figure(columns.loss_all.mean)
+    items.append(f"<li>{mark}all columns <small>{whole}</small></li>")
+    if columns.constant is not None:
+        near = columns.constant_is_near()
+        line = '<line class="constant" x1="0" x2="28" y1="4" y2="4"/>' if near else ""
+        where = "" if near else ", not in the picture"
+        same = f"constant answer <small>{columns.figure(columns.constant.loss)}{where}</small>"
+        items.append(f"<li>{sample.format(line) if near else ''}{same}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 

@@ -10,6 +10,7 @@ trained = train_network(network, train, valid, seed=0)
 from __future__ import annotations
 
 from .batches import Batch, Batches
+from .constant import Constant, constant_answer
 from .files import CRITEO, Layout, criteo_layout, find_tables
 from .generate import CriteoShaped, Truth
 from .proof import Proof, Shelf, Summary, Trial, retrain
@@ -19,8 +20,9 @@ from .table import Table, open_table
 from .training import Effort, Scores, Trained, evaluate, new_network, train_network
 
 __all__ = [
-    "CRITEO", "Batch", "Batches", "Category", "CriteoShaped", "Effort", "Label", "Layout",
-    "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey", "Table",
-    "Trained", "Trial", "Truth", "count_rows", "criteo_layout", "criteo_reading", "evaluate",
-    "find_tables", "new_network", "open_table", "retrain", "survey", "train_network",
+    "CRITEO", "Batch", "Batches", "Category", "Constant", "CriteoShaped", "Effort", "Label",
+    "Layout", "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey",
+    "Table", "Trained", "Trial", "Truth", "constant_answer", "count_rows", "criteo_layout",
+    "criteo_reading", "evaluate", "find_tables", "new_network", "open_table", "retrain", "survey",
+    "train_network",
 ]  # fmt: skip

@@ -67,7 +67,7 @@ def find_tables(where: str | PathLike[str]) -> list[Path]:
     text = fspath(where)
     path = Path(text)
     if path.is_dir():
-        found = [p for p in path.rglob("*") if p.is_file() and _is_table(p)]
+        found = _below(path)
     elif path.exists():
         if not _is_table(path):
             raise InvalidInput(
@@ -75,18 +75,34 @@ def find_tables(where: str | PathLike[str]) -> list[Path]:
             )
         return [path]
     else:
-        found = [p for p in map(Path, glob.glob(text, recursive=True)) if p.is_file()]
+        matches = [p for p in map(Path, glob.glob(text, recursive=True)) if not _is_hidden(p.name)]
+        found = [p for p in matches if p.is_file()]
+        if not found:
+            found = [p for folder in matches for p in _below(folder)]
     if not found:
         raise InvalidInput(
             f"Expected tables at {text} (got none). Try a file, a folder or a quoted pattern; "
             f"endings: {', '.join(ENDINGS)}."
         )
-    return sorted(found)
+    return sorted(set(found))
+
+
+def _below(folder: Path) -> list[Path]:
+    """The tables in a folder and in those below it."""
+    return [
+        p for p in folder.rglob("*")
+        if _is_table(p) and p.is_file() and not any(map(_is_hidden, p.relative_to(folder).parts))
+    ]  # fmt: skip
 
 
 def _is_table(path: Path) -> bool:
-    # Writers of Spark and the like leave files such as ._SUCCESS.crc and _metadata.
-    return path.name.lower().endswith(ENDINGS) and not path.name.startswith((".", "_"))
+    return path.name.lower().endswith(ENDINGS) and not _is_hidden(path.name)
+
+
+def _is_hidden(name: str) -> bool:
+    # Writers of Spark and the like leave ._SUCCESS.crc and _metadata, and what they have not
+    # finished in a folder _temporary; _day=1 is a partition.
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def open_file(path: Path, layout: Layout | None = None) -> TableFile:

@@ -24,6 +24,7 @@ from .suspects import (
     Draw,
     Trace,
     copies,
+    drop_words,
     leaks,
     nameless,
     spelt_alike,
@@ -115,7 +116,7 @@ def survey(
     if strange:
         raise InvalidInput(
             f"Expected columns of numbers or text (got {listed(strange)}, of another kind). "
-            f"Try --drop {','.join(strange[:3])}."
+            f"Try --drop {drop_words(strange)}."
         )
     of_label = _Column(label, table.kinds[label], reading)
     found = [_Column(name, table.kinds[name], reading) for name in columns]
@@ -301,7 +302,7 @@ class _Column:
             self.note = (
                 f"Nearly every text of {self.name!r} is rare, such as {common[0][0][:40]!r}: as "
                 f"categories they share {self.reading.buckets} ids by a hash, which tells little. "
-                f"Try --drop {self.name}, or a column made from it"
+                f"Try --drop {drop_words([self.name])}, or a column made from it"
             )
 
 

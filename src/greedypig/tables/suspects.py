@@ -127,7 +127,7 @@ class Leaks:
             (self.in_order, f"The values of {{}} alone give the order of {{!r}}, {many}."),
         )
         return [
-            f"{text.format(quoted(names), label)} {guise}--drop {_drop(names)}."
+            f"{text.format(quoted(names), label)} {guise}--drop {drop_words(names)}."
             for names, text in said if names
         ]  # fmt: skip
 
@@ -214,7 +214,7 @@ def copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list[str]:
             alike.setdefault(trace.digest.digest(), []).append(name)
     return [
         f"The same values in all rows of {quoted(names)}: a model may use any of them, so that "
-        f"each looks weaker than it is. Try --drop {_drop(names[1:])}."
+        f"each looks weaker than it is. Try --drop {drop_words(names[1:])}."
         for names in alike.values() if len(names) > 1
     ]  # fmt: skip
 
@@ -237,7 +237,7 @@ def nameless(columns: Sequence[str]) -> list[str]:
     if not found:
         return []
     index = "It is probably the index that pandas writes: try" if found == ["Unnamed: 0"] else "Try"
-    return [f"Without a name in the table: {quoted(found)}. {index} --drop {_drop(found)}."]
+    return [f"Without a name in the table: {quoted(found)}. {index} --drop {drop_words(found)}."]
 
 
 def written_number(texts: Sequence[str]) -> str:
@@ -262,8 +262,9 @@ def written_words(examples: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _drop(names: Sequence[str]) -> str:
-    return shlex.quote(",".join(names[:NAMED]))
+def drop_words(names: Sequence[str]) -> str:
+    """Names as --drop takes them: with commas between, those that hold one in quotes."""
+    return shlex.quote(",".join(f'"{n}"' if "," in n else n for n in names[:NAMED]))
 
 
 def quoted(names: Sequence[str]) -> str:

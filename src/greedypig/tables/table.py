@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from ..core.errors import InvalidInput, did_you_mean
 from .arrow import arrow
 from .files import Layout, TableFile, find_tables, open_file
+from .partitions import with_partitions
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,19 @@ class Table:
         return self.files[where.file].bytes_of(where.index)
 
 
-def open_table(*where: str | PathLike[str], layout: Layout | None = None) -> Table:
+def open_table(
+    *where: str | PathLike[str], layout: Layout | None = None, keep: Collection[str] = ()
+) -> Table:
     """Open files, folders or patterns; text that looks like Criteo's is taken as such.
 
     Columns may stand in another order in each file, but must be the same; a column that is a
-    number in one file and text in another is taken as text.
+    number in one file and text in another is taken as text. Folders of the form name=value, as
+    Hive and Spark write them, are columns, too, if they tell files apart or are among `keep`.
     """
     paths = list(dict.fromkeys(path for one in where for path in find_tables(one)))
     if not paths:
         raise InvalidInput("Expected at least one table (got none).")
-    files = tuple(open_file(path, layout) for path in paths)
+    files = with_partitions([open_file(path, layout) for path in paths], keep)
     first = files[0]
     kinds = dict(first.kinds)
     for file in files[1:]:

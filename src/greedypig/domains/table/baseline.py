@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ...core.errors import InvalidInput, InvalidType, did_you_mean
 from ...fingerprint import digest
+from .arrays import as_tensor
 from .batches import Batch
 from .networks import Encoded, Network
 from .objective import Adding
-from .table import Table, as_tensor
+from .table import Table
 
 NAMES = ("zero", "mean")
 
@@ -60,10 +61,10 @@ def keep_constant(network: Network, constant: list[int], example: Batch) -> None
     for making up for it."""
     if not constant or not isinstance(network, Encoded):
         return
-    parts, labels = network.table.read(*example)
-    if not len(labels):
+    rows = network.table.read(example)
+    if not len(rows.labels):
         return
-    first = network.numbers([part[:1].to(network.device) for part in parts])[0]
+    first = network.numbers([part[:1].to(network.device) for part in rows.parts])[0]
     here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
     network.rest_at(torch.where(here, first.to(network.baseline), network.baseline))
 
@@ -122,14 +123,14 @@ def _index(column: Any, table: Table) -> int:
 
 def _mean(network: Encoded, sample: Iterator[Batch], group: Adding) -> Tensor:
     total = torch.zeros(len(network.column_of) + 1, dtype=torch.float64)
-    for features, labels in sample:
-        parts, answers = network.table.read(features, labels)
-        if len(answers):
-            numbers = network.numbers([part.to(network.device) for part in parts])
-            total[:-1] += numbers.double().sum(0).cpu()
-            total[-1] += len(answers)
+    for batch in sample:
+        rows = network.table.read(batch).to(network.device)
+        if len(rows.labels):
+            numbers, count = network.numbers(rows.parts).double(), rows.counts().double()
+            total[:-1] += (count @ numbers).cpu()
+            total[-1] += count.sum().cpu()
     total = group.sum(total)
-    return (total[:-1] / total[-1].clamp(min=1)).to(network.baseline)
+    return (total[:-1] / total[-1].clamp(min=1e-300)).to(network.baseline)
 
 
 def _encoded(network: Encoded, wanted: list[Any]) -> Tensor:

@@ -11,14 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
 from ...core.errors import InvalidInput, InvalidType
+from .arrays import is_frame
 
-Batch: TypeAlias = "tuple[Any, Any]"
-"""(features, label): features a tensor, a tuple or a dict of tensors, rows first."""
+
+class Batch(NamedTuple):
+    """Rows as the caller gave them."""
+
+    features: Any
+    """A tensor, a DataFrame, a tuple or a dict of tensors; rows first."""
+    labels: Any
+    weights: Any = None
+    """What each row counts for; None where all count alike."""
+
 
 SAMPLE = -1
 """The epoch whose order the fixed sample is taken from: no round ever gets there."""
@@ -35,7 +44,7 @@ class Indexed(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Batch: ...
+    def __getitem__(self, index: int, /) -> Any: ...
 
 
 class Members(Protocol):
@@ -59,7 +68,7 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
             f"Expected batches that can be read again and again (got the one-time "
             f"{type(batches).__name__}). Try a list, or an object whose __iter__ starts anew."
         )
-    if isinstance(batches, torch.Tensor | str | bytes | dict):
+    if isinstance(batches, torch.Tensor | str | bytes | dict) or is_frame(batches):
         raise InvalidType(
             f"Expected batches, an iterable of (features, label) (got {type(batches).__name__}). "
             "Try [(features, label)]."
@@ -71,6 +80,17 @@ def feed(batches: Any, seed: int, group: Members) -> Feed:
     raise InvalidType(
         f"Expected batches, an iterable of (features, label) (got {type(batches).__name__})."
     )
+
+
+def as_batch(given: Any) -> Batch:
+    """(features, label) or (features, label, weights) as a batch."""
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        got = f"{len(given)} parts" if isinstance(given, tuple | list) else type(given).__name__
+        raise InvalidInput(
+            f"Expected batches of two, (features, label), or of three, (features, label, weights) "
+            f"(got {got}). Try ((numeric, categorical), label) for a model of several inputs."
+        )
+    return Batch(*given)
 
 
 class Feed:
@@ -91,12 +111,16 @@ class Feed:
         raise NotImplementedError
 
     def example(self) -> Batch:
-        """The first batch as given, to see what batches look like; read once and kept."""
+        """The first batch with rows, to see what batches look like; read once and kept."""
         if self._first is None:
-            self._first = self._read_first()
+            given = self._in_order()
+            first = next(given)
+            rest = (batch for batch in given if not _is_empty(batch))
+            self._first = next(rest, first) if _is_empty(first) else first
         return self._first
 
-    def _read_first(self) -> Batch:
+    def _in_order(self) -> Iterator[Batch]:
+        """Every batch as it is given, for all processes alike."""
         raise NotImplementedError
 
     def identity(self) -> tuple[str, Batch | None]:
@@ -121,22 +145,24 @@ class IndexedFeed(Feed):
 
     def take(self, first: int, count: int) -> Iterator[Batch]:
         own = self._own([self._at(position) for position in range(first, first + count)])
-        return (self.batches[index] for index in own)
+        return map(self._read, own)
 
     def all(self) -> Iterator[Batch]:
         rank, size = self.group.rank, self.group.size
         lo, hi = self.count * rank // size, self.count * (rank + 1) // size
-        return (self.batches[index] for index in range(lo, hi))
+        return map(self._read, range(lo, hi))
 
     def sample(self, count: int) -> Iterator[Batch]:
         if count >= self.count:
             yield from self.all()
             return
-        for index in self._own(self._shuffle(SAMPLE)[:count].tolist()):
-            yield self.batches[index]
+        yield from map(self._read, self._own(self._shuffle(SAMPLE)[:count].tolist()))
 
-    def _read_first(self) -> Batch:
-        return self.batches[0]
+    def _read(self, index: int) -> Batch:
+        return as_batch(self.batches[index])
+
+    def _in_order(self) -> Iterator[Batch]:
+        return map(self._read, range(self.count))
 
     def __len__(self) -> int:
         return self.count
@@ -145,7 +171,7 @@ class IndexedFeed(Feed):
         own = getattr(self.batches, "identity", None)
         if callable(own):
             return f"{self.count} {own()}", None
-        return str(self.count), self.batches[self.count - 1]
+        return str(self.count), self._read(self.count - 1)
 
     def _own(self, run: list[list[int]]) -> list[int]:
         """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
@@ -182,7 +208,7 @@ class StreamedFeed(Feed):
     reading is what takes the time.
     """
 
-    def __init__(self, batches: Iterable[Batch], seed: int, group: Members) -> None:
+    def __init__(self, batches: Iterable[Any], seed: int, group: Members) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count: int | None = None
         self._stream, self._position = self._shuffled(), 0
@@ -206,8 +232,8 @@ class StreamedFeed(Feed):
     def _mine(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return islice(batches, self.group.rank, None, self.group.size)
 
-    def _read_first(self) -> Batch:
-        return next(self._once(0))
+    def _in_order(self) -> Iterator[Batch]:
+        return self._once(0)
 
     def __len__(self) -> int:
         if self.count is None:
@@ -223,10 +249,10 @@ class StreamedFeed(Feed):
             source = iter(self.batches)
             first = list(islice(source, 1))
         count = len(first)
-        yield from first
+        yield from map(as_batch, first)
         for batch in source:
             count += 1
-            yield batch
+            yield as_batch(batch)
         if count == 0:
             raise InvalidInput("Expected at least one batch (got none).")
         self.count = count
@@ -246,6 +272,10 @@ class StreamedFeed(Feed):
                 yield _pop(held, generator)
         while held:
             yield _pop(held, generator)
+
+
+def _is_empty(batch: Batch) -> bool:
+    return getattr(batch.labels, "shape", None) is not None and 0 in batch.labels.shape[:1]
 
 
 def _pop(held: list[Batch], generator: torch.Generator) -> Batch:

@@ -42,8 +42,10 @@ def network_for(
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
-    features, _ = feed.example()
+    example = feed.example()
+    features = example.features
     table = replace(Table.of(features), check=partial(check_labels, loss_name))
+    _shown(table, names).read(example)
     like = _like(frozen, features)
     module = _with_embeddings(frozen)
     if any(table.categorical) and module is not None and not _takes("gates", frozen):
@@ -58,7 +60,26 @@ def network_for(
         return asked
     if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
         return _sequential(cut, table, loss)
-    return DenseNetwork(frozen, table, loss, like)
+    dense = DenseNetwork(frozen, table, loss, like)
+    if any(table.categorical):
+        _check_takes_numbers(dense, features)
+    return dense
+
+
+def _check_takes_numbers(network: DenseNetwork, features: Any) -> None:
+    """Whole numbers are given as floating point, which no look-up of ids takes."""
+    parts = [tensor[:PROBED].to(network.device) for _, tensor in entries(features)]
+    try:
+        with torch.no_grad():
+            network.outputs(network.encode(parts), torch.ones(network.columns))
+    except (RuntimeError, IndexError, TypeError) as error:
+        ids = [c for c, whole in enumerate(network.table.categorical) if whole]
+        said = (str(error).splitlines() or [""])[0][:100]
+        raise InvalidInput(
+            f"Expected a model that takes {network.table.listed(ids)} as numbers or looks them up "
+            f"in an nn.Embedding, not by a function or an index (got {type(error).__name__}: "
+            f"{said}). Try nn.Embedding, or a model with forward(numeric, categorical, gates=…)."
+        ) from error
 
 
 def _gated(frozen: Frozen, table: Table, loss: Loss, like: Tensor) -> Network:
@@ -110,11 +131,16 @@ def _by_hooks(
     names: Sequence[str] | None, like: Tensor,
 ) -> Network:  # fmt: skip
     parts = [tensor.to(like.device) for _, tensor in entries(features)]
-    shown = table.named(names) if names and len(names) == table.columns else table
-    uses, bags = find_uses(frozen, module, shown, parts)
+    uses, bags = find_uses(frozen, module, _shown(table, names), parts)
     if bags:
         table = replace(Table.of(features, bags), check=table.check)
     return EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
+
+
+def _shown(table: Table, names: Sequence[str] | None) -> Table:
+    """By the caller's names, where they are for these columns: bags are not known as such yet."""
+    fits = names is not None and len(names) == table.columns
+    return table.named(names) if fits else table
 
 
 def _takes(argument: str, frozen: Frozen) -> bool:

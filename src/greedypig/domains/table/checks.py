@@ -99,8 +99,8 @@ def _far_from_zero(table: Table, sums: Tensor, at: Tensor, constant: list[int]) 
 def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
     """(rows, columns) and (rows,) in float64; a bag counts by its first entry."""
     rows, answers = [torch.empty(0, table.columns, dtype=torch.float64)], [torch.empty(0).double()]
-    for features, labels in batches:
-        parts, answer = table.read(features, labels)
+    for batch in batches:
+        parts, answer, _ = table.read(batch)
         if not len(answer):
             continue
         pieces = [

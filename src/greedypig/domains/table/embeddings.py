@@ -28,7 +28,38 @@ from .table import Table
 PROBE = 64
 """Rows that are looked at to see which column goes where."""
 
-Hook = Callable[[nn.Module, Tensor, Tensor], "Tensor | None"]
+Asked = tuple[Tensor, ...]
+"""The ids of a look-up; of a bag with the offsets that it was given."""
+Hook = Callable[[nn.Module, Asked, Tensor], "Tensor | None"]
+
+
+@dataclass(frozen=True, eq=False)
+class LookUp:
+    """What an embedding was asked for in one call of the model."""
+
+    name: str
+    asked: Asked
+    width: int
+    """Of its vectors."""
+    bag: bool
+
+    @property
+    def places(self) -> int:
+        """Ids of a row that may come from columns of their own; a bag is a single one."""
+        return 1 if self.bag else self.asked[0][:1].numel()
+
+    def changed(self, now: LookUp) -> list[bool]:
+        """For each place: is another id asked for?"""
+        if self.bag:
+            pairs = zip(self.asked, now.asked, strict=False)
+            return [len(self.asked) != len(now.asked) or not all(map(_same, pairs))]
+        rows = len(self.asked[0])
+        moved: Tensor = self.asked[0] != now.asked[0]
+        return moved.reshape(rows, -1).any(0).tolist()
+
+
+def _same(pair: tuple[Tensor, Tensor]) -> bool:
+    return torch.equal(*pair)
 
 
 @dataclass(frozen=True)
@@ -61,7 +92,7 @@ class EmbeddingNetwork(Encoded):
         """The numbers, then what every embedding gave, in the order of the look-ups."""
         rows, outputs = len(parts[0]), []
 
-        def keep(_: nn.Module, ids: Tensor, output: Tensor) -> None:
+        def keep(_: nn.Module, asked: Asked, output: Tensor) -> None:
             outputs.append(output.detach().reshape(rows, -1))
 
         with torch.no_grad(), hooked(self.found, keep):
@@ -79,14 +110,14 @@ class EmbeddingNetwork(Encoded):
         rest, *rests = torch.split(self.baseline, self.widths)
         following = iter(zip(self.uses, lookups, rests, strict=True))
 
-        def gate(module: nn.Module, ids: Tensor, output: Tensor) -> Tensor:
+        def gate(module: nn.Module, asked: Asked, output: Tensor) -> Tensor:
             use, gates_here, rest_here = next(following, (None, own, rest))
             if use is None or self.found.get(use.name) is not module:
                 raise InvalidInput(
                     "Expected the same embeddings to be looked up in every batch (got others). "
                     "Try a model with forward(numeric, categorical, gates=…)."
                 )
-            flat = output.reshape(len(ids), -1)
+            flat = output.reshape(len(output), -1)
             return torch.lerp(rest_here, flat, gates_here).reshape(output.shape)
 
         parts = self._gated_numbers(features, own, rest)
@@ -113,7 +144,7 @@ def find_uses(
     parts = [part[:PROBE] for part in parts]
     found = _embeddings(module)
     seen = _look_ups(model, found, table, parts)
-    sources: list[list[set[int]]] = [[set() for _ in ids[0]] for _, ids, _ in seen]
+    sources: list[list[set[int]]] = [[set() for _ in range(one.places)] for one in seen]
     first = 0
     for at, of in enumerate(table.parts):
         for column in range(of.width if of.categorical else 0):
@@ -134,15 +165,14 @@ def find_uses(
 
 def _named(
     found: dict[str, nn.Module], table: Table,
-    seen: list[tuple[str, Tensor, int]], sources: list[list[set[int]]],
+    seen: list[LookUp], sources: list[list[set[int]]],
 ) -> tuple[list[Use], list[str | int | None]]:  # fmt: skip
     """Every look-up's columns, once bags have become single columns."""
     part_of = [p for p, part in enumerate(table.parts) for _ in range(part.width)]
     bags: set[int] = set()
-    for (name, _, _), source in zip(seen, sources, strict=True):
-        held = set().union(*source) if source else set()
-        if isinstance(found[name], nn.EmbeddingBag) and len(held) > 1:
-            bags |= {part_of[column] for column in held}
+    for one, source in zip(seen, sources, strict=True):
+        if one.bag and len(source[0]) > 1:
+            bags |= {part_of[column] for column in source[0]}
     renumbered, at = {}, 0
     for column, part in enumerate(part_of):
         inside = part in bags and column > 0 and part_of[column - 1] == part
@@ -150,23 +180,21 @@ def _named(
         renumbered[column] = at
         at += 1
     uses = []
-    for (name, _, width), source in zip(seen, sources, strict=True):
+    for one, source in zip(seen, sources, strict=True):
         columns = [{renumbered[c] for c in place} for place in source]
-        if isinstance(found[name], nn.EmbeddingBag):
-            columns = [set().union(*columns)]
         if any(len(place) != 1 for place in columns):
             raise InvalidInput(
-                f"Expected each look-up of the embedding {name!r} to read one column (got "
+                f"Expected each look-up of the embedding {one.name!r} to read one column (got "
                 f"{sorted({len(p) for p in columns})}). "
                 "Try a model with forward(numeric, categorical, gates=…)."
             )
-        uses.append(Use(name, width, tuple(place.pop() for place in columns)))
+        uses.append(Use(one.name, one.width, tuple(place.pop() for place in columns)))
     return uses, [table.parts[p].key for p in sorted(bags)]
 
 
 def _changed(
     model: Callable[..., Any], found: dict[str, nn.Module], table: Table, parts: list[Tensor],
-    at: int, column: int, seen: list[tuple[str, Tensor, int]],
+    at: int, column: int, seen: list[LookUp],
 ) -> list[list[bool]]:  # fmt: skip
     """For every look-up and every id of its rows: does it change with this column?"""
     touched = parts[at].clone()
@@ -179,51 +207,51 @@ def _changed(
         changed = [*parts[:at], touched, *parts[at + 1 :]]
         again = _look_ups(model, found, table, changed, any_id=True)
     except (IndexError, RuntimeError):
-        return [[False] * ids.shape[1] for _, ids, _ in seen]
-    return [
-        (ids != ids_now).any(0).tolist()
-        for (_, ids, _), (_, ids_now, _) in zip(seen, again, strict=True)
-    ]
+        return [[False] * one.places for one in seen]
+    return [one.changed(now) for one, now in zip(seen, again, strict=True)]
 
 
 def _look_ups(
     model: Callable[..., Any], found: dict[str, nn.Module], table: Table, parts: list[Tensor],
     *, any_id: bool = False,
-) -> list[tuple[str, Tensor, int]]:  # fmt: skip
-    """(embedding, ids (rows, ids a row), width of its vectors) in the order of the look-ups.
+) -> list[LookUp]:  # fmt: skip
+    """What embeddings are asked for, in the order of the look-ups.
 
     any_id: ids that an embedding does not have are seen, and another vector stands for them.
     """
     names = {id(module): name for name, module in found.items()}
-    rows, seen, asked = len(parts[0]), [], list[Tensor]()
+    rows, seen, wanted = len(parts[0]), [], list[Asked]()
 
-    def keep(module: nn.Module, ids: Tensor, output: Tensor) -> None:
-        name = names[id(module)]
-        ids = asked[-1] if any_id else ids
+    def keep(module: nn.Module, asked: Asked, output: Tensor) -> None:
+        name, bag = names[id(module)], isinstance(module, nn.EmbeddingBag)
+        asked = wanted[-1] if any_id else asked
+        # Flat ids with offsets have the rows of the table only once they are looked up.
+        ids = output if bag else asked[0]
         if len(ids) != rows or len(output) != rows:
             raise InvalidInput(
                 f"Expected the embedding {name!r} to look up ids with one row per row of the table "
                 f"(got shape {tuple(ids.shape)} for {rows} rows)."
             )
-        seen.append((name, ids.reshape(rows, -1).clone(), output.shape[-1]))
+        held = tuple(tensor.clone() for tensor in asked)
+        seen.append(LookUp(name, held, output.shape[-1], bag))
 
     with torch.no_grad(), hooked(found, keep), ExitStack() as more:
         if any_id:
-            more.enter_context(_forgiving(found, asked))
+            more.enter_context(_forgiving(found, wanted))
         table.call(model, parts)
     return seen
 
 
 @contextmanager
-def _forgiving(found: dict[str, nn.Module], asked: list[Tensor]) -> Iterator[None]:
+def _forgiving(found: dict[str, nn.Module], wanted: list[Asked]) -> Iterator[None]:
     """Note the ids that are asked for, and look up the nearest that there are.
 
     A column with one category has an embedding of one row: any change of it is out of range.
     """
 
     def before(module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        ids = args[0] if args else given["input"]
-        asked.append(ids)
+        wanted.append(_asked(args, given))
+        ids = wanted[-1][0]
         inside = ids.clamp(0, module.num_embeddings - 1)
         return ((inside, *args[1:]), given) if args else (args, {**given, "input": inside})
 
@@ -239,10 +267,10 @@ def _forgiving(found: dict[str, nn.Module], asked: list[Tensor]) -> Iterator[Non
 
 @contextmanager
 def hooked(found: dict[str, nn.Module], hook: Hook) -> Iterator[None]:
-    """Call `hook(module, ids, output)` after every look-up; what it returns replaces the output."""
+    """Call `hook(module, asked, output)` after each look-up; its answer replaces the output."""
 
     def after(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any], out: Tensor) -> Any:
-        return hook(module, args[0] if args else given["input"], out)
+        return hook(module, _asked(args, given), out)
 
     handles = []
     try:
@@ -252,6 +280,12 @@ def hooked(found: dict[str, nn.Module], hook: Hook) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _asked(args: tuple[Any, ...], given: dict[str, Any]) -> Asked:
+    """The ids, and where each bag of them begins."""
+    known = [*args[:2], *(given[name] for name in ("input", "offsets") if name in given)]
+    return tuple(each for each in known if isinstance(each, Tensor))
 
 
 def _embeddings(module: nn.Module) -> dict[str, nn.Module]:

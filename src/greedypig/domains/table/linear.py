@@ -85,7 +85,7 @@ class LinearNetwork(Encoded):
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
         with torch.no_grad():
             for lo in range(0, batch.rows, self._rows):
-                x, labels = batch.features[lo : lo + self._rows], batch.labels[lo : lo + self._rows]
+                x, labels, weights = self._piece(batch, lo)
                 hidden = self.bias.expand(len(x), -1)
                 for k, move in enumerate(moves):
                     at = torch.nonzero(move).squeeze(1)
@@ -93,7 +93,8 @@ class LinearNetwork(Encoded):
                     hidden = torch.addmm(hidden, step, self.weight.T.index_select(0, at))
                     # A copy, as the layers behind may begin with a step in place.
                     outputs = self.rest(hidden.clone())
-                    total[k] -= per_row(self.loss, outputs, labels).sum(dtype=torch.float64)
+                    found = per_row(self.loss, outputs, labels, weights)
+                    total[k] -= found.sum(dtype=torch.float64)
         return total
 
     def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
@@ -104,15 +105,21 @@ class LinearNetwork(Encoded):
         total = torch.zeros(len(way.off), dtype=torch.float64, device=self.device)
         places, shares = nodes.tolist(), weights.tolist()
         for lo in range(0, batch.rows, self._rows):
-            x = batch.features[lo : lo + self._rows]
+            x, labels, row_weights = self._piece(batch, lo)
             rest = x.index_select(1, way.off)
             before = torch.addmm(self.bias, x.index_select(1, way.on), way.before)
-            slopes = self._head.slopes(
-                before, rest @ way.along, batch.labels[lo : lo + self._rows], places, shares
-            )
+            slopes = self._head.slopes(before, rest @ way.along, labels, places, shares)
+            if row_weights is not None:
+                slopes = slopes * row_weights.to(slopes).unsqueeze(1)
             total += (slopes @ way.along.T).mul_(rest).sum(0)
         found = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return found.index_add_(0, self.column_of[way.off], total)
+
+    def _piece(self, batch: Prepared, lo: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Rows from `lo` on, as many as are worked on at a time: inputs, labels, weights."""
+        here = slice(lo, lo + self._rows)
+        weights = None if batch.weights is None else batch.weights[here]
+        return batch.features[here], batch.labels[here], weights
 
     def _cut(self, mask: Tensor) -> _Way:
         """The weights of both sides, contiguous; made once a round."""

@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from ...core.errors import InvalidInput, InvalidType, did_you_mean
 
+ROUNDED = 1e-3
+"""How far rounding may carry a probability beyond 0 and 1."""
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(outputs, labels) → one loss per row (rows,), or their mean as a single number."""
 
@@ -58,8 +60,42 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def resolve(loss: Any) -> tuple[str, Loss]:
-    """The name and the function of a loss given by name or as a callable."""
+def _binary_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log of the label's probability."""
+    p = _single(outputs, "binary-cross-entropy")
+    # As near to 0 and 1 as the numbers get on both sides.
+    edge = torch.finfo(p.dtype).eps / 2
+    return functional.binary_cross_entropy(
+        p.clamp(edge, 1 - edge), labels.reshape(-1).to(p), reduction="none"
+    )
+
+
+def _classes_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log of the label's probability."""
+    return cross_entropy(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
+
+
+OF_PROBABILITIES: dict[str, Loss] = {
+    "binary-cross-entropy": _binary_of_probabilities,
+    "cross-entropy": _classes_of_probabilities,
+}
+"""The losses of models that end in a sigmoid or a softmax."""
+
+
+def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
+    """The name and the function of a loss given by name or as a callable.
+
+    outputs: "logits", or "probabilities" of a model that ends in a sigmoid or a softmax.
+    """
+    if outputs not in ("logits", "probabilities"):
+        raise InvalidInput(f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r}).")
+    if outputs == "probabilities":
+        if not isinstance(loss, str) or loss not in OF_PROBABILITIES:
+            raise InvalidInput(
+                f"Expected loss to be one of {', '.join(OF_PROBABILITIES)} for "
+                f"outputs='probabilities' (got {loss!r})."
+            )
+        return f"{loss} of probabilities", _checked(OF_PROBABILITIES[loss])
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise InvalidInput(
@@ -72,8 +108,23 @@ def resolve(loss: Any) -> tuple[str, Loss]:
     return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
 
 
-def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
-    """(rows,) losses, whatever the loss returns."""
+def _checked(loss: Loss) -> Loss:
+    """Refuses outputs that are no probabilities."""
+
+    def found(outputs: Tensor, labels: Tensor) -> Tensor:
+        low, high = (float(v) for v in torch.aminmax(outputs.detach()))
+        if low < -ROUNDED or high > 1 + ROUNDED:
+            raise InvalidInput(
+                f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). "
+                "Try outputs='logits'."
+            )
+        return loss(outputs, labels)
+
+    return found
+
+
+def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(rows,) losses, whatever the loss returns, each times its row's weight."""
     if not isinstance(outputs, Tensor):
         raise InvalidType(f"Expected the model to return a tensor (got {type(outputs).__name__}).")
     rows = labels.shape[0]
@@ -85,11 +136,18 @@ def per_row(loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
     if not isinstance(found, Tensor) or found.shape not in ((), (rows,)):
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise InvalidInput(f"Expected a loss per row, ({rows},), or their mean (got {got}).")
-    return found if found.dim() else found.expand(rows)
+    if weights is None:
+        return found if found.dim() else found.expand(rows)
+    if not found.dim():
+        raise InvalidInput(
+            "Expected a loss per row for rows with weights (got their mean). Try reduction='none'."
+        )
+    return found * weights.to(found)
 
 
 def check_labels(name: str, labels: Tensor) -> None:
     """Refuse labels that the loss cannot take, by what is wrong with them."""
+    name = name.removesuffix(" of probabilities")
     if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
         raise InvalidInput("Expected finite labels (got NaN or infinity in the label column).")
     if name not in ("binary-cross-entropy", "cross-entropy"):

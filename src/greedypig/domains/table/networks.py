@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...core.objective import Oracle, Runs
+from .batches import Batch
 from .losses import Loss, per_row
 from .table import Table
 
@@ -25,11 +26,18 @@ class Prepared:
 
     features: Any
     labels: Tensor
+    weights: Tensor | None = None
+    """(rows,): what each counts for; None where all count alike."""
 
     @property
     def rows(self) -> int:
         """Rows of the batch."""
         return int(self.labels.shape[0])
+
+    @property
+    def weight(self) -> float:
+        """What its rows count for together."""
+        return float(self.rows) if self.weights is None else float(self.weights.double().sum())
 
 
 class Network:
@@ -41,11 +49,11 @@ class Network:
         # One mask at a time: the batch of rows fills the device already.
         self._oracle = Oracle(self._negative_losses, self.columns, batch_size=1)
 
-    def prepare(self, features: Any, labels: Any) -> Prepared:
+    def prepare(self, batch: Batch) -> Prepared:
         """The batch, checked and ready for several masks."""
-        parts, answers = self.table.read(features, labels)
-        held = [part.to(self.device) for part in parts]
-        return Prepared(self.encode(held) if len(answers) else held, answers.to(self.device))
+        rows = self.table.read(batch).to(self.device)
+        held = self.encode(rows.parts) if len(rows.labels) else rows.parts
+        return Prepared(held, rows.labels, rows.weights)
 
     def encode(self, parts: list[Tensor]) -> Any:
         """What all masks of a batch have in common, worked out once."""
@@ -76,7 +84,9 @@ class Network:
     def _negative_losses(self, points: Tensor, runs: Runs) -> Tensor:
         batches = [batch for batch, rows in runs for _ in range(rows)]
         return torch.stack([
-            -per_row(self.loss, self.outputs(batch.features, gates), batch.labels).sum()
+            -per_row(
+                self.loss, self.outputs(batch.features, gates), batch.labels, batch.weights
+            ).sum()
             for batch, gates in zip(batches, points, strict=True)
         ])  # fmt: skip
 

@@ -1,8 +1,9 @@
 """The set function of post-hoc feature selection: G(S) = −loss(y, f(X_S; θ)) over the data.
 
-The mean over rows, one mask for all of them. Gradients are taken on the next share of batches at
-every call, so that a run of Algorithm 1 spends a stated number of batches; values are measured on
-a fixed sample of batches, so that they can be compared. Sums are in float64 and over all processes.
+The mean over rows, by their weights where they have some, one mask for all of them. Gradients are
+taken on the next share of batches at every call, so that a run of Algorithm 1 spends a stated
+number of batches; values are measured on a fixed sample of batches, so that they can be compared.
+Sums are in float64 and over all processes.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class TableObjective:
         """(m, n) masks → (m,) values on the fixed sample, by the forward pass alone."""
         batches = self.feed.all() if self.sample is None else self.feed.sample(self.sample)
         total = self._over(batches, len(masks), lambda b: self.network.values(b, masks))
-        return total[:-2] / _rows(total[-2])
+        return total[:-3] / _weight(total[-3])
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(m, n) masks → values (m,), gradients (m, n) on the next share of batches."""
@@ -83,33 +84,33 @@ class TableObjective:
     def permuted(self, seed: int) -> Tensor:
         """(n,): how much g falls if a column's values change places among the rows of a batch."""
 
-        def work(batch: Batch) -> tuple[Tensor, int]:
-            network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
-            parts, labels = network.table.read(*batch)
-            parts = [part.to(network.device) for part in parts]
-            labels = labels.to(network.device)
-            found = []
-            for moved in [parts, *(_shuffled(parts, network, c, seed) for c in range(self.n))]:
-                prepared = Prepared(network.encode(moved), labels)
-                found.append(network.values(prepared, everything))
-            return torch.cat([found[0] - torch.cat(found[1:])]), len(labels)
-
-        total = torch.zeros(self.n + 2, dtype=torch.float64)
+        network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
+        total = torch.zeros(self.n + 3, dtype=torch.float64)
         for batch in self._next():
-            fall, rows = work(batch)
-            total += torch.cat([fall.cpu(), torch.tensor([float(rows), 1.0]).double()])
+            rows = network.table.read(batch).to(network.device)
+            total[-1] += 1
+            if not len(rows.labels):
+                continue
+            found = []
+            for moved in _each_shuffled(rows.parts, network, seed):
+                asked = Prepared(network.encode(moved), rows.labels, rows.weights)
+                found.append(network.values(asked, everything).cpu())
+            total[:-3] += found[0] - torch.cat(found[1:])
+            total[-3:-1] += torch.tensor([asked.weight, asked.rows], dtype=torch.float64)
         return self._paid(self.group.sum(total), self.n + 1)
 
     def _over(
         self, batches: Iterator[Batch], width: int, work: Callable[[Prepared], Tensor]
     ) -> Tensor:
-        """Σ over batches and processes of work(batch) (width,), rows and batches: one exchange."""
-        total = torch.zeros(width + 2, dtype=torch.float64)
-        for features, labels in map(_pair, batches):
-            prepared = self.network.prepare(features, labels)
+        """Σ over batches and processes of work(batch) (width,), weight, rows and batches, in one
+        exchange."""
+        total = torch.zeros(width + 3, dtype=torch.float64)
+        for batch in batches:
+            prepared = self.network.prepare(batch)
             total[-1] += 1
             if prepared.rows:
-                total[:-2] += work(prepared).cpu()
+                total[:-3] += work(prepared).cpu()
+                total[-3] += prepared.weight
                 total[-2] += prepared.rows
         return self.group.sum(total)
 
@@ -119,7 +120,7 @@ class TableObjective:
         self.batches_used += batches * points
         self.rows_used += rows * points
         self.calls += 1
-        return total[:-2] / _rows(total[-2])
+        return total[:-3] / _weight(total[-3])
 
     def _next(self) -> Iterator[Batch]:
         if self.shares is None:
@@ -131,31 +132,22 @@ class TableObjective:
         return self.feed.take(sum(self.shares[: self.calls]), self.shares[self.calls])
 
 
+def _each_shuffled(parts: list[Tensor], network: Network, seed: int) -> Iterator[list[Tensor]]:
+    """The parts as they are, then with every column in turn shuffled."""
+    yield parts
+    for column in range(network.columns):
+        yield _shuffled(parts, network, column, seed)
+
+
 def _shuffled(parts: list[Tensor], network: Network, column: int, seed: int) -> list[Tensor]:
     """The same parts, this column's values in another order: by seed, alike in all batches."""
     rows = len(parts[0])
     generator = torch.Generator().manual_seed(seed_from(seed, column))
     order = torch.randperm(rows, generator=generator).to(network.device)
-    for at, of in enumerate(network.table.parts):
-        if column < of.width:
-            part = parts[at].clone()
-            whole = part.dim() == 1 or (of.width == 1 and part.shape[1] > 1)
-            if whole:
-                part = part[order]
-            else:
-                part[:, column] = part[order, column]
-            return [*parts[:at], part, *parts[at + 1 :]]
-        column -= of.width
-    raise AssertionError("unreachable: every column is in a part")
+    return network.table.reordered(parts, column, order)
 
 
-def _pair(batch: Batch) -> Batch:
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise InvalidInput("Expected batches of two, (features, label).")
-    return batch[0], batch[1]
-
-
-def _rows(count: Tensor) -> float:
-    if not count > 0:
-        raise InvalidInput("Expected at least one row in the batches (got none).")
-    return float(count)
+def _weight(total: Tensor) -> float:
+    if not total > 0:
+        raise InvalidInput("Expected at least one row that counts in the batches (got none).")
+    return float(total)

@@ -1,20 +1,22 @@
 """What a batch of a table looks like: its parts, its columns and their names.
 
-Features are one tensor, a tuple of tensors or a dict of tensors, rows first. Every column of a
-matrix is a column of the table; a vector is a single one. Found from the first batch, expected of
-every other.
+Features are one tensor, a tuple of tensors or a dict of tensors, rows first; a DataFrame is a
+matrix whose columns have names. Every column of a matrix is a column of the table; a vector is a
+single one. Found from the first batch, expected of every other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...core.errors import InvalidInput, InvalidType
+from .arrays import as_tensor, frame_names
+from .batches import Batch
 
 MANY_NAMES = 5
 """How many columns an error or a warning names before it only counts them."""
@@ -32,6 +34,27 @@ class Part:
     """Of one row."""
     categorical: bool
     """Whole numbers: ids of categories."""
+    own_names: tuple[str, ...] | None = None
+    """Those of a DataFrame's columns."""
+
+
+class Rows(NamedTuple):
+    """A batch that was checked."""
+
+    parts: list[Tensor]
+    labels: Tensor
+    weights: Tensor | None
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        weights = None if self.weights is None else self.weights.to(device)
+        return Rows([part.to(device) for part in self.parts], self.labels.to(device), weights)
+
+    def counts(self) -> Tensor:
+        """(rows,): what each counts for."""
+        labels = self.labels
+        ones = torch.ones(len(labels), device=labels.device)
+        return ones if self.weights is None else self.weights
 
 
 @dataclass(frozen=True)
@@ -49,13 +72,13 @@ class Table:
     def of(features: Any, bags: Sequence[Any] = ()) -> Table:
         """The table that these features are a batch of; parts in `bags` are single columns."""
         parts = []
-        for key, tensor in entries(features):
+        for (key, tensor), names in zip(entries(features), _frames(features), strict=True):
             width = 1 if key in bags else int(torch.Size(tensor.shape[1:2]).numel())
             if tensor.dim() > 2 and key not in bags:
                 raise InvalidInput(
                     f"Expected {_where(key)} of shape (rows, columns) (got {tuple(tensor.shape)})."
                 )
-            parts.append(Part(key, width, tuple(tensor.shape[1:]), not _float(tensor)))
+            parts.append(Part(key, width, tuple(tensor.shape[1:]), not _float(tensor), names))
         columns = sum(part.width for part in parts)
         if columns == 0:
             raise InvalidInput("Expected at least one column (got none).")
@@ -82,22 +105,43 @@ class Table:
         """For each column: are these ids of categories?"""
         return [part.categorical for part in self.parts for _ in range(part.width)]
 
-    def read(self, features: Any, labels: Any) -> tuple[list[Tensor], Tensor]:
-        """The parts and labels of one batch, checked against this table."""
+    def read(self, batch: Batch) -> Rows:
+        """The parts, labels and weights of one batch, checked against this table."""
+        features = batch.features
         found = entries(features)
         if [key for key, _ in found] != [part.key for part in self.parts]:
             raise InvalidInput(
                 f"Expected features with the parts {[part.key for part in self.parts]}, as in the "
                 f"first batch (got {[key for key, _ in found]})."
             )
-        answers = as_tensor(labels, "the label")
-        rows = answers.shape[0] if answers.dim() else -1
+        answers = as_tensor(batch.labels, "the label")
+        if answers.dim() == 0:
+            raise InvalidInput(
+                "Expected batches of several rows (got a label without an axis, as of a single "
+                "row). Try torch.utils.data.DataLoader(dataset, batch_size=512)."
+            )
+        rows = answers.shape[0]
+        ids = answers.dim() > 1 and answers.shape[1] > 1 and not _float(answers)
+        if batch.weights is not None and ids:
+            raise InvalidInput(
+                "Expected (features, label, weights) in batches of three (got a label of shape "
+                f"{tuple(answers.shape)}). Try ((numeric, categorical), label) for a model of two "
+                "inputs."
+            )
         first = 0
-        for part, (key, tensor) in zip(self.parts, found, strict=True):
+        of_frames = _frames(features)
+        for part, (key, tensor), names in zip(self.parts, found, of_frames, strict=True):
             if tensor.shape != (rows, *part.shape):
+                flat = part.categorical and not part.shape
+                hint = " Try ids of bags as a matrix, padded, and no offsets." if flat else ""
                 raise InvalidInput(
                     f"Expected {_where(key)} of shape {(rows, *part.shape)}, a row per label "
-                    f"(got {tuple(tensor.shape)})."
+                    f"(got {tuple(tensor.shape)}).{hint}"
+                )
+            if names != part.own_names:
+                raise InvalidInput(
+                    f"Expected {_where(key)} with the columns of the first batch, in their order "
+                    f"(got {', '.join(names[:MANY_NAMES]) if names else 'no names'})."
                 )
             if part.categorical != (not _float(tensor)):
                 raise InvalidType(
@@ -108,7 +152,7 @@ class Table:
             first += part.width
         if rows:
             self.check(answers)
-        return [tensor for _, tensor in found], answers
+        return Rows([tensor for _, tensor in found], answers, _weights(batch.weights, rows))
 
     def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
         """The model's answer to these parts, handed over as the caller's batches hold them."""
@@ -127,6 +171,19 @@ class Table:
             piece.reshape(len(x), *part.shape)
             for part, piece in zip(self.parts, pieces, strict=True)
         ]
+
+    def reordered(self, parts: list[Tensor], column: int, order: Tensor) -> list[Tensor]:
+        """The same rows, this column's values in another order; a bag moves as a whole."""
+        for at, of in enumerate(self.parts):
+            if column < of.width:
+                part = parts[at].clone()
+                if part.dim() == 1 or (of.width == 1 and part.shape[1] > 1):
+                    part = part[order]
+                else:
+                    part[:, column] = part[order, column]
+                return [*parts[:at], part, *parts[at + 1 :]]
+            column -= of.width
+        raise AssertionError("unreachable: every column is in a part")
 
     def listed(self, columns: Sequence[int]) -> str:
         """Columns by name, for people."""
@@ -152,36 +209,46 @@ class Table:
         )
 
 
-def as_tensor(given: Any, name: str) -> Tensor:
-    """Numbers of any make as a tensor."""
-    if isinstance(given, Tensor):
-        return given.detach()
-    if not hasattr(given, "__array__"):
-        raise InvalidType(
-            f"Expected {name} to be a tensor or an array (got {type(given).__name__})."
+def _weights(given: Any, rows: int) -> Tensor | None:
+    if given is None:
+        return None
+    weights = as_tensor(given, "the weights")
+    if weights.shape == (rows, 1):
+        weights = weights.squeeze(1)
+    if weights.shape != (rows,):
+        raise InvalidInput(
+            f"Expected a weight for each of the {rows} rows, third in a batch "
+            f"(got shape {tuple(weights.shape)})."
         )
-    try:
-        return torch.as_tensor(given)
-    except TypeError:
-        raise InvalidType(
-            f"Expected {name} to hold numbers (got {getattr(given, 'dtype', 'other things')}). "
-            "Try whole-number ids for categories."
-        ) from None
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+        raise InvalidInput("Expected finite weights ≥ 0 (got others).")
+    return weights
 
 
 def entries(features: Any) -> list[tuple[str | int | None, Tensor]]:
     """Keys and tensors of the features; a None in a tuple is a part that is not there."""
-    if isinstance(features, Mapping):
+    if isinstance(features, Mapping):  # A DataFrame is none.
         return [(str(k), as_tensor(v, f"the column {k!r}")) for k, v in features.items()]
     if isinstance(features, tuple | list):
         return [(i, as_tensor(v, _where(i))) for i, v in enumerate(features) if v is not None]
     return [(None, as_tensor(features, "features"))]
 
 
+def _frames(features: Any) -> list[tuple[str, ...] | None]:
+    """For each of the entries the names of its columns, where it is a DataFrame."""
+    if isinstance(features, Mapping):
+        return [frame_names(v) for v in features.values()]
+    if isinstance(features, tuple | list):
+        return [frame_names(v) for v in features if v is not None]
+    return [frame_names(features)]
+
+
 def _names(parts: Sequence[Part]) -> list[str]:
     names: list[str] = []
     for part in parts:
-        if isinstance(part.key, str):
+        if part.own_names is not None and len(part.own_names) == part.width:
+            own = list(part.own_names)
+        elif isinstance(part.key, str):
             own = (
                 [part.key]
                 if not part.shape or part.width == 1

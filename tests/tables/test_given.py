@@ -1,0 +1,247 @@
+"""Batches and models as people have them: weights of rows, DataFrames, bags with offsets."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from worlds import Plain, Stream, cut, deep, mixed, regression
+
+import greedypig as gp
+
+
+def weighted(seed=4):
+    """Rows, labels and whole-number weights, some of them 0."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(120, 6, generator=generator, dtype=torch.float64)
+    y = torch.randint(2, (120,), generator=generator)
+    return x, y, torch.randint(4, (120,), generator=generator)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("method", ["greedy-pig", "ig", "permutation", "greedy"])
+def test_a_row_of_weight_three_counts_as_three_rows(fast, method):
+    x, y, weights = weighted()
+    model = deep(dtype=torch.float64)
+    asked = model if fast else lambda rows: model(rows)
+    whole = method == "permutation"  # Rows that are shuffled must be the same ones.
+    if whole:
+        weights = torch.full_like(weights, 3)
+    given = [(x[i : i + 40], y[i : i + 40], weights[i : i + 40]) for i in range(0, 120, 40)]
+    repeated = cut(x, y, 40) if whole else cut(
+        x.repeat_interleave(weights, 0), y.repeat_interleave(weights), 40)  # fmt: skip
+    a = gp.select_features(asked, given, method=method)
+    b = gp.select_features(asked, repeated, method=method)
+    assert a.order.tolist() == b.order.tolist()
+    torch.testing.assert_close(a.unit_scores, b.unit_scores)
+    torch.testing.assert_close(a.values, b.values)
+
+
+def test_the_mean_that_stands_for_absence_is_one_by_weights():
+    x, y, weights = weighted()
+    model = deep(dtype=torch.float64)
+    a = gp.select_features(model, [(x, y, weights)], baseline="mean")
+    repeated = [(x.repeat_interleave(weights, 0), y.repeat_interleave(weights))]
+    b = gp.select_features(model, repeated, baseline="mean")
+    torch.testing.assert_close(a.values, b.values)
+
+
+def test_other_weights_are_no_rows_to_go_on_with(tmp_path):
+    x, y, weights = weighted()
+    model = deep(dtype=torch.float64)
+    a = gp.select_features(model, [(x, y, weights)], k=2)
+    with pytest.raises(gp.InvalidInput, match="input"):
+        gp.select_features(model, [(x, y, weights + 1)], k=3, resume=a)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (torch.full((120,), -1.0), "finite weights ≥ 0"),
+        (torch.full((120,), float("nan")), "finite weights ≥ 0"),
+        (torch.ones(119), "a weight for each of the 120 rows"),
+        (torch.zeros(120), "at least one row that counts"),
+    ],
+)
+def test_weights_that_cannot_be_are_named(weights, said):
+    x, y, _ = weighted()
+    with pytest.raises(gp.InvalidInput, match=said):
+        gp.select_features(deep(dtype=torch.float64), [(x, y, weights)])
+
+
+def test_a_loss_that_is_a_mean_cannot_be_weighted():
+    x, y, weights = weighted()
+
+    def mean(outputs, labels):
+        return functional.mse_loss(outputs.squeeze(1), labels.to(outputs))
+
+    with pytest.raises(gp.InvalidInput, match="a loss per row for rows with weights"):
+        gp.select_features(deep(dtype=torch.float64), [(x, y, weights)], loss=mean)
+
+
+def test_two_inputs_side_by_side_with_the_label_are_not_taken_for_weights():
+    numbers, ids, y = mixed()
+    with pytest.raises(gp.InvalidInput, match=r"Try \(\(numeric, categorical\), label\)"):
+        gp.select_features(lambda x: x.sum(1), [(numbers, ids, y)])
+
+
+def test_an_empty_first_batch_shows_nothing_and_the_next_one_does():
+    numbers, ids, y = mixed()
+    whole = cut((numbers, ids), y, 80)
+    empty = ((numbers[:0], ids[:0]), y[:0])
+    a = gp.select_features(Plain(), whole)
+    b = gp.select_features(Plain(), [empty, *whole])
+    c = gp.select_features(Plain(), Stream([empty, empty, *whole]))
+    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.unit_scores, c.unit_scores)
+
+
+def test_batches_that_know_their_columns_are_no_dataframe():
+    class Known(Stream):
+        columns = ("a", "b")
+
+    x, y, _ = weighted()
+    assert gp.select_features(deep(dtype=torch.float64), Known(cut(x, y, 40)), k=1).selected == 1
+
+
+def test_a_data_set_of_single_rows_is_told_from_batches():
+    x, y, _ = weighted()
+    rows = torch.utils.data.TensorDataset(x, y)
+    with pytest.raises(gp.InvalidInput, match=r"Try torch\.utils\.data\.DataLoader"):
+        gp.select_features(deep(dtype=torch.float64), rows)
+    loader = torch.utils.data.DataLoader(rows, batch_size=40)
+    assert gp.select_features(deep(dtype=torch.float64), loader, k=1).selected == 1
+
+
+@pytest.mark.parametrize("given", [7, (1,), (1, 2, 3, 4)])
+def test_batches_that_are_none_are_named(given):
+    with pytest.raises(gp.InvalidInput, match=r"batches of two, \(features, label\)"):
+        gp.select_features(lambda x: x.sum(1), [given])
+
+
+def test_a_dataframe_is_a_matrix_with_names():
+    pandas = pytest.importorskip("pandas", reason="needs the extra sklearn")
+    model, x, y = regression()
+    names = ["age", "zip", "income", "debt", "day", "flag"]
+    frame = pandas.DataFrame(x.numpy(), columns=names)
+    batches = [(frame.iloc[i : i + 50], pandas.Series(y[i : i + 50])) for i in range(0, 400, 50)]
+    a = gp.select_features(model, batches, loss="squared-error")
+    b = gp.select_features(model, cut(x, y), loss="squared-error")
+    assert a.top(6) == [names[i] for i in b.order.tolist()]
+    assert torch.equal(a.unit_scores, b.unit_scores)
+    renamed = gp.select_features(model, batches, loss="squared-error", names=list("abcdef"), k=1)
+    assert renamed.top(1) == ["a"]
+
+
+def test_numbers_and_flags_of_a_dataframe_are_one_matrix_and_ids_another():
+    pandas = pytest.importorskip("pandas", reason="needs the extra sklearn")
+    numbers, ids, y = mixed(sizes=(5, 9), numeric=2)
+    frame = pandas.DataFrame(
+        {"amount": numbers[:, 0], "many": numbers[:, 1] > 0, "n": np.arange(240) % 7}
+    )
+    keys = pandas.DataFrame(ids.numpy(), columns=["shop", "city"])
+    model = gp.models.TabularMLP(3, [5, 9], hidden=(8,))
+    a = gp.select_features(model, [((frame, keys), y)])
+    assert set(a.top(5)) == {"amount", "many", "n", "shop", "city"}
+    flat = torch.stack([numbers[:, 0], (numbers[:, 1] > 0).float(), torch.arange(240) % 7], dim=1)
+    b = gp.select_features(model, [((flat, ids), y)])
+    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-4, atol=1e-6)
+
+
+def test_a_dataframe_of_polars_is_a_matrix_with_names():
+    polars = pytest.importorskip("polars", reason="needs polars")
+    model, x, y = regression()
+    frame = polars.DataFrame(x.numpy(), schema=list("uvwxyz"))
+    a = gp.select_features(model, [(frame, polars.Series(y.numpy()))], loss="squared-error", k=2)
+    assert a.top(2) == ["u", "w"]
+
+
+def test_texts_in_a_dataframe_and_columns_in_another_order_are_named():
+    pandas = pytest.importorskip("pandas", reason="needs the extra sklearn")
+    model, x, y = regression()
+    frame = pandas.DataFrame(x.numpy(), columns=list("abcdef"))
+    with pytest.raises(TypeError, match=r"DataFrame of numbers \(got 'b' of"):
+        gp.select_features(model, [(frame.assign(b="red"), y)], loss="squared-error")
+    moved = frame[["b", "a", "c", "d", "e", "f"]]
+    with pytest.raises(gp.InvalidInput, match=r"columns of the first batch.*\(got b, a, c, d, e"):
+        gp.select_features(model, [(frame, y), (moved, y)], loss="squared-error")
+    with pytest.raises(TypeError, match=r"iterable of \(features, label\)"):
+        gp.select_features(model, frame)
+
+
+class Bags(nn.Module):
+    """Two numbers and three ids of a row in one bag, asked for in one of several ways."""
+
+    def __init__(self, way):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.way, self.bag = way, nn.EmbeddingBag(9, 4, mode="sum")
+        self.head = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+            self.bag.weight[0] = 0  # As padding has it.
+
+    def looked_up(self, ids):
+        if self.way == "matrix":
+            return self.bag(ids)
+        if self.way == "offsets":
+            return self.bag(ids.reshape(-1), torch.arange(0, ids.numel(), ids.shape[1]))
+        there = ids > 0
+        starts = there.sum(1).cumsum(0).roll(1)
+        starts[0] = 0
+        return self.bag(input=ids[there], offsets=starts)
+
+    def forward(self, numbers, ids):
+        return self.head(torch.cat([numbers, self.looked_up(ids)], dim=1))
+
+
+@pytest.mark.parametrize("way", ["offsets", "without the padding"])
+def test_a_bag_with_offsets_is_the_column_that_its_matrix_is(way):
+    numbers, ids, y = mixed(sizes=(9, 9, 9), numeric=2)
+    batches = cut((numbers, ids), y, 80)
+    a = gp.select_features(Bags("matrix"), batches)
+    b = gp.select_features(Bags(way), batches)
+    assert a.features.units == b.features.units == 3
+    assert a.order.tolist() == b.order.tolist()
+    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-4, atol=1e-7)
+
+
+def test_flat_ids_with_offsets_as_inputs_are_refused_with_a_way_out():
+    numbers, ids, y = mixed()
+
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bag = nn.EmbeddingBag(9, 4)
+
+        def forward(self, numbers, ids, offsets):
+            return numbers.sum(1) + self.bag(ids, offsets).sum(1)
+
+    features = (numbers, ids.reshape(-1), torch.arange(0, ids.numel(), 3))
+    with pytest.raises(gp.InvalidInput, match="Try ids of bags as a matrix"):
+        gp.select_features(Flat(), [(features, y)])
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [lambda ids, w: functional.embedding(ids, w), lambda ids, w: w[ids],
+     lambda ids, w: functional.one_hot(ids, 9).float() @ w],
+    ids=["functional", "index", "one-hot"],
+)  # fmt: skip
+def test_ids_that_are_looked_up_by_no_module_are_named(look_up):
+    numbers, ids, y = mixed()
+    w = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+
+    def model(numbers, ids):
+        return numbers.sum(1) + look_up(ids, w).sum((1, 2))
+
+    with pytest.raises(gp.InvalidInput, match=r"'4', '5', '6' as numbers or looks them up"):
+        gp.select_features(model, [((numbers, ids), y)])
+
+
+def test_whole_numbers_are_numbers_to_a_model_that_computes_with_them():
+    numbers, ids, y = mixed()
+    a = gp.select_features(lambda n, i: n.sum(1) + i.sum(1), [((numbers, ids), y)])
+    b = gp.select_features(lambda n, i: n.sum(1) + i.sum(1), [((numbers, ids.float()), y)])
+    torch.testing.assert_close(a.unit_scores, b.unit_scores)
