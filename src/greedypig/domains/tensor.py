@@ -228,7 +228,7 @@ class ModelFamily:
 
     def _oracle(self, example: Example) -> Oracle:
         """The oracle of all examples whose rows may share a batch with this one's."""
-        key = (example.layout, _fixed_key(example.fixed))
+        key = _batch_key(example)
         if key not in self._oracles:
             chain = self.chain if key == self._chained else None
             self._oracles[key] = self._new_oracle(self._values, example.layout.n, chain)
@@ -277,7 +277,7 @@ class ModelFamily:
         sure = self._inert and _lone_row(example, example.layout.n)
         if not sure and not self._answers_alike(example, lambda x: chain.forward(x)[-1]):
             return
-        self.chain, self._chained = chain, (example.layout, None)
+        self.chain, self._chained = chain, _batch_key(example)
         self._oracles.clear()
 
     def _cut(self, example: Example) -> None:
@@ -373,6 +373,12 @@ def _widest(dtypes: Any) -> torch.dtype:
     for dtype in dtypes:
         wide = torch.promote_types(wide, dtype)
     return wide
+
+
+def _batch_key(example: Example) -> object:
+    """Examples share batches if their tensors have the same shapes and dtypes, and what is passed
+    along allows it."""
+    return example.layout, example.dtypes, _fixed_key(example.fixed)
 
 
 def _fixed_key(fixed: Any) -> object:
