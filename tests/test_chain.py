@@ -74,6 +74,8 @@ def test_it_gives_the_bits_of_autograd(
     by_autograd: list[int],
 ) -> None:  # fmt: skip
     net, x = seeded(make, dtype), x.to(dtype)
+    gp.explain(net, x, rounds=1, steps=1)  # Where a forward of its own was compared once.
+    by_autograd.clear()
     by_hand = gp.explain(net, x, objective=objective, rounds=4, steps=3)
     assert not by_autograd
     plain = gp.explain(net, x, objective=objective, rounds=4, steps=3, optimize=False)
@@ -174,8 +176,119 @@ def test_what_is_no_chain_is_left_to_autograd(
 def test_a_layer_may_come_twice(x: Tensor, by_autograd: list[int]) -> None:
     net = seeded(lambda: Named(twice=True))
     a = gp.explain(net, x, rounds=4, steps=3)
-    assert not by_autograd
+    assert len(by_autograd) == 1  # To compare.
     assert same(a, gp.explain(net, x, rounds=4, steps=3, optimize=False))
+
+
+class _Reversed(torch.autograd.Function):
+    """The same there, the opposite back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return -gradient
+
+
+class Unseen(nn.Module):
+    """A chain to whoever reads what its forward calls, and something else to autograd."""
+
+    def __init__(self, how: str, *, large: bool = False) -> None:
+        super().__init__()
+        width = 80 if large else 12
+        self.first, self.act, self.last = nn.Linear(12, width), nn.Tanh(), nn.Linear(width, 6)
+        self.how, self.large = how, large
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "real tensors" and isinstance(x, Tensor):
+            x = x.clamp(min=0.25)
+        with torch.set_grad_enabled(self.how != "no_grad"):
+            h = self.first(x)
+        if self.how == "function":
+            h = _Reversed.apply(h)
+        return self.last(nn.functional.softplus(h) if self.large else self.act(h))
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["chain", "cut"])
+@pytest.mark.parametrize("how", ["real tensors", "function"])
+def test_what_only_autograd_sees_is_left_to_it(how: str, large: bool, x: Tensor) -> None:
+    net, x = seeded(lambda: Unseen(how, large=large)), x.abs() + 0.3
+    a, b = (gp.explain(net, x, rounds=4, steps=3, optimize=o) for o in (True, False))
+    assert torch.equal(a.order, b.order)
+    assert torch.allclose(a.scores, b.scores, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["chain", "cut"])
+def test_a_network_that_cannot_be_differentiated_is_refused(large: bool, x: Tensor) -> None:
+    with pytest.raises(gp.NotDifferentiable, match="no_grad"):
+        gp.explain(seeded(lambda: Unseen("no_grad", large=large)), x, rounds=4, steps=3)
+
+
+def _backwards(module: nn.Module, before: Any, after: Any) -> Any:
+    return tuple(-gradient for gradient in before)
+
+
+def test_a_hook_on_a_large_first_layer_is_called(x: Tensor) -> None:
+    net = seeded(lambda: Unseen("", large=True))
+    net.first.register_full_backward_hook(_backwards)  # type: ignore[union-attr, operator]
+    a, b = (gp.explain(net, x, rounds=4, steps=3, optimize=o) for o in (True, False))
+    assert same(a, b)
+
+
+def test_mixed_precision_is_left_to_autograd(x: Tensor, by_autograd: list[int]) -> None:
+    net = seeded(lambda: nn.Sequential(nn.Linear(12, 30), nn.ReLU(), nn.Linear(30, 4)),
+                 torch.float32)  # fmt: skip
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        a, b = (gp.explain(net, x.float(), rounds=4, steps=3, optimize=o) for o in (True, False))
+    assert len(by_autograd) == 8
+    assert same(a, b)
+
+
+def test_a_layer_whose_class_was_patched_is_left_to_autograd(
+    x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = seeded(activations)
+    before = gp.explain(net, x, rounds=4, steps=3)
+    monkeypatch.setattr(nn.ReLU, "forward", lambda self, x: torch.tanh(x))
+    a, b = (gp.explain(net, x, rounds=4, steps=3, optimize=o) for o in (True, False))
+    assert same(a, b)
+    assert not torch.equal(before.scores, a.scores)
+
+
+def _with_buffer() -> nn.Module:
+    layer = nn.Linear(12, 5)
+    weight = layer.weight.detach()
+    del layer.weight
+    layer.register_buffer("weight", weight)
+    return nn.Sequential(layer, nn.ReLU(), nn.Linear(5, 3))
+
+
+def _without_bias() -> nn.Module:
+    layer = nn.Linear(12, 5)
+    del layer.bias
+    layer.bias = None  # type: ignore[assignment]
+    return nn.Sequential(layer, nn.ReLU(), nn.Linear(5, 3))
+
+
+def _named_in_two_lines() -> nn.Module:
+    net = nn.Sequential(nn.Linear(12, 5))
+    net.add_module("last\nlayer", nn.Linear(5, 3))
+    return net
+
+
+@pytest.mark.parametrize("make", [_with_buffer, _without_bias, _named_in_two_lines])
+def test_odd_layers_are_left_to_autograd(make: Callable[[], nn.Module], x: Tensor) -> None:
+    net = seeded(make)
+    a, b = (gp.explain(net, x, rounds=4, steps=3, optimize=o) for o in (True, False))
+    assert torch.equal(a.order, b.order)
+    assert torch.allclose(a.scores, b.scores, rtol=1e-9, atol=1e-12)
+
+
+def test_a_layer_that_holds_others_is_no_link() -> None:
+    held = nn.Sequential(nn.DataParallel(nn.Linear(2, 2)), nn.ReLU(), nn.Linear(2, 2))
+    assert chain.find_chain(held) == ""
 
 
 def test_an_objective_of_ones_own_is_left_to_autograd(x: Tensor, by_autograd: list[int]) -> None:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -138,6 +139,42 @@ def test_fixed_inputs_for_all_or_for_each(fixed):
     for i, a in enumerate(found):
         one = fixed[i] if isinstance(fixed, list) else fixed
         assert same(a, gp.explain(model, xs[i], fixed=one, rounds=3, steps=2))
+
+
+class Tabled(nn.Module):
+    """Reads the middle of a long table, which its text leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x: Tensor, table) -> Tensor:
+        table = table[0] if isinstance(table, list) else table
+        return self.net(x) * float(table[1000])
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor], ids=["array", "list of tensors"])
+def test_fixed_tables_that_look_alike_are_told_apart(kind):
+    tables = np.ones((3, 2000))
+    tables[:, 1000] = 1, -2, 3
+    fixed = [{"table": [kind(t)] if kind is torch.tensor else kind(t)} for t in tables]
+    assert len({repr(f) for f in fixed}) == 1
+    model, xs = Tabled().eval(), [row(s) for s in range(3)]
+    found = list(gp.explain_many(model, xs, fixed=fixed, rounds=3, steps=2))
+    for x, one, a in zip(xs, fixed, found, strict=True):
+        assert same(a, gp.explain(model, x, fixed=one, rounds=3, steps=2))
+    stopped = gp.explain(model, xs[0], fixed=fixed[0], per_round=1, steps=2, budget=4)
+    with pytest.raises(gp.InvalidInput, match="input"):
+        gp.explain(model, xs[0], fixed=fixed[1], per_round=1, steps=2, resume=stopped, target=0)
+
+
+def test_examples_of_different_dtypes():
+    net = mlp()
+    xs = [row(0).half(), row(1), row(2).double()]
+    for order in (xs, xs[::-1]):
+        found = list(gp.explain_many(lambda x: net(x.float()), order, rounds=3, steps=2))
+        for x, a in zip(order, found, strict=True):
+            assert same(a, gp.explain(lambda x: net(x.float()), x, rounds=3, steps=2))
 
 
 def test_several_inputs_per_example():

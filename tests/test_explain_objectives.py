@@ -1,5 +1,6 @@
 """Every objective, recomputed by hand from the model at ∅, after every round, and in full."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -141,6 +142,20 @@ def test_a_target_of_a_single_output_can_only_be_the_one_there_is():
     assert gp.explain(linear(classes=1), row(), target=0, rounds=1).selected == 6
     with pytest.raises(gp.InvalidInput, match=r"target None or 0.*got 1"):
         gp.explain(linear(classes=1), row(), target=1)
+
+
+@pytest.mark.parametrize("against", ["cat", True, 1.0, [1]])
+def test_a_rival_that_is_no_number_of_a_class_is_refused(against):
+    with pytest.raises(gp.InvalidInput, match="number of a class"):
+        gp.explain(mlp(), row(), target=TARGET, objective=gp.margin(against=against))
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.int64])
+def test_a_rival_straight_from_an_argmax_can_be_saved(kind, tmp_path):
+    other = (TARGET + 1) % 3
+    a = gp.explain(mlp(), row(), target=TARGET, objective=gp.margin(against=kind(other)), rounds=2)
+    a.save(tmp_path / "a.gpig")
+    assert gp.load(tmp_path / "a.gpig").settings["rival"] == other
 
 
 @pytest.mark.parametrize("against", [TARGET, -1, 4])

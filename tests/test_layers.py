@@ -16,6 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 MIDDLE = {
     "domains",
     "targets",
+    "alike",
     "baselines",
     "chain",
     "fast",

@@ -17,7 +17,8 @@ SLOW_TORCH = """
 import pathlib, time
 pathlib.Path("loading").touch()
 try:
-    time.sleep(120)
+    for _ in range(1200):  # A signal right before a long sleep would only be seen after it.
+        time.sleep(0.1)
 except KeyboardInterrupt:
     {answer}
 """
@@ -85,6 +86,8 @@ def test_a_program_that_imports_greedypig_keeps_its_own_ctrl_c(tmp_path):
         (["-m", "explain"], ["python", "-m", "greedypig", "explain"], True),
         (["-m"], ["python", "-u", "-mgreedypig"], True),
         (["-m"], ["python", "-m", "greedypig.assets"], True),
+        (["-m"], ["python", "-um", "greedypig", "explain"], True),
+        (["-m"], ["python", "-Imgreedypig"], True),
         (["-m", "greedypig"], ["python", "-m", "pytest", "greedypig"], False),
         (["-m"], ["python", "-m"], False),
         (["/bin/greedypig", "select"], ["/bin/python", "/bin/greedypig", "select"], True),

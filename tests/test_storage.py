@@ -574,6 +574,25 @@ def test_every_single_flipped_bit_is_refused_or_harmless(whole):
         assert_no_crash(path)
 
 
+def test_no_flipped_bit_is_read_as_a_result(whole):
+    path, content = whole
+    path.write_bytes(content)
+    before = gp.load(path)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        try:
+            found = gp.load(path)
+        except gp.InvalidFile:
+            continue
+        for name in ("order", "unit_scores", "last_scores"):
+            assert torch.equal(getattr(found, name), getattr(before, name))
+        assert found.values.tolist() == before.values.tolist()
+        assert (found.totals, found.settings, found.provenance, found.seconds) == (
+            before.totals, before.settings, before.provenance, before.seconds)  # fmt: skip
+
+
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 keys = st.text(max_size=4)
 anything = st.recursive(

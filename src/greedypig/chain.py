@@ -108,7 +108,7 @@ class ChainOracle(Oracle):
 def find_chain(network: nn.Module) -> str:
     """The paths of the layers of a network that is a chain, one a line; else ""."""
     layers = [m for m in network.modules() if not m._modules]
-    if not all(type(m) in _LINKS for m in layers) or any(map(_watched, network.modules())):
+    if not all(map(_known, layers)) or any(map(_watched, network.modules())):
         return ""
     nodes = nodes_of(network)
     for before, node in pairwise(nodes):
@@ -117,7 +117,10 @@ def find_chain(network: nn.Module) -> str:
     calls = nodes[1:-1]
     if any(node.op != "call_module" for node in calls):
         return ""
-    return "\n".join(str(node.target) for node in calls)
+    paths = [str(node.target) for node in calls]
+    # A module that torch calls a layer may hold others, and a path is one line here.
+    readable = all("\n" not in path and _known(network.get_submodule(path)) for path in paths)
+    return "\n".join(paths) if readable else ""
 
 
 def chain_at(network: nn.Module, paths: str) -> Chain:
@@ -130,9 +133,20 @@ def only_layers(network: nn.Module) -> bool:
     """Is the network made of torch's own sequences and layers alone, none of them changed, so
     that a call can neither leave anything on it nor depend on anything besides?"""
     return all(
-        (type(m) is nn.Sequential or type(m) in _LINKS) and not _watched(m)
-        for m in network.modules()
+        (type(m) is nn.Sequential or _known(m)) and not _watched(m) for m in network.modules()
     )
+
+
+def as_torch_made_them() -> bool:
+    """Are the forwards of the layers those that came with torch, and not patched in their class?"""
+    return all(kind.forward is forward for kind, forward in _FORWARDS)
+
+
+def _known(module: nn.Module) -> bool:
+    """Is it a layer of torch's own, with its weights where such a layer has them?"""
+    if type(module) is nn.Linear:
+        return module._parameters.keys() == {"weight", "bias"}
+    return type(module) in _LINKS
 
 
 def _watched(module: nn.Module) -> bool:
@@ -189,7 +203,7 @@ def _nothing(layer: Any) -> None:
     """Dropout in eval mode, for one."""
 
 
-_LINKS: dict[type, Callable[[Any], Link | None]] = {
+_LINKS: dict[type[nn.Module], Callable[[Any], Link | None]] = {
     nn.Linear: _linear,
     nn.ReLU: _relu,
     nn.LeakyReLU: _leaky_relu,
@@ -201,3 +215,4 @@ _LINKS: dict[type, Callable[[Any], Link | None]] = {
     nn.Identity: _nothing,
     nn.Flatten: _nothing,  # Points are flat already.
 }
+_FORWARDS = [(kind, kind.forward) for kind in _LINKS]

@@ -23,8 +23,9 @@ from .core.rounds import Problem, Rounds, ValuesWanted, run
 from .core.schedule import check_count, real, whole
 from .core.scorers import PlannedScorer, Scorer
 from .core.stopping import Stop
+from .domains.fixed import described, items_of
 from .domains.image import is_picture, pixels, tokens
-from .domains.tensor import ModelFamily, as_tuple
+from .domains.tensor import ModelFamily
 from .fingerprint import callables, digest
 from .methods import Greedy
 from .runs import carry_out, versions
@@ -271,7 +272,7 @@ class _Job:
             return self._problem(x, target, fixed, label)
 
     def _problem(self, x: Any, target: int | None, fixed: Any, label: str) -> Problem:
-        for name, held in _fixed_items(fixed):
+        for name, held in items_of(fixed):
             if isinstance(held, Tensor):  # It is given a row for each of the model's.
                 check_plain(f"fixed input {name!r}", held)
         example = self.family.example(x, target=target, fixed=fixed, baselines=self.baseline)
@@ -384,14 +385,8 @@ def _input_fingerprint(objective: PointObjective | MeanObjective, fixed: Any) ->
     ends: dict[str, Tensor] = {}
     for i, part in enumerate(objective.parts):
         ends |= {f"start {i}": part.start, f"end {i}": part.end}
-    held = list(_fixed_items(fixed))
-    ends |= {f"fixed {k}": v for k, v in held if isinstance(v, Tensor)}
-    rest = [(k, v) for k, v in held if not isinstance(v, Tensor)]
-    return digest(ends, f"{objective.layout} {rest}")
-
-
-def _fixed_items(fixed: Any) -> Iterable[tuple[Any, Any]]:
-    return fixed.items() if isinstance(fixed, dict) else enumerate(as_tuple(fixed))
+    ends |= {f"fixed {k}": v for k, v in items_of(fixed) if isinstance(v, Tensor)}
+    return digest(ends, f"{objective.layout} {described(fixed)}")
 
 
 __all__ = ["Greedy", "explain", "explain_many"]

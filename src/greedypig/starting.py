@@ -9,6 +9,7 @@ who import it, Ctrl-C is theirs. Imported before everything else, so it knows no
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,9 @@ INTERRUPTED = 130
 
 _MODULES = ("greedypig", "greedypig.assets")
 """Those that `python -m` runs."""
+
+_FLAG = re.compile(r"-[A-Za-z]*?m(.*)")
+"""-m with what it runs, if that is not the next word; other flags may go before it: -um."""
 
 
 def watch() -> None:
@@ -42,10 +46,8 @@ def is_program(argv: Sequence[str], typed: Sequence[str]) -> bool:
     name = argv[0] if argv else ""
     if name == "-m":  # What argv[0] is until `python -m` has found its module.
         words = iter(typed)
-        return any(
-            (next(words, "") if word == "-m" else word[2:]) in _MODULES
-            for word in words if word.startswith("-m")
-        )  # fmt: skip
+        flags = (match for word in words if (match := _FLAG.fullmatch(word)))
+        return any((match[1] or next(words, "")) in _MODULES for match in flags)
     stem = os.path.splitext(os.path.basename(name))[0]
     # A process that multiprocessing spawned bears its parent's argv, but was not typed so.
     return stem == "greedypig" and name in typed

@@ -5,6 +5,9 @@ which schema it was written with; a newer one is refused rather than misread.
 
 Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of schema 1
 have none and are read as before.
+
+Beside the JSON stands a digest of all that is in the file, so that a flipped bit is not read as a
+score; files without one, of earlier versions, are read unchecked.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from .core.attribution import Attribution, StopReason, check_attachment
 from .core.errors import GreedyPigError, InvalidFile, InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
+from .fingerprint import digest
 
 SCHEMA = 2
 KEY = "greedypig"
+CHECK = "digest"
 ATTACHMENTS = "attachments."
 
 
@@ -76,7 +81,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
         umask = os.umask(0)
         os.umask(umask)
         whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-        save_file(whole, temporary, metadata={KEY: text})
+        save_file(whole, temporary, metadata={KEY: text, CHECK: _digest(whole, text)})
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, target)
     finally:
@@ -109,6 +114,11 @@ def load(path: str | PathLike[str]) -> Attribution:
                 f"Expected schema {SCHEMA} or older in {name!r} (got {record['schema']}). "
                 "Try a newer greedypig."
             )
+        if metadata.get(CHECK, "") not in ("", _digest(tensors, metadata[KEY])):
+            raise InvalidFile(
+                f"Expected a greedypig result in {name!r} as it was written (got one that was "
+                "changed or damaged since: its digest differs)."
+            )
         return _build(record, tensors)
     except InvalidFile:
         raise
@@ -117,6 +127,10 @@ def load(path: str | PathLike[str]) -> Attribution:
         raise InvalidFile(
             f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
         ) from error
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    return digest(dict(sorted(tensors.items())), text)
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:

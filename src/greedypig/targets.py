@@ -89,10 +89,12 @@ class Target:
                 f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r})."
             )
         self.outputs = outputs
-        self.against = None
+        self.against: int | None = None
         self.function: Callable[[Tensor], Tensor] | None = None
         if isinstance(objective, Margin):
-            self.name, self.against = "margin", objective.against
+            self.name = "margin"
+            if objective.against is not None:
+                self.against = _rival(objective.against)
         elif isinstance(objective, str):
             if objective not in NAMES:
                 raise InvalidInput(
@@ -259,13 +261,26 @@ def look_like_probabilities(outputs: Tensor) -> bool:
     return bool(((outputs.sum(1) - 1).abs() < 1e-4).all())
 
 
-def _class_index(target: Any, classes: int) -> int:
-    """A class number, also straight from an argmax."""
+def _index(number: Any) -> int | None:
+    """A class number, also straight from an argmax; None for what is no whole number."""
     try:
-        index = -1 if isinstance(target, bool) else operator.index(target)
+        return None if isinstance(number, bool) else operator.index(number)
     except (TypeError, ValueError):
-        index = -1
-    if not 0 <= index < classes:
+        return None
+
+
+def _rival(against: Any) -> int:
+    index = _index(against)
+    if index is None:
+        raise InvalidInput(
+            f"Expected the margin's rival to be the number of a class (got {against!r})."
+        )
+    return index
+
+
+def _class_index(target: Any, classes: int) -> int:
+    index = _index(target)
+    if index is None or not 0 <= index < classes:
         raise InvalidInput(
             f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
         )

@@ -118,3 +118,9 @@ def test_schedules_that_cannot_be_followed_are_refused(schedule):
 def test_knobs_that_contradict_each_other_are_refused(knobs):
     with pytest.raises(gp.InvalidInput):
         plan_picks(10, **knobs)
+
+
+@pytest.mark.parametrize("schedule", [7, 2.5, True])
+def test_a_schedule_that_is_no_list_is_refused(schedule):
+    with pytest.raises(gp.InvalidType, match="schedule to be 'equal', 'geometric' or a list"):
+        plan_picks(12, schedule=schedule)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from numbers import Real
 from typing import Any
 
-from .errors import InvalidInput
+from .errors import InvalidInput, InvalidType
 
 GEOMETRIC_RATIO = 50.0
 """Size of the last geometric round over the first, where the caller names no ratio."""
@@ -122,7 +122,12 @@ def check_count(name: str, number: int, units: int | None = None) -> None:
 
 
 def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
-    picks = tuple(map(whole, schedule))
+    try:
+        picks = tuple(map(whole, schedule))
+    except TypeError:
+        raise InvalidType(
+            f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
+        ) from None
     if not picks:
         raise InvalidInput("Expected a schedule with at least one round (got an empty list).")
     for r, count in enumerate(picks):

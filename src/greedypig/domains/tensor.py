@@ -7,7 +7,7 @@ picture, a row, a sequence of embeddings, and for several inputs at once by posi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from ..alike import slopes_alike
 from ..baselines import resolve
-from ..chain import Chain, ChainOracle, chain_at, find_chain, only_layers
+from ..chain import Chain, ChainOracle, as_torch_made_them, chain_at, find_chain, only_layers
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.objective import Line, MeanObjective, Oracle, PointObjective, Runs
@@ -27,6 +28,7 @@ from ..fingerprint import fingerprint
 from ..frozen import Frozen
 from ..kept import Loan
 from ..targets import Reference, Target
+from .fixed import expanded, key_of
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +230,7 @@ class ModelFamily:
 
     def _oracle(self, example: Example) -> Oracle:
         """The oracle of all examples whose rows may share a batch with this one's."""
-        key = (example.layout, _fixed_key(example.fixed))
+        key = _batch_key(example)
         if key not in self._oracles:
             chain = self.chain if key == self._chained else None
             self._oracles[key] = self._new_oracle(self._values, example.layout.n, chain)
@@ -245,7 +247,7 @@ class ModelFamily:
         """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
         self._prepared = True
         if not self._foldable:
-            if self._optimize:
+            if self._optimize and not _seen_otherwise(example):
                 self._link(example)
                 self._cut(example)
             return
@@ -266,18 +268,18 @@ class ModelFamily:
         network = self._private_network()
         if network is None or self.plain.held or not self.target.has_slopes:
             return
-        seen_otherwise = torch.is_autocast_enabled(example.x.device.type) or _has_any_global_hook()  # type: ignore[no-untyped-call]
-        if not _lone_tensor(example) or seen_otherwise:
+        if not _lone_tensor(example):
             return
         paths = self._loan.note("chain", lambda: find_chain(network))
         if not paths:
             return
         chain = self._loan.made("chain", lambda: chain_at(network, paths))
         self._inert = bool(self._loan.note("inert", lambda: "yes" * only_layers(network)))
-        sure = self._inert and _lone_row(example, example.layout.n)
-        if not sure and not self._answers_alike(example, lambda x: chain.forward(x)[-1]):
-            return
-        self.chain, self._chained = chain, (example.layout, None)
+        if not self._inert or not _lone_row(example, example.layout.n):
+            alike = self._answers_alike(example, lambda x: chain.forward(x)[-1])
+            if not (alike and (self._inert or self._slopes_alike(example, chain))):
+                return
+        self.chain, self._chained = chain, _batch_key(example)
         self._oracles.clear()
 
     def _cut(self, example: Example) -> None:
@@ -290,7 +292,10 @@ class ModelFamily:
             return
         first = FirstLayer(self.plain, path)
         chain = None if self.chain is None else self.chain.after_first()
-        if chain or self._answers_alike(example, lambda x: first.rest(first.of(x))):
+        if chain or (
+            self._answers_alike(example, lambda x: first.rest(first.of(x)))
+            and self._slopes_alike(example, first)
+        ):
             self.first = first
             self.rest = self._new_oracle(self._values_after_first, first.outputs, chain)
 
@@ -305,6 +310,13 @@ class ModelFamily:
                 log.debug("%s is left as it is (%s)", type(self.model).__name__, error)
                 return False
         return bool(off <= SAME_OUTPUT)
+
+    def _slopes_alike(self, example: Example, made: Chain | FirstLayer) -> bool:
+        """Does it differentiate as the network does? Found once for inputs of this shape."""
+        plain = partial(self._run, self.plain, runs=[(example, 1)])
+        alike = partial(slopes_alike, made, plain, self.target.logits, example.x, self.batch_size)
+        name = f"slopes of {type(made).__name__} {example.layout.shapes}"
+        return bool(self._loan.note(name, lambda: "yes" * alike()))
 
     def _values_after_first(self, made: Tensor, runs: Runs) -> Tensor:
         assert self.first is not None
@@ -339,9 +351,15 @@ class ModelFamily:
         if layout.kind == "dict":
             args, kwargs = (), dict(zip(layout.names, inputs, strict=True))
         if example.fixed is not None:
-            more, named = _expand_fixed([(owner.fixed, count) for owner, count in runs])
+            more, named = expanded([(owner.fixed, count) for owner, count in runs])
             args, kwargs = (*args, *more), kwargs | named
         return network(*args, **kwargs)
+
+
+def _seen_otherwise(example: Example) -> bool:
+    """Does anything outside the network change what its layers do?"""
+    by_mode = torch.is_autocast_enabled(example.x.device.type)
+    return by_mode or _has_any_global_hook() or not as_torch_made_them()  # type: ignore[no-untyped-call]
 
 
 def _lone_tensor(example: Example) -> bool:
@@ -375,31 +393,7 @@ def _widest(dtypes: Any) -> torch.dtype:
     return wide
 
 
-def _fixed_key(fixed: Any) -> object:
-    """Fixed inputs may share a batch if their tensors have one shape and the rest is equal."""
-    if fixed is None:
-        return None
-    items = fixed.items() if isinstance(fixed, Mapping) else enumerate(as_tuple(fixed))
-    return tuple(
-        (k, tuple(v.shape), v.dtype) if isinstance(v, Tensor) else (k, repr(v)) for k, v in items
-    )
-
-
-def as_tuple(fixed: Any) -> tuple[Any, ...]:
-    """Fixed inputs by position; a lone one stands for a tuple of it."""
-    return fixed if isinstance(fixed, tuple) else (fixed,)
-
-
-def _expand_fixed(runs: Sequence[tuple[Any, int]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The fixed inputs of every row: tensors get the batch axis in front, the rest passes as is."""
-    first = runs[0][0]
-    if isinstance(first, Mapping):
-        return (), {k: _expand([(f[k], c) for f, c in runs]) for k in first}
-    rows = [(as_tuple(f), c) for f, c in runs]
-    return tuple(_expand([(f[i], c) for f, c in rows]) for i in range(len(rows[0][0]))), {}
-
-
-def _expand(runs: Sequence[tuple[Any, int]]) -> Any:
-    if not isinstance(runs[0][0], Tensor):
-        return runs[0][0]
-    return torch.cat([t.detach().unsqueeze(0).expand(count, *t.shape) for t, count in runs])
+def _batch_key(example: Example) -> object:
+    """Examples share batches if their tensors have the same shapes and dtypes, and what is passed
+    along allows it."""
+    return example.layout, example.dtypes, key_of(example.fixed)
