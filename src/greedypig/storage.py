@@ -6,8 +6,8 @@ which schema it was written with; a newer one is refused rather than misread.
 Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of schema 1
 have none and are read as before.
 
-Beside the JSON stands a digest of all that is in the file, so that a flipped bit is not read as a
-score; files without one, of earlier versions, are read unchecked.
+Its digest covers all that is in the file, so that a flipped bit is not read as a score; files
+without one, of earlier versions, are read unchecked.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
         umask = os.umask(0)
         os.umask(umask)
         whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-        save_file(whole, temporary, metadata={KEY: text, CHECK: _digest(whole, text)})
+        # In the JSON, as safetensors puts several texts down in any order: equal results are to
+        # be equal files.
+        sealed = json.dumps({**record, CHECK: _digest(whole, text)}, allow_nan=False)
+        save_file(whole, temporary, metadata={KEY: sealed})
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, target)
     finally:
@@ -114,7 +117,8 @@ def load(path: str | PathLike[str]) -> Attribution:
                 f"Expected schema {SCHEMA} or older in {name!r} (got {record['schema']}). "
                 "Try a newer greedypig."
             )
-        if metadata.get(CHECK, "") not in ("", _digest(tensors, metadata[KEY])):
+        seal = record.pop(CHECK, "")
+        if seal and seal != _digest(tensors, json.dumps(record)):
             raise InvalidFile(
                 f"Expected a greedypig result in {name!r} as it was written (got one that was "
                 "changed or damaged since: its digest differs)."

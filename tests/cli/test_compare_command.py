@@ -116,6 +116,15 @@ def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place)
     assert "Within 20 gradients: greedy-pig 4 rounds × 5, geometric; greedy-pig (paper)" in told
 
 
+def test_no_more_rounds_than_there_are_blocks(answer):
+    words = ("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper,sequential-gradient",
+             "--features", "grid:4", "--budget", "40", "--out", "o")  # fmt: skip
+    rows = answer(*words)["methods"]
+    assert rows["greedy-pig"]["setting"] == "4 rounds × 10, geometric"
+    assert rows["sequential-gradient"]["setting"] == "4 rounds, geometric"
+    assert rows["greedy-pig (paper)"]["gradients"] <= 40
+
+
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
     plain, calls = sitting.Watch.__call__, [0]

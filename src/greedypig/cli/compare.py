@@ -145,7 +145,7 @@ def _hold(
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
         try:
             x = question.read(run.path)
-            search = {**searches[run.method], **common}
+            search = contest.fitting(searches[run.method], x, args.budget) | common
             a = run.sitting.answer(question, search, x, run.path.name, command)
         except KeyboardInterrupt:
             run.sitting.keep()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any
+
+from torch import Tensor
 
 import greedypig as gp
 
 from ..budgets import within
+from ..core.layout import Layout
 from .failures import UsageError
 
 PAPER = "greedy-pig (paper)"
@@ -56,6 +60,20 @@ def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
     if name == REGIONS and made["rounds"] > MOST_REGION_ROUNDS:  # There are few regions to take.
         made |= {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
     return made
+
+
+def fitting(search: Mapping[str, Any], x: Tensor, budget: int | None) -> dict[str, Any]:
+    """The same for a picture with fewer blocks than rounds: one round for each, and as many steps
+    as a budget leaves them."""
+    features, rounds = search["features"], search.get("rounds")
+    blocks = callable(features) and not isinstance(features, gp.Superpixels)
+    units = features(Layout.of(x)).units if blocks and rounds is not None else x.numel()
+    if rounds is None or rounds <= units:
+        return dict(search)
+    fitted = {**search, "rounds": units}
+    if budget is not None and search["method"] == "greedy-pig":
+        fitted["steps"] = budget // units
+    return fitted
 
 
 def slug(name: str) -> str:
