@@ -268,6 +268,11 @@ CASES = {
     "features over another input": (
         lambda: explain_row(features=gp.Elements(7)), ValueError, r"6 elements \(got 7\)",
     ),
+    "optimize is a text": (lambda: explain_row(optimize="no"), TypeError, "optimize.*'no'"),
+    "gain is a text": (lambda: explain_row(gain="yes"), TypeError, "gain.*'yes'"),
+    "checkpoint in no folder": (
+        lambda: explain_row(checkpoint="nowhere/a.gpig"), ValueError, "nowhere/a.gpig",
+    ),
     "too few names": (lambda: explain_row(names=["a", "b"]), ValueError, "2 names for 6 units"),
     "scorer returns too little": (
         lambda: explain_row(method=lambda objective, mask: mask[:2]), TypeError, r"6.*got \(2,\)",

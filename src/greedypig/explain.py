@@ -20,7 +20,7 @@ from .core.lockstep import Undisturbed
 from .core.objective import MeanObjective, PointObjective
 from .core.quadrature import Rule
 from .core.rounds import Problem, Rounds, ValuesWanted, run
-from .core.schedule import check_count, real, whole
+from .core.schedule import check_count, check_switch, real, whole
 from .core.scorers import PlannedScorer, Scorer
 from .core.stopping import Stop
 from .domains.fixed import described, items_of
@@ -239,6 +239,7 @@ class _Job:
         values: ValuesWanted,
     ) -> None:
         target = Target(objective, outputs)
+        check_switch("optimize", optimize)
         with Undisturbed():
             self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
         self.baseline, self.features, self.names = baseline, features, names

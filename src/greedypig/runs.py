@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from os import PathLike
+from os import PathLike, fspath
+from pathlib import Path
 
 import torch
 
@@ -29,6 +30,11 @@ def carry_out(
     result: Callable[[Rounds], Attribution] = Rounds.attribution,
 ) -> Attribution:
     """Run one problem to its end. `result` makes of the rounds what is saved and returned."""
+    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+        raise InvalidInput(
+            f"Expected checkpoint to be a file in a folder that is there (got "
+            f"{fspath(checkpoint)!r})."
+        )
     if resume is not None:
         take_up(problem, resume)
     events = Rounds(problem)

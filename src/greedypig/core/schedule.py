@@ -113,6 +113,12 @@ def real(number: Any) -> Any:
     return float(number) if other else number
 
 
+def check_switch(name: str, value: object) -> None:
+    """True or False, and not a text that would count as True."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"Expected {name} to be True or False (got {value!r}).")
+
+
 def check_count(name: str, number: int, units: int | None = None) -> None:
     """A whole number, at least 1 and at most the number of units."""
     whole = isinstance(number, int) and not isinstance(number, bool)

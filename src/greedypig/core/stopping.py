@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import InvalidInput
-from .schedule import real, whole
+from .schedule import check_switch, real, whole
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Stop:
         object.__setattr__(self, "budget", budget)
         if budget is not None and (type(budget) is not int or budget < 0):
             raise InvalidInput(f"Expected budget to be a whole number ≥ 0 (got {budget!r}).")
+        check_switch("gain", self.gain)
         for name in ("seconds", "reach"):
             number = real(getattr(self, name))
             if number is not None and not isinstance(number, int | float):
