@@ -180,8 +180,8 @@ class Summary:
             share, probability = excess
             terminal.surer(
                 f"{_percent(share)} of it makes the network more certain ({probability:.3f}) "
-                f"than the whole photo does ({about['probability']:.3f}): those numbers push it "
-                f"further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
+                f"than the whole photo does ({about['probability']:.3f}): those {unit_word(a)} "
+                f"push it further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
         say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))
         say(terminal.wrapped("wrote " + ", ".join(shown(f) for f in files), "  ", "    "))
 
