@@ -63,8 +63,8 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     """The table for people."""
     notes, a, say = found.notes, found.result, terminal.say
     say(terminal.style(terminal.wrapped(
-        f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} rows to learn "
-        f"from, {notes.valid_rows:,} to judge {notes.label}{_task(notes)}"), BOLD))  # fmt: skip
+        f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} rows to learn from, "
+        f"{notes.valid_rows:,} to judge; label {notes.label}{_task(notes)}"), BOLD))  # fmt: skip
     best = a.top(min(max(notes.ks), 10))
     say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
     say()

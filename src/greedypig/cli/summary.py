@@ -111,6 +111,11 @@ class Summary:
                 for _, a, _ in self.done if (reason := unranked(a)) is not None}  # fmt: skip
         for reason, names in bare.items():
             say(terminal.wrapped(f"{', '.join(names)}: {reason}"))
+        for stop in (gp.StopReason.BUDGET, gp.StopReason.SECONDS):
+            early = sum(a.stop == stop and unranked(a) is None for _, a, _ in self.done)
+            if early:
+                say(terminal.wrapped(f"{count(early, 'photo')} stopped early ({stop}): what was "
+                                     "not selected is ranked by its last score."))  # fmt: skip
         if any(a.about["removed"] for _, a, _ in self.done):
             say(terminal.wrapped("−1 %: with its best 1 % of numbers switched off."))
         if self._surer:
