@@ -42,6 +42,8 @@ def test_a_part_that_outdoes_the_whole_is_named():
     node = Explained.of(explained())
     assert node.excess() is None
     assert replace(node, full=0.55).excess() == (2, 0.6)
+    assert replace(node, full=0.55, alone=0.7).excess() == (0, 0.7)
+    assert replace(node, full=0.55, alone=0.7, values=()).excess() is None  # There is no edge.
 
 
 def test_hops_are_breadth_first_and_strangers_lie_behind_all():

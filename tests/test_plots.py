@@ -426,3 +426,11 @@ def test_a_gallery_shows_pictures_as_they_are_and_importance_on_one_scale():
     assert np.array_equal(images[0].get_array(), picture)
     assert images[1].get_clim() == (0, 1)
     assert len(images) == 3
+
+
+def test_long_names_stay_apart():
+    names = [f"purchases_of_the_last_year_in_shop_{i}" for i in range(6)]
+    a = gp.explain(torch.nn.Linear(6, 2), torch.ones(6), names=names)
+    labels = [label.get_text() for label in plots.bars(a).get_yticklabels()]
+    assert [label[-1] for label in labels] == [name[-1] for name in a.top(6)]
+    assert all(len(label) == 32 and "…" in label for label in labels)

@@ -200,8 +200,12 @@ class Explained:
         )  # fmt: skip
 
     def excess(self) -> tuple[int, float] | None:
-        """(edges, probability): the fewest edges that make the network surer than all do."""
-        more = ((i + 1, v) for i, v in enumerate(self.values) if v > self.full + SURER)
+        """(edges, probability): the fewest edges with which the network is surer than with all.
+
+        0 edges where the node's own features do it: then no edge is the reason.
+        """
+        told = (self.alone, *self.values) if self.values else ()
+        more = ((i, v) for i, v in enumerate(told) if v > self.full + SURER)
         return next(more, None)
 
 

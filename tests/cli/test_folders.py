@@ -38,6 +38,14 @@ def test_a_setting_that_one_photo_does_not_fit_leaves_the_others(call, answer, s
     assert [f["photo"] for f in record["failed"]] == ["sizes/b.png"]
 
 
+def test_a_budget_that_ended_the_search_is_told(call, place):
+    make_photo(place / "green.png", (30, 200, 40))
+    words = ("explain", "photo.png", "green.png", *TINY, "--no-html", "--steps", "5")
+    _, out, _ = call(*words, "--rounds", "4", "--budget", "10")
+    assert "2 photos stopped early (the gradient budget was spent)" in " ".join(out.split())
+    assert "stopped early" not in call(*words, "--rounds", "2")[1]
+
+
 def test_a_rival_that_is_one_photo_s_own_class(call, place):
     make_photo(place / "green.png", (30, 200, 40))
     make_photo(place / "blue.png", (30, 40, 200))

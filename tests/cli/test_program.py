@@ -44,6 +44,23 @@ def test_a_wrong_command_line(call, words):
     assert "--help" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["selct", "t.csv"], "(did you mean select?). Try 'greedypig --help'."),
+        (["explain", "a.png", "--methd", "ig"],
+         "--methd ig (did you mean --method?). Try 'greedypig explain --help'."),
+        (["explain", "a.png", "--seeds=3"],  # An option of another command is none of this one.
+         "--seeds=3 (did you mean --seed?). Try 'greedypig explain --help'."),
+        (["report", "a.gpig", "--zzz"], "arguments: --zzz. Try 'greedypig report --help'."),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_gets_the_nearest_one(call, words, said):
+    code, _, err = call(*words)
+    assert code == 2
+    assert err.rstrip().endswith(said)
+
+
 def test_examples_of_the_help_are_understood():
     from greedypig.cli.main import build_parser
 

@@ -108,7 +108,7 @@ def test_people_get_a_table(call, table):
     lines = out.splitlines()
     assert lines[0].startswith("t.parquet: 5 columns, ")
     assert re.search(
-        r"to judge y: 2 classes: [01] \(\d\d %\), [01] \(\d\d %\)", " ".join(lines[:3])
+        r"to judge; label y: 2 classes: [01] \(\d\d %\), [01] \(\d\d %\)", " ".join(lines[:3])
     )
     assert "best first: a, b, c" in out
     assert any(line.split()[:3] == ["k", "1", "3"] for line in lines)

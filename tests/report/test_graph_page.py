@@ -37,6 +37,9 @@ def test_pages_warn_where_a_part_outdoes_the_whole():
     assert 'class="warn"' not in report.html(explained())
     page = report.html(explained().with_notes({"probability": 0.55}))
     assert "The first 2 edges make the network surer of biology (0.600)" in page
+    page = report.html(explained().with_notes({"probability": 0.55, "alone": 0.7}))
+    assert "Without any edge the network is surer of biology (0.700) than with all" in page
+    assert "edges make the network" not in page
 
 
 def test_a_node_s_page_tells_its_edges_in_order():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from greedypig.tables import Layout, Survey, open_table, survey
-from greedypig.tables.suspects import Draw, written_number
+from greedypig.tables.suspects import Draw, written_date, written_number
 
 N = 600
 RANDOM = np.random.default_rng(0)
@@ -100,6 +100,30 @@ def test_values_in_another_order_are_no_copies(tmp_path):
 )  # fmt: skip
 def test_numbers_as_people_write_them_are_seen(texts, example):
     assert written_number(texts) == example
+
+
+@pytest.mark.parametrize(
+    ("texts", "example"),
+    [
+        (["2024-01-05", "2023-12-31", "2024-1-6"], "2024-01-05"),
+        (["31.1.2024", "01.02.2024", "9.9.1999"], "31.1.2024"),
+        (["1/31/2024 08:15", "2/1/2024 9:00", "2/2/2024"], "1/31/2024 08:15"),
+        (["2024-01-05T08:15:00Z"] * 3, "2024-01-05T08:15:00Z"),
+        (["2024-01-05", "2024-01-06"], ""), (["1.2.3", "10.0.1", "2.4.11"], ""),
+        (["2024-01/05", "2024/01-06", "2024.01-07"], ""), (["a", "2024-01-05", "b"], ""), ([], ""),
+    ],
+)  # fmt: skip
+def test_dates_are_seen(texts, example):
+    assert written_date(texts) == example
+
+
+def test_dates_in_text_are_named_once_and_not_as_rare_texts(tmp_path):
+    days = [f"20{10 + i % 14}-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(N)]
+    _, words = told(tmp_path, "y", joined=days, y=Y)
+    assert "no order: 'joined', whose texts are dates, such as '20" in words
+    assert "--drop joined." in words
+    assert "rare" not in words
+    assert "dates" not in told(tmp_path, "y", joined=np.array(days, "datetime64[D]"), y=Y)[1]
 
 
 def test_decimal_commas_are_warned_of_and_can_be_read(tmp_path):

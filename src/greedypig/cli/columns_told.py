@@ -62,9 +62,11 @@ def _can_draw(a: gp.Attribution) -> bool:
 def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
     """The table for people."""
     notes, a, say = found.notes, found.result, terminal.say
-    say(terminal.style(terminal.wrapped(
+    head = (
         f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} rows to learn "
-        f"from, {notes.valid_rows:,} to judge {notes.label}{_task(notes)}"), BOLD))  # fmt: skip
+        f"from, {notes.valid_rows:,} to judge; label {notes.label}{_task(notes)}"
+    )
+    say(terminal.style(terminal.wrapped(head), BOLD))
     best = a.top(min(max(notes.ks), 10))
     say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
     say()

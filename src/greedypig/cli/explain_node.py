@@ -188,7 +188,12 @@ def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
     if found.note:
         say(f"  {found.note}")
     excess = found.excess()
-    if excess is not None:
+    if excess is not None and excess[0] == 0:
+        terminal.surer(
+            f"without any edge the network is surer ({excess[1]:.3f}) than with all edges "
+            f"({found.full:.3f}): the answer rests on the node's own features, not on these "
+            "edges.", "  ")  # fmt: skip
+    elif excess is not None:
         first = "the first edge makes" if excess[0] == 1 else f"the first {excess[0]} edges make"
         terminal.surer(
             f"{first} the network surer ({excess[1]:.3f}) than all edges do ({found.full:.3f}): "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import signal
 import sys
 import threading
@@ -132,28 +133,39 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one short line for a mistake, and the nearest option for a wrong one."""
+    """argparse with one short line for a mistake, and the nearest word for a wrong one."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but what is left over is told by the command it was meant for."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self._commands().get(found.command, self).error(
+                f"unrecognized arguments: {' '.join(rest)}"
+            )
+        return found
 
     def error(self, message: str) -> NoReturn:
         Terminal().fail(f"{message}{self._near(message)}. Try '{self.prog} --help'.")
         raise SystemExit(USAGE)
 
     def _near(self, message: str) -> str:
-        if "unrecognized arguments:" not in message:
-            return ""
-        # The options of the subcommand that was typed are known to its own parser only.
-        known = [name for parser in self._family() for name in parser._option_string_actions]
+        command = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
+        if command is not None:
+            near = difflib.get_close_matches(command[1], list(self._commands()), 1)
+            return f" (did you mean {near[0]}?)" if near else ""
         for word in message.partition("unrecognized arguments:")[2].split():
-            near = difflib.get_close_matches(word.partition("=")[0], known, 1)
+            near = difflib.get_close_matches(
+                word.partition("=")[0], list(self._option_string_actions), 1
+            )
             if word.startswith("-") and near:
                 return f" (did you mean {near[0]}?)"
         return ""
 
-    def _family(self) -> Iterator[argparse.ArgumentParser]:
-        yield self
+    def _commands(self) -> dict[str, argparse.ArgumentParser]:
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                yield from action.choices.values()
+                return dict(action.choices)
+        return {}
 
 
 def _program() -> str:

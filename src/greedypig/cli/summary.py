@@ -111,6 +111,11 @@ class Summary:
                 for _, a, _ in self.done if (reason := unranked(a)) is not None}  # fmt: skip
         for reason, names in bare.items():
             say(terminal.wrapped(f"{', '.join(names)}: {reason}"))
+        for stop in (gp.StopReason.BUDGET, gp.StopReason.SECONDS):
+            early = sum(a.stop == stop and unranked(a) is None for _, a, _ in self.done)
+            if early:
+                say(terminal.wrapped(f"{count(early, 'photo')} stopped early ({stop}): what was "
+                                     "not selected is ranked by its last score."))  # fmt: skip
         if any(a.about["removed"] for _, a, _ in self.done):
             say(terminal.wrapped("−1 %: with its best 1 % of numbers switched off."))
         if self._surer:
@@ -180,8 +185,8 @@ class Summary:
             share, probability = excess
             terminal.surer(
                 f"{_percent(share)} of it makes the network more certain ({probability:.3f}) "
-                f"than the whole photo does ({about['probability']:.3f}): those numbers push it "
-                f"further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
+                f"than the whole photo does ({about['probability']:.3f}): those {unit_word(a)} "
+                f"push it further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
         say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))
         say(terminal.wrapped("wrote " + ", ".join(shown(f) for f in files), "  ", "    "))
 

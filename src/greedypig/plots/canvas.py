@@ -74,6 +74,14 @@ def shorten(text: str, length: int = 40) -> str:
     return cut.replace("$", r"\$")
 
 
+def shorten_name(text: str, length: int = 32) -> str:
+    """A name that fits a label, cut in the middle: names of a kind often differ in their ends."""
+    if len(text) <= length:
+        return shorten(text, length)
+    head = length // 2
+    return shorten(f"{text[:head]}…{text[head + 1 - length :]}", length)
+
+
 def headline(notes: Notes) -> str:
     """Class and probability of the whole input, as far as known."""
     parts = [] if notes.label is None else [shorten(notes.label)]

@@ -24,6 +24,7 @@ from .canvas import (
     headline,
     plain,
     shorten,
+    shorten_name,
     title,
 )
 
@@ -180,7 +181,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     places = range(count)
     ax.barh(places, lengths, color=shades, height=0.72)
     ax.axvline(0, color=SOFT, linewidth=0.8)
-    ax.set_yticks(places, [shorten(label, 32) for label in unit_labels(a, units)])
+    ax.set_yticks(places, [shorten_name(label, 32) for label in unit_labels(a, units)])
     ax.set_ylim(count - 0.4, -0.6)
     ax.set_xlabel(quantity, fontsize=9, color=INK)
     plain(ax)

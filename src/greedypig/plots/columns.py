@@ -21,6 +21,7 @@ from .canvas import (
     new_figure,
     plain,
     shorten,
+    shorten_name,
     title,
 )
 
@@ -95,7 +96,7 @@ def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
         )
     ax = axes_or(ax, 6.5, 4.4)
     places = np.arange(count + 1)
-    names = ["none", *(shorten(unit_label(a, u), 24) for u in a.order[:count].tolist())]
+    names = ["none", *(shorten_name(unit_label(a, u), 24) for u in a.order[:count].tolist())]
     ax.plot(places, values[: count + 1], color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     ax.axhline(-a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
                label=f"all columns: {0.0 - a.full_value:.4f}")  # fmt: skip

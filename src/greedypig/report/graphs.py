@@ -208,6 +208,13 @@ def _surer_alone(found: Explained) -> str:
     if excess is None:
         return ""
     edges, value = excess
+    if edges == 0:
+        return (
+            '<div class="warn" role="note"><p>Without any edge the network is surer of '
+            f"{escape(found.label)} ({value:.3f}) than with all edges ({found.full:.3f}): the "
+            "answer rests on the node’s own features. The edges below agree with it; it does not "
+            "need them.</p></div>"
+        )
     first = "The first edge makes" if edges == 1 else f"The first {edges} edges make"
     return (
         f'<div class="warn" role="note"><p>{first} the network surer of {escape(found.label)} '

@@ -24,10 +24,12 @@ from .suspects import (
     Draw,
     Trace,
     copies,
+    date_words,
     drop_words,
     leaks,
     nameless,
     spelt_alike,
+    written_date,
     written_number,
     written_words,
 )
@@ -190,6 +192,8 @@ class _Column:
     note: str = ""
     written: str = ""
     """A text that looks like a number, where most do."""
+    dated: str = ""
+    """A text that is a date, where most are."""
 
     def __post_init__(self) -> None:
         self.counts = Counts(self.reading.vocabulary)
@@ -294,9 +298,10 @@ class _Column:
         return Number(self.name, used.mean, used.deviation, log, missing)
 
     def _look_at(self, common: Sequence[tuple[str, int]], known: int, there: int) -> None:
-        """Note texts that are numbers written oddly, and texts that hardly come again."""
-        self.written = written_number([value for value, _ in common])
-        if self.written:
+        """Note numbers written oddly, dates, and texts that hardly come again."""
+        texts = [value for value, _ in common]
+        self.written, self.dated = written_number(texts), written_date(texts)
+        if self.written or self.dated:
             self.note = ""  # Told of all such columns at once.
         elif not self.note and there >= UNIQUE_ROWS and known < RARELY * there:
             self.note = (
@@ -375,7 +380,10 @@ def _warn(
     for column in found:
         if column.note:
             warnings.warn(f"{column.note}.", stacklevel=3)
-    for words in written_words({c.name: c.written for c in found if c.written}):
+    for words in (
+        *written_words({c.name: c.written for c in found if c.written}),
+        *date_words({c.name: c.dated for c in found if c.dated}),
+    ):
         warnings.warn(words, stacklevel=3)
     texts = {c.name: c for c in found}
     _warn_of_filled([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)

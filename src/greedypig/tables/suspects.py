@@ -36,6 +36,10 @@ WRITTEN = re.compile(
     r"[-+]?[$€£]?\s?\d{1,3}(?:[,.'\s]?\d{3})*(?:[.,]\d+)?(?:[eE][-+]?\d+)?\s?[%€$£]?"
 )
 """Numbers as people write them: 1.234,5 or 1,234.5 or 3.1 % or $5."""
+DATE = re.compile(
+    r"(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2\d{4})(?:[T ]\d{1,2}:\d{2}.*)?"
+)
+"""2024-01-31, 31.1.2024, 1/31/2024, each also with a time behind it."""
 
 
 class Draw:
@@ -259,6 +263,26 @@ def written_words(examples: Mapping[str, str]) -> list[str]:
     return [
         f"Taken as categories: {quoted(list(examples))}, whose texts look like numbers, such as "
         f"{next(iter(examples.values()))!r}. Try {way}writing them plainly, like 1234.5."
+    ]
+
+
+def written_date(texts: Sequence[str]) -> str:
+    """One of a column's texts, if nearly all are dates; else nothing."""
+    looked = [text.strip() for text in texts[:1000]]
+    dates = [text for text in looked if DATE.fullmatch(text)]
+    if len(looked) < 3 or len(dates) < 0.9 * len(looked):
+        return ""
+    return dates[0][:40]
+
+
+def date_words(examples: Mapping[str, str]) -> list[str]:
+    """A sentence on columns of dates; examples: column → one of its texts."""
+    if not examples:
+        return []
+    return [
+        f"Taken as categories, which have no order: {quoted(list(examples))}, whose texts are "
+        f"dates, such as {next(iter(examples.values()))!r}. Try a number made from them, such as "
+        f"the days since the first one, or --drop {drop_words(list(examples))}."
     ]
 
 
