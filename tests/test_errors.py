@@ -268,6 +268,9 @@ CASES = {
     "features over another input": (
         lambda: explain_row(features=gp.Elements(7)), ValueError, r"6 elements \(got 7\)",
     ),
+    "x is wider than the weights": (
+        lambda: explain_row(row().double()), TypeError, r"torch.float32.*torch.float64.*x\.to\(",
+    ),
     "optimize is a text": (lambda: explain_row(optimize="no"), TypeError, "optimize.*'no'"),
     "gain is a text": (lambda: explain_row(gain="yes"), TypeError, "gain.*'yes'"),
     "checkpoint in no folder": (

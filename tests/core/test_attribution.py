@@ -115,3 +115,11 @@ def test_a_layout_is_row_major_whatever_the_memory_format():
 def test_a_layout_is_of_tensors(tree):
     with pytest.raises((gp.InvalidInput, gp.InvalidType)):
         Layout.of(tree)
+
+
+def test_the_top_of_what_was_never_ranked_is_told():
+    objective = gp.objective(lambda masks: 1 + masks.sum(1), 3)
+    a = gp.greedy_pig(objective, rounds=3, reach=0.1)
+    assert a.selected == 0
+    with pytest.warns(UserWarning, match="nothing is ranked"):
+        assert a.top(2) == ["0", "1"]

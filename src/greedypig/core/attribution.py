@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -153,6 +154,12 @@ class Attribution:
         A place is written as one would index x: x[0, 3, 4] for an element of a picture, x[2, :]
         for a token. For x with one axis the index is the place: "7".
         """
+        if not self.picks:
+            warnings.warn(
+                f"No round was run ({self.stop.value}), so nothing is ranked: the units come by "
+                "index.",
+                stacklevel=2,
+            )
         return unit_texts(self.features, self.layout, self.order[:k].tolist())
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:

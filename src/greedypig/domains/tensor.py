@@ -176,6 +176,7 @@ class ModelFamily:
             except Exception as error:
                 rows = self._rows_if_batch(probe)
                 if rows is None:
+                    self._check_dtype(probe, error)
                     raise
                 way = "x[0]" if rows == 1 else "gp.explain_many(model, x), or one row x[i]"
                 raise InvalidInput(
@@ -183,6 +184,17 @@ class ModelFamily:
                     f"{probe.layout.shapes[0]}, which the model takes as a batch of {rows}). "
                     f"Try {way}."
                 ) from error
+
+    def _check_dtype(self, probe: Example, error: Exception) -> None:
+        """A float64 row from NumPy for a float32 network: torch names neither of the two."""
+        module = self.plain.module
+        own = {p.dtype for p in module.parameters()} if module is not None else set()
+        if len(own) == 1 and "dtype" in str(error) and not own & set(probe.dtypes):
+            (wanted,) = own
+            raise InvalidType(
+                f"Expected x in the model's own dtype {wanted} (got {probe.dtypes[0]}). "
+                f"Try x.to({wanted})."
+            ) from error
 
     def _rows_if_batch(self, probe: Example) -> int | None:
         """How many examples x holds, if the model answers it as a batch."""
