@@ -385,6 +385,21 @@ def test_a_missing_matplotlib_names_the_extra():
     assert "greedypig[plots]" in out
 
 
+def test_long_names_leave_the_diagrams_their_room():
+    pytest.importorskip("matplotlib")
+    from greedypig.metrics import Curve
+    from greedypig.plots import Panel, curve_sheet
+
+    line = Curve([0.0, 0.5, 1.0], [0.0, 0.25, 1.0], "softmax", 1.0)
+    names = [f"a method with a long name and a setting, {i}" for i in range(8)]
+    figure = curve_sheet([Panel(t, "p", dict.fromkeys(names, line)) for t in "abc"])
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        box = ax.get_position()
+        assert box.width > 0.22
+        assert box.height > 0.4
+
+
 def test_a_sheet_draws_every_curve_in_every_panel():
     pytest.importorskip("matplotlib")
     from greedypig.metrics import Curve

@@ -78,10 +78,15 @@ def curve(
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
         title(ax, headline(Notes.of(curves[0])))
-    columns = 2 if len(ax.get_legend_handles_labels()[0]) > 4 else 1
+    columns = legend_columns(ax.get_legend_handles_labels()[1])
     ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
               borderaxespad=0, ncols=columns)  # fmt: skip
     return ax
+
+
+def legend_columns(labels: Sequence[str]) -> int:
+    """Two for many short labels. A legend that is wider than its diagram would squeeze it."""
+    return 2 if len(labels) > 4 and max(map(len, labels)) <= 34 else 1
 
 
 def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
