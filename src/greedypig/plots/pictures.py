@@ -28,13 +28,7 @@ def kept(
     Takes the most units that hold no more than `share` of the numbers, or exactly `k` units. The
     title says how many numbers that is and, if the notes tell, how sure the model is with them.
     """
-    picture = picture_of(a, "plots.kept")
-    k = _count(a, share, k)
-    ax = axes_or(ax, 4, 4.4)
-    ax.imshow(picture.kept(k), interpolation_stage="rgba")
-    untick(ax)
-    title(ax, _share_title(a, picture, k, off=False))
-    return ax
+    return _part(a, share, k, ax, off=False)
 
 
 def without(
@@ -45,18 +39,22 @@ def without(
     The counterpart of `kept`, and what a counterfactual is about. The title says how sure the
     model still is, if the notes tell.
     """
-    picture = picture_of(a, "plots.without")
-    k = _count(a, share, k)
-    ax = axes_or(ax, 4, 4.4)
-    ax.imshow(picture.without(k), interpolation_stage="rgba")
-    untick(ax)
-    title(ax, _share_title(a, picture, k, off=True))
-    return ax
+    return _part(a, share, k, ax, off=True)
 
 
 def asked(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Axes:
     """What the explanation is about: `without` of a counterfactual, else `kept`."""
     return (without if Notes.of(a).removing else kept)(a, share, ax=ax)
+
+
+def _part(a: Attribution, share: float, k: int | None, ax: Axes | None, *, off: bool) -> Axes:
+    picture = picture_of(a, "plots.without" if off else "plots.kept")
+    k = _count(a, share, k)
+    ax = axes_or(ax, 4, 4.4)
+    ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
+    untick(ax)
+    title(ax, _share_title(a, picture, k, off=off))
+    return ax
 
 
 def _count(a: Attribution, share: float, k: int | None) -> int:
