@@ -57,18 +57,21 @@ def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
     if budget is None:
         return made
     made = within(made, budget, stretch=True)
-    if name == REGIONS and made["rounds"] > MOST_REGION_ROUNDS:  # There are few regions to take.
-        made |= {"rounds": MOST_REGION_ROUNDS, "steps": budget // MOST_REGION_ROUNDS}
-    return made
+    return _at_most(MOST_REGION_ROUNDS, made, budget) if name == REGIONS else made
 
 
 def fitting(search: Mapping[str, Any], x: Tensor, budget: int | None) -> dict[str, Any]:
     """The same for a picture with fewer blocks than rounds: one round for each, and as many steps
     as a budget leaves them."""
-    features, rounds = search["features"], search.get("rounds")
+    features = search["features"]
     blocks = callable(features) and not isinstance(features, gp.Superpixels)
-    units = features(Layout.of(x)).units if blocks and rounds is not None else x.numel()
-    if rounds is None or rounds <= units:
+    units = features(Layout.of(x)).units if blocks and "rounds" in search else x.numel()
+    return _at_most(units, search, budget)
+
+
+def _at_most(units: int, search: Mapping[str, Any], budget: int | None) -> dict[str, Any]:
+    """The same with no more rounds than there are units to take."""
+    if search.get("rounds") is None or search["rounds"] <= units:
         return dict(search)
     fitted = {**search, "rounds": units}
     if budget is not None and search["method"] == "greedy-pig":
