@@ -126,10 +126,20 @@ class ColumnNotes:
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
 
     def no_help(self) -> str:
-        """A sentence where no set of columns is better than a constant answer."""
-        best = min([*self._losses(), self.loss_all.mean])
-        if self.constant is None or best < self.constant.loss:
+        """A sentence where a constant answer is as good as the network that was asked, or as every
+        set of columns."""
+        if self.constant is None:
             return ""
+        best = min([*self._losses(), self.loss_all.mean])
+        if best < self.constant.loss:
+            asked = self.network_loss
+            if asked is None or asked < self.constant.loss:
+                return ""
+            return (
+                f"The network that was asked is no better than always the same answer "
+                f"({self.metric} {self.figure(asked)} against {self.figure(self.constant.loss)}): "
+                "what it uses tells little of what the columns hold."
+            )
         return (
             f"The columns do not help: always the same answer gives {self.metric} "
             f"{self.figure(self.constant.loss)}, the best of these networks {self.figure(best)}."

@@ -35,7 +35,7 @@ EXAMPLES = """\
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
   greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
   greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
-USUAL_KS = (5, 10, 20, 30)
+USUAL_KS, FEW_KS = (5, 10, 20, 30), (1, 2, 3, 5, 7)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,16 +46,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _add_search(parser)
     group = parser.add_argument_group("the training")
     group.add_argument("--valid", metavar="TABLE", help="rows to judge on (default: a share)")
-    group.add_argument("--valid-share", type=float, default=0.1, metavar="SHARE",
-                       help="of the rows, without --valid (default: %(default)s)")  # fmt: skip
+    group.add_argument("--valid-share", type=float, metavar="SHARE",
+                       help="of the rows, without --valid (default: 0.1, of small tables up to "
+                       "0.3)")  # fmt: skip
     group.add_argument("--seeds", type=options.whole, default=3, metavar="N",
                        help="trainings of each set of columns (default: %(default)s)")  # fmt: skip
-    group.add_argument("--epochs", type=options.whole, default=20, metavar="N",
+    group.add_argument("--epochs", type=options.whole, metavar="N",
                        help="at most; ends when the validation loss does not fall "
-                       "(default: %(default)s)")  # fmt: skip
+                       "(default: 20, of small tables 1,000 batches)")  # fmt: skip
     group.add_argument("--rate", type=float, default=1e-3, help="of Adam (default: %(default)s)")
-    group.add_argument("--batch-size", type=options.whole, default=512, metavar="N",
-                       help="rows of a batch, about (default: %(default)s)")  # fmt: skip
+    group.add_argument("--batch-size", type=options.whole, metavar="N",
+                       help="rows of a batch, about (default: 512, of small tables fewer)",
+                       )  # fmt: skip
     group = parser.add_argument_group("the results")
     group.add_argument("--out", metavar="FOLDER",
                        help="where they go (default: the table's name and -selection)")  # fmt: skip
@@ -85,7 +87,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 def _add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the search")
     group.add_argument("--k", metavar="N,M,…", help="how many columns to keep (default: those of "
-                       "5,10,20,30 that are fewer than all)")  # fmt: skip
+                       "5,10,20,30 that are fewer than all; of up to ten columns 1,2,3,5,7)")  # fmt: skip
     group.add_argument("--model", metavar="NAME",
                        help="package.module:factory of your trained model; it may take the "
                        "table's schema (default: a network is trained)")  # fmt: skip
@@ -170,7 +172,7 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
         reading = criteo_reading(task=task)
     else:
         reading = Reading(categorical, numeric, task=task)
-    if not 0 < args.valid_share < 1:
+    if args.valid_share is not None and not 0 < args.valid_share < 1:
         raise UsageError(f"Expected --valid-share between 0 and 1 (got {args.valid_share:g}).")
     if not args.rate > 0:
         raise UsageError(f"Expected --rate above 0 (got {args.rate:g}).")
@@ -188,7 +190,8 @@ def _ks(text: str | None, columns: int) -> tuple[int, ...]:
     if columns < 1:
         raise UsageError("Expected columns besides the label (got none).")
     if text is None:
-        return tuple(k for k in USUAL_KS if k < columns) or (max(1, columns - 1),)
+        usual = USUAL_KS if columns > USUAL_KS[1] else FEW_KS
+        return tuple(k for k in usual if k < columns) or (1,)
     parts = _words(text)
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"Expected --k as whole numbers ≥ 1 with commas (got {text!r}).")

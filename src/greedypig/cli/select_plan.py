@@ -13,6 +13,7 @@ from .failures import UsageError
 
 METHODS = ("greedy-pig", "ig", "random")
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
+HELD, MOST_HELD, HELD_ROWS = 0.1, 0.3, 1000
 EACH = 40
 """Batches of each gradient of greedy-pig, where no budget is given."""
 
@@ -32,15 +33,19 @@ class Plan:
     baseline: str
     finetune: int | None
     model: str | None
-    valid_share: float
-    epochs: int
+    valid_share: float | None
+    epochs: int | None
     rate: float
-    batch_size: int
+    batch_size: int | None
 
     @property
     def effort(self) -> Effort:
         """Of every training."""
         return Effort(epochs=self.epochs, rate=self.rate)
+
+    def held_out(self, rows: int) -> float:
+        """Share of the rows to judge on: a tenth, of a small table more."""
+        return self.valid_share or min(MOST_HELD, max(HELD, HELD_ROWS / rows))
 
     def identity(self) -> dict[str, Any]:
         """What must be the same to go on with: everything but what only adds."""

@@ -143,7 +143,7 @@ class Selecting:
     def _batches(self, found: Survey) -> tuple[Batches, Batches]:
         plan = self.plan
         model_schema = self._own_schema(found.schema)
-        common: dict[str, Any] = {"share": plan.valid_share, "split_seed": plan.seed,
+        common: dict[str, Any] = {"share": plan.held_out(found.total), "split_seed": plan.seed,
                                   "seed": plan.seed, "schema": model_schema}  # fmt: skip
         if self.valid_table is None:
             train = Batches(self.table, found, part="train", batch_size=plan.batch_size, **common)
@@ -192,8 +192,7 @@ class Selecting:
 
         def make(at: Callable[[float], object]) -> nn.Module:
             done = train_network(fresh, train, valid, effort=self.plan.effort, seed=self.plan.seed,
-                                 progress=lambda s: at(s * self.plan.epochs / GUESSED_EPOCHS),
-                                 )  # fmt: skip
+                                 progress=lambda epochs: at(epochs / GUESSED_EPOCHS))  # fmt: skip
             self._meter.learn_epochs(done.rows / train.rows)
             return done.model
 
@@ -271,8 +270,8 @@ class Selecting:
         places = {trial: i for i, trial in enumerate(mine)}
         with self._meter.stage("retraining", "retrain") as at:
 
-            def watch(trial: Trial, share: float) -> None:
-                inside = min(0.95, share * self.plan.epochs / self._meter.epochs)
+            def watch(trial: Trial, epochs: float) -> None:
+                inside = min(0.95, epochs / self._meter.epochs)
                 i = places[trial]
                 self._meter.label(f"retraining {i + 1}/{len(mine)}, {len(trial.columns)} columns")
                 at((i + inside) / max(len(mine), 1))
@@ -285,13 +284,13 @@ class Selecting:
         """What each stage costs, in rows that a network of all columns learns from."""
         plan, rows = self.plan, train.rows
         sets = len(plan.ks) * len(plan.methods) * plan.seeds + plan.seeds
-        gradients = plan.gradient_batches(train) * plan.batch_size * 0.6
+        gradients = plan.gradient_batches(train) * train.batch_size * 0.6
         costs = {"network": GUESSED_EPOCHS * rows, "retrain": sets * GUESSED_EPOCHS * rows * 0.8}
         if plan.model is not None:
             del costs["network"]
         costs |= {m: gradients for m in plan.methods if m != "random"}
         if plan.finetune is not None:
-            costs["tuned"] = 2.0 * plan.finetune * plan.batch_size
+            costs["tuned"] = 2.0 * plan.finetune * train.batch_size
         self._meter.plan(costs)
 
 

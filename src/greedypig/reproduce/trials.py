@@ -35,8 +35,8 @@ from .settings import Contender
 from .shelf import Shelf
 
 EFFORT = Effort()
-LONG = (EFFORT.epochs, EFFORT.rate, EFFORT.patience, EFFORT.check)
-"""What results of training depend on."""
+LONG = ("glorot", EFFORT.epochs, EFFORT.rate, EFFORT.patience, EFFORT.check)
+"""What results of training depend on; networks of earlier versions began otherwise."""
 WITHOUT_NETWORK = ("random", "truth")
 """Orders that no network is asked for."""
 

@@ -30,6 +30,8 @@ from .table import Table
 POOL = 32_768
 """Rows that are shuffled together, at least, where the table has them."""
 LANES = 8
+SMALLEST, LARGEST, STEPS = 16, 512, 16
+"""Rows of a batch, and batches of a small table, where nobody says."""
 MEMORY = 512 * 2**20
 """Bytes that encoded pools may take; fewer lanes where they are large."""
 
@@ -72,7 +74,7 @@ class Batches(Sequence[Batch]):
         table: Table,
         survey: Survey,
         *,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         part: Part | None = None,
         share: float = 0.1,
         split_seed: int = 0,
@@ -83,6 +85,8 @@ class Batches(Sequence[Batch]):
     ) -> None:
         """Lay down the list; nothing is read.
 
+        batch_size: rows of a batch, about; None takes 512, and fewer (16 at least) where that
+            would be less than 16 batches: a small table is learned from in small steps.
         part, share: "valid" is this share of the rows, drawn by split_seed, and "train" the rest;
             None takes all rows.
         schema: the survey's, or fewer of its columns (`Schema.only`): others are not read.
@@ -95,17 +99,24 @@ class Batches(Sequence[Batch]):
         if not 0 < share < 1:
             raise InvalidInput(f"Expected a share between 0 and 1 (got {share:g}).")
         self.table, self.survey, self.schema = table, survey, schema or survey.schema
-        self.batch_size, self.part, self.share = batch_size, part, share
+        self.part, self.share, self._batch_size = part, share, batch_size
         self.split_seed, self.seed, self.shuffle, self.memory = split_seed, seed, shuffle, memory
         self._held: OrderedDict[int, Encoded] = OrderedDict()
 
     def only(self, names: Iterable[str]) -> Batches:
         """The same batches with these columns alone; others are not read."""
         return Batches(
-            self.table, self.survey, batch_size=self.batch_size, part=self.part, share=self.share,
+            self.table, self.survey, batch_size=self._batch_size, part=self.part, share=self.share,
             split_seed=self.split_seed, seed=self.seed, shuffle=self.shuffle,
             schema=self.schema.only(names), memory=self.memory,
         )  # fmt: skip
+
+    @cached_property
+    def batch_size(self) -> int:
+        """Rows of a batch, about."""
+        if self._batch_size is not None:
+            return self._batch_size
+        return max(SMALLEST, min(LARGEST, self.rows // STEPS))
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The numbers of all batches, shuffled so that every pool is read once."""

@@ -26,7 +26,7 @@ from .batches import Batches
 from .training import Effort, Scores, new_network, train_network
 
 Watch = Callable[["Trial", float], object]
-"""Called with a trial under way and the share of it that is done."""
+"""Called with a trial under way and the epochs of it that are done."""
 
 
 @dataclass(frozen=True)

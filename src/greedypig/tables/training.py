@@ -3,6 +3,9 @@
 Adam, whose rate is halved whenever the validation loss has not fallen; training ends once that has
 happened `patience` times in a row. The weights with the least validation loss are kept, so every
 set of columns is judged by the best network found for it, on the rows that told it from the others.
+
+A small table asks for more of both: an epoch of it is a few steps only, and its few validation rows
+judge unsteadily.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite, sqrt
 from time import monotonic
 from typing import Any
 
@@ -24,9 +27,11 @@ from ..models import TabularMLP
 from .batches import Batches, Numbers
 from .schema import Schema
 
-EPOCHS = 20
+EPOCHS, STEPS = 20, 1000
+"""At most so many epochs, unless they are fewer steps than that."""
 RATE = 1e-3
-PATIENCE = 2
+PATIENCE, MOST_PATIENCE, STEADY = 2, 8, 10_000
+"""Checks without a smaller loss: with STEADY rows or more, and with the fewest rows."""
 CHECK = 200_000
 """Validation follows every epoch, and every so many rows within a long one."""
 DECAY = 1e-5
@@ -38,12 +43,23 @@ Progress = Callable[[float], object]
 class Effort:
     """How long and how a network is trained."""
 
-    epochs: int = EPOCHS
-    """At most."""
+    epochs: int | None = None
+    """At most; None means 20, and for a small table so many that they are 1,000 steps."""
     rate: float = RATE
-    patience: int = PATIENCE
-    """Stop after so many checks without a smaller loss."""
+    patience: int | None = None
+    """Stop after so many checks without a smaller loss; None means 2, and up to 8 for fewer than
+    10,000 rows, by the square root."""
     check: int = CHECK
+
+    def longest(self, train: Batches) -> int:
+        """Epochs at most."""
+        return self.epochs or max(EPOCHS, ceil(STEPS / len(train)))
+
+    def waits(self, train: Batches) -> int:
+        """Checks without a smaller loss, at most."""
+        if self.patience is not None:
+            return self.patience
+        return max(PATIENCE, min(MOST_PATIENCE, round(PATIENCE * sqrt(STEADY / train.rows))))
 
 
 @dataclass(frozen=True)
@@ -93,7 +109,7 @@ def train_network(
 ) -> Trained:
     """Train a copy of `model`; neither it nor the global random state is touched.
 
-    progress: called with the share of the longest training that is done.
+    progress: called with the epochs that are done, in parts of one.
     """
     effort = effort or Effort()
     loss = train.schema.loss
@@ -101,10 +117,10 @@ def train_network(
     model = deepcopy(model).train().requires_grad_(True)
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(model.parameters(), lr=effort.rate, weight_decay=DECAY)
-    keeper = _Keeper(model, valid, effort.patience)
+    keeper = _Keeper(model, valid, effort.waits(train))
     began, rows, since, every = monotonic(), 0, 0, max(1, min(effort.check, train.rows))
     checks = 0
-    for epoch in range(effort.epochs):
+    for epoch in range(effort.longest(train)):
         for i in train.order(seed_from(seed, epoch)).tolist():
             (numeric, categorical), label = train[i]
             out = model(numeric.to(device), categorical.to(device))
@@ -115,7 +131,7 @@ def train_network(
             rows += len(label)
             since += len(label)
             if progress is not None:
-                progress(min(1.0, rows / (effort.epochs * train.rows)))
+                progress(rows / train.rows)
             if since >= every:
                 since, checks = 0, checks + 1
                 if keeper.ends(optimiser):
