@@ -99,6 +99,14 @@ def test_columns_no_better_than_a_constant_answer_are_told():
     assert "do not help" not in report.html(few)
 
 
+def test_a_network_no_better_than_a_constant_answer_is_told_though_few_columns_are():
+    asked = {"constant": CONSTANT | {"loss": 0.6}, "network_loss": 0.7}
+    assert "The network that was asked is no better" in report.html(selected(**asked))
+    assert "(log-loss 0.7000 against 0.6000)" in report.html(selected(**asked))
+    for fine in ({"network_loss": 0.5}, {"network_loss": None}):
+        assert "no better" not in report.html(selected(**asked | fine))
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
 def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
     losses = {

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 pytest.importorskip("pyarrow", reason="needs the extra tables")
-datasets = pytest.importorskip("sklearn.datasets", reason="needs the extra sklearn")
+pytest.importorskip("sklearn", reason="needs the extra sklearn")
+from sklearn import datasets
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, mean_squared_error
 

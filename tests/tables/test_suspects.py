@@ -149,3 +149,24 @@ def test_the_rows_kept_are_bounded(pieces):
     draw = Draw(pieces, 1000)
     kept = sum(len(draw.places(i, 20_000)) for i in range(pieces))
     assert draw.rows / 2 <= kept <= 2 * draw.rows
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        (np.arange(N), True),
+        (5000 - 3 * np.arange(N), True),
+        (np.arange(N) + np.arange(N) // 50, True),  # Rows were left out.
+        (np.repeat(np.arange(N // 2), 2), False),
+        (np.arange(N) / 7, False),
+        (np.where(np.arange(N) == 300, np.nan, np.arange(N)), False),
+        (RANDOM.permutation(N), False),
+        ([str(i) for i in range(N)], True),
+        ([f"row {i}" for i in range(N)], False),
+    ],
+)
+def test_numbers_of_the_rows_are_told(tmp_path, values, numbers):
+    names, words = told(tmp_path, "y", id=values, y=Y)
+    assert names == ()
+    assert ("'id' rise or fall from row to row" in words) == numbers
+    assert not numbers or "new ones. Try --drop id." in words

@@ -87,7 +87,8 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 def _add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the search")
     group.add_argument("--k", metavar="N,M,…", help="how many columns to keep (default: those of "
-                       "5,10,20,30 that are fewer than all; of up to ten columns 1,2,3,5,7)")  # fmt: skip
+                       "5,10,20,30 that are fewer than all, of up to ten columns 1,2,3,5,7)",
+                       )  # fmt: skip
     group.add_argument("--model", metavar="NAME",
                        help="package.module:factory of your trained model; it may take the "
                        "table's schema (default: a network is trained)")  # fmt: skip

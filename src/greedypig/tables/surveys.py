@@ -28,6 +28,7 @@ from .suspects import (
     drop_words,
     leaks,
     nameless,
+    row_numbers,
     spelt_alike,
     written_date,
     written_number,
@@ -147,7 +148,8 @@ def survey(
     useless = _warn(found, numbers, categories)
     traces = {column.name: column.trace for column in found if column.name not in useless}
     given_away = leaks(made, trace, traces)
-    suspects = (nameless(columns), given_away.words(label), copies(traces, given_away.equal))
+    suspects = (nameless(columns), row_numbers(traces), given_away.words(label),
+                copies(traces, given_away.equal))  # fmt: skip
     for words in chain(*suspects):
         warnings.warn(words, stacklevel=2)
     return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)

@@ -32,6 +32,9 @@ SAME_ORDER = 0.9999
 NOTHING = (-1, int(np.array(np.nan).view(np.int64)))
 """Codes of a missing text and of a missing number."""
 NAMED = 6
+NUMBERED = 50
+"""Rows from which a whole number that rises from each to the next is no accident."""
+NAMELESS = re.compile(r"Unnamed: \d+")
 WRITTEN = re.compile(
     r"[-+]?[$€£]?\s?\d{1,3}(?:[,.'\s]?\d{3})*(?:[.,]\d+)?(?:[eE][-+]?\d+)?\s?[%€$£]?"
 )
@@ -67,11 +70,22 @@ class Trace:
     digest: Any = field(default_factory=lambda: blake2b(digest_size=16))
     numbers: list[NDArray[np.float64]] = field(default_factory=list)
     codes: list[NDArray[np.int64]] = field(default_factory=list)
+    rows: int = 0
+    numbered: bool = True
+    """Whole numbers that have risen from row to row so far, or fallen?"""
+    _last: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def add_numbers(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> None:
         """Take in a piece; −0 is 0, and there is one NaN."""
         plain = np.where(np.isnan(values), np.nan, values + 0.0)
         self.digest.update(plain.tobytes())
+        self.rows += len(plain)
+        if self.numbered:
+            run = np.concatenate([self._last, plain])
+            steps = np.diff(run)
+            one_way = bool((steps > 0).all() or (steps < 0).all())
+            self.numbered = one_way and bool((run == np.rint(run)).all())
+            self._last = run[-2:]
         self.numbers.append(plain[at])
         self.codes.append(plain[at].view(np.int64))
 
@@ -83,6 +97,7 @@ class Trace:
         values: of each different text, NaN where it is no number.
         """
         places = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
+        self.numbered = False
         codes = np.append(text_hash(texts.dictionary), -1)[places]
         self.digest.update(codes.tobytes())
         self.codes.append(codes[at])
@@ -235,9 +250,24 @@ def spelt_alike(label: str, classes: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
+def row_numbers(traces: Mapping[str, Trace]) -> list[str]:
+    """A sentence on columns that count the rows."""
+    found = [
+        name for name, trace in traces.items()
+        if trace.numbered and trace.rows >= NUMBERED and not NAMELESS.fullmatch(name)
+    ]  # fmt: skip
+    if not found:
+        return []
+    return [
+        f"The values of {quoted(found)} rise or fall from row to row throughout the table: numbers "
+        "of the rows, or times by which they are sorted. What they tell of these rows they may not "
+        f"tell of new ones. Try --drop {drop_words(found)}."
+    ]
+
+
 def nameless(columns: Sequence[str]) -> list[str]:
     """A sentence on columns that have no name but their place."""
-    found = [name for name in columns if re.fullmatch(r"Unnamed: \d+", name)]
+    found = [name for name in columns if NAMELESS.fullmatch(name)]
     if not found:
         return []
     index = "It is probably the index that pandas writes: try" if found == ["Unnamed: 0"] else "Try"
