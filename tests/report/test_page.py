@@ -34,6 +34,14 @@ def test_the_summary_says_in_plain_words_how_sure_the_model_is_with_how_little()
     assert "the whole photo gives 0.75" in text
 
 
+@pytest.mark.parametrize(
+    ("p", "said"), [(0.004, "0.0040"), (1e-7, "less than 0.0001"), (0.997, "0.9970"), (0.5, "0.50")]
+)
+def test_neither_0_nor_1_is_said_of_a_probability_that_is_neither(p, said):
+    text = visible(report.html(photo(about={"probability": p})))
+    assert f"the whole photo gives {said}" in text
+
+
 def test_a_part_that_outdoes_the_whole_is_warned_of_with_the_second_opinion():
     text = visible(report.html(photo()))
     assert "More certain than the whole photo. With 50 % of the numbers" in text

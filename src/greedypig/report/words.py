@@ -23,17 +23,24 @@ def _tied(share: float) -> str:
     return percent(share).replace(" ", "\u00a0")
 
 
+def _chance(p: float) -> str:
+    """Two digits, and more near 0 and 1: 0.00 and 1.00 would be said of what is neither."""
+    if p < 5e-5:
+        return "less than 0.0001"
+    return f"{p:.2f}" if 0.01 <= p <= 0.99 else f"{p:.4f}"
+
+
 def _of_removal(a: Attribution, notes: Notes) -> str:
     """How far the answer moves as features are switched off."""
     label, gray = escape(notes.label or "its class"), escape(notes.baseline or "the baseline")
     (share, value), *others = notes.removed.items()
     text = (
         f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) switched off, that "
-        f"is at {gray}, the model says <b>{label}</b> with <b>{value:.2f}</b>"
+        f"is at {gray}, the model says <b>{label}</b> with <b>{_chance(value)}</b>"
     )
-    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{v:.2f}</b>" for s, v in others)
+    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{_chance(v)}</b>" for s, v in others)
     if notes.probability is not None:
-        text += f"; the whole photo gives <b>{notes.probability:.2f}</b>"
+        text += f"; the whole photo gives <b>{_chance(notes.probability)}</b>"
     if isfinite(a.full_value):
         text += f". With everything off the answer moves by {a.full_value:.3g} nats (KL)"
     return text + "."
@@ -52,18 +59,18 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
         text = (
             f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) "
             f"the model says <b>{label}</b> "
-            f"with {about}<b>{value:.2f}</b>"
+            f"with {about}<b>{_chance(value)}</b>"
         )
         text += "".join(
-            f", with <b>{_tied(s)}</b> it is {about}<b>{v:.2f}</b>" for s, v, about in others
+            f", with <b>{_tied(s)}</b> it is {about}<b>{_chance(v)}</b>" for s, v, about in others
         )
         if notes.probability is not None:
-            text += f"; the whole photo gives <b>{notes.probability:.2f}</b>"
+            text += f"; the whole photo gives <b>{_chance(notes.probability)}</b>"
         sentences.append(text + ".")
     elif notes.probability is not None:
         sentences.append(
             f"For the whole photo the model says <b>{label}</b> "
-            f"with <b>{notes.probability:.2f}</b>."
+            f"with <b>{_chance(notes.probability)}</b>."
         )
     if notes.curve is not None and notes.probability:
         reached = next(
