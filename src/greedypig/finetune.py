@@ -21,7 +21,7 @@ from .core.lockstep import Undisturbed
 from .core.schedule import check_count, whole
 from .distributed import ALONE
 from .domains.table import losses, probe
-from .domains.table.baseline import set_baseline
+from .domains.table.baseline import CONDITIONAL, set_baseline
 from .domains.table.batches import feed, seed_from
 from .domains.table.build import network_for
 from .domains.table.networks import Encoded, Network
@@ -60,6 +60,11 @@ def mask_finetune(
     check_count("steps", steps)
     if not 0 <= whole_rows <= 1:
         raise InvalidInput(f"Expected whole_rows from 0 to 1 (got {whole_rows!r}).")
+    if isinstance(baseline, str) and baseline == CONDITIONAL:
+        raise InvalidInput(
+            "Expected baseline='zero', 'mean' or numbers for masks that differ from row to row "
+            "(got 'conditional')."
+        )
     loss_name, loss_function = losses.resolve(loss, outputs)
     tuned = copy.deepcopy(model)
     with Undisturbed(), torch.enable_grad():

@@ -89,7 +89,9 @@ def select_features(
     steps, rule: points of the path and how they are spread: "midpoint", "gauss-legendre", …
     per_round, gain: columns taken in each round; stop when no column left has a positive score.
     baseline: what an absent column looks like: "zero", "mean", one number per column (of a
-        category the id that stands for absence), or a dict from columns to these.
+        category the id that stands for absence), or a dict from columns to these; or
+        "conditional", what the columns that are there let one expect of it, by linear regression:
+        copies of what is selected are then no news.
     sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
         with a budget as many as a gradient has, at least 16.
     group: the processes that share the work (`greedypig.distributed.joined()`).

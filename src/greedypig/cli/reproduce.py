@@ -28,7 +28,7 @@ SHORTER = {
 LEFT_OUT = ("setting", "photo", "share", "claim", "accuracy_40", "accuracy_50", "agreement_40",
             "same", "kept")  # fmt: skip
 """Columns that narrow terminals go without."""
-BASELINES = ("zero", "mean")
+BASELINES = ("zero", "mean", "conditional")
 STARTS = ("zero", "rate")
 TIMES = {
     "models": "networks trained on all columns",
@@ -142,7 +142,7 @@ def _add_tables(group: Any) -> None:
         help="correlation of the generated table's copies with their source (default: 0.99)",
     )
     group.add_argument("--k", metavar="K,K,…", help="columns kept (default: 5,10,20,30)")
-    group.add_argument("--baseline", metavar="A,B", help="zero, mean or both (default: zero)")
+    group.add_argument("--baseline", metavar="A,B", help="of zero, mean, conditional (default: zero)")
     for what, about in TIMES.items():
         group.add_argument(f"--{what}", type=options.whole, metavar="N", help=about)
     group.add_argument(

@@ -100,9 +100,10 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--budget", type=options.whole, metavar="N",
                        help="gradient batches of every method (default: 40 batches for each "
                        "gradient of greedy-pig)")  # fmt: skip
-    group.add_argument("--baseline", choices=("zero", "mean"), default="zero",
+    group.add_argument("--baseline", choices=("zero", "mean", "conditional"), default="zero",
                        help="what an absent column looks like: zero (of the standardised number, "
-                       "of the embedding) or the mean (default: %(default)s)")  # fmt: skip
+                       "of the embedding), mean, or conditional: what the columns that are there "
+                       "let one expect of it (default: %(default)s)")  # fmt: skip
     group.add_argument("--mask-finetune", type=options.whole, nargs="?", const=200, metavar="N",
                        help="first train a copy for N batches with random columns absent "
                        "(N: 200), so that the model knows such rows")  # fmt: skip
@@ -175,6 +176,9 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
         reading = Reading(categorical, numeric, task=task)
     if args.valid_share is not None and not 0 < args.valid_share < 1:
         raise UsageError(f"Expected --valid-share between 0 and 1 (got {args.valid_share:g}).")
+    if args.mask_finetune is not None and args.baseline == "conditional":
+        raise UsageError("Expected --baseline zero or mean with --mask-finetune, whose masks "
+                         "differ from row to row (got conditional).")  # fmt: skip
     if not args.rate > 0:
         raise UsageError(f"Expected --rate above 0 (got {args.rate:g}).")
     columns = len(table.kinds) - 1

@@ -1,4 +1,4 @@
-"""What an absent column looks like: zero, its mean, or a value of its own.
+"""What an absent column looks like: zero, its mean, a value of its own, or what is expected.
 
 Zero is zero where the gates act: of a standardised number its mean, of a category an embedding
 that says nothing. The mean is taken there too, over the rows of the sample.
@@ -16,19 +16,22 @@ from ...core.errors import InvalidInput, InvalidType, did_you_mean
 from ...fingerprint import digest
 from .arrays import as_tensor
 from .batches import Batch
-from .networks import Encoded, Network
+from .expected import expect
+from .networks import BaselinedNetwork, Encoded, Network
 from .objective import Adding
 from .table import Table
 
 NAMES = ("zero", "mean")
+CONDITIONAL = "conditional"
 
 
 def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group: Adding) -> Any:
     """Put the network's absent columns at this baseline; returns a description for the record.
 
-    baseline: "zero", "mean", a number for each column (a category's is the id that stands for
-    absence), a tensor with a number for each input of the first layer, or a dict from columns (by
-    name or index) to any of "zero", "mean" and numbers, the others being zero.
+    baseline: "zero", "mean", "conditional" (see expected.py), a number for each column (a
+    category's is the id that stands for absence), a tensor with a number for each input of the
+    first layer, or a dict from columns (by name or index) to any of "zero", "mean" and numbers,
+    the others being zero.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
@@ -37,6 +40,8 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
             f"Expected baseline='zero' for a model that gates its columns itself "
             f"(got {baseline!r})."
         )
+    if isinstance(baseline, str) and baseline == CONDITIONAL:
+        return _conditional(network, sample, group)
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
         network.rest_at(_finite(wanted))
@@ -53,6 +58,18 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
     network.rest_at(_finite(rest))
     same = isinstance(baseline, str)
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
+
+
+def _conditional(network: Encoded, sample: Iterator[Batch], group: Adding) -> str:
+    if isinstance(network, BaselinedNetwork):
+        raise InvalidInput(
+            "Expected baseline='zero', 'mean' or numbers for a model that puts its columns at the "
+            "baseline itself (got 'conditional')."
+        )
+    expected = expect(network, sample, group)
+    network.rest_at(_finite(expected.mean))
+    network.expected = expected
+    return CONDITIONAL
 
 
 def keep_constant(network: Network, constant: list[int], example: Batch) -> None:
@@ -99,8 +116,8 @@ def _choice(choice: Any) -> Any:
     if isinstance(choice, str):
         if choice not in NAMES:
             raise InvalidInput(
-                f"Expected baseline to be 'zero', 'mean', numbers or a dict of these "
-                f"(got {choice!r}).{did_you_mean(choice, NAMES)}"
+                "Expected baseline to be 'zero', 'mean', numbers or a dict of these, or "
+                f"'conditional' (got {choice!r}).{did_you_mean(choice, (*NAMES, CONDITIONAL))}"
             )
         return choice
     if isinstance(choice, int | float) and not isinstance(choice, bool):

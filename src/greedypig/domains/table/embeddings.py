@@ -103,11 +103,18 @@ class EmbeddingNetwork(Encoded):
         ]  # fmt: skip
         return torch.cat([each.to(self.dtype) for each in floats + outputs], dim=1)
 
+    def encode(self, parts: list[Tensor]) -> Any:
+        """The parts; and their numbers where those of some tell what to expect of others."""
+        return parts if self.expected is None else (parts, self.numbers(parts))
+
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The model's answer while its numbers and embeddings are gated."""
-        spread = gates.to(self.dtype)[..., self.column_of]
+        spread, absent = gates.to(self.dtype)[..., self.column_of], self.baseline
+        if self.expected is not None:
+            features, numbers = features
+            absent = self.expected.rows(numbers, gates.detach())
         own, *lookups = torch.split(spread, self.widths, dim=-1)
-        rest, *rests = torch.split(self.baseline, self.widths)
+        rest, *rests = torch.split(absent, self.widths, dim=-1)
         following = iter(zip(self.uses, lookups, rests, strict=True))
 
         def gate(module: nn.Module, asked: Asked, output: Tensor) -> Tensor:
@@ -133,7 +140,7 @@ class EmbeddingNetwork(Encoded):
             here = slice(lo, lo + of.width)
             flat = part.reshape(len(part), -1).to(self.dtype)
             lo += of.width
-            gated.append(torch.lerp(rest[here], flat, gates[..., here]).reshape(part.shape))
+            gated.append(torch.lerp(rest[..., here], flat, gates[..., here]).reshape(part.shape))
         return gated
 
 

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from ...core.objective import Oracle, Runs
 from . import losses
+from .expected import Expected
 from .losses import Loss, per_row
 from .networks import Encoded, Prepared
 from .table import Table
@@ -34,11 +35,22 @@ class _Way:
     on: Tensor
     off: Tensor
     before: Tensor
+    """What the numbers of S do to the layer, those that they let one expect included."""
     along: Tensor
+    expected: Tensor | None
+    """(on, off): what S says about the others; None where they rest at a baseline."""
+
+    def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of S, and how far the others are from where they rest."""
+        known, rest = x.index_select(1, self.on), x.index_select(1, self.off)
+        return known, rest if self.expected is None else torch.addmm(
+            rest, known, self.expected, alpha=-1)  # fmt: skip
 
 
 class LinearNetwork(Encoded):
     """inputs(parts) → first (linear) → rest → loss, with gates between inputs and first."""
+
+    expected: Expected | None = None
 
     def __init__(
         self,
@@ -75,11 +87,21 @@ class LinearNetwork(Encoded):
 
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The whole network at gated inputs."""
-        x = features * gates.to(features)[..., self.column_of]
+        spread = gates.to(features)[..., self.column_of]
+        if self.expected is None:
+            x = features * spread
+        else:
+            # Inputs are distances from the mean here, so it is no part of what is expected.
+            found = self.expected.given(gates.detach())
+            rest = features.clone()
+            rest[:, found.off] = features.index_select(1, found.on) @ found.coefficients
+            x = torch.lerp(rest, features, spread)
         return self.rest(functional.linear(x, self.weight, self.bias))
 
     def values(self, batch: Prepared, masks: Tensor) -> Tensor:
         """From one mask to the next only the columns that change go through the first layer."""
+        if self.expected is not None:
+            return super().values(batch, masks)
         gates = masks.to(batch.features)[:, self.column_of]
         moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
@@ -106,8 +128,8 @@ class LinearNetwork(Encoded):
         places, shares = nodes.tolist(), weights.tolist()
         for lo in range(0, batch.rows, self._rows):
             x, labels, row_weights = self._piece(batch, lo)
-            rest = x.index_select(1, way.off)
-            before = torch.addmm(self.bias, x.index_select(1, way.on), way.before)
+            known, rest = way.parts(x)
+            before = torch.addmm(self.bias, known, way.before)
             slopes = self._head.slopes(before, rest @ way.along, labels, places, shares)
             if row_weights is not None:
                 slopes = slopes * row_weights.to(slopes).unsqueeze(1)
@@ -126,8 +148,12 @@ class LinearNetwork(Encoded):
         if self._way is None or not torch.equal(self._way.mask, mask):
             taken = mask.to(self.device)[self.column_of] == 1
             on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
-            transposed = self.weight.T
-            self._way = _Way(mask.clone(), on, off, transposed[on], transposed[off])
+            before, along = self.weight.T[on], self.weight.T[off]
+            expected = None
+            if self.expected is not None:
+                expected = self.expected.given(mask).coefficients
+                before = torch.addmm(before, expected, along)
+            self._way = _Way(mask.clone(), on, off, before, along, expected)
         return self._way
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -91,8 +91,19 @@ class Network:
         ])  # fmt: skip
 
 
+class Expecting(Protocol):
+    """Knows what the columns that are there let one expect of the others."""
+
+    def rows(self, x: Tensor, gates: Tensor, /) -> Tensor:
+        """(rows, inputs): x where a column is there, what is expected elsewhere."""
+        ...
+
+
 class Encoded(Network):
     """A network whose columns are numbers (rows, inputs) somewhere, with a baseline there."""
+
+    expected: Expecting | None = None
+    """Where absent columns are not at one baseline for all rows, but at what the others say."""
 
     def __init__(self, table: Table, loss: Loss, column_of: Tensor, like: Tensor) -> None:
         super().__init__(table, loss, like.device)
@@ -112,6 +123,8 @@ class Encoded(Network):
     def gated(self, x: Tensor, gates: Tensor) -> Tensor:
         """baseline + gates · (x − baseline)."""
         spread = gates.to(x)[..., self.column_of]
+        if self.expected is not None:
+            return torch.lerp(self.expected.rows(x, gates.detach()), x, spread)
         return x * spread if self.at_zero else torch.lerp(self.baseline, x, spread)
 
 

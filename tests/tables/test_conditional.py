@@ -1,0 +1,216 @@
+"""baseline="conditional": absent columns are what the others let one expect, and copies no news."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import greedypig as gp
+from greedypig.distributed import ALONE
+from greedypig.domains.table import losses
+from greedypig.domains.table.baseline import set_baseline
+from greedypig.domains.table.batches import feed
+from greedypig.domains.table.build import network_for
+from greedypig.models import TabularMLP
+
+N = 4000
+
+
+def correlated(columns=6, seed=0, offset=3.0):
+    random = np.random.default_rng(seed)
+    mixing = random.normal(size=(columns, columns))
+    x = random.normal(size=(N, columns)) @ mixing + offset * random.normal(size=columns)
+    y = x @ random.normal(size=columns) + random.normal(size=N)
+    return x, y
+
+
+def batches(x, y, size=500):
+    x, y = torch.as_tensor(x), torch.as_tensor(y)
+    return [(x[lo : lo + size], y[lo : lo + size]) for lo in range(0, len(x), size)]
+
+
+def least_squares(x, y):
+    """(linear layer, mean squared error) of the regression with an intercept."""
+    one = np.column_stack([x, np.ones(len(x))])
+    solved = np.linalg.lstsq(one, y, rcond=None)[0]
+    layer = nn.Linear(x.shape[1], 1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.as_tensor(solved[:-1])[None])
+        layer.bias.fill_(solved[-1])
+    return layer, float(((one @ solved - y) ** 2).mean())
+
+
+def network(model, rows, loss="squared-error", fast=True):
+    name, function = losses.resolve(loss)
+    source = feed(rows, 0, ALONE)
+    made = network_for(model, source, name, function, None, fast=fast)
+    set_baseline(made, "conditional", source.all(), ALONE)
+    return made, made.prepare(source.example())
+
+
+def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
+    """E[Xb | X_S] is the projection on X_S of what was projected on X: the projection on X_S."""
+    monkeypatch.setattr("greedypig.domains.table.expected.RIDGE", 1e-12)
+    x, y = correlated()
+    model, _ = least_squares(x, y)
+    a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional",
+                           values="each")  # fmt: skip
+    order = a.order.tolist()
+    anew = [float(y.var())] + [least_squares(x[:, order[:k]], y)[1] for k in range(1, 7)]
+    assert (-a.values).tolist() == pytest.approx(anew, rel=1e-8)
+
+
+def test_each_pick_is_the_one_that_a_new_fit_would_gain_most_from():
+    """A quadratic g along a straight line: its path integral is the exact gain, column by column,
+    where the columns left are independent given S."""
+    random = np.random.default_rng(1)
+    x = random.normal(size=(N, 5))
+    y = x @ np.array([0.5, -2.0, 1.0, 0.1, 3.0]) + random.normal(size=N)
+    model, _ = least_squares(x, y)
+    a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional")
+    assert a.order.tolist() == [4, 1, 2, 0, 3]
+
+
+@pytest.mark.parametrize(("baseline", "copies"), [("mean", 3), ("conditional", 1)])
+def test_a_copy_of_what_is_selected_is_no_news(baseline, copies):
+    """f = 2 a + 2 a' + 2 a'' + 0.9 b + 0.8 c uses all copies; one tells what the others do."""
+    random = np.random.default_rng(0)
+    a, b, c = random.normal(size=(3, N))
+    x = np.column_stack([a, b, a, c, a])
+    model = nn.Linear(5, 1, dtype=torch.float64)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[2.0, 0.9, 2.0, 0.8, 2.0]]))
+        model.bias.zero_()
+    y = 6 * a + 0.9 * b + 0.8 * c
+    found = gp.select_features(model, batches(x, y), loss="squared-error", baseline=baseline)
+    first = found.order.tolist()[:3]
+    assert sum(column in (0, 2, 4) for column in first) == copies
+    if baseline == "conditional":
+        assert {1, 3} < set(first)
+        assert abs(float(found.values[3])) < 1e-4  # Nothing is missing.
+
+
+def small_mlp(columns, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(columns, 16), nn.ReLU(), nn.Linear(16, 1)).double()
+
+
+def test_the_fast_way_is_what_autograd_finds():
+    x, y = correlated()
+    rows, model = batches(x, y), small_mlp(6)
+    quick, batch = network(model, rows)
+    plain, same = network(model, rows, fast=False)
+    assert type(quick) is not type(plain)
+    nodes, weights = torch.tensor([0.1, 0.5, 0.9]).double(), torch.tensor([0.3, 0.3, 0.4]).double()
+    for taken in ([], [2], [0, 3, 5]):
+        mask = torch.zeros(6, dtype=torch.float64)
+        mask[taken] = 1
+        ours = quick.path(batch, mask, nodes, weights)
+        theirs = plain.path(same, mask, nodes, weights)
+        left = mask == 0
+        assert torch.allclose(ours[left], theirs[left], rtol=1e-9)
+        masks = torch.stack([mask, torch.ones(6, dtype=torch.float64)])
+        assert torch.allclose(quick.values(batch, masks), plain.values(same, masks), rtol=1e-9)
+
+
+class Own(nn.Module):
+    """What TabularMLP does, with an embedding that has to be found."""
+
+    def __init__(self, of: TabularMLP) -> None:
+        super().__init__()
+        self.table, self.first, self.rest = of.table, of.first, of.rest
+        self.register_buffer("start", of.offsets)
+
+    def forward(self, numeric, categorical):
+        looked = self.table(categorical + self.start).flatten(1)
+        return self.rest(self.first(torch.cat([numeric, looked], dim=1)))
+
+
+def test_embeddings_are_expected_where_they_come_out():
+    random = torch.Generator().manual_seed(0)
+    hidden = torch.randn(1000, generator=random)
+    ids = torch.stack([(hidden > 0).long() + (hidden > 1), torch.randint(0, 4, (1000,),
+                      generator=random)], dim=1)  # fmt: skip
+    numeric = torch.stack([hidden, torch.randn(1000, generator=random)], dim=1)
+    label = (hidden + torch.randn(1000, generator=random) > 0).float()
+    rows = [((numeric[i : i + 250], ids[i : i + 250]), label[i : i + 250])
+            for i in range(0, 1000, 250)]  # fmt: skip
+    model = TabularMLP(2, (3, 4), hidden=(16, 8), seed=2).double()
+    with torch.no_grad():
+        model.table.weight.normal_(generator=random)
+    results = [
+        gp.select_features(asked, rows, baseline="conditional", values="each")
+        for asked in (model, Own(model))
+    ]
+    assert torch.equal(results[0].order, results[1].order)
+    assert torch.allclose(results[0].values, results[1].values, rtol=1e-6)
+    assert torch.allclose(results[0].scores, results[1].scores, rtol=1e-5, atol=1e-9)
+
+
+def test_integrated_gradients_start_at_the_mean():
+    """Nothing is there, so nothing is expected but the mean."""
+    x, y = correlated()
+    model, rows = small_mlp(6), batches(x, y)
+    mean, ours = (
+        gp.select_features(model, rows, loss="squared-error", method="ig", baseline=baseline)
+        for baseline in ("mean", "conditional")
+    )
+    assert torch.allclose(mean.scores, ours.scores, rtol=1e-6)
+
+
+def test_columns_that_never_move_and_weights_of_rows():
+    x, y = correlated(4)
+    x[:, 1] = 1e6
+    model = least_squares(x, y)[0]
+    some = torch.as_tensor(np.random.default_rng(0).random(N))
+    rows = [(b, lab, w) for (b, lab), w in zip(batches(x, y), some.split(500), strict=True)]
+    twice = [(b[w > 0.5], lab[w > 0.5]) for b, lab, w in rows]
+    chosen = [(b, lab, (w > 0.5).double()) for b, lab, w in rows]
+    with pytest.warns(UserWarning, match="constant"):
+        found = [gp.select_features(model, r, loss="squared-error", baseline="conditional")
+                 for r in (twice, chosen)]  # fmt: skip
+    assert torch.equal(found[0].order, found[1].order)
+    assert torch.allclose(found[0].values, found[1].values, rtol=1e-6)
+    assert float(found[0].scores[1]) == 0
+
+
+class Gated(nn.Module):
+    def forward(self, x, gates=None):
+        return (x if gates is None else x * gates).sum(1)
+
+
+def test_what_cannot_be_expected_is_refused(monkeypatch):
+    x, y = correlated()
+    rows = batches(x, y)
+    with pytest.raises(gp.InvalidInput, match="gates its columns itself"):
+        gp.select_features(Gated(), rows, loss="squared-error", baseline="conditional")
+    with pytest.raises(gp.InvalidInput, match="differ from row to row"):
+        gp.mask_finetune(small_mlp(6), rows, loss="squared-error", baseline="conditional")
+    with pytest.raises(gp.InvalidInput, match="'conditional'"):
+        gp.select_features(small_mlp(6), rows, loss="squared-error", baseline="conditionl")
+    monkeypatch.setattr("greedypig.domains.table.expected.MOST", 5)
+    with pytest.raises(gp.InvalidInput, match=r"at most 5 numbers .*got 6"):
+        gp.select_features(small_mlp(6), rows, loss="squared-error", baseline="conditional")
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path):
+    x, y = correlated()
+    ask = dict(loss="squared-error", baseline="conditional", budget=60)
+    whole = gp.select_features(small_mlp(6), batches(x, y), k=4, **ask)
+
+    class Enough(Exception):
+        pass
+
+    def stop(events):
+        if len(events.problem.rounds) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        gp.select_features(small_mlp(6), batches(x, y), k=4, checkpoint=tmp_path / "c.gpig",
+                           progress=stop, **ask)  # fmt: skip
+    again = gp.select_features(small_mlp(6), batches(x, y), k=4, resume=tmp_path / "c.gpig", **ask)
+    assert torch.equal(again.order, whole.order)
+    assert torch.equal(again.scores, whole.scores)
+    with pytest.raises(gp.InvalidInput, match="baseline"):
+        gp.select_features(small_mlp(6), batches(x, y), k=4, resume=tmp_path / "c.gpig",
+                           **ask | {"baseline": "mean"})  # fmt: skip
