@@ -195,7 +195,7 @@ def test_what_cannot_be_expected_is_refused(monkeypatch):
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path):
     x, y = correlated()
-    ask = dict(loss="squared-error", baseline="conditional", budget=60)
+    ask = {"loss": "squared-error", "baseline": "conditional", "budget": 60}
     whole = gp.select_features(small_mlp(6), batches(x, y), k=4, **ask)
 
     class Enough(Exception):

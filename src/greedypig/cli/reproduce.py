@@ -142,7 +142,9 @@ def _add_tables(group: Any) -> None:
         help="correlation of the generated table's copies with their source (default: 0.99)",
     )
     group.add_argument("--k", metavar="K,K,…", help="columns kept (default: 5,10,20,30)")
-    group.add_argument("--baseline", metavar="A,B", help="of zero, mean, conditional (default: zero)")
+    group.add_argument(
+        "--baseline", metavar="A,B", help="of zero, mean, conditional (default: zero)"
+    )
     for what, about in TIMES.items():
         group.add_argument(f"--{what}", type=options.whole, metavar="N", help=about)
     group.add_argument(
