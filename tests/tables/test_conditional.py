@@ -50,9 +50,9 @@ def network(model, rows, loss="squared-error", fast=True):
 
 def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
     """E[Xb | X_S] is the projection on X_S of what was projected on X: the projection on X_S."""
-    monkeypatch.setattr("greedypig.domains.table.expected.RIDGE", 1e-12)
     x, y = correlated()
     model, _ = least_squares(x, y)
+    monkeypatch.setattr("greedypig.domains.table.expected.ridge_for", lambda *_: 1e-12)
     a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional",
                            values="each")  # fmt: skip
     order = a.order.tolist()
@@ -87,7 +87,7 @@ def test_a_copy_of_what_is_selected_is_no_news(baseline, copies):
     assert sum(column in (0, 2, 4) for column in first) == copies
     if baseline == "conditional":
         assert {1, 3} < set(first)
-        assert abs(float(found.values[3])) < 1e-4  # Nothing is missing.
+        assert abs(float(found.values[3])) < 1e-3 * abs(float(found.values[0]))  # All is told.
 
 
 def small_mlp(columns, seed=0):

@@ -8,7 +8,7 @@ the other half. Here the copy is not absent but expected: every number x_j outsi
 
 the linear regression on the numbers of S, C being their covariance where the gates act (of a
 category, its embedding). What S tells already is then no news any more. For a linear model fitted
-by least squares G(S) is exactly the loss of the model fitted anew to S alone.
+by least squares G(S) is then the loss of the model fitted anew to S alone (but for the ridge).
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from .batches import Batch
 from .networks import Encoded
 from .objective import Adding
 
-RIDGE = 1e-4
-"""Share of its own variance that is added to each number's: copies would make C_SS singular."""
 MOST = 4096
 """Numbers of a row, at most: their covariance is held, and a part of it solved in every round."""
 ROUNDING = 1e-12
@@ -45,11 +43,20 @@ class Regression:
     """(on, off)."""
 
 
+def ridge_for(numbers: int, rows: float) -> float:
+    """Share of its own variance that is added to each number's: copies would make C_SS singular,
+    and so many numbers as rows would tell everything."""
+    return 1e-4 + numbers / rows
+
+
 class Expected:
     """Linear regression of the numbers of absent columns on those of the columns that are there."""
 
-    def __init__(self, mean: Tensor, covariance: Tensor, column_of: Tensor, like: Tensor) -> None:
-        self.mean, self.covariance = mean, covariance
+    def __init__(
+        self, mean: Tensor, covariance: Tensor, rows: float, column_of: Tensor, like: Tensor
+    ) -> None:
+        """rows: how many mean and covariance were found from, (Σ w)² / Σ w² of their weights."""
+        self.mean, self.covariance, self.seen = mean, covariance, rows
         self.column_of, self.like = column_of, like
         self._held: OrderedDict[bytes, Regression] = OrderedDict()
 
@@ -81,8 +88,9 @@ class Expected:
         on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
         inside = self.covariance[on][:, on]
         own = inside.diagonal()
+        ridge = ridge_for(len(on), self.seen)
         # A number that never moves tells nothing, and must not be divided by.
-        inside = inside + torch.diag(torch.where(own > 0, RIDGE * own, torch.ones_like(own)))
+        inside = inside + torch.diag(torch.where(own > 0, ridge * own, torch.ones_like(own)))
         solved = torch.linalg.solve(inside, self.covariance[on][:, off])
         device = self.like.device
         return Regression(on.to(device), off.to(device), solved.to(self.like))
@@ -96,7 +104,7 @@ def expect(network: Encoded, sample: Iterator[Batch], group: Adding) -> Expected
             f"Expected at most {MOST:,} numbers in a row for baseline='conditional', embeddings "
             f"included (got {width:,}). Try baseline='mean'."
         )
-    total = torch.zeros(1 + width + width * width, dtype=torch.float64)
+    total = torch.zeros(2 + width + width * width, dtype=torch.float64)
     for batch in sample:
         rows = network.table.read(batch).to(network.device)
         if not len(rows.labels):
@@ -104,13 +112,16 @@ def expect(network: Encoded, sample: Iterator[Batch], group: Adding) -> Expected
         numbers, count = network.numbers(rows.parts).double().cpu(), rows.counts().double().cpu()
         total[0] += count.sum()
         total[1 : width + 1] += count @ numbers
-        total[width + 1 :] += ((numbers * count.unsqueeze(1)).T @ numbers).reshape(-1)
+        total[width + 1 : -1] += ((numbers * count.unsqueeze(1)).T @ numbers).reshape(-1)
+        total[-1] += (count**2).sum()
     total = group.sum(total)
     if not total[0] > 0:
         raise InvalidInput("Expected at least one row that counts in the batches (got none).")
     mean = total[1 : width + 1] / total[0]
-    spread = total[width + 1 :].reshape(width, width) / total[0] - torch.outer(mean, mean)
+    spread = total[width + 1 : -1].reshape(width, width) / total[0] - torch.outer(mean, mean)
     # What is left of a number that never moves is rounding.
     still = spread.diagonal() <= ROUNDING * mean**2
     spread[still], spread[:, still] = 0, 0
-    return Expected(mean, spread, network.column_of.cpu(), network.baseline)
+    return Expected(
+        mean, spread, float(total[0] ** 2 / total[-1]), network.column_of.cpu(), network.baseline
+    )
