@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent / "tables"))
 from worlds import Counting, cut, mixed
 
 ASKED = ({"budget": 7 * 5 * 3, "sample": 5}, {"baseline": "mean"},
-         {"method": "permutation", "k": 2})  # fmt: skip
+         {"method": "permutation", "k": 2},
+         {"baseline": "conditional", "budget": 7 * 5 * 3, "sample": 5})  # fmt: skip
 
 
 def job(group):
@@ -66,7 +67,7 @@ def pair():
     return found
 
 
-@pytest.mark.parametrize("run", range(len(ASKED)), ids=["budget", "all", "permutation"])
+@pytest.mark.parametrize("run", range(len(ASKED)), ids=["budget", "all", "permutation", "conditional"])
 def test_two_processes_select_what_one_does(pair, run):
     alone = job(ALONE)[run]
     for rank in range(2):
