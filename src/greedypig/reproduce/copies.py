@@ -104,7 +104,9 @@ def any_copy(w: Tensor, best: int, n: int) -> Tensor:
     return torch.cat([w[:, :best], most, w[:, best + 1 : n]], 1)
 
 
-def trained(data: Data, network: Any, best: int, t: int, knobs: Knobs) -> Selector:
+def trained(
+    data: Data, network: Any, best: int, t: int, knobs: Knobs, baseline: str = "zero"
+) -> Selector:
     """A network trained on the table with the copies in it."""
     batches = [(with_copies(data, best, t), data.y)]
 
@@ -115,7 +117,7 @@ def trained(data: Data, network: Any, best: int, t: int, knobs: Knobs) -> Select
             # That columns are equal is what the scene is about.
             warnings.simplefilter("ignore")
             return select_features(network, batches, loss="squared-error", method=method, k=k,
-                                   steps=steps)  # fmt: skip
+                                   steps=steps, baseline=baseline)  # fmt: skip
 
     return select
 

@@ -3,7 +3,8 @@
 The best column of a table is there 1 + t times. IG gives all copies the same score and spends
 places of its top list on them; Greedy PIG takes one, and the others are worth nothing any more.
 Scenes: a planted G, where all is exact; a trained network that reads whichever copy is there;
-networks that were trained with the copies, which the lemma does not speak of.
+networks that were trained with the copies, which the lemma does not speak of, also with absent
+columns put at what the others let one expect of them.
 """
 
 from __future__ import annotations
@@ -121,8 +122,10 @@ class Job:
             batches=more["training"], masked=scene == "masked",
             seed=1000 * self.request.seed + seed,
         )  # fmt: skip
-        make = copies.either if scene == "either" else copies.trained
-        return make(self.data, network, best, t, self.knobs)
+        if scene == "either":
+            return copies.either(self.data, network, best, t, self.knobs)
+        baseline = "conditional" if scene == "expected" else "zero"
+        return copies.trained(self.data, network, best, t, self.knobs, baseline)
 
     def _worth(self, scene: str, kept: Sequence[int]) -> float:
         """R², or in the planted scene the share of all that could be had."""
