@@ -107,7 +107,6 @@ def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_pat
     rows = {(r["scene"], r["method"], r["measure"]): r for r in result.table.rows}
     assert rows["planted", "ig", "copies in the top 5"]["t2"] == 3
     assert rows["planted", "greedy-pig", "copies in the top 5"]["t2"] == 1
-    assert rows["expected", "greedy-pig", "copies in the top 5"]["t2"] == 1
     for row in result.table.rows:
         assert row["t0"] > 0
         assert row.get("t2", nan) >= 0
