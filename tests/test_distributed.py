@@ -67,7 +67,9 @@ def pair():
     return found
 
 
-@pytest.mark.parametrize("run", range(len(ASKED)), ids=["budget", "all", "permutation", "conditional"])
+@pytest.mark.parametrize(
+    "run", range(len(ASKED)), ids=["budget", "all", "permutation", "conditional"]
+)
 def test_two_processes_select_what_one_does(pair, run):
     alone = job(ALONE)[run]
     for rank in range(2):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -59,10 +60,20 @@ class Expected:
         self.mean, self.covariance, self.seen = mean, covariance, rows
         self.column_of, self.like = column_of, like
         self._held: OrderedDict[bytes, Regression] = OrderedDict()
+        self._only: Tensor | None = None
+
+    @contextmanager
+    def only(self, mask: Tensor) -> Iterator[None]:
+        """Let the columns of this mask alone be there, whatever the gates."""
+        self._only = mask
+        try:
+            yield
+        finally:
+            self._only = None
 
     def given(self, gates: Tensor) -> Regression:
         """The regression on the columns whose gate is 1."""
-        there = (gates == 1).cpu()
+        there = ((gates if self._only is None else self._only) == 1).cpu()
         if there.dim() != 1:
             raise InvalidInput("Expected one set of gates for all rows (got several).")
         key = bytes(there.tolist())

@@ -8,6 +8,7 @@ gradient in the gates. Parameter gradients are never computed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -98,6 +99,10 @@ class Expecting(Protocol):
         """(rows, inputs): x where a column is there, what is expected elsewhere."""
         ...
 
+    def only(self, mask: Tensor, /) -> AbstractContextManager[None]:
+        """Let the columns of this mask alone be there, whatever the gates."""
+        ...
+
 
 class Encoded(Network):
     """A network whose columns are numbers (rows, inputs) somewhere, with a baseline there."""
@@ -119,6 +124,13 @@ class Encoded(Network):
         """Absent columns are at this baseline (inputs,) from now on."""
         self.baseline = baseline.to(self.device, self.dtype)
         self.at_zero = not bool(baseline.any())
+
+    def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
+        """The columns of the mask tell what to expect all along, at the path's very end too."""
+        if self.expected is None:
+            return super().path(batch, mask, nodes, weights)
+        with self.expected.only(mask):
+            return super().path(batch, mask, nodes, weights)
 
     def gated(self, x: Tensor, gates: Tensor) -> Tensor:
         """baseline + gates · (x − baseline)."""
