@@ -58,7 +58,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         loss: "auto", or one of `gp.select_features`, or a callable.
         outputs: "probabilities" for a torch model that ends in a sigmoid or a softmax.
         method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
-            which is the zero of standardised ones.
+            which is the zero of standardised ones; "conditional" keeps copies of what is selected
+            from coming again.
         batch_size: rows at a time.
         max_rows: `partial_fit` keeps a uniform sample of at most so many rows.
         seed: of everything random.
