@@ -166,7 +166,8 @@ class _Selection:
         if not group.first:  # One process speaks for all.
             self.concerns = []
         self._first = group.first
-        absent = set_baseline(network, baseline, sampled(), group)
+        # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
+        absent = set_baseline(network, baseline, sampled(), group, credit=method != "ig")
         if named:
             keep_constant(network, seen.constant, source.example())
         self.problem: Problem = make_problem(

@@ -60,15 +60,39 @@ def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
     assert (-a.values).tolist() == pytest.approx(anew, rel=1e-8)
 
 
-def test_each_pick_is_the_one_that_a_new_fit_would_gain_most_from():
-    """A quadratic g along a straight line: its path integral is the exact gain, column by column,
-    where the columns left are independent given S."""
-    random = np.random.default_rng(1)
-    x = random.normal(size=(N, 5))
-    y = x @ np.array([0.5, -2.0, 1.0, 0.1, 3.0]) + random.normal(size=N)
+def test_scores_of_a_linear_model_are_what_a_new_fit_would_gain(monkeypatch):
+    """Even where columns are correlated: the order is that of forward selection."""
+    monkeypatch.setattr("greedypig.domains.table.expected.ridge_for", lambda *_: 1e-12)
+    x, y = correlated()
     model, _ = least_squares(x, y)
     a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional")
-    assert a.order.tolist() == [4, 1, 2, 0, 3]
+    taken, left = [], list(range(6))
+    for pick in a.order.tolist():
+        now = float(y.var()) if not taken else least_squares(x[:, taken], y)[1]
+        gains = {j: now - least_squares(x[:, [*taken, j]], y)[1] for j in left}
+        assert pick == max(gains, key=gains.get)
+        assert float(a.scores[pick]) == pytest.approx(gains[pick], rel=1e-6)
+        taken.append(pick)
+        left.remove(pick)
+
+
+def test_a_column_that_tells_of_others_counts_for_what_it_tells():
+    """The model reads four noisy views of z; z, which it does not read, tells of them all."""
+    random = np.random.default_rng(0)
+    z, other = random.normal(size=(2, N))
+    views = z[:, None] + 0.5 * random.normal(size=(N, 4))
+    x = np.column_stack([views, other, z])
+    model = nn.Linear(6, 1, dtype=torch.float64)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0.25, 0.25, 0.25, 0.25, 0.5, 0.0]]))
+        model.bias.zero_()
+    rows = batches(x, views.mean(1) + 0.5 * other)
+    first = {
+        baseline: gp.select_features(model, rows, loss="squared-error", baseline=baseline, k=2)
+        .order[:2].tolist() for baseline in ("mean", "conditional")
+    }  # fmt: skip
+    assert first["conditional"] == [5, 4]
+    assert 5 not in first["mean"]
 
 
 @pytest.mark.parametrize(("baseline", "copies"), [("mean", 3), ("conditional", 1)])

@@ -25,13 +25,15 @@ NAMES = ("zero", "mean")
 CONDITIONAL = "conditional"
 
 
-def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group: Adding) -> Any:
+def set_baseline(
+    network: Network, baseline: Any, sample: Iterator[Batch], group: Adding, *, credit: bool = True
+) -> Any:
     """Put the network's absent columns at this baseline; returns a description for the record.
 
     baseline: "zero", "mean", "conditional" (see expected.py), a number for each column (a
     category's is the id that stands for absence), a tensor with a number for each input of the
     first layer, or a dict from columns (by name or index) to any of "zero", "mean" and numbers,
-    the others being zero.
+    the others being zero. credit: of "conditional", see `Expected`.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
@@ -41,7 +43,7 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
             f"(got {baseline!r})."
         )
     if isinstance(baseline, str) and baseline == CONDITIONAL:
-        return _conditional(network, sample, group)
+        return _conditional(network, sample, group, credit)
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
         network.rest_at(_finite(wanted))
@@ -60,14 +62,14 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
 
 
-def _conditional(network: Encoded, sample: Iterator[Batch], group: Adding) -> str:
+def _conditional(network: Encoded, sample: Iterator[Batch], group: Adding, credit: bool) -> str:
     if isinstance(network, BaselinedNetwork):
         raise InvalidInput(
             "Expected baseline='zero', 'mean' or numbers for a model that puts its columns at the "
             "baseline itself (got 'conditional')."
         )
-    expected = expect(network, sample, group)
-    network.rest_at(_finite(expected.mean))
+    expected = expect(network, sample, group, credit=credit)
+    network.rest_at(_finite(expected.moments.mean))
     network.expected = expected
     return CONDITIONAL
 

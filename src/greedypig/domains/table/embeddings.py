@@ -107,12 +107,22 @@ class EmbeddingNetwork(Encoded):
         """The parts; and their numbers where those of some tell what to expect of others."""
         return parts if self.expected is None else (parts, self.numbers(parts))
 
+    def known(self, features: Any) -> Tensor:
+        """Found when the batch was encoded."""
+        return features[1]  # type: ignore[no-any-return]
+
+    def at(self, features: Any, numbers: Tensor) -> Any:
+        """The model's answer with these in the place of its numbers and embeddings."""
+        return self._mixed(features[0], torch.zeros_like(numbers), numbers)
+
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The model's answer while its numbers and embeddings are gated."""
-        spread, absent = gates.to(self.dtype)[..., self.column_of], self.baseline
         if self.expected is not None:
-            features, numbers = features
-            absent = self.expected.rows(numbers, gates.detach())
+            return self.at(features, self.gated(self.known(features), gates))
+        return self._mixed(features, gates.to(self.dtype)[..., self.column_of], self.baseline)
+
+    def _mixed(self, parts: list[Tensor], spread: Tensor, absent: Tensor) -> Any:
+        """The model's answer at absent + spread · (what it sees by itself − absent)."""
         own, *lookups = torch.split(spread, self.widths, dim=-1)
         rest, *rests = torch.split(absent, self.widths, dim=-1)
         following = iter(zip(self.uses, lookups, rests, strict=True))
@@ -127,7 +137,7 @@ class EmbeddingNetwork(Encoded):
             flat = output.reshape(len(output), -1)
             return torch.lerp(rest_here, flat, gates_here).reshape(output.shape)
 
-        parts = self._gated_numbers(features, own, rest)
+        parts = self._gated_numbers(parts, own, rest)
         with hooked(self.found, gate):
             return self.table.call(self.model, parts)
 

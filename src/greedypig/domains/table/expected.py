@@ -7,16 +7,20 @@ the other half. Here the copy is not absent but expected: every number x_j outsi
     E[x_j | x_S] = mean_j + Σ_{i in S} (x_i − mean_i) · A_ij,    A = (C_SS + ridge)⁻¹ C_Sj,
 
 the linear regression on the numbers of S, C being their covariance where the gates act (of a
-category, its embedding). What S tells already is then no news any more. For a linear model fitted
-by least squares G(S) is then the loss of the model fitted anew to S alone (but for the ridge).
+category, its embedding). What S tells already is then no news any more.
+
+A column that comes to S moves what is expected of all the others, too: from E[x | x_S] to
+E[x | x_S, x_j]. So its score is the path's gradient along that direction, not along x_j alone.
+For a linear model fitted by least squares it is exactly what a fresh fit would gain by x_j, and
+G(S) is the loss of a model fitted to S alone (but for the ridge).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -34,53 +38,80 @@ HELD = 64
 """Sets whose regression is kept."""
 
 
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """Which numbers are there, which are not, and the coefficients from those to these."""
-
-    on: Tensor
-    off: Tensor
-    coefficients: Tensor
-    """(on, off)."""
-
-
 def ridge_for(numbers: int, rows: float) -> float:
     """Share of its own variance that is added to each number's: copies would make C_SS singular,
     and so many numbers as rows would tell everything."""
     return 1e-4 + numbers / rows
 
 
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and covariance of the numbers of a row."""
+
+    mean: Tensor
+    covariance: Tensor
+    rows: float
+    """How many they were found from, (Σ w)² / Σ w² of their weights."""
+    column_of: Tensor
+
+    def ridge(self, which: Tensor, numbers: int) -> Tensor:
+        """What is added to these numbers' variances where `numbers` of them tell of others."""
+        own = self.covariance.diagonal()[which]
+        # A number that never moves tells nothing, and must not be divided by.
+        return torch.where(own > 0, ridge_for(numbers, self.rows) * own, torch.ones_like(own))
+
+
+class Regression:
+    """From the numbers that are there to those that are not; and from one column of the latter to
+    all of them."""
+
+    def __init__(self, moments: Moments, there: Tensor, like: Tensor) -> None:
+        """there: (columns,) bool. like: has the network's dtype and device."""
+        taken = there[moments.column_of]
+        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
+        c = moments.covariance
+        inside = c[on][:, on] + torch.diag(moments.ridge(on, len(on)))
+        exact = torch.linalg.solve(inside, c[on][:, off])
+        self._moments, self._exact, self._cpu = moments, exact, (on, off)
+        self.like = like
+        self.on, self.off = on.to(like.device), off.to(like.device)
+        self.coefficients = exact.to(like)
+        """(on, off)."""
+
+    @cached_property
+    def told(self) -> Tensor:
+        """(off, off), float64: row i has what one unit of news in number i, together with the
+        other numbers of its column, says about every number that is not there."""
+        moments, (on, off) = self._moments, self._cpu
+        c = moments.covariance
+        news = c[off][:, off] - c[off][:, on] @ self._exact
+        owners = moments.column_of[off]
+        made = torch.empty_like(news)
+        for column in sorted(set(owners.tolist())):
+            here = torch.nonzero(owners == column).squeeze(1)
+            own = news[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
+            made[here] = torch.linalg.solve(own, news[here])
+        return made.to(self.like.device)
+
+
 class Expected:
-    """Linear regression of the numbers of absent columns on those of the columns that are there."""
+    """Regressions of absent columns on those that are there, kept for the sets asked about."""
 
-    def __init__(
-        self, mean: Tensor, covariance: Tensor, rows: float, column_of: Tensor, like: Tensor
-    ) -> None:
-        """rows: how many mean and covariance were found from, (Σ w)² / Σ w² of their weights."""
-        self.mean, self.covariance, self.seen = mean, covariance, rows
-        self.column_of, self.like = column_of, like
+    def __init__(self, moments: Moments, like: Tensor, *, credit: bool) -> None:
+        """credit: is a column's score also what it says about the others?"""
+        self.moments, self.like, self.credit = moments, like, credit
         self._held: OrderedDict[bytes, Regression] = OrderedDict()
-        self._only: Tensor | None = None
-
-    @contextmanager
-    def only(self, mask: Tensor) -> Iterator[None]:
-        """Let the columns of this mask alone be there, whatever the gates."""
-        self._only = mask
-        try:
-            yield
-        finally:
-            self._only = None
 
     def given(self, gates: Tensor) -> Regression:
         """The regression on the columns whose gate is 1."""
-        there = ((gates if self._only is None else self._only) == 1).cpu()
+        there = (gates == 1).cpu()
         if there.dim() != 1:
             raise InvalidInput("Expected one set of gates for all rows (got several).")
         key = bytes(there.tolist())
         if key in self._held:
             self._held.move_to_end(key)
         else:
-            self._held[key] = self._solved(there)
+            self._held[key] = Regression(self.moments, there, self.like)
             if len(self._held) > HELD:
                 self._held.popitem(last=False)
         return self._held[key]
@@ -88,26 +119,26 @@ class Expected:
     def rows(self, x: Tensor, gates: Tensor) -> Tensor:
         """(rows, inputs): x where a column is there, what is expected elsewhere."""
         found = self.given(gates)
-        mean = self.mean.to(x)
+        mean = self.moments.mean.to(x)
         made = x.clone()
         known = x.index_select(1, found.on) - mean[found.on]
         made[:, found.off] = torch.addmm(mean[found.off], known, found.coefficients)
         return made
 
-    def _solved(self, there: Tensor) -> Regression:
-        taken = there[self.column_of]
-        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
-        inside = self.covariance[on][:, on]
-        own = inside.diagonal()
-        ridge = ridge_for(len(on), self.seen)
-        # A number that never moves tells nothing, and must not be divided by.
-        inside = inside + torch.diag(torch.where(own > 0, ridge * own, torch.ones_like(own)))
-        solved = torch.linalg.solve(inside, self.covariance[on][:, off])
-        device = self.like.device
-        return Regression(on.to(device), off.to(device), solved.to(self.like))
+    def per_number(self, given: Regression, news: Tensor, slopes: Tensor) -> Tensor:
+        """(off,) float64: Σ over rows of news_i · slope along what number i says.
+
+        news, slopes: (rows, off), how far the absent numbers are from what is expected, and the
+        gradient in them.
+        """
+        if not self.credit:
+            return (slopes * news).sum(0).double()
+        return ((news.T @ slopes).double() * given.told).sum(1)
 
 
-def expect(network: Encoded, sample: Iterator[Batch], group: Adding) -> Expected:
+def expect(
+    network: Encoded, sample: Iterator[Batch], group: Adding, *, credit: bool = True
+) -> Expected:
     """Mean and covariance of what the network's gates act on, over the rows of the sample."""
     width = len(network.column_of)
     if width > MOST:
@@ -122,17 +153,17 @@ def expect(network: Encoded, sample: Iterator[Batch], group: Adding) -> Expected
             continue
         numbers, count = network.numbers(rows.parts).double().cpu(), rows.counts().double().cpu()
         total[0] += count.sum()
-        total[1 : width + 1] += count @ numbers
-        total[width + 1 : -1] += ((numbers * count.unsqueeze(1)).T @ numbers).reshape(-1)
-        total[-1] += (count**2).sum()
+        total[1] += (count**2).sum()
+        total[2 : width + 2] += count @ numbers
+        total[width + 2 :] += ((numbers * count.unsqueeze(1)).T @ numbers).reshape(-1)
     total = group.sum(total)
     if not total[0] > 0:
         raise InvalidInput("Expected at least one row that counts in the batches (got none).")
-    mean = total[1 : width + 1] / total[0]
-    spread = total[width + 1 : -1].reshape(width, width) / total[0] - torch.outer(mean, mean)
+    mean = total[2 : width + 2] / total[0]
+    spread = total[width + 2 :].reshape(width, width) / total[0] - torch.outer(mean, mean)
     # What is left of a number that never moves is rounding.
     still = spread.diagonal() <= ROUNDING * mean**2
     spread[still], spread[:, still] = 0, 0
-    return Expected(
-        mean, spread, float(total[0] ** 2 / total[-1]), network.column_of.cpu(), network.baseline
-    )
+    rows_seen = float(total[0] ** 2 / total[1])
+    moments = Moments(mean, spread, rows_seen, network.column_of.cpu())
+    return Expected(moments, network.baseline, credit=credit)

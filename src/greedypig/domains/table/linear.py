@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ...core.objective import Oracle, Runs
 from . import losses
-from .expected import Expected
+from .expected import Expected, Regression
 from .losses import Loss, per_row
 from .networks import Encoded, Prepared
 from .table import Table
@@ -37,14 +37,15 @@ class _Way:
     before: Tensor
     """What the numbers of S do to the layer, those that they let one expect included."""
     along: Tensor
-    expected: Tensor | None
-    """(on, off): what S says about the others; None where they rest at a baseline."""
+    given: Regression | None
+    """What S says about the others; None where they rest at a baseline."""
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The numbers of S, and how far the others are from where they rest."""
         known, rest = x.index_select(1, self.on), x.index_select(1, self.off)
-        return known, rest if self.expected is None else torch.addmm(
-            rest, known, self.expected, alpha=-1)  # fmt: skip
+        if self.given is not None:
+            rest = torch.addmm(rest, known, self.given.coefficients, alpha=-1)
+        return known, rest
 
 
 class LinearNetwork(Encoded):
@@ -85,17 +86,19 @@ class LinearNetwork(Encoded):
             numbers = self.numbers(parts)
             return numbers if self.at_zero else numbers - self.baseline
 
+    def known(self, features: Any) -> Tensor:
+        """With the baseline that an encoded batch is without."""
+        return features + self.baseline  # type: ignore[no-any-return]
+
+    def at(self, features: Any, numbers: Tensor) -> Any:
+        """The whole network at these inputs."""
+        return self.rest(functional.linear(numbers, self.weight, self.own_bias))
+
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The whole network at gated inputs."""
-        spread = gates.to(features)[..., self.column_of]
-        if self.expected is None:
-            x = features * spread
-        else:
-            # Inputs are distances from the mean here, so it is no part of what is expected.
-            found = self.expected.given(gates.detach())
-            rest = features.clone()
-            rest[:, found.off] = features.index_select(1, found.on) @ found.coefficients
-            x = torch.lerp(rest, features, spread)
+        if self.expected is not None:
+            return self.at(features, self.gated(self.known(features), gates))
+        x = features * gates.to(features)[..., self.column_of]
         return self.rest(functional.linear(x, self.weight, self.bias))
 
     def values(self, batch: Prepared, masks: Tensor) -> Tensor:
@@ -133,7 +136,11 @@ class LinearNetwork(Encoded):
             slopes = self._head.slopes(before, rest @ way.along, labels, places, shares)
             if row_weights is not None:
                 slopes = slopes * row_weights.to(slopes).unsqueeze(1)
-            total += (slopes @ way.along.T).mul_(rest).sum(0)
+            slopes = slopes @ way.along.T
+            if self.expected is None or way.given is None:
+                total += slopes.mul_(rest).sum(0)
+            else:
+                total += self.expected.per_number(way.given, rest, slopes)
         found = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return found.index_add_(0, self.column_of[way.off], total)
 
@@ -149,11 +156,10 @@ class LinearNetwork(Encoded):
             taken = mask.to(self.device)[self.column_of] == 1
             on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
             before, along = self.weight.T[on], self.weight.T[off]
-            expected = None
-            if self.expected is not None:
-                expected = self.expected.given(mask).coefficients
-                before = torch.addmm(before, expected, along)
-            self._way = _Way(mask.clone(), on, off, before, along, expected)
+            given = None if self.expected is None else self.expected.given(mask)
+            if given is not None:
+                before = torch.addmm(before, given.coefficients, along)
+            self._way = _Way(mask.clone(), on, off, before, along, given)
         return self._way
 
 

@@ -8,7 +8,6 @@ gradient in the gates. Parameter gradients are never computed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -99,8 +98,12 @@ class Expecting(Protocol):
         """(rows, inputs): x where a column is there, what is expected elsewhere."""
         ...
 
-    def only(self, mask: Tensor, /) -> AbstractContextManager[None]:
-        """Let the columns of this mask alone be there, whatever the gates."""
+    def given(self, gates: Tensor, /) -> Any:
+        """Which numbers are there (`on`) and which are not (`off`)."""
+        ...
+
+    def per_number(self, given: Any, news: Tensor, slopes: Tensor, /) -> Tensor:
+        """(off,): what the absent numbers' news are worth, Σ over rows."""
         ...
 
 
@@ -125,12 +128,36 @@ class Encoded(Network):
         self.baseline = baseline.to(self.device, self.dtype)
         self.at_zero = not bool(baseline.any())
 
+    def at(self, features: Any, numbers: Tensor) -> Any:
+        """The model's answer to these numbers (rows, inputs) in the place of its own."""
+        raise NotImplementedError
+
+    def known(self, features: Any) -> Tensor:
+        """(rows, inputs): the numbers of a batch that was encoded."""
+        raise NotImplementedError
+
     def path(self, batch: Prepared, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
-        """The columns of the mask tell what to expect all along, at the path's very end too."""
+        """Along the way from what the mask's columns let one expect to the rows themselves."""
         if self.expected is None:
             return super().path(batch, mask, nodes, weights)
-        with self.expected.only(mask):
-            return super().path(batch, mask, nodes, weights)
+        x = self.known(batch.features)
+        start, given = self.expected.rows(x, mask), self.expected.given(mask)
+        slopes = torch.zeros_like(x)
+        oracle = Oracle(self._negative_losses_at, x.shape[1], batch_size=1 << 30)
+        for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+            point = torch.lerp(start, x, node)
+            found = oracle.evaluate(point, [(batch, len(point))], gradient=True)[1]
+            assert found is not None
+            slopes.add_(found, alpha=weight)
+        news = (x - start).index_select(1, given.off)
+        total = self.expected.per_number(given, news, slopes.index_select(1, given.off))
+        made = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
+        return made.index_add_(0, self.column_of[given.off], total)
+
+    def _negative_losses_at(self, points: Tensor, runs: Runs) -> Tensor:
+        ((batch, _),) = runs
+        outputs = self.at(batch.features, points)
+        return -per_row(self.loss, outputs, batch.labels, batch.weights)
 
     def gated(self, x: Tensor, gates: Tensor) -> Tensor:
         """baseline + gates · (x − baseline)."""
@@ -156,9 +183,17 @@ class DenseNetwork(Encoded):
         held = [part.to(self.dtype).reshape(len(part), -1) for part in parts]
         return held[0] if len(held) == 1 else torch.cat(held, dim=1)
 
+    def known(self, features: Any) -> Tensor:
+        """The columns themselves."""
+        return features  # type: ignore[no-any-return]
+
     def outputs(self, features: Any, gates: Tensor) -> Any:
         """The model at gated numbers."""
-        return self.table.call(self.model, self.table.split(self.gated(features, gates)))
+        return self.at(features, self.gated(features, gates))
+
+    def at(self, features: Any, numbers: Tensor) -> Any:
+        """The model at these numbers."""
+        return self.table.call(self.model, self.table.split(numbers))
 
 
 class GatedNetwork(Network):
