@@ -212,6 +212,23 @@ def test_columns_that_do_not_help_are_told(call, place):
     assert "constant answer" in said
 
 
+def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
+    random = np.random.default_rng(0)
+    a, b, c = random.standard_normal((3, 2000))
+    copies = {f"a{i}": a + 0.01 * random.standard_normal(2000) for i in range(3)}
+    y = 3 * a + b + 0.2 * c
+    pq.write_table(pa.table(copies | {"b": b, "c": c, "y": y}), place / "t.parquet")
+    words = ["select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1", "--methods",
+             "greedy-pig"]  # fmt: skip
+    found = answer(*words, "--baseline", "conditional")
+    assert found["settings"]["baseline"] == "conditional"
+    assert "b" in found["order"][:2]
+    assert found["order"][:2] != ["b", "c"]
+    code, _, err = call(*words, "--baseline", "conditional", "--mask-finetune")
+    assert code == 2
+    assert "--baseline zero or mean with --mask-finetune" in " ".join(err.split())
+
+
 def test_texts_categories_and_a_folder_of_csv(answer, place):
     (place / "days").mkdir()
     for i in range(2):

@@ -147,14 +147,20 @@ def test_earlier_retrainings_with_one_seed_for_all_are_not_taken(table, tmp_path
 
 
 def test_both_baselines_stand_beside_each_other_with_who_is_ahead(table, tmp_path):
-    result = criteo.run(asked(table, tmp_path, models=1, baselines=["zero", "mean"]))
+    result = criteo.run(asked(table, tmp_path, models=1, baselines=["zero", "conditional"]))
     lines = [(r["method"], r["baseline"]) for r in result.table.rows if r["data"][:5] == "small"]
-    assert lines == [("ig", "zero"), ("greedy-5", "zero"), ("random", ""), ("ig", "mean"),
-                     ("greedy-5", "mean")]  # fmt: skip
+    assert lines == [("ig", "zero"), ("greedy-5", "zero"), ("random", ""), ("ig", "conditional"),
+                     ("greedy-5", "conditional")]  # fmt: skip
     found = [(d["variant"], d["k"]) for d in result.about["differences"]]
-    assert found == [("zero", 1), ("zero", 2), ("mean", 1), ("mean", 2)]
+    assert found == [("zero", 1), ("zero", 2), ("conditional", 1), ("conditional", 2)]
     first = next(r for r in result.remarks if r.startswith("Least mean loss first"))
-    for words in ("k = 1", "k = 2", "IG, zero", "IG, mean", "Greedy PIG (T = 5), mean"):
+    for words in (
+        "k = 1",
+        "k = 2",
+        "IG, zero",
+        "IG, conditional",
+        "Greedy PIG (T = 5), conditional",
+    ):
         assert words in first
 
 
