@@ -220,13 +220,35 @@ def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
     pq.write_table(pa.table(copies | {"b": b, "c": c, "y": y}), place / "t.parquet")
     words = ["select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1", "--methods",
              "greedy-pig"]  # fmt: skip
-    found = answer(*words, "--baseline", "conditional")
-    assert found["settings"]["baseline"] == "conditional"
+    found = answer(*words)
+    assert found["settings"]["baseline"] == "conditional"  # The default.
     assert "b" in found["order"][:2]
     assert found["order"][:2] != ["b", "c"]
     code, _, err = call(*words, "--baseline", "conditional", "--mask-finetune")
     assert code == 2
     assert "--baseline zero or mean with --mask-finetune" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("model", "finetune", "texts", "numbers", "baseline"),
+    [
+        (None, None, 26, 13, "conditional"),
+        ("my:model", None, 26, 13, "zero"),
+        (None, 200, 26, 13, "zero"),
+        (None, None, 300, 10, "zero"),
+        (None, None, 0, 1500, "conditional"),
+    ],
+)
+def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
+    model, finetune, texts, numbers, baseline
+):
+    from types import SimpleNamespace
+
+    from greedypig.cli.select import _usual_baseline
+
+    kinds = {f"c{i}": "text" for i in range(texts)} | {f"n{i}": "number" for i in range(numbers)}
+    args = SimpleNamespace(model=model, mask_finetune=finetune)
+    assert _usual_baseline(args, SimpleNamespace(kinds=kinds)) == baseline
 
 
 def test_texts_categories_and_a_folder_of_csv(answer, place):

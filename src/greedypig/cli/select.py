@@ -35,6 +35,8 @@ EXAMPLES = """\
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
   greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
   greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
+EMBEDDING, MOST_EXPECTED = 8, 2048
+"""Numbers of a category, and of a row, up to which baseline "conditional" is the default."""
 USUAL_KS, FEW_KS = (5, 10, 20, 30), (1, 2, 3, 5, 7)
 
 
@@ -100,10 +102,11 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--budget", type=options.whole, metavar="N",
                        help="gradient batches of every method (default: 40 batches for each "
                        "gradient of greedy-pig)")  # fmt: skip
-    group.add_argument("--baseline", choices=("zero", "mean", "conditional"), default="zero",
+    group.add_argument("--baseline", choices=("zero", "mean", "conditional"),
                        help="what an absent column looks like: zero (of the standardised number, "
                        "of the embedding), mean, or conditional: what the columns that are there "
-                       "let one expect of it (default: %(default)s)")  # fmt: skip
+                       "let one expect of it (default: conditional; zero with --model or "
+                       "--mask-finetune)")  # fmt: skip
     group.add_argument("--mask-finetune", type=options.whole, nargs="?", const=200, metavar="N",
                        help="first train a copy for N batches with random columns absent "
                        "(N: 200), so that the model knows such rows")  # fmt: skip
@@ -185,10 +188,20 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     return table, valid, Plan(
         label=label, reading=reading, ks=_ks(args.k, columns), seeds=args.seeds, seed=args.seed,
         methods=_methods(args.methods), steps=args.steps, budget=args.budget,
-        baseline=args.baseline, finetune=args.mask_finetune, model=args.model,
-        valid_share=args.valid_share, epochs=args.epochs, rate=args.rate,
+        baseline=args.baseline or _usual_baseline(args, table), finetune=args.mask_finetune,
+        model=args.model, valid_share=args.valid_share, epochs=args.epochs, rate=args.rate,
         batch_size=args.batch_size,
     )  # fmt: skip
+
+
+def _usual_baseline(args: argparse.Namespace, table: Table) -> str:
+    """Which columns suffice is asked of our own network, so that copies should not come again; of
+    a model of the user's, which columns it reads."""
+    if args.model is not None or args.mask_finetune is not None:
+        return "zero"
+    # Texts may have embeddings; a regression on so many numbers would not be quick any more.
+    width = sum(EMBEDDING if kind == "text" else 1 for kind in table.kinds.values())
+    return "conditional" if width <= MOST_EXPECTED else "zero"
 
 
 def _ks(text: str | None, columns: int) -> tuple[int, ...]:
