@@ -27,7 +27,8 @@ from .domains.table.baseline import keep_constant, set_baseline
 from .domains.table.batches import Batch, Feed, feed
 from .domains.table.build import network_for
 from .domains.table.checks import look
-from .domains.table.networks import Network
+from .domains.table.expected import Expected
+from .domains.table.networks import Encoded, Network
 from .domains.table.objective import TableObjective
 from .domains.table.scorers import PathScores, Permutation
 from .fingerprint import callables, digest, fingerprint
@@ -167,7 +168,9 @@ class _Selection:
             self.concerns = []
         self._first = group.first
         # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
-        absent = set_baseline(network, baseline, sampled(), group, credit=method != "ig")
+        absent = set_baseline(network, baseline, sampled(), group, example=source.example(),
+                              credit=method != "ig")  # fmt: skip
+        self._example = source.example()
         if named:
             keep_constant(network, seen.constant, source.example())
         self.problem: Problem = make_problem(
@@ -201,6 +204,14 @@ class _Selection:
         if not asked or not isinstance(self.problem.scorer, PathScores):
             return ""
         zero = (found.unit_scores == 0) & (found.last_scores == 0)
+        network = self.objective.network
+        if isinstance(network, Encoded) and isinstance(network.expected, Expected):
+            # Scores hold what columns say about others, too; their own slopes are asked for here.
+            rule, nothing = self.problem.scorer.rule, torch.zeros(self.objective.n).double()
+            nodes, weights = (torch.tensor(x).double() for x in (rule.nodes, rule.weights))
+            with Undisturbed(), network.expected.without_credit():
+                batch = network.prepare(self._example)
+                zero = network.path(batch, nothing, nodes, weights).cpu() == 0
         zero[self._constant] = False
         columns = torch.nonzero(zero).squeeze(1)[:MOST_ASKED]
         if not len(columns):

@@ -222,6 +222,9 @@ def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
              "greedy-pig"]  # fmt: skip
     found = answer(*words)
     assert found["settings"]["baseline"] == "conditional"  # The default.
+    assert found["settings"]["batch_size"] == pytest.approx(2000 * 0.7 / 16, rel=0.05)
+    assert found["settings"]["valid_share"] == 0.3
+    assert found["settings"]["epochs"] >= 20
     assert "b" in found["order"][:2]
     assert found["order"][:2] != ["b", "c"]
     code, _, err = call(*words, "--baseline", "conditional", "--mask-finetune")
@@ -230,7 +233,7 @@ def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
 
 
 @pytest.mark.parametrize(
-    ("model", "finetune", "texts", "numbers", "baseline"),
+    ("model", "finetune", "categories", "numbers", "baseline"),
     [
         (None, None, 26, 13, "conditional"),
         ("my:model", None, 26, 13, "zero"),
@@ -240,15 +243,17 @@ def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
     ],
 )
 def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
-    model, finetune, texts, numbers, baseline
+    model, finetune, categories, numbers, baseline
 ):
     from types import SimpleNamespace
 
-    from greedypig.cli.select import _usual_baseline
+    from greedypig.cli.select_plan import Plan
+    from greedypig.tables import Reading
 
-    kinds = {f"c{i}": "text" for i in range(texts)} | {f"n{i}": "number" for i in range(numbers)}
-    args = SimpleNamespace(model=model, mask_finetune=finetune)
-    assert _usual_baseline(args, SimpleNamespace(kinds=kinds)) == baseline
+    plan = Plan("y", Reading(), (5,), 1, 0, ("ig",), None, None, None, finetune, model, None, None,
+                1e-3, None)  # fmt: skip
+    schema = SimpleNamespace(numbers=range(numbers), categories=range(categories))
+    assert plan.settled(schema).baseline == baseline
 
 
 def test_texts_categories_and_a_folder_of_csv(answer, place):

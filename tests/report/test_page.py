@@ -35,7 +35,15 @@ def test_the_summary_says_in_plain_words_how_sure_the_model_is_with_how_little()
 
 
 @pytest.mark.parametrize(
-    ("p", "said"), [(0.004, "0.0040"), (1e-7, "less than 0.0001"), (0.997, "0.9970"), (0.5, "0.50")]
+    ("p", "said"),
+    [
+        (0.004, "0.0040"),
+        (1e-7, "less than 0.0001"),
+        (0.997, "0.9970"),
+        (0.5, "0.50"),
+        (0.999999, "more than 0.9999"),
+        (1.0, "1"),
+    ],
 )
 def test_neither_0_nor_1_is_said_of_a_probability_that_is_neither(p, said):
     text = visible(report.html(photo(about={"probability": p})))

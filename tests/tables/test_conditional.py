@@ -44,7 +44,7 @@ def network(model, rows, loss="squared-error", fast=True):
     name, function = losses.resolve(loss)
     source = feed(rows, 0, ALONE)
     made = network_for(model, source, name, function, None, fast=fast)
-    set_baseline(made, "conditional", source.all(), ALONE)
+    set_baseline(made, "conditional", source.all(), ALONE, example=source.example())
     return made, made.prepare(source.example())
 
 
@@ -203,9 +203,66 @@ class Gated(nn.Module):
         return (x if gates is None else x * gates).sum(1)
 
 
+class Weighed(nn.Module):
+    """A bag whose ids are weighed by the numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.bag, self.out = nn.EmbeddingBag(5, 3, mode="sum"), nn.Linear(3, 1)
+
+    def forward(self, numeric, ids):
+        return self.out(self.bag(ids, per_sample_weights=numeric))
+
+
+class Rounded(nn.Module):
+    """The first column has no gradient, and counts most."""
+
+    def forward(self, x):
+        return 3 * x[:, 0].round() + x[:, 1] + 0.5 * x[:, 2]
+
+
+def test_a_column_without_a_gradient_is_told_though_it_tells_of_others():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(N, 3))
+    x[:, 2] += 0.3 * x[:, 0]
+    y = Rounded()(torch.as_tensor(x))
+    with pytest.warns(UserWarning, match=r"values of '0' move .* no gradient"):
+        gp.select_features(Rounded(), batches(x, y), loss="squared-error", k=1,
+                           baseline="conditional")  # fmt: skip
+
+
+def test_numbers_far_from_zero_keep_their_spread():
+    """Seconds since 1970 within a quarter of an hour."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(N, 3))
+    y = x @ np.array([3.0, 1.0, 0.5])
+    far = x.copy()
+    far[:, 0] = 1.7e9 + 250 * x[:, 0]
+
+    class Standardised(nn.Module):
+        def forward(self, rows):
+            first = (rows[:, 0] - 1.7e9) / 250
+            return 3 * first + rows[:, 1] + 0.5 * rows[:, 2]
+
+    class Plain(nn.Module):
+        def forward(self, rows):
+            return 3 * rows[:, 0] + rows[:, 1] + 0.5 * rows[:, 2]
+
+    ask = {"loss": "squared-error", "baseline": "conditional"}
+    near = gp.select_features(Plain(), batches(x, y), **ask)
+    away = gp.select_features(Standardised(), batches(far, y), **ask)
+    assert away.order.tolist() == near.order.tolist() == [0, 1, 2]
+    assert torch.allclose(away.scores, near.scores, rtol=1e-4)
+
+
 def test_what_cannot_be_expected_is_refused(monkeypatch):
     x, y = correlated()
     rows = batches(x, y)
+    weights, ids = torch.rand(40, 2), torch.randint(0, 5, (40, 2))
+    with pytest.raises(gp.InvalidInput, match="numbers weigh its embeddings"):
+        gp.select_features(Weighed(), [((weights, ids), torch.ones(40))], baseline="conditional")
+    with pytest.raises(gp.InvalidInput, match="of all columns"):
+        gp.select_features(small_mlp(6), rows, loss="squared-error", baseline={0: "conditional"})
     with pytest.raises(gp.InvalidInput, match="gates its columns itself"):
         gp.select_features(Gated(), rows, loss="squared-error", baseline="conditional")
     with pytest.raises(gp.InvalidInput, match="differ from row to row"):

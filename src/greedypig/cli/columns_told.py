@@ -259,7 +259,6 @@ def record(found: Found, plan: Plan, files: list[str]) -> dict[str, Any]:
         "settings": dict(a.settings) | {
             "label": notes.label, "ks": list(plan.ks), "seeds": plan.seeds, "seed": plan.seed,
             "methods": list(plan.methods), "model": notes.network, "network_loss":
-            notes.network_loss, "valid_share": plan.valid_share, "mask_finetune": plan.finetune,
-            "epochs": plan.epochs, "rate": plan.rate, "batch_size": plan.batch_size},
+            notes.network_loss, "mask_finetune": plan.finetune, "rate": plan.rate, **found.used},
         "files": files,
     }  # fmt: skip

@@ -10,8 +10,8 @@ from time import monotonic
 from ..tables.proof import write_whole
 from .terminal import Bar
 
-GUESSED_EPOCHS = 4
-"""Of a training, before any has ended."""
+GUESSED_EPOCHS, OF_FEW_ROWS, FEW = 4, 15, 10_000
+"""Of a training, before any has ended; and of one on fewer than FEW rows."""
 KEPT_EVERY = 5.0
 """Seconds between two notes of how long the job has taken."""
 
@@ -34,11 +34,15 @@ class Meter:
         self._costs = dict(costs)
         self._follow()
 
+    def guess(self, rows: int) -> None:
+        """How long trainings on so many rows will be, before any has ended."""
+        self.epochs = float(GUESSED_EPOCHS if rows >= FEW else OF_FEW_ROWS)
+
     def learn_epochs(self, epochs: float) -> None:
         """A first training tells how long the others will be."""
-        self.epochs = max(1.0, epochs)
+        before, self.epochs = self.epochs, max(1.0, epochs)
         if "retrain" in self._costs:
-            self._costs["retrain"] *= self.epochs / GUESSED_EPOCHS
+            self._costs["retrain"] *= self.epochs / before
             self._follow()
 
     def label(self, text: str) -> None:

@@ -175,6 +175,9 @@ def _of_tables(args: argparse.Namespace) -> TableRequest:
             raise UsageError(
                 f"Expected --baseline of {', '.join(BASELINES)} (got {args.baseline!r})."
             )
+        if args.mask_finetune and "conditional" in baselines:
+            raise UsageError("Expected --baseline zero or mean with --mask-finetune, whose masks "
+                             "differ from row to row (got conditional).")  # fmt: skip
     return TableRequest(
         args.tables, args.label, args.rows, args.loyalty, ks, baselines, args.models,
         args.selections, args.retrainings, args.mask_finetune, args.start,

@@ -35,8 +35,6 @@ EXAMPLES = """\
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
   greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
   greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
-EMBEDDING, MOST_EXPECTED = 8, 2048
-"""Numbers of a category, and of a row, up to which baseline "conditional" is the default."""
 USUAL_KS, FEW_KS = (5, 10, 20, 30), (1, 2, 3, 5, 7)
 
 
@@ -188,20 +186,10 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     return table, valid, Plan(
         label=label, reading=reading, ks=_ks(args.k, columns), seeds=args.seeds, seed=args.seed,
         methods=_methods(args.methods), steps=args.steps, budget=args.budget,
-        baseline=args.baseline or _usual_baseline(args, table), finetune=args.mask_finetune,
+        baseline=args.baseline, finetune=args.mask_finetune,
         model=args.model, valid_share=args.valid_share, epochs=args.epochs, rate=args.rate,
         batch_size=args.batch_size,
     )  # fmt: skip
-
-
-def _usual_baseline(args: argparse.Namespace, table: Table) -> str:
-    """Which columns suffice is asked of our own network, so that copies should not come again; of
-    a model of the user's, which columns it reads."""
-    if args.model is not None or args.mask_finetune is not None:
-        return "zero"
-    # Texts may have embeddings; a regression on so many numbers would not be quick any more.
-    width = sum(EMBEDDING if kind == "text" else 1 for kind in table.kinds.values())
-    return "conditional" if width <= MOST_EXPECTED else "zero"
 
 
 def _ks(text: str | None, columns: int) -> tuple[int, ...]:

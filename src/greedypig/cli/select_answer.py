@@ -24,6 +24,8 @@ class Found:
     others: Mapping[str, gp.Attribution]
     """Results of the other methods that have one."""
     seconds: float
+    used: Mapping[str, Any]
+    """What was taken where the options say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,12 @@ def answer(
     notes = column_notes.ColumnNotes.of(a)
     assert notes is not None
     others = {m: r for m, r in results.items() if m != method}
-    return Found(a, notes, proof, others, seconds)
+    train = seen.train
+    used = {
+        "valid_share": train.share if train.part is not None else None,
+        "epochs": plan.effort.longest(train), "batch_size": train.batch_size,
+    }  # fmt: skip
+    return Found(a, notes, proof, others, seconds, used)
 
 
 def _plain(by_method: Mapping[str, Mapping[int, Any]]) -> dict[str, dict[str, Any]]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..selection import STEPS
-from ..tables import Batches, Effort, Reading
+from ..tables import Batches, Effort, Reading, Schema
 from .failures import UsageError
 
+TRAINING = "Glorot, small steps"
+"""Results of networks that were trained otherwise, by earlier versions, are not gone on with."""
 METHODS = ("greedy-pig", "ig", "random")
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
+EMBEDDING, EXPECTED = 8, 2048
+"""Numbers of a category, and of a row, up to which baseline "conditional" is the default."""
 HELD, MOST_HELD, HELD_ROWS = 0.1, 0.3, 1000
 EACH = 40
 """Batches of each gradient of greedy-pig, where no budget is given."""
@@ -30,7 +34,8 @@ class Plan:
     methods: tuple[str, ...]
     steps: int | None
     budget: int | None
-    baseline: str
+    baseline: str | None
+    """None until the columns are known: see `settled`."""
     finetune: int | None
     model: str | None
     valid_share: float | None
@@ -47,6 +52,19 @@ class Plan:
         """Share of the rows to judge on: a tenth, of a small table more."""
         return self.valid_share or min(MOST_HELD, max(HELD, HELD_ROWS / rows))
 
+    def settled(self, schema: Schema) -> Plan:
+        """The plan with the baseline for these columns.
+
+        Which columns suffice is asked of our own network, so that copies should not come again; of
+        a model of the user's, which columns it reads. A regression on very many numbers would not
+        be quick any more.
+        """
+        if self.baseline is not None:
+            return self
+        width = len(schema.numbers) + EMBEDDING * len(schema.categories)
+        own = self.model is None and self.finetune is None
+        return replace(self, baseline="conditional" if own and width <= EXPECTED else "zero")
+
     def identity(self) -> dict[str, Any]:
         """What must be the same to go on with: everything but what only adds."""
         fixed = asdict(self)
@@ -55,7 +73,7 @@ class Plan:
                 continue  # The fine-tuned network has learned what an absent column looks like.
             del fixed[name]  # A selection checks its own settings; trials are by columns and seed.
         known: dict[str, Any] = json.loads(json.dumps(fixed))
-        return known
+        return known | {"way of training": TRAINING}
 
     def refuse_other(self, before: Mapping[str, Any], budget: int) -> None:
         """Refuse to go on with a ranking that was made with other settings, and say with which.

@@ -49,7 +49,7 @@ from ..tables import (
 from ..tables.batches import Numbers
 from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
-from .meter import GUESSED_EPOCHS, Meter
+from .meter import Meter
 from .select_answer import Found, Seen, answer
 from .select_plan import ANEW, Plan
 from .terminal import Bar
@@ -108,6 +108,7 @@ class Selecting:
         self._meter.bar = bar
         found = self._surveyed()
         self._leaks_told = bool(found.leaks)
+        self.plan = self.plan.settled(found.schema)
         train, valid = self._batches(found)
         self._reckon(train)
         model, network = self._model(found.schema, train, valid)
@@ -191,8 +192,10 @@ class Selecting:
         fresh = new_network(schema, seed=self.plan.seed).to(self.device)
 
         def make(at: Callable[[float], object]) -> nn.Module:
-            done = train_network(fresh, train, valid, effort=self.plan.effort, seed=self.plan.seed,
-                                 progress=lambda epochs: at(epochs / GUESSED_EPOCHS))  # fmt: skip
+            done = train_network(
+                fresh, train, valid, effort=self.plan.effort, seed=self.plan.seed,
+                progress=lambda epochs: at(epochs / self._meter.epochs),
+            )  # fmt: skip
             self._meter.learn_epochs(done.rows / train.rows)
             return done.model
 
@@ -283,9 +286,11 @@ class Selecting:
     def _reckon(self, train: Batches) -> None:
         """What each stage costs, in rows that a network of all columns learns from."""
         plan, rows = self.plan, train.rows
+        self._meter.guess(rows)
         sets = len(plan.ks) * len(plan.methods) * plan.seeds + plan.seeds
         gradients = plan.gradient_batches(train) * train.batch_size * 0.6
-        costs = {"network": GUESSED_EPOCHS * rows, "retrain": sets * GUESSED_EPOCHS * rows * 0.8}
+        costs = {"network": self._meter.epochs * rows,
+                 "retrain": sets * self._meter.epochs * rows * 0.8}  # fmt: skip
         if plan.model is not None:
             del costs["network"]
         costs |= {m: gradients for m in plan.methods if m != "random"}

@@ -264,9 +264,12 @@ def _way(a: Attribution, charts: list[Chart], *, wide: bool) -> str:
     values = [0.0 - v for v in a.values.tolist()]
     if not all(isfinite(v) for v in values) or len(values) < 2:
         return ""
+    rest = "their baseline"
+    if a.settings.get("baseline") == "conditional":
+        rest = "what those chosen let one expect of them"
     words = (
-        '<p class="note">The loss of the model as it is, with all other columns at their '
-        "baseline; G is minus that loss. It is measured on the training rows, so do not "
+        f'<p class="note">The loss of the model as it is, with all other columns at {rest}'
+        "; G is minus that loss. It is measured on the training rows, so do not "
         "hold it beside the validation losses. It may rise: a frozen model can need "
         f"columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
         f"<b>{values[-1]:.4f}</b>; everything: <b>{0.0 - a.full_value:.4f}</b>.</p>"

@@ -25,8 +25,12 @@ def _tied(share: float) -> str:
 
 def _chance(p: float) -> str:
     """Two digits, and more near 0 and 1: 0.00 and 1.00 would be said of what is neither."""
+    if p in (0, 1):
+        return f"{p:.0f}"
     if p < 5e-5:
         return "less than 0.0001"
+    if p > 1 - 5e-5:
+        return "more than 0.9999"
     return f"{p:.2f}" if 0.01 <= p <= 0.99 else f"{p:.4f}"
 
 

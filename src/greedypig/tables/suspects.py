@@ -82,9 +82,9 @@ class Trace:
         self.rows += len(plain)
         if self.numbered:
             run = np.concatenate([self._last, plain])
-            steps = np.diff(run)
-            one_way = bool((steps > 0).all() or (steps < 0).all())
-            self.numbered = one_way and bool((run == np.rint(run)).all())
+            whole = bool(np.isfinite(run).all()) and bool((run == np.rint(run)).all())
+            steps = np.diff(run) if whole else run
+            self.numbered = whole and bool((steps > 0).all() or (steps < 0).all())
             self._last = run[-2:]
         self.numbers.append(plain[at])
         self.codes.append(plain[at].view(np.int64))

@@ -17,7 +17,7 @@ from ...fingerprint import digest
 from .arrays import as_tensor
 from .batches import Batch
 from .expected import expect
-from .networks import BaselinedNetwork, Encoded, Network
+from .networks import Encoded, Network
 from .objective import Adding
 from .table import Table
 
@@ -26,14 +26,16 @@ CONDITIONAL = "conditional"
 
 
 def set_baseline(
-    network: Network, baseline: Any, sample: Iterator[Batch], group: Adding, *, credit: bool = True
-) -> Any:
+    network: Network, baseline: Any, sample: Iterator[Batch], group: Adding, *,
+    example: Batch | None = None, credit: bool = True,
+) -> Any:  # fmt: skip
     """Put the network's absent columns at this baseline; returns a description for the record.
 
     baseline: "zero", "mean", "conditional" (see expected.py), a number for each column (a
     category's is the id that stands for absence), a tensor with a number for each input of the
     first layer, or a dict from columns (by name or index) to any of "zero", "mean" and numbers,
-    the others being zero. credit: of "conditional", see `Expected`.
+    the others being zero.
+    example, credit: of "conditional", see expected.py.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
@@ -43,7 +45,16 @@ def set_baseline(
             f"(got {baseline!r})."
         )
     if isinstance(baseline, str) and baseline == CONDITIONAL:
-        return _conditional(network, sample, group, credit)
+        assert example is not None
+        if network.refusal:
+            raise InvalidInput(
+                f"Expected baseline='zero', 'mean' or numbers for {network.refusal} "
+                "(got 'conditional')."
+            )
+        expected = expect(network, sample, group, example, credit=credit)
+        network.rest_at(_finite(expected.moments.mean))
+        network.expected = expected
+        return CONDITIONAL
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
         network.rest_at(_finite(wanted))
@@ -62,24 +73,12 @@ def set_baseline(
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
 
 
-def _conditional(network: Encoded, sample: Iterator[Batch], group: Adding, credit: bool) -> str:
-    if isinstance(network, BaselinedNetwork):
-        raise InvalidInput(
-            "Expected baseline='zero', 'mean' or numbers for a model that puts its columns at the "
-            "baseline itself (got 'conditional')."
-        )
-    expected = expect(network, sample, group, credit=credit)
-    network.rest_at(_finite(expected.moments.mean))
-    network.expected = expected
-    return CONDITIONAL
-
-
 def keep_constant(network: Network, constant: list[int], example: Batch) -> None:
     """Columns with one value throughout stay at it: the network has it for a bias, an embedding
     of its own for instance, and with the bias gone every other column would seem to be of use
     for making up for it."""
-    if not constant or not isinstance(network, Encoded):
-        return
+    if not constant or not isinstance(network, Encoded) or network.expected is not None:
+        return  # What is expected of a number that never moves is its value.
     rows = network.table.read(example)
     if not len(rows.labels):
         return
@@ -116,6 +115,10 @@ def _wanted(baseline: Any, network: Encoded) -> list[Any] | Tensor:
 
 def _choice(choice: Any) -> Any:
     if isinstance(choice, str):
+        if choice == CONDITIONAL:
+            raise InvalidInput(
+                "Expected 'conditional' as the baseline of all columns (got it for some of them)."
+            )
         if choice not in NAMES:
             raise InvalidInput(
                 "Expected baseline to be 'zero', 'mean', numbers or a dict of these, or "

@@ -134,7 +134,9 @@ def _by_hooks(
     uses, bags = find_uses(frozen, module, _shown(table, names), parts)
     if bags:
         table = replace(Table.of(features, bags), check=table.check)
-    return EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
+    network = EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
+    network.look_at([part[:PROBED] for part in parts])
+    return network
 
 
 def _shown(table: Table, names: Sequence[str] | None) -> Table:

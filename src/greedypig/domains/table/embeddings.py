@@ -103,6 +103,16 @@ class EmbeddingNetwork(Encoded):
         ]  # fmt: skip
         return torch.cat([each.to(self.dtype) for each in floats + outputs], dim=1)
 
+    def look_at(self, parts: list[Tensor]) -> None:
+        """See whether numbers weigh what the embeddings give: then it is not theirs to expect."""
+        rolled = [
+            part if of.categorical else part.roll(1, 0)
+            for part, of in zip(parts, self.table.parts, strict=True)
+        ]
+        own = self.widths[0]
+        if not torch.equal(self.numbers(parts)[:, own:], self.numbers(rolled)[:, own:]):
+            self.refusal = "a model whose numbers weigh its embeddings"
+
     def encode(self, parts: list[Tensor]) -> Any:
         """The parts; and their numbers where those of some tell what to expect of others."""
         return parts if self.expected is None else (parts, self.numbers(parts))

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ from .objective import Adding
 MOST = 4096
 """Numbers of a row, at most: their covariance is held, and a part of it solved in every round."""
 ROUNDING = 1e-12
-"""Of a number's square: a variance below that is none."""
-HELD = 64
-"""Sets whose regression is kept."""
+"""Of a number's mean square about some row: a variance below that is none."""
+HELD = 256 * 2**20
+"""Bytes of the regressions that are kept, for the sets asked about last."""
 
 
 def ridge_for(numbers: int, rows: float) -> float:
@@ -62,8 +62,7 @@ class Moments:
 
 
 class Regression:
-    """From the numbers that are there to those that are not; and from one column of the latter to
-    all of them."""
+    """From the numbers that are there to those that are not."""
 
     def __init__(self, moments: Moments, there: Tensor, like: Tensor) -> None:
         """there: (columns,) bool. like: has the network's dtype and device."""
@@ -72,26 +71,24 @@ class Regression:
         c = moments.covariance
         inside = c[on][:, on] + torch.diag(moments.ridge(on, len(on)))
         exact = torch.linalg.solve(inside, c[on][:, off])
-        self._moments, self._exact, self._cpu = moments, exact, (on, off)
-        self.like = like
         self.on, self.off = on.to(like.device), off.to(like.device)
         self.coefficients = exact.to(like)
         """(on, off)."""
+        self.bytes = self.coefficients.nbytes + self.on.nbytes + self.off.nbytes
 
-    @cached_property
-    def told(self) -> Tensor:
-        """(off, off), float64: row i has what one unit of news in number i, together with the
-        other numbers of its column, says about every number that is not there."""
-        moments, (on, off) = self._moments, self._cpu
-        c = moments.covariance
-        news = c[off][:, off] - c[off][:, on] @ self._exact
-        owners = moments.column_of[off]
-        made = torch.empty_like(news)
-        for column in sorted(set(owners.tolist())):
-            here = torch.nonzero(owners == column).squeeze(1)
-            own = news[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
-            made[here] = torch.linalg.solve(own, news[here])
-        return made.to(self.like.device)
+
+def told(moments: Moments, given: Regression) -> Tensor:
+    """(off, off), float64: row i has what one unit of news in number i, together with the other
+    numbers of its column, says about every number that is not there."""
+    c, on, off = moments.covariance, given.on.cpu(), given.off.cpu()
+    news = c[off][:, off] - c[off][:, on] @ given.coefficients.cpu().double()
+    owners = moments.column_of[off]
+    made = torch.empty_like(news)
+    for column in sorted(set(owners.tolist())):
+        here = torch.nonzero(owners == column).squeeze(1)
+        own = news[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
+        made[here] = torch.linalg.solve(own, news[here])
+    return made.to(given.off.device)
 
 
 class Expected:
@@ -101,6 +98,7 @@ class Expected:
         """credit: is a column's score also what it says about the others?"""
         self.moments, self.like, self.credit = moments, like, credit
         self._held: OrderedDict[bytes, Regression] = OrderedDict()
+        self._told: tuple[Regression, Tensor] | None = None
 
     def given(self, gates: Tensor) -> Regression:
         """The regression on the columns whose gate is 1."""
@@ -112,7 +110,7 @@ class Expected:
             self._held.move_to_end(key)
         else:
             self._held[key] = Regression(self.moments, there, self.like)
-            if len(self._held) > HELD:
+            while len(self._held) > 1 and sum(r.bytes for r in self._held.values()) > HELD:
                 self._held.popitem(last=False)
         return self._held[key]
 
@@ -125,33 +123,55 @@ class Expected:
         made[:, found.off] = torch.addmm(mean[found.off], known, found.coefficients)
         return made
 
-    def per_number(self, given: Regression, news: Tensor, slopes: Tensor) -> Tensor:
-        """(off,) float64: Σ over rows of news_i · slope along what number i says.
+    def gathered(self, news: Tensor, slopes: Tensor) -> Tensor:
+        """What `per_number` needs of some rows, to be added up, float64.
 
         news, slopes: (rows, off), how far the absent numbers are from what is expected, and the
         gradient in them.
         """
+        return (news.T @ slopes if self.credit else (slopes * news).sum(0)).double()
+
+    def per_number(self, given: Regression, gathered: Tensor) -> Tensor:
+        """(off,) float64: Σ over rows of number i's news times the slope along what they say."""
         if not self.credit:
-            return (slopes * news).sum(0).double()
-        return ((news.T @ slopes).double() * given.told).sum(1)
+            return gathered
+        if self._told is None or self._told[0] is not given:
+            self._told = (given, told(self.moments, given))  # Of one round at a time: it is large.
+        return (gathered * self._told[1]).sum(1)
+
+    @contextmanager
+    def without_credit(self) -> Iterator[None]:
+        """Scores of the columns' own slopes alone."""
+        before, self.credit = self.credit, False
+        try:
+            yield
+        finally:
+            self.credit = before
 
 
 def expect(
-    network: Encoded, sample: Iterator[Batch], group: Adding, *, credit: bool = True
+    network: Encoded, sample: Iterator[Batch], group: Adding, example: Batch, *, credit: bool
 ) -> Expected:
-    """Mean and covariance of what the network's gates act on, over the rows of the sample."""
+    """Mean and covariance of what the network's gates act on, over the rows of the sample.
+
+    example: the same batch on all processes. Sums are of distances from its first row: squares of
+    numbers far from 0 would swallow their spread.
+    """
     width = len(network.column_of)
     if width > MOST:
         raise InvalidInput(
             f"Expected at most {MOST:,} numbers in a row for baseline='conditional', embeddings "
             f"included (got {width:,}). Try baseline='mean'."
         )
+    first = [part[:1] for part in network.table.read(example).to(network.device).parts]
+    origin = network.numbers(first)[0].double().cpu()
     total = torch.zeros(2 + width + width * width, dtype=torch.float64)
     for batch in sample:
         rows = network.table.read(batch).to(network.device)
         if not len(rows.labels):
             continue
-        numbers, count = network.numbers(rows.parts).double().cpu(), rows.counts().double().cpu()
+        numbers = network.numbers(rows.parts).double().cpu() - origin
+        count = rows.counts().double().cpu()
         total[0] += count.sum()
         total[1] += (count**2).sum()
         total[2 : width + 2] += count @ numbers
@@ -159,11 +179,12 @@ def expect(
     total = group.sum(total)
     if not total[0] > 0:
         raise InvalidInput("Expected at least one row that counts in the batches (got none).")
-    mean = total[2 : width + 2] / total[0]
-    spread = total[width + 2 :].reshape(width, width) / total[0] - torch.outer(mean, mean)
+    shift = total[2 : width + 2] / total[0]
+    squares = total[width + 2 :].reshape(width, width) / total[0]
+    spread = squares - torch.outer(shift, shift)
     # What is left of a number that never moves is rounding.
-    still = spread.diagonal() <= ROUNDING * mean**2
+    still = spread.diagonal() <= ROUNDING * squares.diagonal()
     spread[still], spread[:, still] = 0, 0
     rows_seen = float(total[0] ** 2 / total[1])
-    moments = Moments(mean, spread, rows_seen, network.column_of.cpu())
+    moments = Moments(origin + shift, spread, rows_seen, network.column_of.cpu())
     return Expected(moments, network.baseline, credit=credit)

@@ -127,7 +127,7 @@ class LinearNetwork(Encoded):
         if not bool(((mask == 0) | (mask == 1)).all()):
             return super().path(batch, mask, nodes, weights)
         way = self._cut(mask)
-        total = torch.zeros(len(way.off), dtype=torch.float64, device=self.device)
+        total: Tensor | float = 0.0
         places, shares = nodes.tolist(), weights.tolist()
         for lo in range(0, batch.rows, self._rows):
             x, labels, row_weights = self._piece(batch, lo)
@@ -137,10 +137,13 @@ class LinearNetwork(Encoded):
             if row_weights is not None:
                 slopes = slopes * row_weights.to(slopes).unsqueeze(1)
             slopes = slopes @ way.along.T
-            if self.expected is None or way.given is None:
-                total += slopes.mul_(rest).sum(0)
+            if self.expected is None:
+                total = total + slopes.mul_(rest).sum(0).double()
             else:
-                total += self.expected.per_number(way.given, rest, slopes)
+                total = total + self.expected.gathered(rest, slopes)
+        assert isinstance(total, Tensor)  # Batches without rows are not asked about.
+        if self.expected is not None and way.given is not None:
+            total = self.expected.per_number(way.given, total)
         found = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return found.index_add_(0, self.column_of[way.off], total)
 

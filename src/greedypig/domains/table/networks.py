@@ -102,7 +102,11 @@ class Expecting(Protocol):
         """Which numbers are there (`on`) and which are not (`off`)."""
         ...
 
-    def per_number(self, given: Any, news: Tensor, slopes: Tensor, /) -> Tensor:
+    def gathered(self, news: Tensor, slopes: Tensor, /) -> Tensor:
+        """What `per_number` needs of some rows, to be added up."""
+        ...
+
+    def per_number(self, given: Any, gathered: Tensor, /) -> Tensor:
         """(off,): what the absent numbers' news are worth, Σ over rows."""
         ...
 
@@ -112,6 +116,8 @@ class Encoded(Network):
 
     expected: Expecting | None = None
     """Where absent columns are not at one baseline for all rows, but at what the others say."""
+    refusal = ""
+    """Why that cannot be."""
 
     def __init__(self, table: Table, loss: Loss, column_of: Tensor, like: Tensor) -> None:
         super().__init__(table, loss, like.device)
@@ -150,7 +156,8 @@ class Encoded(Network):
             assert found is not None
             slopes.add_(found, alpha=weight)
         news = (x - start).index_select(1, given.off)
-        total = self.expected.per_number(given, news, slopes.index_select(1, given.off))
+        gathered = self.expected.gathered(news, slopes.index_select(1, given.off))
+        total = self.expected.per_number(given, gathered)
         made = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return made.index_add_(0, self.column_of[given.off], total)
 
@@ -210,6 +217,8 @@ class GatedNetwork(Network):
 
 class BaselinedNetwork(Encoded):
     """A model with forward(…, gates=…, baseline=…) that shows what its gates act on: `inputs`."""
+
+    refusal = "a model that puts its columns at the baseline itself"
 
     def __init__(
         self, model: Callable[..., Any], module: Any, table: Table, loss: Loss, like: Tensor
