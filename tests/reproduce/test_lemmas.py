@@ -95,7 +95,7 @@ def test_a_network_is_learned_without_touching_the_global_random_state():
 @pytest.fixture
 def quick(monkeypatch):
     settings = Settings.of("lemmas")
-    more = {**settings.more, "networks": 1, "copies": [0, 2], "training": 16, "hidden": [8],
+    more = {**settings.more, "networks": 1, "copies": [0, 2], "training": 200, "hidden": [8],
             "steps": 7, "greedy_steps": 2}  # fmt: skip
     monkeypatch.setattr(lemmas.Settings, "of", lambda name: replace(settings, more=more))
 
