@@ -2,7 +2,8 @@
 
     python benchmarks/tables.py            every table (a few minutes on one core)
     python benchmarks/tables.py --write    also put them into benchmarks/RESULTS-tables.md
-    python benchmarks/tables.py --parquet  only Parquet against memory (--write: into its place)
+    python benchmarks/tables.py --only parquet      one of its parts (--write: into its place)
+    python benchmarks/tables.py --only conditional
 
 The paper's network (13 numbers, 26 categories, embeddings of 8, 768-256-128) on generated rows with
 random weights: time does not depend on either. One thread. A row at one point of a path counts as
@@ -48,6 +49,7 @@ PAIR_BUDGET = COLUMNS * STEPS * 12
 PAIRS = 7
 POOL, POOLS = 32_768, 4
 PARQUET = "## From Parquet, against memory"
+CONDITIONAL = "## Absent columns as expected, against absent columns at zero"
 NODES = torch.tensor([(k + 0.5) / STEPS for k in range(STEPS)], dtype=torch.float64)
 WEIGHTS = torch.full((STEPS,), 1 / STEPS, dtype=torch.float64)
 
@@ -179,9 +181,37 @@ decoded row serves one point instead of five.
 """
 
 
-def merged(before: str, part: str) -> str:
+def conditional(pairs: int = 5) -> str:
+    """Whole selections with `baseline="conditional"` and with zero, in turn."""
+    lines = [
+        "| gradient batches of 512 | zero | conditional | ratio |",
+        "|---|---|---|---|",
+    ]
+    for budget in (PAIR_BUDGET, 4 * PAIR_BUDGET):
+        found: dict[str, list[float]] = {"zero": [], "conditional": []}
+        for _ in range(pairs):
+            for baseline, seconds in found.items():
+                seconds.append(selection(ALONE, budget, baseline)["cpu"])
+        ratio = median(b / a for a, b in zip(*found.values(), strict=True))
+        zero, expected = (median(seconds) for seconds in found.values())
+        lines.append(f"| {budget:,} | {zero:.1f} s | {expected:.1f} s | **{ratio:.2f} ×** |")
+    return f"""{CONDITIONAL}
+
+The whole of `select_features` but for values, one process, processor time, medians of {pairs} runs
+in turn.
+`baseline="conditional"` sees the {NUMERIC + 8 * CATEGORICAL} numbers that the columns are for the
+network, learns how they hang together, and regresses the absent ones on the others in every round.
+
+{chr(10).join(lines)}
+"""
+
+
+PARTS = {"parquet": (PARQUET, parquet), "conditional": (CONDITIONAL, conditional)}
+
+
+def merged(before: str, heading: str, part: str) -> str:
     """The results with this section in its place, or at the end."""
-    head, mark, rest = before.partition(PARQUET)
+    head, mark, rest = before.partition(heading)
     if not mark:
         return f"{before.rstrip()}\n\n{part}"
     _, mark, behind = rest.partition("\n## ")
@@ -238,12 +268,12 @@ def throughput() -> tuple[str, float]:
     return "\n".join(lines), best
 
 
-def selection(group: Group, budget: int) -> dict[str, Any]:
+def selection(group: Group, budget: int, baseline: str = "zero") -> dict[str, Any]:
     """A whole run as one process sees it."""
     torch.set_num_threads(1)
     batches = generated(ROWS, 1000, 32)
     model = gp.models.TabularMLP(NUMERIC, [1000] * CATEGORICAL)
-    ask = {"budget": budget, "sample": 2, "values": "free", "group": group}
+    ask = {"budget": budget, "sample": 2, "values": "free", "group": group, "baseline": baseline}
     gp.select_features(model, batches, k=1, **(ask | {"budget": STEPS * group.size}))  # Warm.
     group.barrier()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -358,6 +388,7 @@ frozen parameters, point after point, embeddings looked up once per batch. Ratio
 {fast}
 
 {parquet()}
+{conditional()}
 ## Two processes, one core each, against one process on one core
 
 {PAIR_BUDGET:,} gradient batches of {ROWS}, the whole of `select_features` but for values,
@@ -382,11 +413,12 @@ between two processes of one busy machine. Reading the data and measuring values
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true", help="write RESULTS-tables.md")
-    parser.add_argument("--parquet", action="store_true", help="only that part")
+    parser.add_argument("--only", choices=PARTS, help="only that part")
     asked = parser.parse_args()
     results = HERE / "RESULTS-tables.md"
     torch.set_num_threads(1)
-    text = parquet() if asked.parquet else report()
+    heading, part = PARTS[asked.only] if asked.only else ("", report)
+    text = part()
     print(text)
     if asked.write:
-        results.write_text(merged(results.read_text(), text) if asked.parquet else text)
+        results.write_text(merged(results.read_text(), heading, text) if heading else text)
