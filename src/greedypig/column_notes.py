@@ -16,8 +16,9 @@ from .core.errors import InvalidInput
 from .estimates import student
 
 KEY = "selection"
-FEW_ROWS = 1000
-"""Rows below which a difference of losses is the rows' doing as easily as the columns'."""
+FEW_ROWS, HARDLY_ANY = 1000, 200
+"""Rows below which a difference of losses is the rows' doing as easily as the columns', and
+below which that is said of the whole table."""
 METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error"}
 
 
@@ -124,6 +125,14 @@ class ColumnNotes:
         low, high = min(drawn), max(drawn)
         constant = None if self.constant is None else self.constant.loss
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
+
+    def cautions(self) -> list[str]:
+        """Sentences that a reader needs before any number."""
+        few = (
+            f"{self.valid_rows} rows to judge on tell little: with others the order of the methods "
+            "may be another, whatever the seeds say."
+        )
+        return [s for s in (self.no_help(), few if self.valid_rows < HARDLY_ANY else "") if s]
 
     def no_help(self) -> str:
         """A sentence where a constant answer is as good as the network that was asked, or as every

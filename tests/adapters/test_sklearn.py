@@ -1,5 +1,9 @@
 """The scikit-learn transformer: conventions, selections that are known, models of both worlds."""
 
+import re
+import warnings
+from datetime import datetime
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -299,3 +303,175 @@ def test_a_regressor_of_zeros_and_ones_is_judged_by_its_squared_error(pipe):
     assert selector.attribution_.settings["loss"] == "squared-error"
     whole = ((model.predict(X) - y) ** 2).mean()
     assert selector.attribution_.full_value == pytest.approx(-whole)
+
+
+def test_many_whole_numbers_are_a_number():
+    X, y = load_diabetes(return_X_y=True)
+    assert len(np.unique(y)) == 214
+    assert (y == np.round(y)).all()
+    selector = gp.FeatureSelector(k=4).fit(X, y)
+    assert isinstance(selector.model_[-1], MLPRegressor)
+    assert selector.attribution_.settings["loss"] == "squared-error"
+    assert selector.model_.score(X, y) > 0.5  # It has learnt the number, far from 0 as it is.
+    assert selector.attribution_.full_value == pytest.approx(
+        -((selector.model_.predict(X) - y) ** 2).mean(), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "made"), [(50, MLPClassifier), (51, MLPRegressor)], ids=["few", "many"]
+)
+def test_few_whole_numbers_are_classes_as_in_greedypig_select(values, made):
+    X, _ = regression(204)
+    y = np.arange(204.0) % values
+    assert type(gp.FeatureSelector(k=2).fit(X, y).model_[-1]) is made
+    words = np.char.add("w", y.astype(str))
+    assert type(gp.FeatureSelector(k=2).fit(X, words).model_[-1]) is MLPClassifier
+
+
+@pytest.mark.parametrize(
+    ("loss", "asked", "made"),
+    [
+        ("squared-error", "squared-error", MLPRegressor),
+        ("binary-cross-entropy", "binary-cross-entropy", MLPClassifier),
+        ("cross-entropy", "binary-cross-entropy", MLPClassifier),  # The same of two classes.
+    ],
+    ids=["number", "binary", "classes"],
+)
+def test_a_named_loss_decides_which_perceptron_is_fitted(loss, asked, made):
+    X, y = load_breast_cancer(return_X_y=True)
+    selector = gp.FeatureSelector(k=3, loss=loss).fit(X, y)
+    assert type(selector.model_[-1]) is made
+    assert selector.attribution_.settings["loss"] == asked
+    many = np.arange(len(y))
+    if made is MLPRegressor:
+        assert type(gp.FeatureSelector(k=3, loss=loss).fit(X, many).model_[-1]) is made
+    elif loss == "cross-entropy":
+        of = gp.FeatureSelector(k=3, loss=loss, steps=1).fit(X[:, :4], many % 60)
+        assert type(of.model_[-1]) is made
+
+
+def test_an_estimator_decides_by_itself():
+    X, y = load_diabetes(return_X_y=True)
+    classifier = gp.FeatureSelector(LogisticRegression(max_iter=5), k=1, steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(classifier.fit(X, y).model_.classes_) == 214
+    few = gp.FeatureSelector(Ridge(), k=1).fit(X, (y > 100).astype(int))
+    assert few.attribution_.settings["loss"] == "squared-error"
+
+
+def test_a_torch_classifier_may_have_many_classes():
+    X, _ = regression(204)
+    selector = gp.FeatureSelector(nn.Linear(8, 60), k=2).fit(X, np.arange(204) % 60)
+    assert selector.attribution_.settings["loss"] == "cross-entropy"
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_parts_of_one_class_wait_for_another(pipe):
+    X, y = load_wine(return_X_y=True)  # Sorted by class.
+    plain = LogisticRegression(max_iter=5000, tol=1e-2)
+    model = make_pipeline(StandardScaler(), plain) if pipe else plain
+    parts = gp.FeatureSelector(model, k=4).fit(X, y)
+    with pytest.warns(UserWarning, match=re.escape("two classes to fit the model (got 20 of one")):
+        parts.partial_fit(X[:20], y[:20])
+    with pytest.raises(NotFittedError, match="Try partial_fit with rows of another class"):
+        parts.transform(X)
+    with pytest.warns(UserWarning, match="got 50 of one") as told:
+        parts.partial_fit(X[20:50], y[20:50])
+    assert {w.filename for w in told} == {__file__}
+    parts.partial_fit(X[50:], y[50:])
+    assert np.array_equal(parts.ranking_, clone(parts).fit(X, y).ranking_)
+    with pytest.raises(gp.InvalidInput, match="at least two classes"):
+        clone(parts).fit(X[:20], y[:20])
+
+
+def test_a_part_without_rows_is_skipped():
+    pandas = pytest.importorskip("pandas")
+    X, y = regression()
+    frame, label = pandas.DataFrame(X, columns=list("abcdefgh")), pandas.Series(y)
+    parts = gp.FeatureSelector(shared_weights(), k=3)
+    parts.partial_fit(frame.iloc[:0], label.iloc[:0])
+    with pytest.raises(NotFittedError):
+        parts.get_support()
+    parts.partial_fit(frame, label).partial_fit(frame.iloc[:0], label.iloc[:0])
+    assert np.array_equal(parts.ranking_, clone(parts).fit(frame, label).ranking_)
+    with pytest.raises(ValueError, match="feature names should match"):
+        parts.partial_fit(frame.iloc[:0, ::-1], label.iloc[:0])
+    with pytest.raises(ValueError, match="minimum of 1 is required"):
+        parts.fit(frame.iloc[:0], label.iloc[:0])
+    with pytest.raises(ValueError, match="X has 7 features"):
+        clone(parts).partial_fit(X[:0], y[:0]).partial_fit(X[:, 1:], y)
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_arrays_that_are_read_only_need_no_warning(pipe):
+    X, y = regression()
+    X.flags.writeable = y.flags.writeable = False  # As those of pandas 3 are.
+    model = make_pipeline(StandardScaler(), RidgeCV()) if pipe else RidgeCV()
+    model.fit(X, y)
+    if pipe:  # As joblib's memory maps are.
+        model[0].scale_.flags.writeable = False
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*not writable")
+            gp.FeatureSelector(model, k=4).fit(X, y)
+    finally:
+        torch.set_warn_always(always)
+
+
+DATES = [datetime(2024, 1, 1 + i % 28) for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "odd", "words"),
+    [  # Polars makes numbers of dates by itself.
+        ("pandas", {"when": DATES}, "dates in 'when'"),
+        ("pandas", {"day": [DATES[0].date()] * 40, "when": DATES}, "dates in 'day', 'when'"),
+        ("pandas", {"town": ["a", None] * 20, "when": DATES}, "text in 'town' and dates in 'when'"),
+        ("pandas", {"town": ["a", "1.5"] * 20}, "text in 'town'"),
+        ("polars", {"town": ["a", "1.5"] * 20}, "text in 'town'"),
+    ],
+    ids=["time", "days", "both", "text", "polars"],
+)
+def test_columns_that_hold_no_numbers_are_named(kind, odd, words):
+    frames = pytest.importorskip(kind)
+    X, y = regression(40)
+    frame = frames.DataFrame({"a": X[:, 0], "b": X[:, 1]} | odd)
+    for act in (gp.FeatureSelector(k=1).fit, gp.FeatureSelector(k=1).partial_fit):
+        with pytest.raises(
+            (gp.InvalidInput, gp.InvalidType), match=rf"\(got {words}\)\. Try .*, or leave"
+        ):
+            act(frame, y)
+
+
+def test_columns_without_names_are_told_by_their_places():
+    X, y = regression(40)
+    cells = X.astype(object)
+    cells[3, 2] = "a"
+    for rows in (cells, cells.tolist()):
+        with pytest.raises(gp.InvalidInput, match="text in '2'"):
+            gp.FeatureSelector(k=1).fit(rows, y)
+
+
+def test_missing_numbers_are_not_taken_for_text():
+    pandas = pytest.importorskip("pandas")
+    X, y = regression(40)
+    frame = pandas.DataFrame(X).astype("Float64")
+    frame.iloc[0, 0] = pandas.NA
+    with pytest.raises(ValueError, match="contains NaN"):
+        gp.FeatureSelector(k=1).fit(frame, y)
+
+
+def test_a_float64_model_behind_a_function_is_asked_in_float64():
+    X, y = regression()
+    model = shared_weights()
+    expected = gp.FeatureSelector(model, k=4).fit(X, y).ranking_
+    double = shared_weights().double()
+    found = gp.FeatureSelector(lambda x: double(x), k=4).fit(X, y)
+    assert np.array_equal(found.ranking_, expected)
+    assert np.array_equal(
+        gp.FeatureSelector(lambda x: model(x).double(), k=4).fit(X, y).ranking_, expected
+    )

@@ -75,3 +75,46 @@ class Trained(torch.nn.Module):
 
 def trained(schema):
     return Trained()
+
+
+class Other(torch.nn.Module):
+    """The same ranking, answered in another way than the networks that are trained here."""
+
+    def __init__(self, answer, dtype=torch.float32):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor(list(WEIGHTS.values()), dtype=dtype))
+        self.answer = answer
+
+    def forward(self, x):
+        return self.answer((x @ self.weight).unsqueeze(1))
+
+
+def two():
+    return Other(lambda z: torch.cat([-z / 2, z / 2], 1))
+
+
+def probabilities():
+    return Other(torch.sigmoid)
+
+
+def two_probabilities():
+    return Other(lambda z: torch.cat([torch.sigmoid(-z), torch.sigmoid(z)], 1))
+
+
+def double():
+    return Other(lambda z: z, torch.float64)
+
+
+class DoubleGated(Gated):
+    def __init__(self, names):
+        super().__init__(names)
+        self.double()
+
+
+def double_gated(schema):
+    return DoubleGated(schema.names)
+
+
+def own_units():
+    """The score itself, far from 0 and not of deviation 1: 50 + 10 · score."""
+    return Other(lambda z: 50 + 10 * z)

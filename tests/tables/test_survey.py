@@ -208,7 +208,7 @@ def test_a_class_that_training_lacks_is_left_out_of_the_validation(tmp_path):
     with pytest.warns(UserWarning, match="2 rows of .* are left out"):
         assert count_rows(other, known).rows == (2,)
     none = made(tmp_path, {"x": np.arange(2.0), "y": ["c", "c"]}, name="n.parquet")
-    with pytest.raises(gp.InvalidInput, match="known label"):
+    with pytest.raises(gp.InvalidInput, match="one of the rows to learn from"):
         count_rows(none, known)
 
 
@@ -243,3 +243,60 @@ def test_classes_that_differ_by_their_spelling_alone_are_named(tmp_path):
     table = made(tmp_path, {"x": list(range(8)), "y": ["True", "true", "False", "other "] * 2})
     with pytest.warns(UserWarning, match="spelt nearly alike: 'True', 'true'"):
         survey(table, "y")
+
+
+def test_numbers_that_would_overflow_count_as_missing(tmp_path):
+    x = [1.0, 2.0, 1.797e308, 4.0, -1e300, 3.0] * 5
+    table = made(tmp_path, {"x": x, "y": label(30)})
+    with pytest.warns(UserWarning, match=r"10 values of 'x' are infinite, or beyond 1e\+90"):
+        found = survey(table, "y")
+    (number,) = found.schema.numbers
+    assert number.mean == pytest.approx(2.5)
+    assert number.missing == pytest.approx(1 / 3)
+    got = found.schema.encode(table.read(0, ["x", "y"])).numeric[:, 0]
+    assert got[[2, 4]].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_a_column_that_files_write_in_two_ways_is_told(tmp_path, column, turned):
+    numbers = {"x": [float(i) for i in range(20)], "y": label(20)}
+    words = dict(numbers) | {column: ["yes" if v else "no" for v in label(20)]}
+    parts = [words, numbers] if turned else [numbers, words]
+    for name, part in zip(("p0", "p1"), parts, strict=True):
+        pq.write_table(pa.table(part), tmp_path / f"{name}.parquet")
+    number, text = ("p1", "p0") if turned else ("p0", "p1")
+    told = f"'{column}' is of numbers in .*{number}.parquet and of text in .*{text}.parquet"
+    with pytest.warns(UserWarning, match=told):
+        survey(open_table(tmp_path), "y")
+
+
+def test_text_that_reads_as_numbers_is_no_other_way_of_writing(tmp_path):
+    pq.write_table(pa.table({"x": list(range(20)), "y": label(20)}), tmp_path / "p0.parquet")
+    lines = "".join(f"{i * 7 % 20},{i % 2}\n" for i in range(20))
+    (tmp_path / "p1.csv").write_text("x,y\n" + lines)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = survey(open_table(tmp_path), "y")
+    assert not [w for w in caught if "of numbers in" in str(w.message)]
+    assert [n.name for n in found.schema.numbers] == ["x"]
+
+
+def test_the_nameless_index_of_pandas_is_no_column(tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas writes such a column")
+    frame = pandas.DataFrame({"x": range(20), "y": label(20)}).sample(frac=1, random_state=0)
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names
+    table = open_table(tmp_path / "t.parquet")
+    assert list(table.kinds) == ["x", "y"]
+    assert quiet(table).schema.names == ["x"]
+
+
+def test_columns_that_further_rows_lack_are_named(tmp_path):
+    schema = quiet(made(tmp_path, {"x": range(20), "z": range(20), "y": label(20)})).schema
+    lacking = made(tmp_path, {"x": range(20), "y": label(20)}, name="v.parquet")
+    with pytest.raises(gp.InvalidInput, match=r"v.parquet too \(got none called 'z'\)"):
+        count_rows(lacking, schema)
+    strange = made(tmp_path, {"x": range(20), "z": range(20), "y": ["no"] * 20}, name="w.parquet")
+    with pytest.raises(gp.InvalidInput, match=r"2 classes: 0 .* \(got none in 20 rows\)"):
+        count_rows(strange, schema)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from datetime import date, timedelta
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,13 +17,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, MissingPackage
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..fingerprint import modules_behind
 from ..frozen import freeze
 from ..selection import select_features
+from ..tables.surveys import CLASSES
+from ..tables.suspects import quoted
 from .sklearn_models import CHECKED, as_module, same_answers
 
 try:
-    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_regressor
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.feature_selection import SelectorMixin
     from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -37,6 +41,9 @@ except ImportError as error:
     ) from error
 
 DISCRETE = ("binary", "multiclass")
+ENTROPIES = ("cross-entropy", "binary-cross-entropy")
+ENCODINGS = {"text": "OneHotEncoder for text", "dates": "days since a fixed date for dates"}
+"""What makes numbers of columns that hold something else."""
 Array = NDArray[Any]
 
 
@@ -51,7 +58,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             scikit-learn multi-layer perceptron, logistic regression or linear regressor, alone or
             behind scalers in a Pipeline. One that is not fitted is cloned and fitted to (X, y):
             so are the clones that Pipeline and GridSearchCV make of a fitted one. None fits a
-            perceptron on standardised columns.
+            perceptron on standardised columns: a classifier to text and to at most 50 different
+            whole numbers, else a regressor; a named loss decides instead.
         k: how many columns to keep; a share of them as a float below 1; None keeps half, at
             least one. More than there are keeps all, with a warning.
         steps: points of a round's integral.
@@ -100,21 +108,47 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def fit(self, X: Any, y: Any) -> FeatureSelector:
         """Select on these rows."""
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=False)
+        X, y = self._checked(X, y)
         self._reservoir: _Reservoir | None = None
+        self._waits: str | None = None
         return self._select(X, y)
 
     def partial_fit(self, X: Any, y: Any) -> FeatureSelector:
         """Select anew on these rows and a uniform sample of those seen before.
 
-        At most `max_rows` rows are kept. For streams of any length with a trained model use
-        `gp.select_features`, which keeps none.
+        At most `max_rows` rows are kept. A part without rows is skipped. A classifier that cannot
+        be fitted to a single class waits, with a warning, for rows of another. For streams of any
+        length with a trained model use `gp.select_features`, which keeps none.
         """
         kept: _Reservoir | None = getattr(self, "_reservoir", None)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=kept is None)
+        X, y = self._checked(X, y, reset=kept is None, ensure_min_samples=0)
         if kept is None:
             kept = self._reservoir = _Reservoir(_count("max_rows", self.max_rows), self.seed)
-        return self._select(*kept.add(X, y))
+        if not len(X):
+            return self
+        try:
+            return self._select(*kept.add(X, y))
+        except _OneClass as error:
+            if hasattr(self, "support_"):  # Of an earlier fit.
+                del self.support_
+            self._waits = f"{error} Try partial_fit with rows of another class."
+            warnings.warn(f"{error} They are kept: the selection waits for another class.",
+                          UserWarning, stacklevel=2)  # fmt: skip
+            return self
+
+    def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
+        """Rows and labels as arrays, or an error that names the columns that hold no numbers."""
+        try:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], **how)
+        except (TypeError, ValueError) as error:
+            if not (odd := _odd_columns(X)):
+                raise
+            got = " and ".join(f"{kind} in {quoted(names)}" for kind, names in odd.items())
+            ways = " and ".join(ENCODINGS[kind] for kind in odd)
+            raise (InvalidType if isinstance(error, TypeError) else InvalidInput)(
+                f"Expected columns of numbers (got {got}). Try {ways}, or leave such columns out."
+            ) from error
+        return X, y
 
     def _select(self, X: Array, y: Array) -> FeatureSelector:
         columns = X.shape[1]
@@ -158,24 +192,43 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         """The trained model: the given one, or one fitted here."""
         model = self.model
         if model is None:
-            made = MLPClassifier if type_of_target(y) in DISCRETE else MLPRegressor
-            model = make_pipeline(StandardScaler(), made(random_state=self.seed))
-        elif not hasattr(model, "fit") or isinstance(model, nn.Module):
+            return self._perceptron(X, y)
+        if not hasattr(model, "fit") or isinstance(model, nn.Module):
             return model
+        try:
+            check_is_fitted(model)
+        except NotFittedError:
+            model = clone(model)
         else:
-            try:
-                check_is_fitted(model)
-            except NotFittedError:
-                model = clone(model)
-            else:
-                return model
-        with warnings.catch_warnings():
-            if self.model is None:  # A perceptron that has not converged has columns it uses, too.
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            return model
+        try:
             return model.fit(X, y)
+        except ValueError as error:
+            if not is_classifier(model) or len(np.unique(y)) > 1:
+                raise
+            raise _OneClass(
+                f"Expected rows of at least two classes to fit the model (got {len(y):,} of one)."
+            ) from error
+
+    def _perceptron(self, X: Array, y: Array) -> Any:
+        """A network of standardised columns, for classes or for a number."""
+        classes = self.loss in ENTROPIES or (self.loss != "squared-error" and _are_classes(y))
+        made = (MLPClassifier if classes else MLPRegressor)(random_state=self.seed)
+        line = make_pipeline(StandardScaler(), made)
+        with warnings.catch_warnings():  # One that has not converged has columns it uses, too.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if classes:
+                return line.fit(X, y)
+            # A number far from 0 is hardly learnt; the last layer takes it back to its own scale.
+            y = np.asarray(y, np.float64)
+            mean, deviation = y.mean(), y.std() or 1.0
+            line.fit(X, (y - mean) / deviation)
+        made.coefs_[-1] = made.coefs_[-1] * deviation
+        made.intercepts_[-1] = made.intercepts_[-1] * deviation + mean
+        return line
 
     def _get_support_mask(self) -> Array:
-        check_is_fitted(self, "support_")
+        check_is_fitted(self, "support_", msg=getattr(self, "_waits", None))
         mask: Array = self.support_
         return mask
 
@@ -185,6 +238,10 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         tags.input_tags.sparse = False
         tags.input_tags.allow_nan = False
         return tags
+
+
+class _OneClass(InvalidInput):
+    """A classifier cannot be fitted to the rows so far; it may be to more of them."""
 
 
 class _Question:
@@ -206,13 +263,17 @@ class _Question:
             # Labels of 0 and 1 are numbers to a regressor.
             number = hasattr(model, "fit") and is_regressor(model)
             loss = "squared-error" if number else _loss(y, outputs, classes)
+        elif classes is not None and outputs == 1 and loss == "cross-entropy":
+            loss = "binary-cross-entropy"  # scikit-learn has one logit for two classes.
         return _Question(network, rows, _labels(y, loss, outputs, classes), loss)
 
 
 def _dtype_of(network: Any) -> torch.dtype:
-    tensors = [*network.parameters(), *network.buffers()] if isinstance(network, nn.Module) else []
+    tensors = [t for m in modules_behind(network) for t in (*m.parameters(), *m.buffers())]
     found = [t.dtype for t in tensors if t.is_floating_point()]
-    return found[0] if found else torch.float32
+    # A function may convert the rows for the modules it calls, unless all of them are alike.
+    alike = isinstance(network, nn.Module) or set(found) == {torch.float64}
+    return found[0] if found and alike else torch.float32
 
 
 def _outputs(network: Any, row: Tensor) -> int:
@@ -225,7 +286,14 @@ def _outputs(network: Any, row: Tensor) -> int:
     return 1 if found.dim() == 1 else found.shape[1]
 
 
+def _are_classes(y: Array) -> bool:
+    """Text, or as few different whole numbers as `greedypig select` takes for classes."""
+    few = y.dtype.kind not in "iuf" or len(np.unique(y)) <= CLASSES
+    return few and type_of_target(y) in DISCRETE
+
+
 def _loss(y: Array, outputs: int, classes: Array | None) -> str:
+    # A model of many outputs may know more classes than one would take numbers for.
     discrete = classes is not None or type_of_target(y) in DISCRETE
     if discrete and outputs > 1:
         return "cross-entropy"
@@ -236,8 +304,8 @@ def _loss(y: Array, outputs: int, classes: Array | None) -> str:
 
 def _labels(y: Array, loss: Any, outputs: int, classes: Array | None) -> Tensor:
     """Numbers as they are; classes by their place among the model's."""
-    if loss not in ("cross-entropy", "binary-cross-entropy"):
-        return torch.from_numpy(np.asarray(y, np.float64))
+    if loss not in ENTROPIES:
+        return torch.from_numpy(np.array(y, np.float64))  # Those of frames are read-only.
     places = 2 if loss == "binary-cross-entropy" else outputs
     if classes is None:
         numbers = np.issubdtype(y.dtype, np.number)
@@ -250,6 +318,32 @@ def _labels(y: Array, loss: Any, outputs: int, classes: Array | None) -> Tensor:
             f"(got {', '.join(map(str, np.unique(y)[:5]))})."
         )
     return torch.from_numpy(np.searchsorted(classes, y))
+
+
+def _odd_columns(X: Any) -> dict[str, list[str]]:
+    """The names (or places) of columns of text and of dates."""
+    is_table = hasattr(X, "columns") or isinstance(X, np.ndarray)
+    table = X if is_table else np.asarray(X, dtype=object)
+    found: dict[str, list[str]] = {}
+    if len(table.shape) == 2:
+        for place, name in enumerate(getattr(table, "columns", range(table.shape[1]))):
+            if kind := _kind(getattr(table, "iloc", table)[:, place]):
+                found.setdefault(kind, []).append(str(name))
+    return found
+
+
+def _kind(column: Any) -> str | None:
+    if getattr(column.dtype, "kind", "O") in "biufc":
+        return None
+    cells = np.asarray(column)
+    if cells.dtype.kind in "mM":
+        return "dates"
+    try:
+        cells.astype(np.float64)
+    except (TypeError, ValueError):
+        kinds = {"text": (str, bytes), "dates": (date, timedelta)}
+        return next((k for k, t in kinds.items() if any(isinstance(c, t) for c in cells)), None)
+    return None
 
 
 class _Reservoir:

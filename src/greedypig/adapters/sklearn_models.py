@@ -34,8 +34,8 @@ class Affine(nn.Module):
 
     def __init__(self, scale: Any, shift: Any) -> None:
         super().__init__()
-        self.register_buffer("scale", torch.as_tensor(np.asarray(scale, np.float64)))
-        self.register_buffer("shift", torch.as_tensor(np.asarray(shift, np.float64)))
+        self.register_buffer("scale", torch.tensor(np.asarray(scale, np.float64)))
+        self.register_buffer("shift", torch.tensor(np.asarray(shift, np.float64)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, columns) → the same shape."""

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import greedypig as gp
-
 from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
 from ..tables.proof import write_whole
@@ -45,18 +43,13 @@ def write(found: Found, folder: Path, *, page: bool) -> list[Path]:
     found.result.save(files[0])
     write_whole(files[1], _markdown(found))
     write_whole(files[2], _csv(found.notes))
-    if importlib.util.find_spec("matplotlib") is not None and _can_draw(found.result):
+    if importlib.util.find_spec("matplotlib") is not None:
         outputs.save_figure(plots.selected_columns(found.result), folder / f"{STEM}.png")
         files.append(folder / f"{STEM}.png")
     if page:
         report.write(found.result, folder / f"{STEM}.html")
         files.append(folder / f"{STEM}.html")
     return files
-
-
-def _can_draw(a: gp.Attribution) -> bool:
-    """The way of a selection is drawn where every round took one column."""
-    return all(p == 1 for p in a.picks)
 
 
 def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
@@ -143,7 +136,7 @@ def _task(notes: ColumnNotes) -> str:
 def remarks(notes: ColumnNotes) -> list[str]:
     """Whether the columns help at all, and how the first method does beside integrated gradients,
     as far as the errors can tell."""
-    said = [sentence] if (sentence := notes.no_help()) else []
+    said = notes.cautions()
     method = next(iter(notes.losses))
     if method == "ig" or "ig" not in notes.losses:
         return said

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+import warnings
 from collections.abc import Sequence
 from os import fspath
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from .. import selection
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
@@ -92,6 +95,9 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="NAME",
                        help="package.module:factory of your trained model; it may take the "
                        "table's schema (default: a network is trained)")  # fmt: skip
+    group.add_argument("--outputs", choices=("logits", "probabilities"), default="logits",
+                       help="what --model answers with, for classes (default: %(default)s)",
+                       )  # fmt: skip
     group.add_argument("--methods", metavar="A,B,…", default=",".join(METHODS),
                        help=f"of {', '.join(selection.METHODS)}; the first is told in full "
                        "(default: %(default)s)")  # fmt: skip
@@ -141,6 +147,13 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
             raise Stopped from None
         except (InvalidInput, InvalidType) as error:
             raise UsageError(str(error)) from error
+        except (OSError, SafetensorError) as error:
+            # Safetensors has an error of its own, without a number.
+            if not group.first or "No space left" not in str(error):
+                raise
+            terminal.fail(f"The disk is full, of {outputs.shown(folder)}. {job.kept()}")
+            terminal.tell_resume()
+            raise Stopped from None
     if not group.first:
         return DONE
     files = columns_told.write(found, folder, page=not args.no_html)
@@ -170,6 +183,7 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
         None if args.valid is None
         else open_table(args.valid, layout=layout_given, keep=table.kinds)
     )  # fmt: skip
+    _warn_of_shared_files(table, valid)
     task: Any = {"classification": "classes", "regression": "number", None: None}[args.task]
     if is_criteo and not (categorical or numeric or drop):
         reading = criteo_reading(task=task)
@@ -180,6 +194,8 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     if args.mask_finetune is not None and args.baseline == "conditional":
         raise UsageError("Expected --baseline zero or mean with --mask-finetune, whose masks "
                          "differ from row to row (got conditional).")  # fmt: skip
+    if args.outputs != "logits" and args.model is None:
+        raise UsageError("Expected --outputs only with --model (got no model).")
     if not args.rate > 0:
         raise UsageError(f"Expected --rate above 0 (got {args.rate:g}).")
     columns = len(table.kinds) - 1
@@ -187,9 +203,19 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
         label=label, reading=reading, ks=_ks(args.k, columns), seeds=args.seeds, seed=args.seed,
         methods=_methods(args.methods), steps=args.steps, budget=args.budget,
         baseline=args.baseline, finetune=args.mask_finetune,
-        model=args.model, valid_share=args.valid_share, epochs=args.epochs, rate=args.rate,
-        batch_size=args.batch_size,
+        model=args.model, outputs=args.outputs, valid_share=args.valid_share, epochs=args.epochs,
+        rate=args.rate, batch_size=args.batch_size,
     )  # fmt: skip
+
+
+def _warn_of_shared_files(table: Table, valid: Table | None) -> None:
+    ours = {file.path.resolve() for file in table.files}
+    shared = [file.path for file in (valid.files if valid else ()) if file.path.resolve() in ours]
+    if shared:
+        warnings.warn(
+            f"{outputs.shown(shared[0])} is among the rows to learn from and the rows to judge on: "
+            "losses will be too low. Try --valid with rows of its own, or none.", stacklevel=2,
+        )  # fmt: skip
 
 
 def _ks(text: str | None, columns: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 from ..selection import STEPS
 from ..tables import Batches, Effort, Reading, Schema
 from .failures import UsageError
+from .own_model import Outputs
 
 TRAINING = "Glorot, small steps"
 """Results of networks that were trained otherwise, by earlier versions, are not gone on with."""
@@ -38,6 +39,8 @@ class Plan:
     """None until the columns are known: see `settled`."""
     finetune: int | None
     model: str | None
+    outputs: Outputs
+    """Of the user's model."""
     valid_share: float | None
     epochs: int | None
     rate: float

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
-from inspect import signature
 from os import fspath
 from os import replace as move
 from pathlib import Path
@@ -46,10 +45,10 @@ from ..tables import (
     survey,
     train_network,
 )
-from ..tables.batches import Numbers
 from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import Meter
+from .own_model import adapted, batches_for
 from .select_answer import Found, Seen, answer
 from .select_plan import ANEW, Plan
 from .terminal import Bar
@@ -112,7 +111,7 @@ class Selecting:
         train, valid = self._batches(found)
         self._reckon(train)
         model, network = self._model(found.schema, train, valid)
-        scores = evaluate(model, self._fed(model, valid))
+        scores = evaluate(model, batches_for(model, valid))
         results = {
             m: self._select(m, model, train) for m in self.plan.methods if m != "random"
         }  # fmt: skip
@@ -172,7 +171,8 @@ class Selecting:
     def _model(self, schema: Schema, train: Batches, valid: Batches) -> tuple[nn.Module, str]:
         """The network to be explained, and what it is called."""
         if self.plan.model is not None:
-            model, name = self._own.to(self.device).eval(), self.plan.model
+            own = self._own.to(self.device).eval()
+            model, name = adapted(own, train, self.plan.outputs), self.plan.model
         else:
             model, name = self._trained(schema, train, valid), "TabularMLP"
         if self.plan.finetune is None:
@@ -181,7 +181,7 @@ class Selecting:
         tuned = self._once(
             "tuned", "fine-tuning with random masks",
             lambda at: gp.mask_finetune(
-                model, self._fed(model, train), steps=steps, loss=train.schema.loss,
+                model, batches_for(model, train), steps=steps, loss=train.schema.loss,
                 baseline=self.plan.baseline, seed=self.plan.seed,
                 progress=lambda i, _: at(i / steps)),
             model,
@@ -234,7 +234,7 @@ class Selecting:
                 warnings.filterwarnings("ignore", message=r".* (equal|decide) the label[. ]")
             try:
                 a = gp.select_features(
-                    model, self._fed(model, train), loss=train.schema.loss, method=method,
+                    model, batches_for(model, train), loss=train.schema.loss, method=method,
                     k=max(plan.ks), steps=plan.steps if method == "greedy-pig" else None,
                     budget=plan.gradient_batches(train), baseline=plan.baseline,
                     names=train.schema.names, seed=plan.seed, group=self.group, resume=saved,
@@ -248,12 +248,6 @@ class Selecting:
             a.save(result)
             partial.unlink(missing_ok=True)
         return a
-
-    def _fed(self, model: nn.Module, train: Batches) -> Any:
-        """Batches as the model takes them: numbers alone where it has a single input."""
-        if train.schema.categories or "gates" in signature(model.forward).parameters:
-            return train
-        return Numbers(train)
 
     def _names(self, a: gp.Attribution) -> list[str]:
         return a.top(a.features.units)

@@ -34,12 +34,16 @@ MOST_NAMES = 40
 
 
 def selected_columns(a: Attribution) -> Figure:
-    """Both diagrams in one figure."""
+    """Both diagrams in one figure; of a one-shot method, which has no way, the losses alone."""
     notes = _notes(a)
-    figure = new_figure(11.5, 5.0)
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-    column_losses(a, ax=left)
-    column_path(a, ax=right)
+    if any(taken > 1 for taken in a.picks):
+        figure = new_figure(6.5, 5.0)
+        column_losses(a, ax=figure.subplots())
+    else:
+        figure = new_figure(11.5, 5.0)
+        left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
+        column_losses(a, ax=left)
+        column_path(a, ax=right)
     text = f"{a.about.get('source') or 'table'}: which columns predict {notes.label}?"
     figure.suptitle(shorten(text, 110), fontsize=11, color=INK, x=0.01, ha="left")
     return figure
@@ -65,6 +69,8 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
                )  # fmt: skip
     _draw_constant(ax, notes)
     ax.set_xticks(notes.ks)
+    if len(notes.ks) == 1:
+        ax.set_xlim(notes.ks[0] - 0.5, notes.ks[0] + 0.5)
     ax.set_xlabel("columns kept, k", fontsize=9, color=INK)
     ax.set_ylabel(f"validation {notes.metric} after retraining", fontsize=9, color=INK)
     plain(ax)

@@ -68,7 +68,7 @@ def _lead(a: Attribution, columns: ColumnNotes) -> str:
     if columns.constant is not None:
         text += f", always the same answer <b>{columns.figure(columns.constant.loss)}</b>"
     text += "."
-    if sentence := columns.no_help():
+    for sentence in columns.cautions():
         text += f" <b>{escape(sentence)}</b>"
     if columns.task:
         text = f"{escape(columns.label)}: {escape(columns.task)}. {text}"

@@ -26,6 +26,7 @@ ARROW = (".arrow", ".feather", ".ipc")
 ENDINGS = (*PARQUET, *ARROW, *TEXT, *(f"{e}.gz" for e in TEXT))
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A")
 """Texts that mean nothing is there."""
+INDEX = re.compile(r"__index_level_\d+__")
 CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27)))
 """The columns of Criteo's files, which carry no names."""
 
@@ -131,6 +132,12 @@ def kind_of(of: Any) -> str:
     return "number" if types.is_null(of) else "other"
 
 
+def _kinds(names: Sequence[str], types: Sequence[Any]) -> dict[str, str]:
+    """Of all columns but the index that pandas writes beside them without a name."""
+    found = zip(names, types, strict=True)
+    return {name: kind_of(of) for name, of in found if not INDEX.fullmatch(name)}
+
+
 class ParquetTable:
     """Pieces are row groups."""
 
@@ -141,7 +148,7 @@ class ParquetTable:
         stored = file.schema_arrow
         names = _named(path, stored.names)
         self._stored = dict(zip(names, stored.names, strict=True))
-        self.kinds = {n: kind_of(of) for n, of in zip(names, stored.types, strict=True)}
+        self.kinds = _kinds(names, stored.types)
 
     @property
     def pieces(self) -> int:
@@ -182,7 +189,7 @@ class ArrowTable:
             schema = file.schema
             self._bytes = [file.get_batch(i).nbytes for i in range(file.num_record_batches)]
         self._names = _named(path, schema.names)
-        self.kinds = {n: kind_of(of) for n, of in zip(self._names, schema.types, strict=True)}
+        self.kinds = _kinds(self._names, schema.types)
 
     @property
     def pieces(self) -> int:

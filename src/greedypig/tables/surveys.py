@@ -34,7 +34,7 @@ from .suspects import (
     written_number,
     written_words,
 )
-from .table import Table, as_classes, as_numbers, as_texts
+from .table import HUGE, Table, as_classes, as_numbers, as_texts
 from .tally import Counts, Moments
 
 SKEWED = 3.0
@@ -146,6 +146,7 @@ def survey(
         else:
             categories.append(one)
     useless = _warn(found, numbers, categories)
+    _warn_of_mixed(table, {c.name for c in categories}, of_label)
     traces = {column.name: column.trace for column in found if column.name not in useless}
     given_away = leaks(made, trace, traces)
     suspects = (nameless(columns), row_numbers(traces), given_away.words(label),
@@ -155,10 +156,26 @@ def survey(
     return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)
 
 
+def _warn_of_mixed(table: Table, categories: set[str], label: _Column) -> None:
+    """Columns that files write in two ways; text that reads as numbers is none of them."""
+    if label.odd:
+        categories = {*categories, label.name}
+    for name, (number, text) in table.mixed.items():
+        if name in categories:
+            warnings.warn(
+                f"{name!r} is of numbers in {number} and of text in {text}: all its values are "
+                "taken as text. If it means the same, try files that write it in one way.",
+                stacklevel=3,
+            )
+
+
 def count_rows(table: Table, schema: Schema) -> Survey:
     """The survey of a further table under a schema that is known: only labels are read."""
-    for name in (*schema.names, schema.label.name):
-        table.check(name)
+    if gone := [n for n in (*schema.names, schema.label.name) if n not in table.kinds]:
+        raise InvalidInput(
+            f"Expected the columns of the rows to learn from in {table.source} too (got none "
+            f"called {listed([repr(name) for name in gone])})."
+        )
     rows, dropped = [], 0
     for piece in range(len(table.pieces)):
         read = table.read(piece, [schema.label.name])
@@ -166,7 +183,8 @@ def count_rows(table: Table, schema: Schema) -> Survey:
         dropped += read.num_rows - rows[-1]
     if not sum(rows):
         raise InvalidInput(
-            f"Expected rows with a known label in {table.source} (got none in {dropped:,} rows)."
+            f"Expected rows of {table.source} whose label {schema.label.name!r} is one of the "
+            f"rows to learn from, {schema.label.in_words()} (got none in {dropped:,} rows)."
         )
     if dropped:
         warnings.warn(
@@ -291,7 +309,8 @@ class _Column:
             )
         if self.infinite:
             self.note = (
-                f"{self.infinite:,} values of {self.name!r} are infinite and count as missing"
+                f"{self.infinite:,} values of {self.name!r} are infinite, or beyond "
+                f"{HUGE:.0e}, and count as missing"
             )
         if self.rows:
             missing = 1 - self.plain.n / self.rows

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from ..core.errors import InvalidInput, did_you_mean
 from .arrow import arrow
 from .files import Layout, TableFile, find_tables, open_file
 from .partitions import with_partitions
+
+HUGE = 1e90
+"""Numbers beyond count as infinite."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Table:
     kinds: dict[str, str]
     """Column → "number", or "text" where some file holds text."""
     pieces: tuple[Piece, ...]
+    mixed: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)
+    """Columns of numbers in one file and of text in another: one of each."""
 
     def without(self, names: Sequence[str]) -> Table:
         """The same table without these columns."""
@@ -77,7 +83,8 @@ def open_table(
         raise InvalidInput("Expected at least one table (got none).")
     files = with_partitions([open_file(path, layout) for path in paths], keep)
     first = files[0]
-    kinds = dict(first.kinds)
+    kinds, mixed = dict(first.kinds), dict[str, tuple[Path, Path]]()
+    numeric = {name: first.path for name, kind in kinds.items() if kind == "number"}
     for file in files[1:]:
         theirs = file.kinds
         if set(theirs) != set(kinds):
@@ -86,11 +93,15 @@ def open_table(
                 f"{_difference(set(kinds), set(theirs))}). Try tables of the same columns."
             )
         for name, kind in theirs.items():
+            numeric |= {name: file.path} if kind == "number" else {}
             if kind != kinds[name]:
-                kinds[name] = "text" if {kind, kinds[name]} == {"text", "number"} else "other"
+                both = {kind, kinds[name]} == {"text", "number"}
+                kinds[name] = "text" if both else "other"
+                text = file.path if kind == "text" else first.path
+                mixed |= {name: (numeric[name], text)} if both and name not in mixed else {}
     pieces = tuple(Piece(f, i) for f, file in enumerate(files) for i in range(file.pieces))
     source = fspath(where[0]) + (f" and {len(where) - 1} more" if len(where) > 1 else "")
-    return Table(source, files, kinds, pieces)
+    return Table(source, files, kinds, pieces, mixed)
 
 
 def _difference(ours: set[str], theirs: set[str]) -> str:
@@ -126,7 +137,7 @@ def as_numbers(column: Any) -> tuple[np.ndarray[Any, Any], int, str]:
         column = pc.cast(pc.cast(column, pa.int8()), pa.float64())
     else:
         column = pc.cast(column, pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.float64), 0, ""
+    return _bounded(column), 0, ""
 
 
 def _forgiving(column: Any) -> tuple[np.ndarray[Any, Any], int, str]:
@@ -138,7 +149,14 @@ def _forgiving(column: Any) -> tuple[np.ndarray[Any, Any], int, str]:
     kept = pc.if_else(fits, column, pa.scalar(None, column.type))
     # Arrow's cast knows no leading plus.
     values = pc.cast(pc.utf8_ltrim(kept, "+"), pa.float64())
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.float64), len(odd), example
+    return _bounded(values), len(odd), example
+
+
+def _bounded(column: Any) -> np.ndarray[Any, Any]:
+    """Numbers whose cube would overflow, a mark of nothing in most tables, are infinite."""
+    values = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    huge = np.abs(values) > HUGE
+    return np.where(huge, np.copysign(np.inf, values), values) if huge.any() else values
 
 
 def as_texts(column: Any) -> Any:

@@ -18,6 +18,7 @@ from .table import Table
 
 LOOKED_AT = 64
 """Batches of the sample that are looked at, at most."""
+FEWEST = 10
 LEAK = 1 - 1e-6
 """A correlation with the label beyond which a column is suspected to be the label."""
 FEW_IDS = 20
@@ -137,7 +138,7 @@ def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:
     correlation = (rows * xy - x * y) / (of_x * spread).clamp(min=1e-300).sqrt()
     numbers = ~torch.tensor(table.categorical)
     close = torch.nonzero((correlation.abs() > LEAK) & (of_x > 0) & numbers).squeeze(1).tolist()
-    if close:
+    if close and int(rows[0]) >= FEWEST:  # A line leads through any two points.
         found.append(
             f"The values of {table.listed(close)} equal the label up to scale. If that is the "
             "label in another guise, leave it out."
