@@ -128,5 +128,5 @@ def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch
     code, _, err = call("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1",
                         "--epochs", "1", "--out", "out")  # fmt: skip
     assert code == 1
-    assert "The disk is full" in err
+    assert "No space left for out" in err
     assert "--resume" in err

@@ -250,8 +250,8 @@ def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
     from greedypig.cli.select_plan import Plan
     from greedypig.tables import Reading
 
-    plan = Plan("y", Reading(), (5,), 1, 0, ("ig",), None, None, None, finetune, model, None, None,
-                1e-3, None)  # fmt: skip
+    plan = Plan("y", Reading(), (5,), 1, 0, ("ig",), None, None, None, finetune, model, "logits",
+                None, None, 1e-3, None)  # fmt: skip
     schema = SimpleNamespace(numbers=range(numbers), categories=range(categories))
     assert plan.settled(schema).baseline == baseline
 
@@ -446,7 +446,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch)
         m.setattr(storage, "save_file", full)
         code, _, err = call(*ARGS)
     assert code == 1
-    assert "No space left" in err
+    assert "No space left for t-selection. What was done is in" in err
     assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
     assert answer(*ARGS, "--resume")["order"] == whole["order"]
 

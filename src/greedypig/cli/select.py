@@ -151,7 +151,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
             # Safetensors has an error of its own, without a number.
             if not group.first or "No space left" not in str(error):
                 raise
-            terminal.fail(f"The disk is full, of {outputs.shown(folder)}. {job.kept()}")
+            terminal.fail(f"No space left for {outputs.shown(folder)}. {job.kept()}")
             terminal.tell_resume()
             raise Stopped from None
     if not group.first:
