@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import threading
 from weakref import ref
 
@@ -249,6 +251,30 @@ def test_threads_that_share_a_model_do_not_share_its_copy():
         thread.join()
     assert len(found) == 40
     assert all(same(a, expected[i]) for (i, _), a in found.items())
+
+
+def test_threads_that_keep_the_random_state_do_not_lock_each_other():
+    """torch.get_rng_state alone does, within a second: in a process that can be given up."""
+    program = """
+import gc, os, sys, threading, time
+from greedypig.core.lockstep import Undisturbed
+gc.set_threshold(5)
+sys.setswitchinterval(1e-6)
+
+class Cycle:
+    def __init__(self): self.me = self
+    def __del__(self): sum(range(50))
+
+def work():
+    for _ in range(2000):
+        with Undisturbed():
+            Cycle()
+
+threads = [threading.Thread(target=work) for _ in range(6)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_captum_leaves_nothing_on_the_copy():
