@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import greedypig as gp
 from greedypig.cli.failures import UsageError
-from greedypig.cli.own_model import adapted, batches_for
+from greedypig.cli.own_answers import adapted, batches_for
 from greedypig.tables import Batches, evaluate, open_table, survey
 
 SCORES = np.array([3, 2, 1, 0.5, 0])

@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..core.errors import InvalidInput, InvalidType, MissingPackage, quoted
+from ..domains.table.losses import CLASSES
 from ..fingerprint import modules_behind
 from ..frozen import freeze
 from ..selection import select_features
-from ..tables.surveys import CLASSES
-from ..tables.suspects import quoted
 from .sklearn_models import CHECKED, as_module, same_answers
 
 try:

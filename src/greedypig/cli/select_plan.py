@@ -10,7 +10,7 @@ from typing import Any
 from ..selection import STEPS
 from ..tables import Batches, Effort, Reading, Schema
 from .failures import UsageError
-from .own_model import Outputs
+from .own_answers import Outputs
 
 TRAINING = "Glorot, small steps"
 """Results of networks that were trained otherwise, by earlier versions, are not gone on with."""

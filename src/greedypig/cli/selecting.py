@@ -48,7 +48,7 @@ from ..tables import (
 from ..tables.proof import plain_mode, trials_of, write_whole
 from .failures import UsageError
 from .meter import Meter
-from .own_model import adapted, batches_for
+from .own_answers import adapted, batches_for
 from .select_answer import Found, Seen, answer
 from .select_plan import ANEW, Plan
 from .terminal import Bar

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .attribution import Round
 
+NAMED = 6
+"""Names that a sentence lists."""
+
 
 class GreedyPigError(Exception):
     """Root of every error raised on purpose by this package."""
@@ -46,6 +49,12 @@ class InvalidFile(GreedyPigError, ValueError):
 
 class MissingPackage(GreedyPigError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Names for a sentence; of many the first few."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(map(repr, names[:NAMED])) + more
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

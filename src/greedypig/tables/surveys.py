@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidFile, InvalidInput
+from ..domains.table.losses import CLASSES
 from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
@@ -43,8 +44,6 @@ NAMED = 6
 """Columns that a warning names."""
 FORGIVEN = 0.02
 """A column of numbers may hold this share of texts that are none; they count as missing."""
-CLASSES = 50
-"""A label of whole numbers with at most so many different ones is one of classes."""
 MOST_CLASSES = 1000
 RARELY = 0.1
 """Categories whose known values make up less of the rows are hardly any."""

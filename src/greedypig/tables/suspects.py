@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import NAMED, quoted
 from .schema import Label, text_hash
 from .table import as_numbers, as_texts
 
@@ -31,7 +32,6 @@ SAME_ORDER = 0.9999
 """Rank correlation with a label of numbers."""
 NOTHING = (-1, int(np.array(np.nan).view(np.int64)))
 """Codes of a missing text and of a missing number."""
-NAMED = 6
 NUMBERED = 50
 """Rows from which a whole number that rises from each to the next is no accident."""
 NAMELESS = re.compile(r"Unnamed: \d+")
@@ -319,9 +319,3 @@ def date_words(examples: Mapping[str, str]) -> list[str]:
 def drop_words(names: Sequence[str]) -> str:
     """Names as --drop takes them: with commas between, those that hold one in quotes."""
     return shlex.quote(",".join(f'"{n}"' if "," in n else n for n in names[:NAMED]))
-
-
-def quoted(names: Sequence[str]) -> str:
-    """Names for a sentence; of many the first few."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(map(repr, names[:NAMED])) + more

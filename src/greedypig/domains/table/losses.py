@@ -13,6 +13,8 @@ from ...core.errors import InvalidInput, InvalidType, did_you_mean
 
 ROUNDED = 1e-3
 """How far rounding may carry a probability beyond 0 and 1."""
+CLASSES = 50
+"""A label of whole numbers with at most so many different ones is one of classes."""
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(outputs, labels) → one loss per row (rows,), or their mean as a single number."""
 
