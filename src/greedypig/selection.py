@@ -168,11 +168,11 @@ class _Selection:
             self.concerns = []
         self._first = group.first
         # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
-        absent = set_baseline(network, baseline, sampled(), group, example=source.example(),
-                              credit=method != "ig")  # fmt: skip
         self._example = source.example()
+        absent = set_baseline(network, baseline, sampled(), group, example=self._example,
+                              credit=method != "ig")  # fmt: skip
         if named:
-            keep_constant(network, seen.constant, source.example())
+            keep_constant(network, seen.constant, self._example)
         self.problem: Problem = make_problem(
             as_objective(self.objective), self._scorer(method, path, rule, seed),
             features=features, seed=seed, values=values, stop=Stop(gain=gain), **picks,

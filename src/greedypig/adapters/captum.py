@@ -20,6 +20,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
+from ..core.randomness import kept_state
 from ..core.rounds import Problem, run
 from ..core.schedule import whole
 from ..core.scorers import IntegratedGradients
@@ -362,7 +363,7 @@ def _seeded(seed: int) -> Iterator[None]:
     """Captum draws from torch's and numpy's global generators: seed both, then put them back."""
     state = np.random.get_state()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with kept_state():
             torch.manual_seed(seed)
             np.random.seed(seed % 2**32)
             yield

@@ -16,10 +16,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..domains.table.losses import check_probabilities
 from ..tables import Batches, Label
 from ..tables.batches import Numbers
 from ..tables.schema import listed
 from ..tables.suspects import drop_words
+from ..tables.training import answer_to
 from .failures import UsageError
 
 Outputs = Literal["logits", "probabilities"]
@@ -71,12 +73,7 @@ def _margin(out: Tensor) -> Tensor:
 
 def _log_of(label: Label, two: bool) -> Callable[[Tensor], Tensor]:
     def found(out: Tensor) -> Tensor:
-        low, high = (float(v) for v in torch.aminmax(out.detach()))
-        if low < -1e-3 or high > 1 + 1e-3:
-            raise UsageError(
-                f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). "
-                "Try --outputs logits."
-            )
+        check_probabilities(out, "--outputs logits")
         if label.task == "binary" and not two:
             return torch.logit(out, eps=torch.finfo(out.dtype).eps / 2)
         logs = out.clamp_min(torch.finfo(out.dtype).tiny).log()
@@ -107,9 +104,7 @@ def _in_own_units(model: nn.Module, batches: Batches, label: Label) -> bool:
 
 
 def _answer(model: nn.Module, features: Any) -> Tensor:
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    parts = (features,) if isinstance(features, Tensor) else features
-    out = model(*(part.to(device) for part in parts))
+    out = answer_to(model, features)
     if not isinstance(out, Tensor):
         raise UsageError(f"Expected the model to return a tensor (got {type(out).__name__}).")
     return out

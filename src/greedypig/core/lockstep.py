@@ -8,18 +8,17 @@ answers do not depend on its neighbours, so each result is what it would have be
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
-from threading import RLock
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
+from . import randomness
 from .errors import NonFinite
 from .objective import PointObjective
 
@@ -129,7 +128,7 @@ def finish(task: Task[Any]) -> None:
         try:
             while True:
                 _event(task)
-                torch.set_rng_state(undisturbed.state)
+                randomness.put_back(undisturbed.state)
         except StopIteration:
             return
 
@@ -291,13 +290,8 @@ class Undisturbed:
     Held only while the engine works, never while the caller's own code runs between two steps.
     """
 
-    _one = RLock()
-    """Torch holds its generator's mutex while it makes the tensor of the state, which may collect
-    garbage and so let another thread run; that one would wait for the mutex with the GIL held."""
-
     def __enter__(self) -> Undisturbed:
-        with Undisturbed._one:
-            self.state = torch.get_rng_state()
+        self.state = randomness.state()
         self.mode = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         if self.mode is not None:
             self.mode.__enter__()
@@ -306,17 +300,7 @@ class Undisturbed:
     def __exit__(self, *error: object) -> None:
         if self.mode is not None:
             self.mode.__exit__(*error)
-        with Undisturbed._one:
-            torch.set_rng_state(self.state)
-
-    @staticmethod
-    def unlock() -> None:
-        """In a forked process, where the thread that held the lock is not."""
-        Undisturbed._one = RLock()
-
-
-if hasattr(os, "register_at_fork"):  # Not on Windows.
-    os.register_at_fork(after_in_child=Undisturbed.unlock)
+        randomness.put_back(self.state)
 
 
 def _advance(

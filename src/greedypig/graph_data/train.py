@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..core.errors import InvalidFile, InvalidInput
+from ..core.randomness import kept_state
 from ..models import GCN
 from ..sparse import Adjacency, Matrix, Pattern
 from .graph import Graph
@@ -84,7 +85,7 @@ class Training:
         self.graph, self.recipe, self.seed = graph, recipe or Recipe.of(graph), seed
         self._check()
         recipe = self.recipe
-        with torch.random.fork_rng(devices=[]):
+        with kept_state():
             torch.manual_seed(seed)
             self.model = GCN(graph.x.shape[1], graph.class_count, recipe.hidden, recipe.layers,
                              recipe.dropout)  # fmt: skip

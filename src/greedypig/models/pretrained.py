@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
+from ..core.randomness import kept_state
 from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
@@ -80,7 +81,7 @@ def load(
 
 def _build(model_class: type[ImageModel], seed: int) -> ImageModel:
     """A network with random weights that keep a signal's size across layers (He et al., 2015)."""
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+    with kept_state(), torch.device("cpu"):
         # torch.manual_seed would reseed the accelerators too, which the fork does not cover.
         torch.default_generator.manual_seed(seed)
         model = model_class()

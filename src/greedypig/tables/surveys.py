@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput
+from ..core.errors import NAMED, InvalidFile, InvalidInput, quoted
 from ..domains.table.losses import CLASSES
 from .arrow import arrow
 from .files import CRITEO
@@ -40,8 +40,6 @@ from .tally import Counts, Moments
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
-NAMED = 6
-"""Columns that a warning names."""
 FORGIVEN = 0.02
 """A column of numbers may hold this share of texts that are none; they count as missing."""
 MOST_CLASSES = 1000
@@ -145,7 +143,7 @@ def survey(
         else:
             categories.append(one)
     useless = _warn(found, numbers, categories)
-    _warn_of_mixed(table, {c.name for c in categories}, of_label)
+    _warn_of_mixed(table, [*(c.name for c in categories), *([label] if of_label.odd else [])])
     traces = {column.name: column.trace for column in found if column.name not in useless}
     given_away = leaks(made, trace, traces)
     suspects = (nameless(columns), row_numbers(traces), given_away.words(label),
@@ -155,17 +153,16 @@ def survey(
     return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)
 
 
-def _warn_of_mixed(table: Table, categories: set[str], label: _Column) -> None:
-    """Columns that files write in two ways; text that reads as numbers is none of them."""
-    if label.odd:
-        categories = {*categories, label.name}
-    for name, (number, text) in table.mixed.items():
-        if name in categories:
+def _warn_of_mixed(table: Table, texts: Sequence[str]) -> None:
+    """Columns of text that some file has as numbers."""
+    for name in texts:
+        found = table.kinds_of(name)
+        if {"number", "text"} <= set(found):
             warnings.warn(
-                f"{name!r} is of numbers in {number} and of text in {text}: all its values are "
-                "taken as text. If it means the same, try files that write it in one way.",
-                stacklevel=3,
-            )
+                f"{name!r} is of numbers in {found['number']} and of text in {found['text']}: all "
+                "its values are taken as text. If it means the same, try files that write it in "
+                "one way.", stacklevel=3,
+            )  # fmt: skip
 
 
 def count_rows(table: Table, schema: Schema) -> Survey:
@@ -173,7 +170,7 @@ def count_rows(table: Table, schema: Schema) -> Survey:
     if gone := [n for n in (*schema.names, schema.label.name) if n not in table.kinds]:
         raise InvalidInput(
             f"Expected the columns of the rows to learn from in {table.source} too (got none "
-            f"called {listed([repr(name) for name in gone])})."
+            f"called {quoted(gone)})."
         )
     rows, dropped = [], 0
     for piece in range(len(table.pieces)):

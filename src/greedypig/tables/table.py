@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,10 @@ class Table:
     kinds: dict[str, str]
     """Column → "number", or "text" where some file holds text."""
     pieces: tuple[Piece, ...]
-    mixed: Mapping[str, tuple[Path, Path]] = field(default_factory=dict)
-    """Columns of numbers in one file and of text in another: one of each."""
+
+    def kinds_of(self, name: str) -> dict[str, Path]:
+        """The kinds that a column has, each with the first file where it has it."""
+        return {file.kinds[name]: file.path for file in reversed(self.files)}
 
     def without(self, names: Sequence[str]) -> Table:
         """The same table without these columns."""
@@ -83,8 +85,7 @@ def open_table(
         raise InvalidInput("Expected at least one table (got none).")
     files = with_partitions([open_file(path, layout) for path in paths], keep)
     first = files[0]
-    kinds, mixed = dict(first.kinds), dict[str, tuple[Path, Path]]()
-    numeric = {name: first.path for name, kind in kinds.items() if kind == "number"}
+    kinds = dict(first.kinds)
     for file in files[1:]:
         theirs = file.kinds
         if set(theirs) != set(kinds):
@@ -93,15 +94,11 @@ def open_table(
                 f"{_difference(set(kinds), set(theirs))}). Try tables of the same columns."
             )
         for name, kind in theirs.items():
-            numeric |= {name: file.path} if kind == "number" else {}
             if kind != kinds[name]:
-                both = {kind, kinds[name]} == {"text", "number"}
-                kinds[name] = "text" if both else "other"
-                text = file.path if kind == "text" else first.path
-                mixed |= {name: (numeric[name], text)} if both and name not in mixed else {}
+                kinds[name] = "text" if {kind, kinds[name]} == {"text", "number"} else "other"
     pieces = tuple(Piece(f, i) for f, file in enumerate(files) for i in range(file.pieces))
     source = fspath(where[0]) + (f" and {len(where) - 1} more" if len(where) > 1 else "")
-    return Table(source, files, kinds, pieces, mixed)
+    return Table(source, files, kinds, pieces)
 
 
 def _difference(ours: set[str], theirs: set[str]) -> str:

@@ -10,7 +10,7 @@ judge unsteadily.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil, isfinite, sqrt
@@ -186,15 +186,12 @@ def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
     """Mean loss over all rows, and accuracy for classes; the model's mode is as it was."""
     schema = batches.schema
     _, per_example = resolve(schema.loss)
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     before, total, right, rows = model.training, 0.0, 0, 0
     model.eval()
     try:
         with torch.no_grad():
             for features, label in batches:
-                parts = (features,) if isinstance(features, Tensor) else features
-                out = model(*(part.to(device) for part in parts))
-                label = label.to(device)
+                out, label = answer_to(model, features), label.to(_device(model))
                 total += float(per_row(per_example, out, label).double().sum())
                 right += _right(out, label, schema.label.task)
                 rows += len(label)
@@ -207,6 +204,16 @@ def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
     number = schema.label.task == "number"
     scale = schema.label.deviation**2 if number else 1.0
     return Scores(scale * total / rows, None if number else right / rows, rows)
+
+
+def answer_to(model: nn.Module, features: Tensor | Sequence[Tensor]) -> Any:
+    """What a model says to the features of a batch, wherever it lies."""
+    parts = (features,) if isinstance(features, Tensor) else features
+    return model(*(part.to(_device(model)) for part in parts))
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def _right(out: Tensor, label: Tensor, task: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from ...core.errors import InvalidInput, InvalidType
+from ...core.randomness import kept_state
 from .arrays import is_frame
 
 
@@ -244,7 +245,7 @@ class StreamedFeed(Feed):
 
     def _once(self, epoch: int) -> Iterator[Batch]:
         """Every batch once; loaders that shuffle by the global random state do so by our seed."""
-        with torch.random.fork_rng(devices=[]):
+        with kept_state():
             torch.manual_seed(seed_from(self.seed, epoch))
             source = iter(self.batches)
             first = list(islice(source, 1))

@@ -114,15 +114,19 @@ def _checked(loss: Loss) -> Loss:
     """Refuses outputs that are no probabilities."""
 
     def found(outputs: Tensor, labels: Tensor) -> Tensor:
-        low, high = (float(v) for v in torch.aminmax(outputs.detach()))
-        if low < -ROUNDED or high > 1 + ROUNDED:
-            raise InvalidInput(
-                f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). "
-                "Try outputs='logits'."
-            )
+        check_probabilities(outputs, "outputs='logits'")
         return loss(outputs, labels)
 
     return found
+
+
+def check_probabilities(outputs: Tensor, instead: str) -> None:
+    """Refuse numbers beyond 0 and 1. instead: what to try."""
+    low, high = (float(v) for v in torch.aminmax(outputs.detach()))
+    if low < -ROUNDED or high > 1 + ROUNDED:
+        raise InvalidInput(
+            f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). Try {instead}."
+        )
 
 
 def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
