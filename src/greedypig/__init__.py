@@ -48,6 +48,7 @@ from .core.scorers import (
 from .core.unit_scorers import MarginalGains, RandomOrder
 from .domains.edge_index import index_edges
 from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
+from .domains.steady import SteadyGradients
 from .explain import explain, explain_many
 from .finetune import mask_finetune
 from .graphs import explain_edges, explain_node
@@ -66,7 +67,8 @@ __all__ = [
     "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
-    "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth", "StopReason",
+    "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth",
+    "SteadyGradients", "StopReason",
     "Superpixels", "Windows", "best_subset", "explain", "explain_edges", "explain_many",
     "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "index_edges",
     "integrated_gradients", "iterate_rounds", "load", "margin", "mask_finetune", "metrics",

@@ -20,6 +20,7 @@ from .core.scorers import (
 )
 from .core.unit_scorers import RandomOrder
 from .domains.image import BlurIG
+from .domains.steady import SteadyGradients
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def _no_steps(name: str, scorer: PlannedScorer) -> Maker:
 
 _MAKERS: dict[str, tuple[bool, Maker]] = {
     "greedy-pig": (True, lambda t, r: IntegratedGradients(t or STEPS, r or "midpoint")),
+    "steady-pig": (True, _fixed_rule("steady-pig", lambda t: SteadyGradients(t or STEPS))),
     "rolling-pig": (True, _fixed_rule("rolling-pig", lambda t: RollingGradients(t or 1))),
     "sequential-gradient": (True, _no_steps("sequential-gradient", Gradient())),
     "ig": (False, lambda t, r: IntegratedGradients(t or 50, r or "midpoint")),

@@ -29,7 +29,7 @@ def pixels() -> FeatureMaker:
     """All channels of a place together."""
 
     def make(layout: Layout) -> Features:
-        channels, height, width = _picture(layout, "features='pixels'")
+        channels, height, width = picture_shape(layout, "features='pixels'")
         return Groups(torch.arange(height * width).repeat(channels))
 
     return make
@@ -55,7 +55,7 @@ def grid(size: int) -> FeatureMaker:
     check_count("grid size", size)
 
     def make(layout: Layout) -> Features:
-        channels, height, width = _picture(layout, "gp.grid")
+        channels, height, width = picture_shape(layout, "gp.grid")
         across = -(-width // size)
         rows = torch.arange(height).unsqueeze(1) // size
         columns = torch.arange(width).unsqueeze(0) // size
@@ -70,7 +70,7 @@ def windows(size: int, *, stride: int = 1) -> FeatureMaker:
     check_count("window size", size)
 
     def make(layout: Layout) -> Features:
-        _picture(layout, "gp.windows")
+        picture_shape(layout, "gp.windows")
         return Windows(layout.shapes[0], size, stride=stride)
 
     return make
@@ -99,7 +99,7 @@ class Superpixels:
 
     def __call__(self, layout: Layout, x: Tensor) -> Features:
         """One unit per region, numbered from the top left without gaps."""
-        channels, height, width = _picture(layout, "gp.superpixels")
+        channels, height, width = picture_shape(layout, "gp.superpixels")
         if self.segments > height * width:
             raise InvalidInput(
                 f"Expected at most as many segments as the {height * width} pixels of a "
@@ -144,7 +144,8 @@ def is_picture(layout: Layout) -> bool:
     return layout.kind == "tensor" and len(shape) == 3 and shape[0] in (1, 3)
 
 
-def _picture(layout: Layout, what: str) -> tuple[int, int, int]:
+def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
+    """(channels, height, width) of an input that is one picture; what: who asks."""
     if layout.kind != "tensor" or len(layout.shapes[0]) not in (2, 3):
         raise InvalidInput(
             f"Expected one picture (channels, height, width) for {what} (got {layout.shapes})."
@@ -180,7 +181,7 @@ class BlurIG(PlannedScorer):
                 "Expected an objective of what is present for method='blur-ig' (got "
                 "'counterfactual', whose path ends at the baseline)."
             )
-        channels, height, width = _picture(problem.layout, "method='blur-ig'")
+        channels, height, width = picture_shape(problem.layout, "method='blur-ig'")
         x = problem.end.view(channels, height, width)
         fixed = (at.mask != 0).view(channels, height, width)
         limit = problem.oracle.batch_size

@@ -27,6 +27,7 @@ from ..fast import SAME_OUTPUT, FirstLayer, convolutional, first_linear, optimis
 from ..fingerprint import fingerprint
 from ..frozen import Frozen
 from ..kept import Loan
+from ..soft_kinks import SoftKinks
 from ..targets import Reference, Target
 from .fixed import expanded, key_of
 
@@ -71,6 +72,12 @@ class ModelObjective(PointObjective):
         if self._made_of_end is None or self._made_of_end[0] is not end:
             self._made_of_end = end, self.first.of(end)
         return Line(self._after_first, self.first.of(begin), self._made_of_end[1], self.first.back)
+
+    def softened(self, width: float) -> PointObjective:
+        """The same problem, differentiated with ramps in place of the steps of ReLU's slope."""
+        other = copy(self)
+        other.oracle = self.family.soft_oracle(self.owner, width)
+        return other
 
     def network(self) -> nn.Module | None:
         """The frozen network, for methods that look at its layers; None for plain callables."""
@@ -247,6 +254,18 @@ class ModelFamily:
             chain = self.chain if key == self._chained else None
             self._oracles[key] = self._new_oracle(self._values, example.layout.n, chain)
         return self._oracles[key]
+
+    def soft_oracle(self, example: Example, width: float) -> Oracle:
+        """The oracle of these examples, with `soft_kinks`."""
+        key = _batch_key(example), width
+        if key not in self._oracles:
+            values = partial(self._soft_values, width)
+            self._oracles[key] = Oracle(values, example.layout.n, batch_size=self.batch_size)
+        return self._oracles[key]
+
+    def _soft_values(self, width: float, points: Tensor, runs: Runs) -> Tensor:
+        with SoftKinks(width, points.shape[0]):
+            return self._values(points, runs)
 
     def _new_oracle(
         self, function: Callable[[Tensor, Runs], Tensor], n: int, chain: Chain | None

@@ -1,0 +1,133 @@
+"""Scores that hold when the network looks a little differently: the default for photos.
+
+Greedy rounds climb whatever the network rewards, also what it rewards by accident: a speck that
+works on one grid of pixels, at one size, in one neighbourhood. Such masks win the network's own
+curve and mean nothing to another network. So every point of the integral is met under other
+circumstances, of the kinds that networks are trained to bear: a little noise, a random part of the
+faint rest at full strength, and most of the time a crop of the picture enlarged to its full size.
+What scores on all of these is in the photo (reproduction/study).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInput
+from ..core.lockstep import Plan, Request
+from ..core.schedule import check_count, whole
+from ..core.scorers import PlannedScorer, Scored, Situation, seeded_normal, seeded_uniform
+from .image import picture_shape
+
+EARLY = 0.05
+"""Up to this share of the elements the network's own answer is made; what follows makes it hold."""
+
+
+@dataclass(frozen=True)
+class SteadyGradients(PlannedScorer):
+    """The mean over `steps` views of gradient · way, at points between 1_S and 1.
+
+    scores_i = way_i / steps · Σ_j [viewᵀ_j ∇g(view_j(1_S + level_j · 1_S̄ + noise_j))]_i
+
+    level_j = (t_j + [u < t_j]) / 2 for every element, u uniform and t_j in the j-th part of [0, 1];
+    noise_j ~ N(0, 1) · noise · (range of the input); view_j enlarges a crop of `crop` to 1 of the
+    picture's area, mirrored or not, for the share `early` of the first views and for all once 1/20
+    of the elements is selected. kinks > 0 takes the gradient with ramps of that width in place of
+    ReLU's steps (`soft_kinks`).
+    """
+
+    steps: int = 5
+    noise: float = 0.05
+    crop: float = 0.15
+    early: float = 0.4
+    kinks: float = 0.6
+    name = "steady-gradients"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole(self.steps))
+        check_count("steps", self.steps)
+        for name, low, high in (("noise", 0, 1), ("crop", 0.01, 1), ("early", 0, 1),
+                                ("kinks", 0, 10)):  # fmt: skip
+            number = getattr(self, name)
+            if not (isinstance(number, int | float) and low <= number <= high):
+                raise InvalidInput(f"Expected {name} from {low} to {high} (got {number!r}).")
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        """The scores at 1_S: one request for every view."""
+        problem = at.objective
+        shape = picture_shape(problem.layout, "method='steady-pig'")
+        begin, end = problem.place(at.mask), problem.end
+        asked = problem.softened(self.kinks) if self.kinks else problem
+        cropped = 1.0 if float(at.mask.double().mean()) >= EARLY else self.early
+        weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
+
+        def request(step: int) -> Request:
+            chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
+            level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
+            point = torch.lerp(begin, end, level)
+            if self.noise:
+                point += self.noise * problem.span * seeded_normal(end, at.seed, at.round, step)
+            if float(chance[1]) >= cropped:
+                return Request(asked, 1, lambda lo, hi: point.unsqueeze(0), weight, end - begin)
+            view = View.drawn(shape, self.crop, chance[2:6].tolist(), end)
+            seen = view(point).unsqueeze(0)
+            return Request(asked, 1, lambda lo, hi: seen, weight, end - begin, view.back)
+
+        answers = yield [request(step) for step in range(self.steps)]
+        total = answers[0].gradient
+        for answer in answers[1:]:
+            total = total + answer.gradient
+        return Scored(elements=total)
+
+    def cost(self) -> int:
+        """One gradient for every view."""
+        return self.steps
+
+
+def _level(t: float, chance: Tensor) -> Tensor:
+    return ((chance < t).double() + t) / 2
+
+
+class View(NamedTuple):
+    """A crop enlarged to the whole picture: bilinear, so seen = rows · picture · columnsᵀ."""
+
+    shape: tuple[int, int, int]
+    rows: Tensor
+    columns: Tensor
+
+    @staticmethod
+    def drawn(shape: tuple[int, int, int], least: float, chance: list[float], like: Tensor) -> View:
+        """From four uniform numbers: area (from `least` of the picture to all), place, mirror."""
+        side = sqrt(least + (1 - least) * chance[0])
+        rows = interpolation(shape[1], side, chance[1])
+        columns = interpolation(shape[2], side, chance[2])
+        if chance[3] < 0.5:
+            columns = columns.flip(0)
+        return View(shape, rows.to(like), columns.to(like))
+
+    def __call__(self, picture: Tensor) -> Tensor:
+        """(n,) → (n,): what is seen."""
+        return (self.rows @ picture.view(self.shape) @ self.columns.T).reshape(-1)
+
+    def back(self, gradient: Tensor) -> Tensor:
+        """(n,) → (n,): from a gradient with respect to what is seen to the picture's."""
+        return (self.rows.T @ gradient.view(self.shape) @ self.columns).reshape(-1)
+
+
+def interpolation(length: int, share: float, place: float) -> Tensor:
+    """(length, length) float64, rows summing to 1: a stretch of `share` of the line, beginning at
+    `place` of what it leaves free, drawn out to the whole line."""
+    first = (1 - share) * place * length
+    at = first + (torch.arange(length, dtype=torch.float64) + 0.5) * share - 0.5
+    at = at.clamp(0, length - 1)
+    low = at.floor().clamp(max=max(length - 2, 0))
+    weights = torch.zeros(length, length, dtype=torch.float64)
+    index = low.long().unsqueeze(1)
+    weights.scatter_(1, index, (1 - (at - low)).unsqueeze(1))
+    if length > 1:
+        weights.scatter_(1, index + 1, (at - low).unsqueeze(1))
+    return weights

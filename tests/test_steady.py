@@ -1,0 +1,202 @@
+"""Scores that hold under other views: crops, noise, random parts of the rest, soft kinks."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import greedypig as gp
+from greedypig.domains.steady import View, interpolation
+from greedypig.soft_kinks import SoftKinks
+from nets import close, cnn, picture
+
+STEADY = gp.Greedy(gp.SteadyGradients(steps=3), rounds=4)
+
+
+def plane(weights):
+    """A model of one output: Σ weights · picture."""
+    return lambda pictures: (pictures * weights).flatten(1).sum(1)
+
+
+def slopes(function, x, width=0.5):
+    x = x.clone().requires_grad_(True)
+    with SoftKinks(width, len(x)):
+        out = function(x * 1.0)
+    return out.detach(), torch.autograd.grad(out.sum(), x)[0]
+
+
+# Views.
+
+
+@pytest.mark.parametrize(("share", "place"), [(1.0, 0.3), (0.5, 0.0), (0.5, 1.0), (0.37, 0.6)])
+def test_interpolated_lines_are_means_and_keep_straight_lines_straight(share, place):
+    weights = interpolation(20, share, place)
+    assert torch.allclose(weights.sum(1), torch.ones(20, dtype=torch.float64))
+    assert float(weights.min()) >= 0
+    seen = weights @ torch.arange(20, dtype=torch.float64)
+    inner = seen[(seen > 0) & (seen < 19)]
+    assert torch.allclose(inner.diff(), torch.full((len(inner) - 1,), share, dtype=torch.float64))
+
+
+def test_the_whole_line_is_seen_as_it_is():
+    assert torch.equal(interpolation(9, 1.0, 0.7), torch.eye(9, dtype=torch.float64))
+    assert torch.equal(interpolation(1, 0.5, 0.5), torch.ones(1, 1, dtype=torch.float64))
+
+
+def test_the_way_back_is_the_adjoint_of_the_view():
+    torch.manual_seed(0)
+    for chance in ([0.0, 0.2, 0.9, 0.1], [0.5, 0.5, 0.5, 0.9], [1.0, 0.0, 0.0, 0.4]):
+        view = View.drawn((3, 12, 10), 0.15, chance, torch.zeros(1, dtype=torch.float64))
+        x, g = torch.randn(2, 360, dtype=torch.float64)
+        assert torch.allclose(view(x) @ g, x @ view.back(g))
+
+
+def test_a_view_enlarges_a_corner_and_mirrors_it():
+    x = torch.zeros(1, 8, 8)
+    x[0, :4, :4] = 1
+    like = torch.zeros(1)
+    seen = View.drawn((1, 8, 8), 0.25, [0.0, 0.0, 0.0, 0.9], like)(x.reshape(-1)).view(8, 8)
+    assert torch.equal(seen[:7, :7], torch.ones(7, 7))
+    mirrored = View.drawn((1, 8, 8), 0.25, [0.0, 0.0, 0.0, 0.1], like)(x.reshape(-1)).view(8, 8)
+    assert torch.equal(mirrored, seen.flip(1))
+
+
+# Kinks.
+
+KINKED = {
+    "function": F.relu,
+    "module": nn.ReLU(),
+    "torch": torch.relu,
+    "method": lambda x: x.relu(),
+    "module in place": nn.ReLU(inplace=True),
+    "in place": lambda x: x.relu_(),
+    "by torch in place": lambda x: torch.relu_(x),
+}
+
+
+@pytest.mark.parametrize("function", KINKED.values(), ids=KINKED)
+def test_values_are_relu_s_and_slopes_a_ramp(function):
+    x = torch.tensor([[-2.0, -0.5, 0.0, 0.5, 2.0]])
+    wide = 2 * 0.5 * x.std(correction=0)
+    out, slope = slopes(function, x)
+    assert torch.equal(out, x.relu())
+    assert torch.allclose(slope, (x / wide + 0.5).clamp(0, 1))
+
+
+@pytest.mark.parametrize("function", [nn.ReLU6(), F.relu6, lambda x: F.hardtanh(x, 0.0, 6.0)])
+def test_two_kinks_have_two_ramps(function):
+    x = torch.tensor([[-9.0, -1.0, 0.0, 3.0, 6.0, 7.0, 20.0]])
+    wide = 2 * 0.1 * x.std(correction=0)
+    out, slope = slopes(function, x, 0.1)
+    assert torch.equal(out, x.clamp(0, 6))
+    expected = (torch.minimum(x, 6 - x) / wide + 0.5).clamp(0, 1)
+    assert torch.allclose(slope, expected, atol=1e-5)
+
+
+def test_every_row_has_its_own_width_whoever_is_beside_it():
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [[0.1], [1], [10], [100]]
+    )
+    together = slopes(F.relu, x)[1]
+    for i in range(4):
+        assert torch.allclose(slopes(F.relu, x[i : i + 1])[1][0], together[i], atol=1e-5)
+
+
+def test_what_is_no_row_stays_as_it_is_and_so_does_all_outside():
+    x = torch.tensor([[-0.1, 0.1]], requires_grad=True)
+    with SoftKinks(0.5, rows=3):
+        out = F.relu(x)
+    assert torch.equal(torch.autograd.grad(out.sum(), x)[0], torch.tensor([[0.0, 1.0]]))
+    out = F.relu(x)
+    assert torch.equal(torch.autograd.grad(out.sum(), x)[0], torch.tensor([[0.0, 1.0]]))
+
+
+def test_a_row_of_one_value_has_no_ramp():
+    assert torch.equal(slopes(F.relu, torch.full((1, 3), 2.0))[1], torch.ones(1, 3))
+
+
+# Scores.
+
+
+def test_whole_views_of_a_linear_model_score_exactly():
+    torch.manual_seed(0)
+    weights, x = torch.randn(3, 8, 8), torch.rand(3, 8, 8) + 0.5
+    scorer = gp.SteadyGradients(steps=2, early=0)
+    a = gp.explain(plane(weights), x, method=scorer, baseline="zero")
+    assert torch.allclose(a.scores, weights * x, atol=1e-5)
+
+
+def test_crops_prefer_what_does_not_hang_on_single_pixels():
+    """Weights that alternate from pixel to pixel are an accident of the grid; even ones are not."""
+    places = torch.arange(32).unsqueeze(1) + torch.arange(32)
+    weights = torch.zeros(3, 32, 32)
+    weights[0] = torch.where(places % 2 == 0, 1.5, -1.5)
+    weights[1] = 1.0
+    model, x = plane(weights), torch.ones(3, 32, 32)
+    plain = gp.explain(model, x, method="ig").mask(512)
+    assert bool(plain[0].sum() == 512)
+    steady = gp.explain(model, x, method=gp.SteadyGradients(steps=40, early=1)).mask(512)
+    assert int(steady[1].sum()) > 480
+
+
+def test_it_costs_steps_a_round_and_depends_on_the_seed_alone():
+    model, x = cnn(), picture(0)
+    a = gp.explain(model, x, method=STEADY)
+    assert a.gradients_used == 12
+    assert torch.equal(a.order, gp.explain(model, x, method=STEADY).order)
+    assert not torch.equal(a.order, gp.explain(model, x, method=STEADY, seed=1).order)
+    assert sorted(a.order.tolist()) == list(range(x.numel()))
+
+
+def test_its_name_is_the_scorer_in_greedy_rounds():
+    model, x = cnn(), picture(0)
+    named = gp.explain(model, x, method="steady-pig", steps=3, rounds=4)
+    assert torch.equal(named.order, gp.explain(model, x, method=STEADY).order)
+    with pytest.raises(ValueError, match="rule"):
+        gp.explain(model, x, method="steady-pig", rule="left")
+
+
+def test_each_picture_is_answered_as_alone_and_goes_on_where_it_stopped(tmp_path):
+    model, xs = cnn(), [picture(s) for s in range(3)]
+    for x, found in zip(xs, gp.explain_many(model, xs, method=STEADY), strict=True):
+        alone = gp.explain(model, x, method=STEADY)
+        assert torch.equal(found.order, alone.order)
+        assert close(found.scores, alone.scores, 1e-4)
+    half = gp.explain(model, xs[0], method=STEADY, budget=6)
+    half.save(tmp_path / "half.gpig")
+    whole = gp.explain(model, xs[0], method=STEADY, resume=tmp_path / "half.gpig")
+    assert torch.equal(whole.order, gp.explain(model, xs[0], method=STEADY).order)
+
+
+def test_callables_windows_and_counterfactuals_are_scored_too():
+    net, x = cnn(), picture(1)
+    by_call = gp.explain(lambda b: net(b), x, method=STEADY, optimize=False)
+    assert torch.equal(by_call.order, gp.explain(net, x, method=STEADY, optimize=False).order)
+    for options in ({"features": "pixels"}, {"features": gp.windows(3)},
+                    {"objective": "counterfactual"}, {"baseline": [0.0, 0.5]}):  # fmt: skip
+        a = gp.explain(net, x, method=STEADY, **options)
+        assert bool(torch.isfinite(a.values).all())
+
+
+def test_the_model_is_as_it_was():
+    net, x = cnn(), picture(1)
+    net.train()
+    before = {name: t.clone() for name, t in net.state_dict().items()}
+    gp.explain(net, x, method=STEADY)
+    assert net.training
+    assert all(torch.equal(t, before[name]) for name, t in net.state_dict().items())
+    y = torch.tensor([[-1.0, 1.0]], requires_grad=True)
+    assert torch.equal(torch.autograd.grad(F.relu(y).sum(), y)[0], torch.tensor([[0.0, 1.0]]))
+
+
+def test_only_pictures_have_views():
+    with pytest.raises(ValueError, match="picture"):
+        gp.explain(nn.Linear(4, 2), torch.randn(4), method="steady-pig")
+
+
+@pytest.mark.parametrize(
+    "knobs", [{"steps": 0}, {"noise": -1}, {"crop": 0}, {"early": 2}, {"kinks": -1}], ids=str
+)
+def test_odd_knobs_are_refused_by_name(knobs):
+    with pytest.raises(ValueError, match=next(iter(knobs))):
+        gp.SteadyGradients(**knobs)
