@@ -189,6 +189,41 @@ def test_the_model_is_as_it_was():
     assert torch.equal(torch.autograd.grad(F.relu(y).sum(), y)[0], torch.tensor([[0.0, 1.0]]))
 
 
+def large():
+    torch.manual_seed(0)
+    pool = (nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64, 5))
+    return nn.Sequential(nn.Conv2d(3, 4, 5, 4), nn.ReLU(), *pool), torch.rand(3, 64, 64)
+
+
+@pytest.mark.parametrize(
+    ("options", "scorer"),
+    [
+        ({}, "steady-gradients"),
+        ({"rounds": 2}, "steady-gradients"),
+        ({"rounds": 2, "schedule": "equal"}, "steady-gradients"),
+        ({"rounds": 2, "steps": 2}, "integrated-gradients"),
+        ({"rounds": 2, "rule": "left"}, "integrated-gradients"),
+        ({"rounds": 2, "features": "pixels"}, "integrated-gradients"),
+        ({"rounds": 2, "objective": "log-probability"}, "integrated-gradients"),
+        ({"rounds": 2, "objective": "counterfactual"}, "integrated-gradients"),
+    ],
+    ids=str,
+)
+def test_the_elements_of_large_pictures_are_seen_in_views_unless_steps_are_asked_for(
+    options, scorer
+):
+    net, x = large()
+    a = gp.explain(net, x, **options)
+    assert a.settings["scorer"] == scorer
+    assert a.gradients_used == options.get("rounds", 20) * options.get("steps", 5)
+
+
+def test_small_pictures_are_not():
+    net, x = large()
+    a = gp.explain(net, x[:, :63], rounds=2)
+    assert a.settings["scorer"] == "integrated-gradients"
+
+
 def test_only_pictures_have_views():
     with pytest.raises(ValueError, match="picture"):
         gp.explain(nn.Linear(4, 2), torch.randn(4), method="steady-pig")

@@ -81,14 +81,15 @@ def explain(
     outputs: "logits", or "probabilities" if the model ends in a softmax.
     features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
         Features object, or an integer tensor of group ids shaped like x. names: one per unit.
-    method: "greedy-pig", "rolling-pig", "sequential-gradient", "ig", "gradient", "smooth-ig",
-        "blur-ig", "guided-ig", "random", a scorer, or gp.Greedy(scorer).
+    method: "greedy-pig", "steady-pig", "rolling-pig", "sequential-gradient", "ig", "gradient",
+        "smooth-ig", "blur-ig", "guided-ig", "random", a scorer, or gp.Greedy(scorer).
     rounds, per_round, k: how many rounds, units a round, units in all.
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
         "gauss-legendre", "gauss-radau" or a gp.Rule. Where nothing of all this is given, Greedy PIG
         takes 20 geometric rounds of 5 midpoints, and for the elements of a picture with
-        objective="log-likelihood" 100 rounds of one gradient (rule "left").
+        objective="log-likelihood" 100 rounds of one gradient (rule "left"). Where no steps and no
+        rule are given it takes 5 views a round for those of 64 × 64 pixels or more: "steady-pig".
     budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
@@ -245,9 +246,11 @@ class _Job:
         self.baseline, self.features, self.names = baseline, features, names
         self.stop, self.seed, self.values = stop, seed, values
         self.scorer, self.greedy = methods.resolve(method, steps=steps, rule=rule)
-        asked = (steps, rule, rounds, schedule, per_round)
-        plain = isinstance(method, str) and method == "greedy-pig" and all(a is None for a in asked)
-        self.matching = plain and target.name == "log-likelihood"
+        usual = (
+            isinstance(method, str) and method == "greedy-pig" and steps is None and rule is None
+        )
+        self.usual = target.name if usual else ""
+        """The objective, where no steps are asked of the usual method."""
         self.rounds = {"rounds": whole(rounds), "per_round": whole(per_round), "k": whole(k),
                        "schedule": schedule, "ratio": real(ratio)}  # fmt: skip
         if self.greedy is None and any(v is not None for v in self.rounds.values()):
@@ -280,8 +283,11 @@ class _Job:
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer
-        if self.matching and features.kind == "elements" and is_picture(example.layout):
-            scorer = methods.MATCHING
+        if self.usual and features.kind == "elements" and is_picture(example.layout):
+            counted = any(self.rounds[a] is not None for a in ("rounds", "per_round", "schedule"))
+            usual = methods.default_scorer(self.usual, example.layout.shapes[0],
+                                           rounds_asked=counted)  # fmt: skip
+            scorer = usual or scorer
         return make_problem(
             objective, scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(scorer, features.units),

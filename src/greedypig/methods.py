@@ -61,6 +61,24 @@ MATCHING = IntegratedGradients(1, "left")
 gradient at what is chosen so far come far nearer than few fine integrals (reproduction/study)."""
 
 
+STEADY = SteadyGradients(STEPS)
+"""The default scorer where a picture's class is to be made as likely as can be: an integral whose
+points are met under other views convinces a second network too (reproduction/study)."""
+LEAST_SIDE = 64
+"""Pixels: smaller pictures were not studied, and a crop of them shows little."""
+
+
+def default_scorer(
+    objective: str, shape: Sequence[int], *, rounds_asked: bool
+) -> PlannedScorer | None:
+    """What "greedy-pig" takes for the elements of a picture where no steps and no rule are asked
+    for; None where that is what it takes elsewhere."""
+    if objective == "log-likelihood":
+        return None if rounds_asked else MATCHING  # Few rounds of one gradient are no good.
+    large = min(shape[-2:]) >= LEAST_SIDE
+    return STEADY if objective == "softmax" and large else None
+
+
 def default_rounds(scorer: PlannedScorer | Scorer) -> int:
     """Rounds where none are asked for."""
     single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1

@@ -69,7 +69,7 @@ class SteadyGradients(PlannedScorer):
             chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
             level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
             point = torch.lerp(begin, end, level)
-            if self.noise:
+            if self.noise and cropped == 1.0:
                 point += self.noise * problem.span * seeded_normal(end, at.seed, at.round, step)
             if float(chance[1]) >= cropped:
                 return Request(asked, 1, lambda lo, hi: point.unsqueeze(0), weight, end - begin)
