@@ -31,8 +31,17 @@ HERE = Path(__file__).parent
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """Who is explained → who gives the second opinion."""
 TUNING, SEED, GRIDS = 46, 7, 25
-DEFAULT = "greedy-20x5"
-NUMBERS = ("own", "second", "loss", "default_own", "default_second", "pointing", "pointing_error")
+DEFAULT, REFERENCE = "steady-20x5", "greedy-20x5"
+"""What photos get, and what is put beside every candidate: Algorithm 1 at the same cost."""
+NUMBERS = (
+    "own",
+    "second",
+    "loss",
+    "reference_own",
+    "reference_second",
+    "pointing",
+    "pointing_error",
+)
 BATCH = 8
 LINE = 0.03
 """Height of a name, as a share of its panel."""
@@ -169,11 +178,13 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                        "gradients": candidate["gradients"], "photos": len(records)}  # fmt: skip
                 for what in ("own", "second", "loss"):
                     row[what] = round(median_auc(records, what), 3)
-                usual = [out / part / network / DEFAULT / f.name for f in files]
+                usual = [out / part / network / REFERENCE / f.name for f in files]
                 same = [json.loads(f.read_text()) for f in usual if f.exists()]
                 for what in ("own", "second"):
                     complete = len(same) == len(files)
-                    row[f"default_{what}"] = round(median_auc(same, what), 3) if complete else None
+                    row[f"reference_{what}"] = (
+                        round(median_auc(same, what), 3) if complete else None
+                    )
                 game = out / "pointing" / network / f"{name}.json"
                 row["pointing"] = row["pointing_error"] = None
                 if part == "confirm" and game.exists():
@@ -211,9 +222,9 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
 
 
 def beside(row: dict[str, Any], what: str) -> str:
-    """A candidate's area, and in brackets the default's on the same photos."""
-    usual = row[f"default_{what}"]
-    told = row["candidate"] == DEFAULT or usual is None
+    """A candidate's area, and in brackets the reference's on the same photos."""
+    usual = row[f"reference_{what}"]
+    told = row["candidate"] == REFERENCE or usual is None
     return f"{row[what]}" if told else f"{row[what]} ({usual})"
 
 
@@ -226,8 +237,8 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
         writer.writerows(found)
     lines = [
         "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
-        "opinion higher is better, loss lower; beside them what the default gets on the very same "
-        "photos. Pointing: 2 × 2 grids of the confirming photos, ± standard error.",
+        "opinion higher is better, loss lower; beside them what greedy-20x5, Algorithm 1 at the cost of "
+        "the default steady-20x5, gets on the very same photos. Pointing: 2 × 2 grids of the confirming photos, ± standard error.",
     ]
     for part in ("tune", "confirm"):
         for network, judge in NETWORKS.items():
@@ -235,7 +246,7 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
             if not mine:
                 continue
             lines += ["", f"### {part}: {network}, second opinion by {judge}", "",
-                      "| candidate | gradients | photos | own (default) | second (default) | loss "
+                      "| candidate | gradients | photos | own (greedy-20x5) | second (greedy-20x5) | loss "
                       "| pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
             for r in mine:
                 game = "" if r["pointing"] is None else f"{r['pointing']} ± {r['pointing_error']}"

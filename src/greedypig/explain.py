@@ -291,10 +291,14 @@ class _Job:
         return make_problem(
             objective, scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(scorer, features.units),
-            settings=self.settings | {"target": example.reference.target},
+            settings=self.settings | {"target": example.reference.target} | self._named(scorer),
             provenance=self.versions
             | {"model": self.family.fingerprint, "input": _input_fingerprint(objective, fixed)},
         )  # fmt: skip
+
+    def _named(self, scorer: PlannedScorer | Scorer) -> dict[str, str]:
+        """The method's own name, where it was chosen for this example."""
+        return {"method": "steady-pig"} if scorer is methods.STEADY else {}
 
     def _picks(self, scorer: PlannedScorer | Scorer, units: int) -> dict[str, Any]:
         """The schedule's knobs: what was asked, else the method's, else the defaults."""
@@ -310,6 +314,8 @@ class _Job:
                 check_count("k", picks["k"], units)
             rounds = methods.default_rounds(scorer)
             picks.setdefault("rounds", min(rounds, picks.get("k", units)))
+            if picks["schedule"] == "geometric":
+                picks.setdefault("ratio", methods.default_ratio(scorer))
         return picks
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .core.errors import InvalidInput, InvalidType, did_you_mean
 from .core.quadrature import Rule
-from .core.schedule import check_count, whole
+from .core.schedule import GEOMETRIC_RATIO, check_count, whole
 from .core.scorers import (
     Gradient,
     GuidedIG,
@@ -64,6 +64,8 @@ gradient at what is chosen so far come far nearer than few fine integrals (repro
 STEADY = SteadyGradients(STEPS)
 """The default scorer where a picture's class is to be made as likely as can be: an integral whose
 points are met under other views convinces a second network too (reproduction/study)."""
+RATIO_OF_VIEWS = 100.0
+"""Its last geometric round over the first: finer first rounds help the own curve for nothing."""
 LEAST_SIDE = 64
 """Pixels: smaller pictures were not studied, and a crop of them shows little."""
 
@@ -83,6 +85,11 @@ def default_rounds(scorer: PlannedScorer | Scorer) -> int:
     """Rounds where none are asked for."""
     single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1
     return ROUNDS_OF_ONE if single else ROUNDS
+
+
+def default_ratio(scorer: PlannedScorer | Scorer) -> float:
+    """The last geometric round over the first where no ratio is asked for."""
+    return RATIO_OF_VIEWS if isinstance(scorer, SteadyGradients) else GEOMETRIC_RATIO
 
 
 Maker = Callable[[int | None, "str | Rule | None"], PlannedScorer]

@@ -34,16 +34,16 @@ class SteadyGradients(PlannedScorer):
     scores_i = way_i / steps · Σ_j [viewᵀ_j ∇g(view_j(1_S + level_j · 1_S̄ + noise_j))]_i
 
     level_j = (t_j + [u < t_j]) / 2 for every element, u uniform and t_j in the j-th part of [0, 1];
-    noise_j ~ N(0, 1) · noise · (range of the input); view_j enlarges a crop of `crop` to 1 of the
-    picture's area, mirrored or not, for the share `early` of the first views and for all once 1/20
-    of the elements is selected. kinks > 0 takes the gradient with ramps of that width in place of
-    ReLU's steps (`soft_kinks`).
+    view_j enlarges a crop of `crop` to 1 of the picture's area, mirrored or not, for the share
+    `early` of the first views and for all once 1/20 of the elements is selected. Only from then on
+    noise_j ~ N(0, 1) · noise · (range of the input), else 0: the first picks are tender.
+    kinks > 0 takes the gradient with ramps of that width in place of ReLU's steps (`soft_kinks`).
     """
 
     steps: int = 5
     noise: float = 0.05
     crop: float = 0.15
-    early: float = 0.4
+    early: float = 0.2
     kinks: float = 0.6
     name = "steady-gradients"
 
@@ -62,15 +62,17 @@ class SteadyGradients(PlannedScorer):
         shape = picture_shape(problem.layout, "method='steady-pig'")
         begin, end = problem.place(at.mask), problem.end
         asked = problem.softened(self.kinks) if self.kinks else problem
-        cropped = 1.0 if float(at.mask.double().mean()) >= EARLY else self.early
+        late = float(at.mask.double().mean()) >= EARLY
+        cropped = 1.0 if late else self.early
         weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
 
         def request(step: int) -> Request:
             chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
             level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
             point = torch.lerp(begin, end, level)
-            if self.noise and cropped == 1.0:
-                point += self.noise * problem.span * seeded_normal(end, at.seed, at.round, step)
+            if self.noise and late:
+                spread = self.noise * problem.span
+                point += spread * seeded_normal(end, at.seed, at.round, step, 1)
             if float(chance[1]) >= cropped:
                 return Request(asked, 1, lambda lo, hi: point.unsqueeze(0), weight, end - begin)
             view = View.drawn(shape, self.crop, chance[2:6].tolist(), end)
