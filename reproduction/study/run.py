@@ -237,8 +237,9 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
         writer.writerows(found)
     lines = [
         "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
-        "opinion higher is better, loss lower; beside them what greedy-20x5, Algorithm 1 at the cost of "
-        "the default steady-20x5, gets on the very same photos. Pointing: 2 × 2 grids of the confirming photos, ± standard error.",
+        "opinion higher is better, loss lower; beside them what greedy-20x5, Algorithm 1 at the cost "
+        "of the default steady-20x5, gets on the very same photos. Pointing: 2 × 2 grids of the "
+        "confirming photos, ± standard error.",
     ]
     for part in ("tune", "confirm"):
         for network, judge in NETWORKS.items():
@@ -246,8 +247,8 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
             if not mine:
                 continue
             lines += ["", f"### {part}: {network}, second opinion by {judge}", "",
-                      "| candidate | gradients | photos | own (greedy-20x5) | second (greedy-20x5) | loss "
-                      "| pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+                      "| candidate | gradients | photos | own (greedy-20x5) | second (greedy-20x5) "
+                      "| loss | pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
             for r in mine:
                 game = "" if r["pointing"] is None else f"{r['pointing']} ± {r['pointing_error']}"
                 own, second = (beside(r, what) for what in ("own", "second"))
