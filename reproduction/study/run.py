@@ -238,7 +238,7 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
     lines = [
         "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
         "opinion higher is better, loss lower; beside them what greedy-20x5, Algorithm 1 at the "
-        "cost of the default steady-20x5, gets on the very same photos. Pointing: 2 × 2 grids of the "
+        "cost of the default steady-20x5, gets on the same photos. Pointing: 2 × 2 grids of the "
         "confirming photos, ± standard error.",
     ]
     for part in ("tune", "confirm"):
