@@ -148,6 +148,14 @@ def test_it_costs_steps_a_round_and_depends_on_the_seed_alone():
     assert sorted(a.order.tolist()) == list(range(x.numel()))
 
 
+def test_views_that_outnumber_a_batch_score_alike():
+    model, x = cnn(), picture(0)
+    scorer = gp.SteadyGradients(steps=7, early=1)
+    whole = gp.explain(model, x, method=scorer, batch_size=7)
+    parts = gp.explain(model, x, method=scorer, batch_size=3)
+    assert close(whole.scores, parts.scores, 1e-4)
+
+
 def test_its_name_is_the_scorer_in_greedy_rounds():
     model, x = cnn(), picture(0)
     named = gp.explain(model, x, method="steady-pig", steps=3, rounds=4)

@@ -167,8 +167,8 @@ class _Selection:
         if not group.first:  # One process speaks for all.
             self.concerns = []
         self._first = group.first
-        # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
         self._example = source.example()
+        # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
         absent = set_baseline(network, baseline, sampled(), group, example=self._example,
                               credit=method != "ig")  # fmt: skip
         if named:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput
-from ..core.lockstep import Plan, Request
+from ..core.lockstep import Plan, Request, ask, together
 from ..core.schedule import check_count, whole
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_normal, seeded_uniform
 from .image import picture_shape
@@ -57,33 +57,36 @@ class SteadyGradients(PlannedScorer):
                 raise InvalidInput(f"Expected {name} from {low} to {high} (got {number!r}).")
 
     def plan(self, at: Situation) -> Plan[Scored]:
-        """The scores at 1_S: one request for every view."""
-        problem = at.objective
-        shape = picture_shape(problem.layout, "method='steady-pig'")
-        begin, end = problem.place(at.mask), problem.end
-        asked = problem.softened(self.kinks) if self.kinks else problem
-        late = float(at.mask.double().mean()) >= EARLY
-        cropped = 1.0 if late else self.early
-        weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
-
-        def request(step: int) -> Request:
-            chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
-            level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
-            point = torch.lerp(begin, end, level)
-            if self.noise and late:
-                spread = self.noise * problem.span
-                point += spread * seeded_normal(end, at.seed, at.round, step, 1)
-            if float(chance[1]) >= cropped:
-                return Request(asked, 1, lambda lo, hi: point.unsqueeze(0), weight, end - begin)
-            view = View.drawn(shape, self.crop, chance[2:6].tolist(), end)
-            seen = view(point).unsqueeze(0)
-            return Request(asked, 1, lambda lo, hi: seen, weight, end - begin, view.back)
-
-        answers = yield [request(step) for step in range(self.steps)]
-        total = answers[0].gradient
-        for answer in answers[1:]:
-            total = total + answer.gradient
+        """The scores at 1_S: one gradient for every view, no more of them at once than a batch."""
+        shape = picture_shape(at.objective.layout, "method='steady-pig'")
+        limit = at.objective.oracle.batch_size
+        total = torch.zeros_like(at.objective.end)
+        for lo in range(0, self.steps, limit):
+            steps = range(lo, min(lo + limit, self.steps))
+            plans = (self._seen(at, shape, step) for step in steps)
+            for part in (yield from together(plans, limit)):
+                total += part
         return Scored(elements=total)
+
+    def _seen(self, at: Situation, shape: tuple[int, int, int], step: int) -> Plan[Tensor]:
+        """What one view adds to the scores."""
+        problem = at.objective
+        begin, end = problem.place(at.mask), problem.end
+        chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
+        level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
+        point, back = torch.lerp(begin, end, level), None
+        late = float(at.mask.double().mean()) >= EARLY
+        if self.noise and late:
+            spread = self.noise * problem.span
+            point += spread * seeded_normal(end, at.seed, at.round, step, 1)
+        if late or float(chance[1]) < self.early:
+            view = View.drawn(shape, self.crop, chance[2:6].tolist(), end)
+            point, back = view(point), view.back
+        asked = problem.softened(self.kinks) if self.kinks else problem
+        weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
+        row = point.unsqueeze(0)
+        answer = yield from ask(Request(asked, 1, lambda lo, hi: row, weight, end - begin, back))
+        return answer.gradient
 
     def cost(self) -> int:
         """One gradient for every view."""
