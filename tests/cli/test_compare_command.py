@@ -108,19 +108,26 @@ def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place)
     paid = {name: row["gradients"] for name, row in record["methods"].items()}
     assert paid == {"greedy-pig": 20, "greedy-pig (paper)": 20, "ig": 20, "random": 0}
     settings = {name: row["setting"] for name, row in record["methods"].items()}
-    assert settings["greedy-pig (paper)"] == "10 rounds × 2, equal"
+    assert settings["greedy-pig (paper)"] == "10 rounds × 2 midpoints, equal"
     assert settings["ig"] == "20 steps"
     assert settings["random"] == ""
-    assert "| 10 rounds × 2, equal |" in (place / "o/comparison.md").read_text()
+    assert "| 10 rounds × 2 midpoints, equal |" in (place / "o/comparison.md").read_text()
     told = " ".join(call(*words)[1].split())
-    assert "Within 20 gradients: greedy-pig 4 rounds × 5, geometric; greedy-pig (paper)" in told
+    assert "Within 20 gradients: greedy-pig 4 rounds × 5 midpoints, geometric; greedy-pig" in told
+
+
+def test_noisy_copies_and_their_steps_are_a_setting(call, place):
+    words = ("compare", "photo.png", *TINY, "--methods", "smooth-ig,random", "--budget", "50")
+    told = " ".join(call(*words, "--out", "o")[1].split())
+    assert "Within 50 gradients: smooth-ig 25 samples × 2 steps" in told
+    assert "| 25 samples × 2 steps |" in (place / "o/comparison.md").read_text()
 
 
 def test_no_more_rounds_than_there_are_blocks(answer):
     words = ("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper,sequential-gradient",
              "--features", "grid:4", "--budget", "40", "--out", "o")  # fmt: skip
     rows = answer(*words)["methods"]
-    assert rows["greedy-pig"]["setting"] == "4 rounds × 10, geometric"
+    assert rows["greedy-pig"]["setting"] == "4 rounds × 10 midpoints, geometric"
     assert rows["sequential-gradient"]["setting"] == "4 rounds, geometric"
     assert rows["greedy-pig (paper)"]["gradients"] <= 40
 

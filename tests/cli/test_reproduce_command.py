@@ -88,6 +88,9 @@ def test_the_page_and_the_csv_tell_the_same_and_say_what_differs(photos, answer,
     assert float(rows[0]["sic"]) == pytest.approx(record["rows"][0]["sic"], rel=1e-5)
     per_photo = table(place / "out" / "sic-photos.csv")
     assert len(per_photo) == 6 * 3
+    named = {(row["method"], row["ranking"]) for row in rows}
+    assert {(row["method"], row["ranking"]) for row in per_photo} == named
+    assert ("ig", "absolute") in named
     assert len(table(place / "out" / "sic-curves.csv")) == 3 * 100
     if "sic.png" in page:
         assert (place / "out" / "sic.png").read_bytes()[:4] == b"\x89PNG"

@@ -10,6 +10,7 @@ from greedypig.distributed import ALONE, Group
 from greedypig.reproduce import Request, Settings, reproduction, shelf
 from greedypig.reproduce.engine import Batch, Task, carry_out, in_turn
 from greedypig.reproduce.figures import nearest
+from greedypig.reproduce.information import setting
 from greedypig.reproduce.pointing import most_confident
 from greedypig.reproduce.sample import Seen, drawn
 
@@ -43,6 +44,20 @@ def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
             }  # No knobs: whatever the default is.
         assert (greedy is None) == ("greedy" not in contender.search["method"])
     assert reproduction(name).FILES[0] == f"{name}.md"
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"scorer": "steady-gradients", "steps": 5}, "20 rounds × 5 views, geometric"),
+        ({"scorer": "steady-gradients", "steps": 1}, "20 rounds × 1 view, geometric"),
+        ({"steps": 5, "rule": "midpoint"}, "20 rounds × 5 midpoints, geometric"),
+        ({"steps": 1, "rule": "left"}, "20 rounds × 1, geometric"),
+        ({}, "20 rounds, geometric"),
+    ],
+)
+def test_views_and_midpoints_are_told_apart(made, words):
+    assert setting({"rounds": 20, "schedule": "geometric"} | made) == words
 
 
 @pytest.mark.parametrize("budget", [1, 7, 50, 300, 1999, 2000, 10_000])

@@ -48,9 +48,10 @@ class Standings:
         return _median(list(self.results[name].values()), kind)
 
     def setting(self, name: str) -> str:
-        """A method's rounds and steps, as they were run."""
+        """A method's rounds and steps, or noisy copies and theirs, as they were run."""
         made = kept_settings(next(iter(self.results[name].values())))
-        return setting(made) if "steps" in made or made.get("rounds", 1) > 1 else ""
+        counted = any(made.get(knob) for knob in ("steps", "inner_steps"))
+        return setting(made) if counted or made.get("rounds", 1) > 1 else ""
 
     def _row(self, results: list[gp.Attribution]) -> dict[str, float]:
         row = {}

@@ -274,8 +274,9 @@ class Job:
         for seen, records in found.items():
             for c in self.contenders:
                 for ranking in c.rankings:
+                    usual = records[c.name, self.objectives[0]]["ranking"]
                     row: dict[str, Any] = {
-                        "method": c.name, "ranking": ranking or "", "photo": seen.path.name,
+                        "method": c.name, "ranking": ranking or usual, "photo": seen.path.name,
                         "label": None if seen.label is None else names[seen.label],
                         "class": names[seen.target], "probability": seen.probability,
                         "judge_agrees": None if seen.judge_target is None else int(seen.agreed),
@@ -311,8 +312,19 @@ def setting(settings: Mapping[str, Any]) -> str:
         if samples and inner:
             return f"{samples} samples × {inner} steps"
         return "no steps" if steps is None else f"{steps:,} steps"
-    text = f"{rounds} rounds" + ("" if steps is None else f" × {steps}")
+    text = f"{rounds} rounds" + ("" if steps is None else f" × {_points_of(settings, steps)}")
     return f"{text}, {settings['schedule']}" if settings.get("schedule") else text
+
+
+def _points_of(settings: Mapping[str, Any], steps: int) -> str:
+    """Where a round's gradients are taken: as many views are another setting than midpoints."""
+    if settings.get("scorer") == "steady-gradients":
+        word = "view"
+    elif settings.get("rule") == "midpoint":
+        word = "midpoint"
+    else:
+        return str(steps)
+    return f"{steps} {word}" + ("" if steps == 1 else "s")
 
 
 def kept_settings(a: Attribution) -> dict[str, Any]:
