@@ -199,6 +199,77 @@ def test_windows_stop_when_everything_is_on():
     assert bool(a.mask(a.selected).all())
 
 
+@given(window_cases())
+def test_no_fewer_windows_than_the_cover_hold_everything(case):
+    made, sets = case
+    anchors = {
+        e
+        for e, place in enumerate(product(*map(range, made.shape)))
+        if all(p % made.size == 0 if a in made.axes else p == 0 for a, p in enumerate(place))
+    }
+    # Of these elements, `size` apart along each axis, no window holds two.
+    assert made.cover == len(anchors)
+    assert all(len(members & anchors) <= 1 for members in sets)
+
+
+def test_units_that_do_not_overlap_are_all_needed():
+    assert gp.Elements(7).cover == 7
+    assert gp.Groups(torch.tensor([0, 1, 1, 2])).cover == 3
+    assert gp.Windows((3, 7, 8), 4, stride=4).cover == gp.Windows((3, 7, 8), 4, stride=4).units == 4
+    assert gp.Windows((3, 224, 224), 8).cover == 28 * 28
+
+
+@given(window_cases(), st.data())
+def test_rounds_of_windows_are_all_used_and_select_everything(case, data):
+    made, sets = case
+    rounds = data.draw(st.integers(1, made.cover))
+    schedule = data.draw(st.sampled_from(["equal", "geometric"]))
+    g = modular(normal(3, made.n))
+    a = gp.greedy_pig(g.objective(), features=made, rounds=rounds, schedule=schedule, steps=1)
+    assert len(a.picks) == a.gradients_used == rounds
+    assert a.stop is gp.StopReason.ALL
+    chosen = a.order[: a.selected].tolist()
+    assert len(set(chosen)) == len(chosen)
+    assert set.union(*(sets[u] for u in chosen)) == set(range(made.n))
+
+
+def test_rounds_of_windows_share_what_covers_the_picture():
+    # 12 × 12 is held by 16 windows of 3 × 3: rounds of 4 windows, of at most 4 · 9 / 144 of it.
+    made = gp.Windows((12, 12), 3)
+    a = gp.greedy_pig(modular(normal(3, 144)).objective(), features=made, rounds=4, steps=1)
+    assert a.picks[:3] == (4, 4, 4)
+    on = [int(a.mask(sum(a.picks[: r + 1])).sum()) for r in range(4)]
+    assert all(size <= 36 * (r + 1) for r, size in enumerate(on[:3]))
+    assert on[3] == 144
+
+
+def test_more_rounds_than_cover_the_picture_take_one_window_each():
+    # Weights that fall from the left: windows {0,1,2}, {3,4,5}, then {6} with one of the last two.
+    g = modular([7.0, 6, 5, 4, 3, 2, 1])
+    a = gp.greedy_pig(g.objective(), features=gp.Windows((7,), 3), rounds=5, steps=1)
+    assert a.picks == (1, 1, 1)
+    assert a.order[:3].tolist() == [0, 3, 4]
+
+
+def test_counts_that_are_asked_for_are_windows():
+    made, g = gp.Windows((12, 12), 3), modular(normal(3, 144))
+    assert gp.greedy_pig(g.objective(), features=made, k=20, rounds=4).picks == (5, 5, 5, 5)
+    assert gp.greedy_pig(g.objective(), features=made, rounds=3, per_round=7).picks == (7, 7, 7)
+    assert gp.greedy_pig(g.objective(), features=made, schedule=[1, 9]).picks == (1, 9)
+
+
+def test_windows_side_by_side_are_a_grid():
+    g = modular(normal(5, 48))
+    rows, columns = torch.arange(6).view(6, 1) // 2, torch.arange(8) // 2
+    grid = gp.Groups(rows * 4 + columns)
+    for knobs in ({"rounds": 5}, {"rounds": 4, "schedule": "geometric"}, {"per_round": 5}):
+        a, b = (gp.greedy_pig(g.objective(), features=f, **knobs)
+                for f in (gp.Windows((6, 8), 2, stride=2), grid))  # fmt: skip
+        assert a.picks == b.picks
+        assert torch.equal(a.order, b.order)
+        assert torch.allclose(a.unit_scores, b.unit_scores, atol=1e-12)
+
+
 def test_windows_that_leave_gaps_are_refused():
     # With stride > size some elements belong to no unit: they could never be selected.
     with pytest.raises(gp.InvalidInput, match="stride"):

@@ -160,6 +160,17 @@ def test_a_run_that_took_fewer_than_planned_resumes():
     assert_same(resumed, whole)
 
 
+@pytest.mark.parametrize("name", ["ig", "gains"])
+def test_rounds_of_windows_resume_also_after_the_last(name, tmp_path):
+    # The last round is planned for all windows that are left, and takes those it needs.
+    knobs = {"features": gp.Windows((3, 3), 2), "rounds": 3}
+    whole = finish(begin(name, **knobs))
+    assert len(whole.picks) == 3
+    for done in (1, 2, 3):
+        half = through_file(broken_after(done, name, **knobs), tmp_path)
+        assert_same(finish(begin(name, resume=half, **knobs)), whole)
+
+
 def test_a_finished_run_resumes_to_itself():
     for name in ("ig", "ig-left", "gains-lazy"):
         whole = finish(begin(name))

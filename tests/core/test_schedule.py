@@ -88,6 +88,21 @@ def test_an_explicit_schedule_is_taken_as_it_is():
     assert plan_picks(6, schedule=(3, 3)) == (3, 3)
 
 
+def test_rounds_over_units_that_overlap_share_what_covers_everything():
+    # 100 units of which 10 can hold everything; whatever is left then falls to the last round.
+    assert plan_picks(100, cover=10, rounds=4) == (2, 3, 2, 93)
+    assert plan_picks(100, cover=17, rounds=3, schedule="geometric", ratio=4) == (3, 5, 92)
+    assert plan_picks(100, cover=10, rounds=1) == (100,)
+    assert plan_picks(100, cover=10, rounds=20) == (1,) * 19 + (81,)
+    assert plan_picks(100, cover=100, rounds=4) == plan_picks(100, rounds=4)
+
+
+def test_counts_that_are_asked_for_do_not_depend_on_the_cover():
+    for knobs in ({"k": 40, "rounds": 4}, {"per_round": 30}, {"rounds": 2, "per_round": 30},
+                  {"schedule": [50, 2]}):  # fmt: skip
+        assert plan_picks(100, cover=10, **knobs) == plan_picks(100, **knobs)
+
+
 @pytest.mark.parametrize("name", ["rounds", "per_round", "k"])
 @pytest.mark.parametrize("number", [0, -1, 11, 2.0, True, "3"])
 def test_counts_must_be_from_1_to_n(name, number):

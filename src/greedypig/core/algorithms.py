@@ -272,8 +272,9 @@ def make_problem(
         raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
     features = features or Elements(objective.n)
     picks = plan_picks(
-        features.units, rounds=rounds, per_round=per_round, k=k, schedule=schedule, ratio=ratio
-    )
+        features.units, cover=features.cover, rounds=rounds, per_round=per_round, k=k,
+        schedule=schedule, ratio=ratio,
+    )  # fmt: skip
     for_run = getattr(scorer, "for_run", None)  # A scorer may depend on the seed and the rounds.
     scorer = for_run(seed=seed, rounds=len(picks)) if callable(for_run) else scorer
     recorded = {

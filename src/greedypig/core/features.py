@@ -38,6 +38,11 @@ class Features:
         self.units = units
         self.names = None if names is None else tuple(str(name) for name in names)
 
+    @property
+    def cover(self) -> int:
+        """How many units it takes, at the least, to hold every element."""
+        return self.units
+
     def name(self, unit: int) -> str:
         """The unit's name, or its index where it has none."""
         return str(unit) if self.names is None else self.names[unit]
@@ -199,6 +204,11 @@ class Windows(Features):
             starts.append(sorted({*range(0, last + 1, stride), last}))
         self.starts = starts
         super().__init__(prod(self.shape), prod(len(s) for s in starts), names)
+
+    @property
+    def cover(self) -> int:
+        """∏ ⌈length / size⌉: of the elements `size` apart no window holds two."""
+        return prod(-(-self.shape[axis] // self.size) for axis in self.axes)
 
     @cached_property
     def corners(self) -> list[tuple[int, ...]]:

@@ -139,7 +139,12 @@ class Problem:
 
     def resume(self, saved: Attribution) -> None:
         """Take up a saved run where it stopped; the rest is as if it had never been broken."""
-        check_same_run(saved, self.features, self.settings, self.schedule, gain=self.limits.gain)
+        selected = saved.features.members(saved.order[: saved.selected])
+        # The round that has selected everything may have found fewer units than were planned.
+        ended = saved.features.all_on(selected, saved.selected)
+        check_same_run(
+            saved, self.features, self.settings, self.schedule, gain=self.limits.gain or ended
+        )
         begin = 0
         for index, count in enumerate(saved.picks):
             chosen = saved.order[begin : begin + count]

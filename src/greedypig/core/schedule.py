@@ -49,6 +49,7 @@ def geometric(k: int, rounds: int, ratio: float = GEOMETRIC_RATIO) -> tuple[int,
 def plan_picks(
     units: int,
     *,
+    cover: int | None = None,
     rounds: int | None = None,
     per_round: int | None = None,
     k: int | None = None,
@@ -60,6 +61,10 @@ def plan_picks(
 
     per_round alone picks that many until k (default: every unit) are selected; rounds alone
     splits k over them by the schedule; both are Algorithm 1's R and z.
+
+    cover: how few units can hold everything (`Features.cover`), where units overlap. Rounds that
+        are to select everything share that number, and the last one takes what is left: shares of
+        all overlapping units would have held everything after a few rounds.
     """
     rounds, per_round, k, ratio = whole(rounds), whole(per_round), whole(k), real(ratio)
     for name, number in (("rounds", rounds), ("per_round", per_round), ("k", k)):
@@ -88,13 +93,9 @@ def plan_picks(
     count = min(wanted, default_rounds) if rounds is None else rounds
     if count > wanted:
         raise InvalidInput(f"Expected rounds ≤ the {wanted} units to select (got rounds={count}).")
-    if schedule in (None, "equal"):
-        return equal(wanted, count)
-    if schedule == "geometric":
-        return geometric(wanted, count, GEOMETRIC_RATIO if ratio is None else ratio)
-    raise InvalidInput(
-        f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
-    )
+    shared = wanted if k is not None or cover is None else max(cover, count)
+    *picks, last = _shares(shared, count, schedule, ratio)
+    return (*picks, last + wanted - shared)
 
 
 def whole(number: Any) -> Any:
@@ -125,6 +126,16 @@ def check_count(name: str, number: int, units: int | None = None) -> None:
     if not whole or number < 1 or (units is not None and number > units):
         bound = "≥ 1" if units is None else f"from 1 to {units}, the number of units"
         raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
+
+
+def _shares(k: int, rounds: int, schedule: str | None, ratio: float | None) -> tuple[int, ...]:
+    if schedule in (None, "equal"):
+        return equal(k, rounds)
+    if schedule == "geometric":
+        return geometric(k, rounds, GEOMETRIC_RATIO if ratio is None else ratio)
+    raise InvalidInput(
+        f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
+    )
 
 
 def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
