@@ -128,6 +128,14 @@ def test_features_by_name(answer, word, units):
     assert sorted(record["order"]) == list(range(units))
 
 
+def test_one_patch_a_round(answer):
+    words = ("--features", "windows:3", "--per-round", "1", "--k", "3", "--steps", "2", "--no-html")
+    record = answer("explain", "photo.png", *TINY, *words)
+    assert record["selected"] == 3
+    assert record["gradients"] == 3 * 2
+    assert record["stop"] == "k"
+
+
 def test_superpixels_by_name(answer):
     pytest.importorskip("skimage")
     record = answer("explain", "photo.png", *TINY, "--features", "superpixels:4", "--no-html")
@@ -249,6 +257,10 @@ def test_out_below_a_file_is_refused(call):
         (["--method", "sequential-gradient", "--steps", "3"], "steps"),
         (["--schedule", "1,x"], "geometric"),
         (["--schedule", "1,2", "--rounds", "3"], "--rounds"),
+        (["--schedule", "1,2", "--per-round", "3"], "--per-round"),
+        (["--schedule", "geometric", "--per-round", "3"], "--per-round"),
+        (["--method", "ig", "--per-round", "3"], "--per-round with a greedy method"),
+        (["--per-round", "0"], "at least 1"),
         (["--k", "1000000"], "192"),
         (["--rounds", "0"], "at least 1"),
         (["--steps", "many"], "at least 1"),

@@ -21,6 +21,8 @@ from ..models.pretrained import NAMES as MODELS
 from .failures import UsageError
 
 DEFAULT_MODEL = "efficientnet-lite0"
+VIEWS = methods.STEADY.cost()
+ROUNDS_OF_VIEWS = methods.default_rounds(methods.STEADY)
 FEATURES = "elements, pixels, grid:16, windows:8, superpixels[:100]"
 
 
@@ -107,15 +109,25 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=whole,
         metavar="N",
-        help=f"rounds of greedy methods (default: {methods.ROUNDS}; {methods.ROUNDS_OF_ONE} where "
-        "a round is one gradient, as with --objective log-likelihood)",
+        help=f"rounds of greedy methods (default: {methods.ROUNDS}; {ROUNDS_OF_VIEWS} where a "
+        f"round is made of views, see --steps; {methods.ROUNDS_OF_ONE} where it is one gradient)",
+    )
+    group.add_argument(
+        "--per-round",
+        type=whole,
+        metavar="N",
+        help="units a round takes, in place of --schedule: --features windows:8 --per-round 1 "
+        "--k 50 takes one patch a round, fifty in all",
     )
     group.add_argument(
         "--steps",
         type=whole,
         metavar="N",
-        help=f"gradients a round, or of one-shot methods in all (default: {methods.STEPS} of "
-        "greedy-pig; ig and each copy of smooth-ig 50, blur-ig 100, guided-ig 200)",
+        help="gradients a round, or of one-shot methods in all. Default of greedy-pig for the "
+        f"elements of a photo: {VIEWS} views with --objective softmax, as steady-pig takes, one "
+        f"gradient with log-likelihood; else {methods.STEPS} midpoints. --steps N asks it for N "
+        "midpoints, as in Algorithm 1; N views are --method steady-pig --steps N. (ig and each "
+        "copy of smooth-ig: 50, blur-ig 100, guided-ig 200)",
     )
     group.add_argument(
         "--schedule",
@@ -163,6 +175,7 @@ def search_arguments(args: argparse.Namespace) -> dict[str, Any]:
         "method": args.method,
         "features": features(args.features),
         "rounds": args.rounds,
+        "per_round": args.per_round,
         "steps": args.steps,
         "schedule": _schedule(args.schedule),
         "k": args.k,
@@ -174,19 +187,27 @@ def search_arguments(args: argparse.Namespace) -> dict[str, Any]:
     }
     known = {name: value for name, value in given.items() if value is not None}
     _, greedy = methods.resolve(args.method)
-    for name in ("rounds", "schedule", "k"):
+    for name in ("rounds", "per_round", "schedule", "k"):
         if greedy is None and name in known:
             raise UsageError(
-                f"Expected --{name} with a greedy method only (got --method {args.method}, which "
-                "scores everything at once). Try --method greedy-pig."
+                f"Expected {_option(name)} with a greedy method only (got --method {args.method}, "
+                "which scores everything at once). Try --method greedy-pig."
             )
     if args.schedule is not None and isinstance(known["schedule"], list):
-        for name in ("rounds", "k"):
+        for name in ("rounds", "per_round", "k"):
             if name in known:
                 raise UsageError(
-                    f"Expected --schedule with numbers alone (got --{name} beside it)."
+                    f"Expected --schedule with numbers alone (got {_option(name)} beside it)."
                 )
+    if "per_round" in known and known.get("schedule") == "geometric":
+        raise UsageError(
+            "Expected --per-round, as many in every round, or --schedule geometric (got both)."
+        )
     return known
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def features(text: str) -> Any:
