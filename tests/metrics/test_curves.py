@@ -3,6 +3,7 @@
 import json
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -203,16 +204,88 @@ class Counted(nn.Module):
         return self.net(x)
 
 
-def test_a_fast_copy_costs_one_row_more_to_be_checked():
-    net, x = Counted(), picture(shape=(3, 10, 10))
-    order = torch.arange(300)
-    M.information_curves(net, x, order)
+def paid_and_told(net: nn.Module, **options: object) -> tuple[int, int]:
+    """Rows of forward passes that a curve of 100 points has cost, and what it records."""
     del Counted.rows[:]
-    M.information_curves(net, x, order)
-    assert sum(Counted.rows) == 101
-    del Counted.rows[:]
-    M.information_curves(net, x, order, optimize=False)
-    assert sum(Counted.rows) == 100
+    x = picture(shape=(3, 10, 10))
+    curve = M.softmax_information_curve(net, x, torch.arange(300), **options)
+    return sum(Counted.rows), curve.settings["forwards"]
+
+
+def test_a_fast_copy_is_tried_once_and_costs_nothing_then():
+    net = Counted()
+    paid, told = paid_and_told(net)
+    # Three points of a line by either network, the full input by both, 99 points by the copy.
+    assert paid == told == 3 + 3 + 2 + 99
+    for options in ({}, {"baseline": 0.5}, {"optimize": False}):
+        assert paid_and_told(net, **options) == (100, 100)
+    with torch.no_grad():
+        net.net[0].weight += 0.1
+    assert paid_and_told(net) == (107, 107)
+    assert paid_and_told(net) == (100, 100)
+
+
+class Counting(Counted):
+    """It writes on itself at every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x)
+
+
+class Configured(Counted):
+    """Its setting is an object, of which no fingerprint can tell whether it is the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(temperature=1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / self.config.temperature
+
+
+@pytest.mark.parametrize("kind", [Counting, Configured])
+def test_a_copy_that_may_have_changed_is_tried_again(kind):
+    net = kind()
+    assert paid_and_told(net)[0] >= 101
+    paid, told = paid_and_told(net)
+    assert paid == told
+    assert paid > 100
+
+
+class Tempered(Counted):
+    """Its setting is left out of fingerprints, as names with an underscore are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._temperature = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / self._temperature
+
+
+def test_a_copy_of_a_network_with_other_settings_is_tried_again():
+    for net, change in (
+        (Tempered(), lambda net: setattr(net, "_temperature", 5.0)),
+        (Configured(), lambda net: setattr(net.config, "temperature", 5.0)),
+    ):
+        x, order = picture(shape=(3, 10, 10)), torch.arange(300)
+        before = M.softmax_information_curve(net, x, order)
+        change(net)
+        found = M.softmax_information_curve(net, x, order)
+        plain = M.softmax_information_curve(net, x, order, optimize=False)
+        assert torch.allclose(found.values, plain.values, atol=1e-5)
+        assert not torch.allclose(found.values, before.values, atol=1e-3)
+
+
+def test_the_row_that_tells_the_explained_class_is_counted():
+    model, judge = Calls(mlp(200)), Calls(mlp(200, seed=1))
+    curve = M.softmax_information_curve(model, row(n=200), torch.arange(200), judge=judge)
+    assert sum(model.value_rows) + sum(judge.value_rows) == curve.settings["forwards"] == 101
 
 
 def test_the_explained_class_is_not_asked_for_again():

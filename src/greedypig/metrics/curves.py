@@ -111,8 +111,9 @@ def information_curves(
         runs and permutations, "absolute" for one-shot ones, as the paper does.
     fixed, outputs, batch_size, optimize: as in `gp.explain`.
 
-    It costs one forward row per point; where optimize finds a fast copy of the network, one more
-    to check it against the network (the first time, a few). `curve.settings` says what was used.
+    It costs one forward row per point. Where optimize finds a fast copy of the network the first
+    call pays a few more to try it, and so does one after the network was changed. `forwards` of
+    `curve.settings` says how many rows were paid.
     """
     want = _Want(points, ranking)
     network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
@@ -263,7 +264,9 @@ def _sweep(
     needed, ranking = counts_needed(a, layout, want.ranking)
     target = class_of(a) if target is None else target
     baseline = baseline_of(a) if baseline is None else baseline
+    before = network.rows
     example, baselines = network.example(x, baseline, target, fixed)
+    paid = network.rows - before
     if "loss" in want.kinds and example.reference.log_probabilities is None:
         raise InvalidInput(
             "Expected class scores for the loss curve (got a single output per row). "
@@ -275,6 +278,7 @@ def _sweep(
         counts_of(want.points, layout.n), want.removing,
         {"ranking": ranking, "baseline": describe(baseline), "target": example.reference.target,
          "judge": None if network.judge is None else _name(network.judge)},
+        paid,
     )  # fmt: skip
 
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import Any, Literal
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -21,7 +24,9 @@ from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import Oracle, Runs
-from ..domains.tensor import Example, ModelFamily
+from ..domains.tensor import Example, ModelFamily, _seen_otherwise
+from ..frozen import Frozen
+from ..kept import _description
 from ..targets import Target
 
 Translate = Callable[[Tensor], Tensor]
@@ -55,6 +60,8 @@ class Sweep:
     """Are the top elements taken away, rather than shown?"""
     about: dict[str, Any]
     """What the curves record."""
+    paid: int = 1
+    """Forward rows paid so far: for the answer to the full input, and to check a fast copy."""
     rows: list[tuple[int, int]] = field(init=False)
     """(baseline, point) of every row that has to be asked."""
     answers: list[Tensor] = field(default_factory=list)
@@ -65,7 +72,7 @@ class Sweep:
         # The full input was asked already, for the reference.
         asked = [i for i, count in enumerate(self.counts) if count != whole]
         self.rows = [(b, i) for b in range(len(self.baselines)) for i in asked]
-        self.about["forwards"] = len(self.rows) + 1
+        self.about["forwards"] = len(self.rows) + self.paid
 
     def points(self, lo: int, hi: int) -> Tensor:
         """(hi − lo, n): rows lo … hi as inputs of the explained model."""
@@ -115,6 +122,60 @@ def measured(logits: Tensor, example: Example) -> Tensor:
     return torch.stack([found[:, example.reference.target].exp(), loss], 1).cpu()
 
 
+class Respondent(ModelFamily):
+    """A model that is asked for its answers and for no gradient, with a count of the rows.
+
+    A fast copy of it is tried against it, as `gp.explain` does at every call, but not again while
+    both are what they were when it was tried.
+    """
+
+    rows = 0
+    """Forward rows paid so far, of the model and of its fast copy."""
+
+    def _prepare(self, example: Example, baseline: Tensor) -> None:
+        self._prepared = True
+        if not self._foldable:
+            return  # What else the base class makes of a model serves its gradients alone.
+        super()._prepare(example, baseline)
+        if self.network is not self.plain:
+            fast = self.network
+            _tried[id(fast)] = ref(fast, partial(_tried.pop, id(fast))), self._state(example, fast)
+
+    def _probe(self, example: Example, rows: Tensor, network: Frozen) -> Tensor:
+        if network is not self.plain and len(rows) == 1:
+            fast, state = _tried.get(id(network), (lambda: None, ()))
+            if fast() is network and state and state == self._state(example, network):
+                return example.reference.output.unsqueeze(0)
+        return super()._probe(example, rows, network)
+
+    def _state(self, example: Example, fast: Frozen) -> tuple[Any, ...]:
+        """All that the two networks' answers to such inputs depend on; () if that is not known.
+
+        The fast copy is remade when a weight of the model changes. Besides, either could have
+        other attributes, and a copy that writes on itself is not what it was.
+        """
+        since = self._loan.note("tried", lambda: str(next(_times)))
+        own = None if fast.module is None else _description(fast.module, [])
+        if not since or own is None or example.fixed is not None or _seen_otherwise(example):
+            return ()
+        assert fast.module is not None
+        tensors = [*fast.module.parameters(), *fast.module.buffers()]
+        if any(t.is_inference() for t in tensors):  # They keep no count.
+            return ()
+        versions = [(id(t), t._version) for t in tensors]
+        return since, example.layout, example.dtypes, example.x.device, own, versions
+
+    def _run(self, network: Frozen, points: Tensor, runs: Runs) -> Any:
+        self.rows += points.shape[0]
+        return super()._run(network, points, runs)
+
+
+# By the fast copy's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands
+# in a callback written in Python is lost.
+_tried: dict[int, tuple[Callable[[], Frozen | None], tuple[Any, ...]]] = {}
+_times = count()
+
+
 class Network:
     """The network whose answers count: the explained model, or its judge."""
 
@@ -132,11 +193,16 @@ class Network:
                                          "optimize": optimize}  # fmt: skip
         with Undisturbed():
             asked = model if judge is None else judge
-            self.family = ModelFamily(asked, Target("softmax", outputs), batch_size=batch_size,
-                                      optimize=optimize)  # fmt: skip
+            self.family = Respondent(asked, Target("softmax", outputs), batch_size=batch_size,
+                                     optimize=optimize)  # fmt: skip
             self.translate = None if judge is None else translation(model, judge)
-        self.explained: ModelFamily | None = None
+        self.explained: Respondent | None = None
         self._oracles: dict[Layout, _Answers] = {}
+
+    @property
+    def rows(self) -> int:
+        """Forward rows paid so far, of all networks."""
+        return self.family.rows + (0 if self.explained is None else self.explained.rows)
 
     def example(
         self, x: Any, baseline: Any, target: int | None, fixed: Any
@@ -183,7 +249,7 @@ class Network:
     def _explained_class(self, x: Any, fixed: Any) -> int:
         """The class the explained model predicts: its judge is asked about the same one."""
         if self.explained is None:
-            self.explained = ModelFamily(
+            self.explained = Respondent(
                 self.model, Target("softmax", self.settings["outputs"]), optimize=False
             )
         return self.explained.example(x, fixed=fixed).reference.target
