@@ -5,8 +5,19 @@ import pytest
 import torch
 
 import greedypig as gp
+from greedypig.metrics.ranking import counts_needed
 from greedypig.notes import Line, Notes, percent
-from greedypig.places import Picture, rounds_line, strengths, unit_label, unit_word, units_within
+from greedypig.places import (
+    OrderScale,
+    Picture,
+    probability_within,
+    rounds_line,
+    shares_alike,
+    strengths,
+    unit_label,
+    unit_word,
+    units_within,
+)
 from seen import COMPARISON, known_order, photo, pixels, ranked
 
 
@@ -32,7 +43,9 @@ def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings()
 def test_probabilities_are_measured_ones_first_else_on_the_line_between_points():
     notes = Notes.of(photo())
     assert notes.probability_at(0.05) == (0.1, True)
-    assert notes.probability_at(0.0501, slack=0.001) == (0.1, True)
+    assert notes.probability_at(0.047, (0.04, 0.0501)) == (0.1, True)
+    assert notes.probability_at(0.047, (0.04, 0.05)) == (pytest.approx(0.094), False)
+    assert notes.probability_at(0.25) == (0.5, True)  # A point of the curve itself.
     assert notes.probability_at(0.125) == (pytest.approx(0.25), False)
     assert Notes.of(ranked()).probability_at(0.1) is None
 
@@ -50,6 +63,19 @@ def test_excess_is_the_smallest_part_that_outdoes_the_whole():
     assert Notes.of(photo(about={"probability": 0.995})).excess() is None
     flat = {"softmax": {"fractions": [0, 0.1, 0.2, 1], "values": [0, 0.997, 1.0, 0.75]}}
     assert Notes.of(photo(about={"curves": flat})).excess() == (0.1, 0.997)
+
+
+def curve_from(bare: float, part: float) -> dict[str, object]:
+    line = {"fractions": [0, 0.1, 0.2, 1], "values": [bare, part, part, 0.139]}
+    return {"curves": {"softmax": line}, "kept": {}, "probability": 0.139}
+
+
+def test_what_the_bare_baseline_gives_already_is_no_part_s_doing():
+    unlikely = Notes.of(photo(about=curve_from(bare=0.178, part=0.18)))
+    assert unlikely.excess() is None
+    assert unlikely.bare_excess() == 0.178
+    assert Notes.of(photo(about=curve_from(bare=0.178, part=0.5))).excess() == (0.1, 0.5)
+    assert Notes.of(photo()).bare_excess() is None
 
 
 ODD = {
@@ -164,6 +190,42 @@ def test_shares_never_take_more_than_they_say():
     assert [units_within(a, s) for s in (0, 0.24, 0.25, 0.26, 0.99, 1)] == [0, 0, 1, 1, 3, 4]
     with pytest.raises(gp.InvalidInput, match="share from 0 to 1"):
         units_within(a, 1.5)
+
+
+UNEQUAL = torch.tensor([0] * 3 + [1] * 10 + [2] * 1 + [3] * 20 + [4] * 14).view(3, 4, 4)
+
+
+@pytest.mark.parametrize("features", ["elements", "pixels", UNEQUAL, gp.windows(2)],
+                         ids=["elements", "pixels", "unequal", "windows"])  # fmt: skip
+def test_shares_alike_are_those_at_which_a_curve_shows_the_same_numbers(features):
+    a = ranked((3, 4, 4), features=features)
+    needed, _ = counts_needed(a, a.layout, "order")
+    alike = shares_alike(a, range(a.features.units + 1))
+    for share in np.linspace(0, 1, 100):
+        shown = needed <= int(share * 48 + 0.5)  # As the metrics count.
+        found = [k for k, (low, high) in enumerate(alike) if low <= share < high]
+        assert found
+        for k in found:
+            assert torch.equal(a.mask(k).reshape(-1).bool(), shown)
+
+
+def test_a_share_of_large_units_is_told_as_measured():
+    about = {"kept": {"0.4": 0.33}, "curves": {}}
+    a = photo((3, 4, 4), features=gp.grid(2), about=about)  # One square of 25 % fits.
+    assert probability_within(a, Notes.of(a), 0.4) == (0.33, True)
+    assert probability_within(a, Notes.of(a), 0.3) == (0.33, True)
+    assert probability_within(a, Notes.of(a), 0.6) is None
+
+
+def test_an_order_s_scale_ends_with_what_was_selected():
+    first = np.arange(4096).reshape(64, 64)
+    whole, part = OrderScale.of(first, 4096), OrderScale.of(first, 50)
+    assert (whole.last, whole.wide) == (4096, True)
+    assert (part.last, part.wide, part.shift) == (50, False, 0)
+    numbers = np.arange(1, 4097)
+    assert (np.diff(whole.stretch(numbers)) > 0).all()  # No two share a colour.
+    assert whole.number(whole.stretch(numbers)) == pytest.approx(numbers)
+    assert OrderScale.of(first, 0).last == 2
 
 
 def test_units_are_called_by_name_else_by_place():

@@ -27,7 +27,9 @@ def texts(ax) -> str:
 
 
 def bar_of(ax):
-    return next(other for other in ax.figure.axes if other is not ax)
+    """The scale of a map's colours, which is drawn below it."""
+    (bar,) = ax.child_axes
+    return bar
 
 
 def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
@@ -46,6 +48,15 @@ def test_kept_takes_a_number_of_units_too():
     assert "2 groups" in texts(ax)
     with pytest.raises(gp.InvalidInput, match="k from 0 to"):
         plots.kept(a, k=99)
+
+
+def test_units_larger_than_a_number_are_told_as_measured_at_the_share_they_fit_into():
+    line = {"softmax": {"fractions": [0, 0.3, 0.6, 1], "values": [0, 0.1, 0.4, 0.75]}}
+    a = photo((3, 4, 4), features=gp.grid(2), about={"kept": {"0.4": 0.33}, "curves": line})
+    assert "top 25 % (1 group)\nespresso 0.330 (all" in texts(plots.kept(a, 0.4))
+    assert "top 50 % (2 groups)\nespresso 0.400 (all" in texts(plots.kept(a, k=2))
+    assert "≈" in texts(plots.kept(a, k=3))
+    assert "espresso 0.330" in texts(plots.comparison({"mine": a}, share=0.4).axes[0])
 
 
 def counterfactual(**about):
@@ -115,7 +126,9 @@ def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     assert np.allclose(image.get_array(), a.importance().mean(0), atol=1e-6)
     assert image.get_clim() == (0, 1)
     assert image.get_cmap().name == "cividis"
-    assert "importance" in bar_of(ax).get_ylabel()
+    assert bar_of(ax).get_xlabel() == (
+        "importance: 1 = taken first, 0 = last\nmean over the colours"
+    )
     assert "espresso 0.750" in texts(ax)
 
 
@@ -126,7 +139,7 @@ def test_overlays_lie_on_the_picture_in_gray():
     luma = pixels(4, 5).double() @ torch.tensor([0.299, 0.587, 0.114], dtype=torch.float64)
     assert np.allclose(below.get_array(), luma)
     assert above.get_alpha() == 0.4
-    assert "40 % opaque" in bar_of(ax).get_ylabel()
+    assert "40 % opaque" in bar_of(ax).get_xlabel()
     with pytest.raises(gp.InvalidInput, match="a picture to lay the map on"):
         plots.overlay(ranked())
     with pytest.raises(gp.InvalidInput, match="opacity from 0 to 1"):
@@ -140,16 +153,33 @@ def test_order_maps_show_when_a_place_was_first_taken():
     expected = ranks.view(3, 4, 5).amin(0) + 1
     assert np.array_equal(ax.images[0].get_array(), expected.numpy())
     assert type(ax.images[0].norm) is Normalize
-    assert "of 60" in bar_of(ax).get_ylabel()
+    assert "of 60" in bar_of(ax).get_xlabel()
 
 
 def test_orders_that_span_decades_are_drawn_on_a_log_scale_and_say_so():
     ax = plots.order_map(ranked((1, 20, 20)))
     assert isinstance(ax.images[0].norm, LogNorm)
     assert ax.images[0].get_clim() == (1, 400)
-    assert "log scale" in bar_of(ax).get_ylabel()
-    label = bar_of(plots.order_map(ranked((1, 20, 20), method="greedy-pig", per_round=20)))
-    assert "first round's 20 share one colour" in label.get_ylabel()
+    assert "log scale" in bar_of(ax).get_xlabel()
+
+
+@pytest.mark.parametrize("side", [20, 64])
+def test_an_order_within_the_first_round_has_colours_too(side):
+    ax = plots.order_map(ranked((1, side, side), method="greedy-pig", per_round=side))
+    levels = ax.images[0].norm(np.arange(1, side * side + 1))
+    assert levels[0] == pytest.approx(0)
+    assert levels[-1] == pytest.approx(1)
+    assert (np.diff(levels) > 0).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2), (1, 4, 5), (1, 9, 9), (1, 12, 12), (1, 64, 64)])
+def test_an_order_s_ticks_are_numbers_from_the_first_to_the_last(shape):
+    bar = bar_of(plots.order_map(ranked(shape)))
+    ticks = bar.get_xticks().tolist()
+    assert ticks[0] == 1
+    assert ticks[-1] == shape[1] * shape[2]
+    assert 3 <= len(ticks) <= 6
+    assert [label.get_text() for label in bar.get_xticklabels()] == [f"{t:,}" for t in ticks]
 
 
 def test_places_that_no_round_selected_are_masked_and_counted():
@@ -157,7 +187,18 @@ def test_places_that_no_round_selected_are_masked_and_counted():
     ax = plots.order_map(a)
     shown = ax.images[0].get_array()
     assert int(shown.mask.sum()) == 15
-    assert "75 % of the places, never selected" in bar_of(ax).get_ylabel()
+    assert "75 % of the places, never selected" in bar_of(ax).get_xlabel()
+    assert ax.images[0].get_clim() == (1, 5)  # Those selected have the colours to themselves.
+    wide = plots.order_map(ranked((1, 64, 64), method="greedy-pig", k=2048, rounds=4))
+    assert int(np.ma.getmaskarray(wide.images[0].norm(wide.images[0].get_array())).sum()) == 2048
+
+
+def test_maps_of_stopped_runs_say_what_ranks_the_rest():
+    stopped = photo(method="greedy-pig", k=6, rounds=2)
+    for draw in (plots.heatmap, plots.overlay):
+        assert "not selected: by last score" in bar_of(draw(stopped)).get_xlabel()
+        assert "not selected" not in bar_of(draw(photo())).get_xlabel()
+        assert "colours" not in bar_of(draw(photo(features="pixels"))).get_xlabel()
 
 
 def test_maps_are_of_pictures_only():
@@ -284,6 +325,23 @@ def test_the_panel_of_a_picture_holds_all_its_views():
     figure.savefig(io.BytesIO(), dpi=50)
 
 
+def test_the_panel_s_pictures_are_of_one_size_with_even_gaps():
+    figure = plots.panel(photo((3, 8, 8)))
+    figure.savefig(io.BytesIO(), dpi=50)
+    boxes = [ax.get_window_extent() for ax in figure.axes if ax.images][:4]
+    assert [box.width for box in boxes] == pytest.approx([boxes[0].width] * 4)
+    gaps = [right.x0 - left.x1 for left, right in pairwise(boxes)]
+    assert gaps == pytest.approx([gaps[0]] * 3)
+    assert all(box.y0 == pytest.approx(boxes[0].y0) for box in boxes)
+
+
+def test_the_panel_says_when_the_bare_baseline_outdoes_the_whole():
+    line = {"softmax": {"fractions": [0, 1], "values": [0.178, 0.139]}}
+    figure = plots.panel(photo(about={"curves": line, "kept": {}, "probability": 0.139}))
+    assert "The bare baseline already gives 0.178" in figure.get_supxlabel()
+    assert "make the model more certain" not in figure.get_supxlabel()
+
+
 def test_the_panel_of_anything_else_holds_bars_and_a_curve():
     g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
     figure = plots.panel(gp.greedy_pig(g, per_round=1))
@@ -322,6 +380,25 @@ def test_comparisons_show_pictures_curves_and_numbers():
     curves = next(ax for ax in figure.axes if len(ax.lines) >= 2)
     assert "greedy-pig, AUC 0.688" in texts(curves)
     figure.savefig(io.BytesIO(), dpi=50)
+
+
+def test_a_comparison_is_headed_by_its_photo_or_by_how_many_there_were():
+    one = plots.comparison({"greedy-pig": photo()})
+    assert one.get_suptitle() == "photo.jpg: espresso 0.750 · efficientnet-lite0"
+    many = plots.comparison(photo(about={"comparison": COMPARISON, "source": "12 photos"}))
+    assert many.get_suptitle() == (
+        "12 photos: AUC of median curves, the rest medians · efficientnet-lite0"
+    )
+    bare = plots.comparison({"ig": gp.integrated_gradients(gp.objective(lambda m: m.sum(1), 3))})
+    assert bare.get_suptitle() == ""
+
+
+def test_names_of_curves_keep_the_words_they_differ_in():
+    same = "Greedy PIG, the paper's setting (cut to a budget of gradients), by "
+    ends = ("absolute score", "order of selection")
+    ax = plots.curve({same + end: Curve("", [0.0, 0.5, 1.0]) for end in ends})
+    for end in ends:
+        assert f"{end}, AUC" in texts(ax)
 
 
 def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():

@@ -248,31 +248,48 @@ class Notes:
         return self.deletion is not None or (self.objective == "counterfactual" and not alone)
 
     def probability_at(
-        self, fraction: float, slack: float = 0, *, off: bool = False
+        self, share: float, alike: tuple[float, float] | None = None, *, off: bool = False
     ) -> tuple[float, bool] | None:
         """(probability with this share kept, or off; was it measured): else read off the curve.
 
-        slack: how far a measured share may lie off, for counts that were rounded.
+        alike: shares, from … up to but without …, that show the same as this one does, for units
+            that are larger than a number (`places.shares_alike`).
         """
-        for share, value in (self.removed if off else self.kept).items():
-            if abs(share - fraction) <= slack + 1e-9:
-                return value, True
         line = self.deletion if off else self.curve
-        read = None if line is None else line.at(fraction)
+        low, high = alike or (share - 1e-9, share + 1e-9)
+        points = [*(self.removed if off else self.kept).items()]
+        points += [] if line is None else zip(line.fractions, line.values, strict=True)
+        for place, value in points:
+            if low <= place < high:
+                return value, True
+        read = None if line is None else line.at(share)
         return None if read is None else (read, False)
+
+    @property
+    def bare(self) -> float | None:
+        """The probability with nothing but the baseline; None if the curve does not tell."""
+        return None if self.curve is None else self.curve.at(0)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of a subset that outdoes the whole input by more than 0.01.
 
-        The smallest share on the curve within 0.005 of the most certain one.
+        The smallest share on the curve within 0.005 of the most certain one. It outdoes the bare
+        baseline by as much: what this gives already is no subset's doing.
         """
         if self.curve is None or self.probability is None:
             return None
         best = max(self.curve.values)
-        if best <= self.probability + 0.01:
+        bar = max(self.probability, self.bare or 0.0) + 0.01
+        if best <= bar:
             return None
         pairs = zip(self.curve.fractions, self.curve.values, strict=True)
-        return next((f, v) for f, v in pairs if v >= max(best - 0.005, self.probability + 0.01))
+        return next((f, v) for f, v in pairs if v >= max(best - 0.005, bar))
+
+    def bare_excess(self) -> float | None:
+        """The bare baseline's probability where it outdoes the whole input by more than 0.01."""
+        if self.bare is None or self.probability is None or self.bare <= self.probability + 0.01:
+            return None
+        return self.bare
 
 
 def _line(name: str, spec: Any, what: str) -> Line:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,10 @@ GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is shown as mid-gray."""
+WIDE = 100
+"""From how many on an order of selection is shown on a log scale."""
+SMALL = 0.005
+"""The share of the places that is too small to see differences in."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,61 @@ class Picture:
         whole = np.full_like(self.baseline, 255) if self.pixels is None else self.pixels
         mixed = weight * whole + (1 - weight) * self.baseline
         return np.round(mixed).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class OrderScale:
+    """The scale on which an order of selection is coloured: from number 1 to the last selected.
+
+    A position on it is log(shift + number), or the number itself where that is not wide. The shift
+    leaves the few numbers that hardly cover a place little of the scale.
+    """
+
+    last: int
+    wide: bool
+    """Does the order span decades?"""
+    shift: int
+    """Up to about here the log scale is nearly linear; 0 where it is a plain one."""
+
+    @staticmethod
+    def of(first: NDArray[np.int64], selected: int) -> OrderScale:
+        """first: (h, w) positions at which places were first selected, counted from 0."""
+        taken = first[first < selected]
+        last = int(taken.max()) + 1 if taken.size else 1
+        wide = last >= WIDE
+        small = int(np.quantile(taken, SMALL)) if wide else 0
+        return OrderScale(max(last, 2), wide, small if small >= 10 else 0)
+
+    def stretch(self, numbers: Any) -> Any:
+        """Where numbers lie, before that is scaled to 0 … 1."""
+        found = np.asanyarray(numbers)  # A masked array stays one.
+        return np.log(self.shift + found) if self.wide else found
+
+    def number(self, stretched: Any) -> Any:
+        """The inverse of `stretch`."""
+        found = np.asanyarray(stretched)
+        return np.exp(found) - self.shift if self.wide else found
+
+
+def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]:
+    """For each k: the shares, from … up to but without …, at which a curve shows the top k units.
+
+    Curves show the units that fit whole into the share, rounded to the nearest number. So a value
+    measured at 10 % is the value of 9 regions although these hold 9.7 %.
+    """
+    ranks = torch.sort(a.features.first_rank(a.order)).values
+    n = a.features.n
+    counts = torch.searchsorted(ranks, torch.tensor(ks).to(ranks))
+    after = torch.searchsorted(ranks, ranks[counts.clamp(max=n - 1)], right=True)
+    after = torch.where(counts < n, after, n + 1)
+    return [((c - 0.5) / n, (f - 0.5) / n) for c, f in zip(counts.tolist(), after.tolist(),
+                                                            strict=True)]  # fmt: skip
+
+
+def probability_within(a: Attribution, notes: Notes, share: float) -> tuple[float, bool] | None:
+    """(probability with the units that fit into a share; was it measured); None if not known."""
+    low, high = shares_alike(a, [units_within(a, share)])[0]
+    return notes.probability_at(share, (min(low, share), max(high, share + 1e-9)))
 
 
 def units_within(a: Attribution, share: float) -> int:

@@ -23,7 +23,6 @@ from .canvas import (
     check_order,
     headline,
     plain,
-    shorten,
     shorten_name,
     title,
 )
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 
 UNBOUNDED = ("loss", "lic")
 """Curves in nats: lower is better and there is no upper end."""
+LONGEST = 56
+"""Letters of a curve's name: with its area as wide as the narrowest diagram of a sheet."""
 
 
 def curve(
@@ -136,7 +137,7 @@ def _median(lines: list[Line]) -> Line:
 def _label(line: Line) -> str:
     name = {"softmax": "probability", DELETION: "probability"}.get(line.name, line.name)
     judge = f" by {line.judge}" if line.judge else ""
-    return f"{shorten(name + judge, 44)}, AUC {line.auc:.3f}"
+    return f"{shorten_name(name + judge, LONGEST)}, AUC {line.auc:.3f}"
 
 
 def _quantity(lines: list[Line]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MANY_PHOTOS = re.compile(r"[\d,]+ photos")
+"""The source of a comparison over several, as the command line writes it."""
 ONLY_BEST, OFF_BEST = "only the best features", "the best features switched off"
 
 
@@ -34,35 +37,46 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
 
 
 def _picture_panel(a: Attribution, share: float) -> Figure:
-    notes, picture = Notes.of(a), Picture.of(a)
-    figure = new_figure(12.5, 8)
-    axes = figure.subplots(2, 3)
-    whole = axes[0, 0]
-    if picture is not None and picture.pixels is not None:
-        whole.imshow(picture.pixels, interpolation_stage="rgba")
-        untick(whole)
-        title(whole, "everything, as the network sees it")
-    else:
-        whole.set_axis_off()
-        whole.text(0, 0.5, "the file holds no picture", color=SOFT)
+    """Four pictures of one size in a row; below them the curves, each as wide as two of them."""
+    notes = Notes.of(a)
+    figure = new_figure(12.5, 8.4)
+    # Parts with a layout of their own: a diagram's labels would push the pictures above it apart.
+    grid = figure.add_gridspec(2, 1, height_ratios=(4.2, 3.4))
+    above, below = (figure.add_subfigure(grid[i]) for i in range(2))
+    whole, part, heat, order = (
+        above.add_axes((0.01 + 0.248 * i, 0.2, 0.234, 0.68), anchor="N") for i in range(4)
+    )
+    left, right = below.subplots(1, 2)
+    _whole(a, whole)
     if unranked(a) is None:
-        asked(a, share, ax=axes[0, 1])
-        heatmap(a, ax=axes[0, 2])
-        order_map(a, ax=axes[1, 0])
+        asked(a, share, ax=part)
+        title(heatmap(a, ax=heat), "importance")  # The class is in the heading.
+        title(order_map(a, ax=order), "first selected")
     else:
-        _no_order(a, axes[0, 1])
-        for ax in (axes[0, 2], axes[1, 0]):
+        _no_order(a, part)
+        for ax in (heat, order):
             ax.set_axis_off()
-    _own_curves(a, notes, axes[1, 1])
+    _own_curves(a, notes, left)
     loss = notes.curves.get("loss")
     if loss is not None:
-        curve(loss, ax=axes[1, 2])
-        title(axes[1, 2], "distance from the whole picture's answer")
+        curve(loss, ax=right)
+        title(right, "distance from the whole picture's answer")
     else:
-        _facts(axes[1, 2], a, notes)
+        _facts(right, a, notes)
     figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
     figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
     return figure
+
+
+def _whole(a: Attribution, ax: Axes) -> None:
+    picture = Picture.of(a)
+    if picture is None or picture.pixels is None:
+        ax.set_axis_off()
+        ax.text(0, 0.5, "the file holds no picture", color=SOFT)
+        return
+    ax.imshow(picture.pixels, interpolation_stage="rgba")
+    untick(ax)
+    title(ax, "everything, as the network sees it")
 
 
 def _no_order(a: Attribution, ax: Axes) -> None:
@@ -122,6 +136,10 @@ def _footnote(a: Attribution, notes: Notes) -> str:
         line += (f"\n{percent(share)} of the numbers make the model more certain ({value:.3f}) "
                  f"than everything does ({notes.probability:.3f}): compare a second opinion, or "
                  'use objective="log-likelihood".')  # fmt: skip
+    bare = notes.bare_excess()
+    if excess is None and bare is not None:
+        line += (f"\nThe bare baseline already gives {bare:.3f}, more than everything does "
+                 f"({notes.probability:.3f}).")  # fmt: skip
     return line
 
 
@@ -150,7 +168,7 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     across = max(min(len(pictures), 4), 2)
     deep = -(-len(pictures) // across)
     high = 0.55 + 0.26 * (len(rows) + 1)
-    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.1 + 0.12 * len(rows) + high)
+    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.5 + 0.12 * len(rows) + high)
     below = (4.1 + 0.12 * len(rows)) / 3.9
     ratios = [*[1.0] * deep, below, high / 3.9]
     grid = figure.add_gridspec(deep + 2, across, height_ratios=ratios)
@@ -164,7 +182,20 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     first = next(iter(results.values())) if isinstance(results, Mapping) else results
     _both_curves(figure, grid[deep, :], rows, Notes.of(first).probability)
     _table(figure.add_subplot(grid[deep + 1, :]), rows)
+    heading = _compared(Notes.of(first))
+    figure.suptitle(heading, fontsize=12, color=INK, x=0.01, ha="left")
     return figure
+
+
+def _compared(notes: Notes) -> str:
+    """What was compared on: a photo and its class, or how many photos; and the network."""
+    name = shorten(notes.source or "", 40)
+    if MANY_PHOTOS.fullmatch(name):
+        # The class and its probability would be those of one photo, and of none.
+        parts = [f"{name}: AUC of median curves, the rest medians"]
+    else:
+        parts = [": ".join(part for part in (name, headline(notes)) if part)]
+    return " · ".join(part for part in (*parts, shorten(notes.model or "")) if part)
 
 
 def _both_curves(

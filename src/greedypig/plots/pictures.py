@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,15 +10,22 @@ import numpy as np
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..notes import Notes, percent
-from ..places import Picture, unit_word, units_within
+from ..places import OrderScale, Picture, shares_alike, unit_word, units_within
 from .canvas import axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
     from numpy.typing import NDArray
 
 NEVER = "#b8b8b8"
+MAP = (4.4, 5.6)
+"""Inches of a figure with one map and the scale of its colours below."""
+TENTHS = (0, 0.2, 0.4, 0.6, 0.8, 1)
+"""Ticks of importance."""
+ROOM = 0.2
+"""The share of a scale that a tick's text takes at least."""
 
 
 def kept(
@@ -71,11 +79,11 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     text = f"{'without the ' if off else ''}top {percent(share)} "
     text += (f"({count:,} numbers)" if a.features.kind == "elements"
              else f"({k:,} {unit_word(a, k)})")  # fmt: skip
-    found = notes.probability_at(share, slack=0.999 / a.features.n, off=off)
+    found = notes.probability_at(share, shares_alike(a, [k])[0], off=off)
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "
-        text += f"\n{shorten(notes.label or 'probability', 28)} {sign}{value:.3f}"
+        text += f"\n{shorten(notes.label or 'probability', 22)} {sign}{value:.3f}"
         if notes.probability is not None:
             text += f" (all: {notes.probability:.3f})"
     return text
@@ -88,12 +96,12 @@ def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
     nothing is clipped; raw scores of different rounds do not compare and are not shown.
     """
     picture = picture_of(a, "plots.heatmap")
-    ax = axes_or(ax, 5, 4.4)
+    ax = axes_or(ax, *MAP)
     image = ax.imshow(
         picture.importance, cmap="cividis", vmin=0, vmax=1, interpolation_stage="rgba"
     )
     untick(ax)
-    _bar(ax, image, "importance: 1 = taken first, 0 = last")
+    _bar(ax, image, _importance_words(a, picture), TENTHS)
     title(ax, _above("importance", a))
     return ax
 
@@ -108,12 +116,13 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
             "Expected a picture to lay the map on (got a result without one). "
             "Try a.with_notes(picture=…), or plots.heatmap."
         )
-    ax = axes_or(ax, 5, 4.4)
+    ax = axes_or(ax, *MAP)
     ax.imshow(gray(picture.pixels), cmap="gray", vmin=0, vmax=255, interpolation_stage="rgba")
     image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
                       interpolation_stage="rgba")  # fmt: skip
     untick(ax)
-    _bar(ax, image, f"importance, {100 * opacity:.0f} % opaque over the photo")
+    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque over the photo"
+    _bar(ax, image, words, TENTHS)
     title(ax, _above("importance over the picture", a))
     return ax
 
@@ -121,32 +130,49 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
 def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     """When each place was first selected, in any channel; on a log scale where that spans decades.
 
-    Places that no round selected are gray, a colour that viridis does not have: their rank is by
-    the last score only. Where the first round took many at once, the scale begins at its end and
-    says so.
+    The scale ends with the last number selected. Places that no round selected are gray, a colour
+    that viridis does not have: their rank is by the last score only.
     """
-    from matplotlib.colors import LogNorm, Normalize
-
     picture = picture_of(a, "plots.order_map")
-    first = picture.first + 1
-    selected = np.ma.masked_where(first > a.selected, first)
-    top = max(int(first.max()), 2)
-    ax = axes_or(ax, 5, 4.4)
-    wide = top >= 100
-    low = a.picks[0] if wide and 10 <= a.picks[0] <= top / 10 else 1
-    norm = LogNorm(low, top) if wide else Normalize(low, top)
-    image = ax.imshow(selected, cmap="viridis_r", norm=norm, interpolation_stage="rgba")
+    scale = OrderScale.of(picture.first, a.selected)
+    number = np.ma.masked_where(picture.first >= a.selected, picture.first + 1)
+    ax = axes_or(ax, *MAP)
+    image = ax.imshow(number, cmap="viridis_r", norm=_norm(scale), interpolation_stage="rgba")
     ax.set_facecolor(NEVER)
     untick(ax)
-    label = f"selected as number … of {a.features.units:,}{' (log scale)' if wide else ''}"
-    if low > 1:
-        label += f"\nthe first round's {low:,} share one colour"
-    if bool(np.ma.getmaskarray(selected).any()):
-        share = float(np.ma.getmaskarray(selected).mean())
-        label += f"\ngray: {percent(share)} of the places, never selected"
-    _bar(ax, image, label, top)
+    label = f"selected as number … of {a.features.units:,}{' (log scale)' if scale.wide else ''}"
+    never = float(np.ma.getmaskarray(number).mean())
+    if never:
+        label += f"\ngray: {percent(never)} of the places, never selected"
+    _bar(ax, image, label, _order_ticks(scale))
     title(ax, _above("first selected", a))
     return ax
+
+
+def _norm(scale: OrderScale) -> Normalize:
+    from matplotlib.colors import FuncNorm, LogNorm, Normalize
+
+    if not scale.wide:
+        return Normalize(1, scale.last)
+    if not scale.shift:
+        return LogNorm(1, scale.last)
+    return FuncNorm((scale.stretch, scale.number), 1, scale.last)
+
+
+def _order_ticks(scale: OrderScale) -> list[int]:
+    """The first number, the last, and round ones between that leave each other room."""
+    decades = [10**e for e in range(len(str(scale.last)))]
+    round_ones = (
+        [step * size for step in (1, 5, 2) for size in decades] if scale.wide
+        else [*range(10, scale.last, 10), *range(2, scale.last)]
+    )  # fmt: skip
+    whole = np.ptp(scale.stretch([1, scale.last]))
+    ticks = [1, scale.last]
+    for tick in round_ones:
+        gaps = abs(scale.stretch(ticks) - scale.stretch(tick)) / whole
+        if tick < scale.last and gaps.min() >= ROOM:
+            ticks.append(tick)
+    return sorted(ticks)
 
 
 def gray(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -160,14 +186,27 @@ def _above(what: str, a: Attribution) -> str:
     return f"{what}: {head}" if head else what
 
 
-def _bar(ax: Axes, image: ScalarMappable, label: str, top: int | None = None) -> None:
-    from matplotlib.ticker import FuncFormatter
+def _importance_words(a: Attribution, picture: Picture) -> str:
+    """What the scale of importance means, with what it would hide."""
+    words = []
+    if bool((picture.ranks != picture.ranks[:1]).any()):
+        words.append("mean over the colours")
+    if bool((picture.ranks >= a.selected).any()):
+        words.append("not selected: by last score")
+    lines = ["importance: 1 = taken first, 0 = last", "; ".join(words)]
+    return "\n".join(line for line in lines if line)
 
-    bar = ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
+
+def _bar(ax: Axes, image: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
+    """The colours' scale below a picture and as wide as it, so that pictures keep their places."""
+    ax.set_anchor("N")
+    place = ax.inset_axes((0, -0.065, 1, 0.035))
+    bar = ax.figure.colorbar(image, cax=place, orientation="horizontal")
     bar.set_label(label, fontsize=8)
-    bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
-    if top is not None:
-        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-        bar.ax.yaxis.set_minor_formatter(FuncFormatter(lambda v, _: ""))
-        bar.ax.invert_yaxis()
+    bar.set_ticks(ticks, labels=[f"{tick:,g}" if tick < 1 else f"{tick:,.0f}" for tick in ticks])
+    place.minorticks_off()
+    place.tick_params(labelsize=8)
+    first, *_, last = place.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
