@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from test_page import hostile
 
 import greedypig as gp
@@ -124,11 +125,48 @@ def test_the_probability_is_read_off_the_curve_at_the_slider(visit):
     v.page.click("text='50 %'")
     share = stops(v)[v.value()][1] / 192
     assert share == 0.5
-    expected = np.interp(share, [0, 0.25, 0.5, 1], [0, 0.5, 1.0, 0.75])
+    chart = "figure:has(#curve-probability)"
+    assert "espresso 1.000 (whole photo 0.750, so more certain" in v.text("#told")  # Measured.
+    assert "efficientnet-lite0 itself 1.000" in v.text(chart)
+    v.slide(v.value() + 1)
+    share = stops(v)[v.value()][1] / 192
+    expected = np.interp(share, [0.5, 1], [1.0, 0.75])
     assert f"espresso ≈ {expected:.3f} (whole photo 0.750, so more certain" in v.text("#told")
-    assert f"efficientnet-lite0 itself ≈ {expected:.3f}" in v.text("figure:has(#curve-probability)")
+    assert f"efficientnet-lite0 itself ≈ {expected:.3f}" in v.text(chart)
     v.page.click(".preset:text-is('all')")
-    assert "espresso ≈ 0.750 (whole photo 0.750)" in v.text("#told")
+    assert "espresso 0.750 (whole photo 0.750)" in v.text("#told")
+
+
+def test_presets_take_no_more_than_they_say_and_tell_what_was_measured_there(visit):
+    line = {"softmax": {"fractions": [0, 0.05, 0.4, 1], "values": [0, 0.1, 0.4, 0.75]}}
+    about = {"curves": line, "kept": {"0.1": 0.33}, "comparison": COMPARISON}
+    groups = torch.arange(27).repeat_interleave(8).reshape(3, 8, 9)  # 3.7 % of the numbers each.
+    v = visit(photo((3, 8, 9), features=groups, about=about))
+    v.page.click("text='10 %'")
+    assert stops(v)[v.value()] == [2, 16]  # Three groups are nearer to 10 %, and more.
+    assert "7.41 %: 16 of 216 numbers (2 groups). espresso 0.330" in v.text("#told")
+    assert "efficientnet-lite0 itself 0.330" in v.text("figure:has(#curve-probability)")
+    assert "greedy-pig ≈" in v.text("figure:has(#curve-methods)")  # Its units are its own.
+
+
+def test_a_stopped_run_has_colours_for_what_it_took_and_says_what_ranks_the_rest(visit):
+    a = photo((3, 8, 9), features="pixels", method="greedy-pig", k=6, rounds=2)
+    v = visit(a)
+    v.page.click("#tab-heat")
+    assert "What no round took is ranked by its last score" in v.text("#key-note")
+    v.page.click("#tab-kept")
+    assert not v.page.is_visible("#key-note")
+    v.page.click("#tab-order")
+    v.page.click(".preset:text-is('all')")
+    assert "number 6" in v.text("#key")
+    taken = Picture.of(a).first
+    shown = v.canvas()
+    assert (shown[taken == 5] == [0x44, 0x01, 0x54]).all()  # The last one taken: the scale's end.
+    assert (shown[taken == 0] == [0xFD, 0xE7, 0x25]).all()
+    assert (shown[taken >= 6] == 184).all()
+    whole = visit(photo((3, 8, 9)))
+    whole.page.click("#tab-heat")
+    assert not whole.page.is_visible("#key-note")
 
 
 def test_views_show_importance_overlay_order_and_photo(visit):

@@ -60,6 +60,54 @@ def test_a_part_that_outdoes_the_whole_is_warned_of_with_the_second_opinion():
     assert "More certain than" not in calm
 
 
+def test_a_class_less_likely_than_on_the_bare_baseline_is_told_as_that():
+    line = {"softmax": {"fractions": [0, 0.1, 1], "values": [0.178, 0.15, 0.139]}}
+    about = {"curves": line, "kept": {}, "probability": 0.139}
+    text = visible(report.html(photo(about=about)))
+    assert "The bare baseline (gray) already gives 0.178, the whole photo 0.139" in text
+    assert "More certain than the whole photo" not in text
+    assert "marked ▲" not in visible(report.index_html({"a.html": photo(about=about)}))
+
+
+TAKEN = {
+    "greedy-pig": "taken greedily by path-integrated gradients (Greedy PIG).",
+    "sequential-gradient": "taken greedily by the gradient at those taken already",
+    "rolling-pig": "taken greedily by path-integrated gradients rolled over the rounds",
+    "ig": "ranked once, by their score (ig).",
+    "smooth-ig": "ranked once, by their score (smooth-ig).",
+    "random": "in a random order, which tells nothing",
+}
+
+
+@pytest.mark.parametrize("method", TAKEN)
+def test_the_footer_says_how_this_method_orders_features(method):
+    footer = visible(report.html(photo(method=method))).partition("from the result alone.")[2]
+    assert f"Features are {TAKEN[method]}" in footer
+    assert ("Greedy PIG" in footer) == method.endswith("pig")
+    assert ("used" in footer) == (method != "random")
+
+
+def test_views_are_named_in_the_footer():
+    a = gp.explain(lambda x: x.flatten(1)[:, :2], torch.rand(3, 8, 8), method="steady-pig",
+                   rounds=2, steps=2)  # fmt: skip
+    assert "over changing views (Greedy PIG over views)" in visible(report.html(a))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"method": "greedy-pig", "rounds": 3, "steps": 2},
+         "greedy-pig: rounds 3, steps 2, rule midpoint, schedule geometric, ratio 50 seed 0"),
+        ({"method": "ig", "steps": 4}, "method ig: steps 4, rule midpoint seed 0"),
+        ({"method": "smooth-ig"}, "method smooth-ig: steps 50, samples 25, rule midpoint seed 0"),
+        ({"method": "random"}, "method random seed 0"),
+    ],
+    ids=["greedy", "one-shot", "smooth", "random"],
+)  # fmt: skip
+def test_the_method_s_setting_and_the_seed_are_on_the_page(options, told):
+    assert told in visible(report.html(photo(**options)))
+
+
 def test_predictions_settings_versions_and_cost_are_on_the_page():
     a = photo()
     text = visible(report.html(a))

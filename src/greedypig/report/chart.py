@@ -38,11 +38,13 @@ def line_chart(
     plain: bool = False,
     keep: float | None = None,
     done: str = "kept",
+    own: bool = True,
 ) -> Chart:
     """Curves over the share kept; `full` is drawn as a line and what rises above it is shaded.
 
     zoom: the scale need not hold 0 (nor 0 to 1). plain: neither shades nor areas. keep: the share
-    that was kept, an upright line. done: what happens to the share.
+    that was kept, an upright line. done: what happens to the share. own: are they of the result's
+    own units, so that a share at which they were measured means as many of them?
     """
     values = [v for line in lines for v in line.values] + ([] if full is None else [full])
     low, high, ticks = scale(min(values), max(values), zoom=zoom)
@@ -85,6 +87,7 @@ def line_chart(
     )
     data = {
         "id": name,
+        "own": own,
         "box": [LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM],
         "range": [low, high],
         "lines": [

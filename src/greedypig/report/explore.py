@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..notes import Notes
-from ..places import Picture, unit_word
+from ..places import OrderScale, Picture, shares_alike, unit_word
 from .markup import escape, packed
 
 MOST = 1_600_000
@@ -50,6 +50,8 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
     flat = bool((base == base[:1, :1]).all())
     pixels = None if picture.pixels is None else picture.pixels[::stride, ::stride]
     line = notes.deletion or notes.curve
+    stops = slider_stops(picture.ranks, a.features.units, a.selected)
+    scale = OrderScale.of(picture.first, a.selected)
     return {
         "shape": list(ranks.shape),
         "stride": stride,
@@ -59,7 +61,9 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "word": [unit_word(a, 1), unit_word(a)],
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
-        "stops": slider_stops(picture.ranks, a.features.units, a.selected),
+        "stops": stops,
+        "alike": shares_alike(a, [k for k, _ in stops]),
+        "order": {"last": scale.last, "wide": scale.wide, "shift": scale.shift},
         "bytes": width_of,
         "ranks": packed(raw.tobytes()),
         "picture": None if pixels is None else packed(pixels.tobytes()),
@@ -67,6 +71,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "label": notes.label or "the class",
         "whole": notes.probability,
         "removing": notes.removing,
+        "bare": notes.bare,
         "curve": None if line is None else [list(line.fractions), list(line.values)],
     }
 

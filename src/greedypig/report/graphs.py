@@ -11,6 +11,7 @@ from ..notes import Line, Notes, percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
 from .sections import made
+from .words import how_taken
 
 SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
@@ -38,8 +39,7 @@ def _page(
 <header><p class="eyebrow">{eyebrow}</p><h1>{title}</h1><p class="lead">{lead}</p></header>
 <main id="main">{body}{made(a, Notes.of(a))}</main>
 <footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-Edges are taken greedily by path-integrated gradients (Greedy PIG). The order tells what the
-<em>model</em> used, not what is true of the world.</p></footer>"""
+{how_taken(a, "Edges")}</p></footer>"""
     data = {"charts": [c.data for c in charts], "explore": None, "grow": grow}
     return document(name, whole, script=True, data=data)
 

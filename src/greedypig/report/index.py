@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..notes import Notes, percent
-from ..places import Picture, unit_word, units_within, unranked
+from ..places import Picture, probability_within, unit_word, units_within, unranked
 from .markup import document, escape, png, table, write_text
 from .sections import comparison as comparison_section
 
@@ -109,7 +109,7 @@ def _row(link: str, a: Attribution) -> list[str]:
     cells.append(escape(notes.label or "–") + mark)
     cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
     for share in SHARES:
-        found = notes.probability_at(share)
+        found = probability_within(a, notes, share)
         if share in notes.removed:
             found = notes.removed[share], True
         cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")

@@ -19,7 +19,15 @@
     return step === 0 ? ys[i] : ys[i - 1] + ((x - xs[i - 1]) / step) * (ys[i] - ys[i - 1]);
   };
 
-  const markCharts = (share) => {
+  // A point measured at a share that shows just the same, else as read; null outside of them.
+  const reading = (xs, ys, share, alike) => {
+    const i = alike ? xs.findIndex((x) => x >= alike[0] && x < alike[1]) : -1;
+    if (i >= 0) return { x: xs[i], y: ys[i], sign: "" };
+    const y = read(xs, ys, share);
+    return y === null ? null : { x: share, y, sign: "≈ " };
+  };
+
+  const markCharts = (share, alike) => {
     for (const chart of data.charts) {
       const svg = $(chart.id);
       const [left, top, width, height] = chart.box;
@@ -31,10 +39,11 @@
       marker.setAttribute("x2", x);
       const said = [];
       svg.querySelectorAll(".dot").forEach((dot, i) => {
-        const value = read(chart.lines[i].x, chart.lines[i].y, share);
-        dot.setAttribute("cx", value === null ? -9 : x);
-        dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
-        if (value !== null) said.push(`${chart.lines[i].label} ≈ ${value.toFixed(3)}`);
+        const line = chart.lines[i];
+        const at = reading(line.x, line.y, share, chart.own && alike);
+        dot.setAttribute("cx", at === null ? -9 : left + at.x * width);
+        dot.setAttribute("cy", at === null ? -9 : top + ((high - at.y) / (high - low)) * height);
+        if (at !== null) said.push(`${line.label} ${at.sign}${at.y.toFixed(3)}`);
       });
       svg.parentNode.querySelector(".read").textContent = `At ${percent(share)}: ${said.join("; ")}`;
     }
@@ -127,10 +136,10 @@
   const image = context.createImageData(width, height);
   const out = image.data.fill(255);
 
-  const lastFirst = first.reduce((a, b) => Math.max(a, b), 0) + 1;
-  const wide = lastFirst >= 100;
-  const firstRound = e.ends[0];
-  const low = wide && firstRound >= 10 && firstRound <= lastFirst / 10 ? firstRound : 1;
+  const { last, wide, shift } = e.order;
+  const stretch = (number) => (wide ? Math.log(shift + number) : number);
+  const unselected = ranks.some((rank) => rank >= e.selected);
+  const neverTaken = first.some((rank) => rank >= e.selected);
 
   const paint = {
     kept(k) {
@@ -165,14 +174,14 @@
       }
     },
     order(k) {
-      const span = wide ? Math.log(lastFirst / low) : lastFirst - 1;
+      const start = stretch(1);
+      const span = stretch(last) - start;
       for (let p = 0; p < places; p++) {
-        const rank = first[p] + 1;
         if (first[p] >= k || first[p] >= e.selected) {
           out[4 * p] = out[4 * p + 1] = out[4 * p + 2] = 184;
           continue;
         }
-        const t = wide ? Math.log(Math.max(rank, low) / low) / span : (rank - 1) / Math.max(span, 1);
+        const t = (stretch(first[p] + 1) - start) / span;
         const level = 3 * Math.round(255 * (1 - Math.min(t, 1)));
         for (let c = 0; c < 3; c++) out[4 * p + c] = viridis[level + c];
       }
@@ -183,51 +192,50 @@
   const slider = $("k");
   const opacity = $("opacity");
   slider.max = e.stops.length - 1;
-  const nearest = (share) => {
-    let best = 0;
-    e.stops.forEach(([, kept], i) => {
-      if (Math.abs(kept / e.n - share) < Math.abs(e.stops[best][1] / e.n - share)) best = i;
-    });
-    return best;
+  // The last stop that holds no more than a share; single numbers are counted to the nearest.
+  const within = (share) => {
+    const room = share * e.n + (e.elements ? 0.5 : 1e-6);
+    return e.stops.findLastIndex(([, kept]) => kept <= room);
   };
   let view = "kept";
-  slider.value = nearest(0.1);
+  slider.value = Math.max(within(0.1), 1);
 
   const told = () => {
     const [k, kept] = e.stops[+slider.value];
     const share = kept / e.n;
     let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} numbers${e.removing ? " switched off" : ""}`;
     if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
-    const value = e.curve && read(e.curve[0], e.curve[1], share);
-    if (value !== null) {
-      text += `. ${e.label} ≈ ${value.toFixed(3)}`;
+    const alike = e.alike[+slider.value];
+    const at = e.curve && reading(e.curve[0], e.curve[1], share, alike);
+    if (at !== null) {
+      text += `. ${e.label} ${at.sign}${at.y.toFixed(3)}`;
       if (e.whole !== null) {
+        const surer = at.y > Math.max(e.whole, e.bare ?? 0) + 0.01;
         text += ` (whole photo ${e.whole.toFixed(3)}`;
-        text += value > e.whole + 0.01 ? ", so more certain than the whole photo)" : ")";
+        text += surer ? ", so more certain than the whole photo)" : ")";
       }
     }
     if (k > e.selected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
     $("told").textContent = text + ".";
     slider.setAttribute("aria-valuetext", text);
-    markCharts(share);
+    markCharts(share, alike);
   };
 
   const legend = () => {
     const shown = view !== "kept" && view !== "photo";
     $("key").hidden = !shown;
-    $("key-note").hidden = view !== "order";
+    $("key-note").hidden = !shown || (view !== "order" && !unselected);
     if (!shown) return;
     $("ramp").className = "ramp " + (view === "heat" ? "cividis" : "viridis");
     if (view === "order") {
-      $("key-low").textContent = `number ${count(lastFirst)}`;
-      $("key-high").textContent = low > 1 ? `1 to ${count(low)}` : "number 1";
-      const parts = [wide ? "Log scale." : "Linear scale.", "Gray: not taken up to the slider"];
-      if (e.selected < lastFirst) parts[1] += ", or in no round at all";
-      if (low > 1) parts.push(`The first round’s ${count(low)} share one colour`);
-      $("key-note").textContent = parts[0] + " " + parts.slice(1).join(". ") + ".";
+      $("key-low").textContent = `number ${count(last)}`;
+      $("key-high").textContent = "number 1";
+      $("key-note").textContent = `${wide ? "Log" : "Linear"} scale. Gray: not taken up to the slider` +
+        `${neverTaken ? ", or in no round at all" : ""}.`;
     } else {
       $("key-low").textContent = "0, taken last";
       $("key-high").textContent = "1, taken first";
+      $("key-note").textContent = "What no round took is ranked by its last score.";
     }
   };
 
@@ -240,7 +248,7 @@
   slider.addEventListener("input", update);
   opacity.addEventListener("input", draw);
   document.querySelectorAll(".preset").forEach((button) =>
-    button.addEventListener("click", () => { slider.value = nearest(+button.dataset.share); update(); }));
+    button.addEventListener("click", () => { slider.value = within(+button.dataset.share); update(); }));
 
   // Tabs: arrows move, as in the ARIA pattern.
   const tabs = [...document.querySelectorAll("[role=tab]")];

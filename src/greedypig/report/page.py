@@ -15,7 +15,7 @@ from .explore import explorer_data, explorer_html
 from .graphs import graph_html
 from .markup import document, escape, png, write_text
 from .sections import comparison, curves, first_units, made, predictions
-from .words import summary, warning
+from .words import how_taken, summary, warning
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
@@ -66,8 +66,7 @@ def html(a: Attribution) -> str:
 {others}{made(a, notes)}
 </main>
 <footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-Features are taken greedily by path-integrated gradients (Greedy PIG). The order tells what the
-<em>model</em> used, not what is true of the world.</p></footer>"""
+{how_taken(a)}</p></footer>"""
     name = " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
     return document(name, body, script=True, data=data)
 

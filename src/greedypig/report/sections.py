@@ -13,6 +13,7 @@ from ..notes import COMPARED, Line, Method, Notes, percent
 from ..places import rounds_line, strengths, unit_labels, unit_word
 from .chart import Chart, bar_chart, line_chart
 from .markup import escape, table
+from .words import method_setting
 
 LONGEST = 200
 """Rows of a table; a longer one says what it leaves out."""
@@ -107,12 +108,13 @@ def comparison(
     if lines:
         charts.append(line_chart("curve-methods", lines, [line.name for line in lines],
                                  quantity="Probability with only each method’s best numbers",
-                                 full=full))  # fmt: skip
+                                 full=full, own=False))  # fmt: skip
     losses = [m.loss for m in methods if m.loss is not None]
     if losses:
         charts.append(line_chart("curve-methods-loss", losses, [line.name for line in losses],
                                  quantity="Distance from the whole input’s answer (KL, nats) with "
-                                 "only each method’s best numbers", full=None))  # fmt: skip
+                                 "only each method’s best numbers", full=None,
+                                 own=False))  # fmt: skip
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
         "from the whole input’s answer, lower is better. Above full: how much more certain "
@@ -159,6 +161,8 @@ def _g(value: float) -> str:
 def made(a: Attribution, notes: Notes) -> str:
     """Cost, settings, versions and fingerprints, and how to do it again."""
     facts: dict[str, Any] = {
+        "method": method_setting(a) or None,
+        "seed": a.settings.get("seed"),
         "gradients": f"{a.gradients_used:,}",
         "seconds": f"{a.seconds:.1f}",
         "stopped because": str(a.stop),

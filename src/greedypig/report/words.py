@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 
 from ..core.attribution import Attribution
 from ..notes import Notes, percent
-from ..places import unit_labels, unit_word, units_within, unranked
+from ..places import probability_within, unit_labels, unit_word, units_within, unranked
 from .markup import escape
 
 
@@ -54,12 +55,11 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
     if notes.removed:
         return _of_removal(a, notes)
     label = escape(notes.label or "its class")
-    shares = [s for s in (0.01, 0.05, 0.1) if notes.probability_at(s) is not None]
+    found = {s: probability_within(a, notes, s) for s in (0.01, 0.05, 0.1)}
+    told = [(s, f[0], "" if f[1] else "about ") for s, f in found.items() if f is not None]
     sentences = []
-    if shares:
-        told = [(s, notes.probability_at(s)) for s in shares]
-        first, *others = [(s, f[0], "" if f[1] else "about ") for s, f in told if f is not None]
-        share, value, about = first
+    if told:
+        (share, value, about), *others = told
         text = (
             f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) "
             f"the model says <b>{label}</b> "
@@ -127,7 +127,7 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         return None
     found = notes.excess()
     if found is None:
-        return _plain_warning(a) if notes.curve is None else None
+        return _plain_warning(a) if notes.curve is None else _bare_warning(notes)
     share, value = found
     text = (
         f"<p><b>More certain than the whole photo.</b> With {_tied(share)} of the numbers the "
@@ -160,6 +160,17 @@ def warning(a: Attribution, notes: Notes) -> str | None:
     return text + "</p>"
 
 
+def _bare_warning(notes: Notes) -> str | None:
+    bare = notes.bare_excess()
+    if bare is None:
+        return None
+    return (
+        f"<p><b>Less certain than without the photo.</b> The bare baseline "
+        f"({escape(notes.baseline or 'nothing present')}) already gives {bare:.3f}, the whole "
+        f"photo {notes.probability:.3f}: on the whole the photo speaks against this class.</p>"
+    )
+
+
 def _plain_warning(a: Attribution) -> str | None:
     values = a.values[a.values.isfinite()]
     if not isfinite(a.full_value) or values.numel() == 0:
@@ -174,3 +185,53 @@ def _plain_warning(a: Attribution) -> str | None:
         "part is one that the model merely likes. It is a fact about the model; compare with "
         '<code>objective="log-likelihood"</code>, which asks for the whole answer.</p>'
     )
+
+
+GREEDY = {
+    "integrated-gradients": "path-integrated gradients (Greedy PIG)",
+    "steady-gradients": "path-integrated gradients over changing views (Greedy PIG over views)",
+    "rolling-gradients": "path-integrated gradients rolled over the rounds (Greedy PIG, rolling)",
+    "gradient": "the gradient at those taken already (Sequential Gradient)",
+}
+"""What scorers take features by, round by round."""
+TELLS = "The order tells what the <em>model</em> used, not what is true of the world."
+SETTING = ("rounds", "steps", "points", "samples", "rule", "schedule", "ratio")
+"""What of a method's settings is told in a line; all of them are listed below it."""
+
+
+def how_taken(a: Attribution, what: str = "Features") -> str:
+    """How the order came about and what it tells, as HTML."""
+    settings, scorer = a.settings, _scorer(a)
+    if "random" in (settings.get("method"), scorer):
+        return f"{what} are in a random order, which tells nothing: a yardstick for other methods."
+    if _one_shot(a):
+        name = settings.get("method") or scorer
+        by = f" ({escape(name)})" if isinstance(name, str) else ""
+        return f"{what} are ranked once, by their score{by}. {TELLS}"
+    by = f" by {GREEDY[scorer]}" if scorer in GREEDY else ", by their score in each round"
+    return f"{what} are taken greedily{by}. {TELLS}"
+
+
+def method_setting(a: Attribution) -> str:
+    """The method and its main knobs: steady-pig: rounds 20, steps 5, schedule geometric."""
+    inner = a.settings.get("scorer")
+    known = {**(inner if isinstance(inner, Mapping) else {}), **a.settings}
+    unused = ("rounds", "schedule", "ratio") if _one_shot(a) else ()
+    knobs = [
+        f"{name} {known[name]:g}" if isinstance(known[name], float) else f"{name} {known[name]}"
+        for name in SETTING
+        if name not in unused and isinstance(known.get(name), str | int | float)
+    ]
+    name = a.settings.get("method") or _scorer(a)
+    return ": ".join(part for part in (name, ", ".join(knobs)) if part and isinstance(part, str))
+
+
+def _scorer(a: Attribution) -> str | None:
+    """The scorer's name; of one around another the inner one's."""
+    found = a.settings.get("scorer")
+    found = found.get("scorer") if isinstance(found, Mapping) else found
+    return found if isinstance(found, str) else None
+
+
+def _one_shot(a: Attribution) -> bool:
+    return bool(a.settings.get("rounds", len(a.picks)) == 1)
