@@ -1,7 +1,10 @@
 """One rule for every --budget: what is paid never exceeds it, and both commands cut alike."""
 
 import pytest
+import torch
+from torch import nn
 
+import greedypig as gp
 from greedypig import methods
 from greedypig.budgets import fewer_rounds, scaled, within
 from greedypig.cli import contest
@@ -9,6 +12,10 @@ from greedypig.reproduce.settings import Settings
 
 SEARCHES = {
     "default": {"method": "greedy-pig"},
+    "by name": {"method": "steady-pig"},
+    "matching": {"method": "greedy-pig", "objective": "log-likelihood"},
+    "blocks": {"method": "greedy-pig", "features": gp.grid(8)},
+    "more rounds": {"method": "greedy-pig", "rounds": 60},
     "sequential": {"method": "sequential-gradient"},
     "rolling": {"method": "rolling-pig"},
     "paper": {"method": "greedy-pig", "rounds": 100, "steps": 20, "schedule": "equal"},
@@ -24,8 +31,10 @@ SEARCHES = {
 
 
 def paid(search):
-    """(rounds, gradients a round)."""
+    """(rounds, gradients a round), of a photo's elements."""
     scorer, greedy = methods.resolve(search["method"], steps=search.get("steps"))
+    if search["method"] == "greedy-pig" and not {"steps", "features"} & set(search):
+        scorer = methods.default_scorer(search.get("objective", "softmax"), (3, 224, 224))
     usual = 1 if greedy is None else greedy.rounds or methods.default_rounds(scorer)
     return search.get("rounds", usual), scorer.cost()
 
@@ -47,10 +56,12 @@ def test_a_budget_is_never_exceeded_and_room_changes_nothing(name, budget):
 
 
 def test_defaults_keep_the_steps_of_a_round_and_named_settings_their_proportion():
-    assert paid(within(SEARCHES["default"], 50)) == (10, 5)
-    assert paid(within(SEARCHES["default"], 25)) == (5, 5)
-    assert paid(within(SEARCHES["default"], 8)) == (2, 4)  # Not one round of 5.
+    assert paid(within(SEARCHES["default"], 50)) == (16, 3)
+    assert paid(within(SEARCHES["default"], 10)) == (3, 3)
+    assert paid(within(SEARCHES["default"], 5)) == (2, 2)  # Not one round of 3.
     assert paid(within(SEARCHES["default"], 1)) == (1, 1)
+    assert paid(within(SEARCHES["matching"], 50)) == (50, 1)
+    assert paid(within(SEARCHES["blocks"], 50)) == (10, 5)
     assert paid(within(SEARCHES["sequential"], 50)) == (50, 1)
     assert paid(within(SEARCHES["paper"], 50)) == scaled(100, 20, 50) == (15, 3)
     assert paid(within(SEARCHES["ig with steps"], 50)) == (1, 50)
@@ -62,11 +73,25 @@ def test_defaults_keep_the_steps_of_a_round_and_named_settings_their_proportion(
 
 
 def test_only_defaults_are_stretched():
-    assert paid(within(SEARCHES["default"], 400, stretch=True)) == (80, 5)
+    assert paid(within(SEARCHES["default"], 400, stretch=True)) == (133, 3)
+    assert paid(within(SEARCHES["matching"], 400, stretch=True)) == (400, 1)
     assert paid(within(SEARCHES["ig"], 400, stretch=True)) == (1, 400)
     assert price(within(SEARCHES["smooth"], 5000, stretch=True)) == 5000
     for name in ("paper", "ig with steps", "smooth with steps", "random", "gradient"):
         assert within(SEARCHES[name], 10_000, stretch=True) == SEARCHES[name]
+
+
+@pytest.mark.parametrize("budget", [2, 5, 50, 400])
+@pytest.mark.parametrize("objective", ["softmax", "log-likelihood"])
+def test_a_cut_keeps_the_scorer_of_the_default(budget, objective):
+    """Greedy PIG on a photo is the same method, whatever it may cost."""
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 3))
+    x = torch.rand(3, 64, 64, generator=torch.Generator().manual_seed(0))
+    search = {"method": "greedy-pig", "objective": objective}
+    usual = gp.explain(model, x, **search)
+    cut = gp.explain(model, x, **within(search, budget, stretch=True))
+    assert cut.settings["scorer"] == usual.settings["scorer"]
+    assert 0.6 * budget <= cut.gradients_used <= budget
 
 
 @pytest.mark.parametrize("budget", [1, 7, 20, 50, 90])

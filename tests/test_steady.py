@@ -6,11 +6,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import greedypig as gp
-from greedypig.domains.steady import View, interpolation
+from greedypig.domains.steady import View, around, closeness, interpolation
 from greedypig.soft_kinks import SoftKinks
 from nets import close, cnn, picture
 
-STEADY = gp.Greedy(gp.SteadyGradients(steps=3), rounds=4)
+STEADY = gp.Greedy(gp.SteadyGradients(), rounds=4)
 
 
 def plane(weights):
@@ -59,6 +59,63 @@ def test_a_view_enlarges_a_corner_and_mirrors_it():
     assert torch.equal(seen[:7, :7], torch.ones(7, 7))
     mirrored = View.drawn((1, 8, 8), 0.25, [0.0, 0.0, 0.0, 0.1], like)(x.reshape(-1)).view(8, 8)
     assert torch.equal(mirrored, seen.flip(1))
+
+
+# Places.
+
+
+def test_places_score_as_their_neighbours_do_on_average():
+    """Of a single score its place has the neighbourhood's weights; even scores are even places."""
+    scores = torch.zeros(2, 28, 28, dtype=torch.float64)
+    scores[1, 10, 4] = 3
+    nobody = torch.zeros(2 * 28 * 28)
+    places = around(scores.reshape(-1), nobody, (2, 28, 28)).view(2, 28, 28)
+    assert torch.equal(places[0], places[1])
+    assert int(places[0].argmax()) // 28 == 10  # Rows far from an edge have the same weights.
+    line = closeness(28, 2.0)
+    expected = torch.outer(line[10] / line.sum(1), line[4] / line.sum(1))
+    assert torch.allclose(places[0] / places[0].sum(), expected / expected.sum())
+    assert torch.allclose(places.square().mean(), scores.square().mean())
+    even = around(torch.full((2 * 28 * 28,), 0.7), nobody, (2, 28, 28))
+    assert torch.allclose(even, torch.full_like(even, 0.7))
+
+
+def test_what_is_selected_is_no_part_of_its_place():
+    scores, mask = torch.full((3, 20, 20), 2.0), torch.zeros(3, 20, 20)
+    scores[:, :8], mask[:, :8] = 0, 1
+    places = around(scores.reshape(-1), mask.reshape(-1), (3, 20, 20))
+    assert torch.allclose(places, places[0].expand(1200))
+    full = around(torch.zeros(1200), torch.ones(1200), (3, 20, 20))
+    assert torch.equal(full, torch.zeros(1200))
+
+
+def test_a_lone_helper_amid_harm_waits():
+    """Weights of ±1 with more − on the left, all of 0.9 on the right: the right comes first."""
+    weights = torch.full((3, 28, 28), 0.9)
+    chance = torch.rand(3, 28, 14, generator=torch.Generator().manual_seed(0))
+    weights[:, :, :14] = torch.where(chance < 0.3, 1.0, -1.0)
+    x, whole = torch.ones(3, 28, 28), {"early": 0, "noise": 0}
+    first = {
+        place: gp.explain(plane(weights), x, method=gp.SteadyGradients(place=place, **whole),
+                          baseline="zero").mask(200)
+        for place in (0, 1)
+    }  # fmt: skip
+    assert int(first[0][:, :, :14].sum()) == 200
+    assert int(first[1][:, :, 14:].sum()) == 200
+
+
+def test_places_count_until_a_tenth_is_selected():
+    net, x = cnn(), picture()
+    alike = []
+
+    def scores(objective, mask):
+        placed, plain = (gp.SteadyGradients(place=p)(objective, mask) for p in (1, 0))
+        alike.append(torch.equal(placed, plain))
+        return plain
+
+    n = x.numel()
+    gp.explain(net, x, method=gp.Greedy(scores), schedule=[n // 12, n // 12, n // 12])
+    assert alike == [False, False, True]
 
 
 # Kinks.
@@ -121,7 +178,7 @@ def test_a_row_of_one_value_has_no_ramp():
 def test_whole_views_of_a_linear_model_score_exactly():
     torch.manual_seed(0)
     weights, x = torch.randn(3, 8, 8), torch.rand(3, 8, 8) + 0.5
-    scorer = gp.SteadyGradients(steps=2, early=0)
+    scorer = gp.SteadyGradients(steps=2, early=0, place=0)
     a = gp.explain(plane(weights), x, method=scorer, baseline="zero")
     assert torch.allclose(a.scores, weights * x, atol=1e-5)
 
@@ -135,7 +192,7 @@ def test_crops_prefer_what_does_not_hang_on_single_pixels():
     model, x = plane(weights), torch.ones(3, 32, 32)
     plain = gp.explain(model, x, method="ig").mask(512)
     assert bool(plain[0].sum() == 512)
-    steady = gp.explain(model, x, method=gp.SteadyGradients(steps=40, early=1)).mask(512)
+    steady = gp.explain(model, x, method=gp.SteadyGradients(40, early=1, place=0)).mask(512)
     assert int(steady[1].sum()) > 480
 
 
@@ -223,7 +280,9 @@ def test_the_elements_of_large_pictures_are_seen_in_views_unless_steps_are_asked
     net, x = large()
     a = gp.explain(net, x, **options)
     assert a.settings["scorer"] == scorer
-    assert a.gradients_used == options.get("rounds", 20) * options.get("steps", 5)
+    views = scorer == "steady-gradients"
+    rounds = options.get("rounds", 33 if views else 20)
+    assert a.gradients_used == rounds * options.get("steps", 3 if views else 5)
 
 
 def test_small_pictures_are_not():
@@ -238,7 +297,9 @@ def test_only_pictures_have_views():
 
 
 @pytest.mark.parametrize(
-    "knobs", [{"steps": 0}, {"noise": -1}, {"crop": 0}, {"early": 2}, {"kinks": -1}], ids=str
+    "knobs",
+    [{"steps": 0}, {"noise": -1}, {"crop": 0}, {"early": 2}, {"kinks": -1}, {"place": 11}],
+    ids=str,
 )
 def test_odd_knobs_are_refused_by_name(knobs):
     with pytest.raises(ValueError, match=next(iter(knobs))):

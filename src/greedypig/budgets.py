@@ -1,7 +1,8 @@
 """A method for a given number of gradients: one rule for every command that has a --budget.
 
 - Greedy rounds at their defaults keep the steps of a round and take fewer rounds, as long as there
-  are as many rounds as steps; below that, as many of both. One round would not be greedy.
+  are as many rounds as steps; below that, as many of both. One round would not be greedy. For the
+  elements of photos "greedy-pig" is what `methods.default_scorer` says, as without a budget.
 - Rounds and steps that a setting names itself, as the paper's 100 × 20, are cut in proportion.
 - One-shot methods take fewer steps; Smooth IG keeps its noisy copies as long as each has a step.
 
@@ -21,23 +22,30 @@ from .core.scorers import IntegratedGradients, PlannedScorer, Smooth
 
 
 def within(search: Mapping[str, Any], budget: int, *, stretch: bool = False) -> dict[str, Any]:
-    """These arguments of `gp.explain`, a method by name among them, for at most `budget` gradients.
+    """These arguments of `gp.explain`, a method by name among them, for at most `budget` gradients
+    where they are meant for photos.
 
     stretch: for about as many as that, also where the defaults take fewer. What pays no gradient,
     or has room already, stays as it is.
     """
+    usual = _usual(search)
+    if usual is methods.STEADY:  # By its own name, so that it keeps its views with other steps.
+        same = {**search, "method": "steady-pig"}
+        cut = within(same, budget, stretch=stretch)
+        return dict(search) if cut == same else cut
     scorer, greedy = methods.resolve(search["method"], steps=search.get("steps"))
+    scorer = usual or scorer
     cost = scorer.cost() if isinstance(scorer, PlannedScorer) else 1
     if cost == 0:
         return dict(search)
     named = "rounds" in search or "steps" in search
     stretch = stretch and not named
     if greedy is not None:
-        usual = search.get("rounds") or greedy.rounds or methods.default_rounds(scorer)
-        rounds, steps = (scaled if named else fewer_rounds)(usual, cost, budget)
+        wanted = search.get("rounds") or greedy.rounds or methods.default_rounds(scorer)
+        rounds, steps = (scaled if named else fewer_rounds)(wanted, cost, budget)
         if stretch:
             rounds = max(rounds, budget // cost)
-        if (rounds, steps) == (usual, cost) and not stretch:
+        if (rounds, steps) == (wanted, cost) and not stretch:
             return dict(search)
         return {**search, "rounds": rounds, **({} if steps == cost else {"steps": steps})}
     if isinstance(scorer, Smooth) and isinstance(scorer.scorer, IntegratedGradients):
@@ -46,6 +54,15 @@ def within(search: Mapping[str, Any], budget: int, *, stretch: bool = False) -> 
     if not hasattr(scorer, "steps") or (cost <= budget and not stretch):
         return dict(search)
     return {**search, "steps": budget}
+
+
+def _usual(search: Mapping[str, Any]) -> PlannedScorer | None:
+    """What "greedy-pig" is for the elements of a photo, where nothing else is asked of it."""
+    elements = search.get("features", "elements") == "elements"
+    if search["method"] != "greedy-pig" or not elements or {"steps", "rule"} & set(search):
+        return None
+    side = methods.LEAST_SIDE
+    return methods.default_scorer(search.get("objective", "softmax"), (3, side, side))
 
 
 def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:

@@ -284,10 +284,7 @@ class _Job:
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer
         if self.usual and features.kind == "elements" and is_picture(example.layout):
-            counted = any(self.rounds[a] is not None for a in ("rounds", "per_round", "schedule"))
-            usual = methods.default_scorer(self.usual, example.layout.shapes[0],
-                                           rounds_asked=counted)  # fmt: skip
-            scorer = usual or scorer
+            scorer = methods.default_scorer(self.usual, example.layout.shapes[0]) or scorer
         return make_problem(
             objective, scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(scorer, features.units),

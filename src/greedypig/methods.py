@@ -61,28 +61,30 @@ MATCHING = IntegratedGradients(1, "left")
 gradient at what is chosen so far come far nearer than few fine integrals (reproduction/study)."""
 
 
-STEADY = SteadyGradients(STEPS)
+STEADY = SteadyGradients()
 """The default scorer where a picture's class is to be made as likely as can be: an integral whose
 points are met under other views convinces a second network too (reproduction/study)."""
+ROUNDS_OF_VIEWS = 33
+"""Its rounds, for 99 gradients: more rounds of fewer views serve every judge."""
 RATIO_OF_VIEWS = 100.0
 """Its last geometric round over the first: finer first rounds help the own curve for nothing."""
 LEAST_SIDE = 64
 """Pixels: smaller pictures were not studied, and a crop of them shows little."""
 
 
-def default_scorer(
-    objective: str, shape: Sequence[int], *, rounds_asked: bool
-) -> PlannedScorer | None:
+def default_scorer(objective: str, shape: Sequence[int]) -> PlannedScorer | None:
     """What "greedy-pig" takes for the elements of a picture where no steps and no rule are asked
     for; None where that is what it takes elsewhere."""
     if objective == "log-likelihood":
-        return None if rounds_asked else MATCHING  # Few rounds of one gradient are no good.
+        return MATCHING
     large = min(shape[-2:]) >= LEAST_SIDE
     return STEADY if objective == "softmax" and large else None
 
 
 def default_rounds(scorer: PlannedScorer | Scorer) -> int:
     """Rounds where none are asked for."""
+    if isinstance(scorer, SteadyGradients):
+        return ROUNDS_OF_VIEWS
     single = isinstance(scorer, PlannedScorer) and scorer.cost() == 1
     return ROUNDS_OF_ONE if single else ROUNDS
 
@@ -115,7 +117,7 @@ def _no_steps(name: str, scorer: PlannedScorer) -> Maker:
 
 _MAKERS: dict[str, tuple[bool, Maker]] = {
     "greedy-pig": (True, lambda t, r: IntegratedGradients(t or STEPS, r or "midpoint")),
-    "steady-pig": (True, _fixed_rule("steady-pig", lambda t: SteadyGradients(t or STEPS))),
+    "steady-pig": (True, _fixed_rule("steady-pig", lambda t: SteadyGradients(t or STEADY.steps))),
     "rolling-pig": (True, _fixed_rule("rolling-pig", lambda t: RollingGradients(t or 1))),
     "sequential-gradient": (True, _no_steps("sequential-gradient", Gradient())),
     "ig": (False, lambda t, r: IntegratedGradients(t or 50, r or "midpoint")),

@@ -43,8 +43,11 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
-    """The arguments of `gp.explain` for a method; with a budget it pays about that many gradients.
+def arguments(
+    name: str, features: Any, budget: int | None, objective: str = "softmax"
+) -> dict[str, Any]:
+    """The arguments of `gp.explain` for a method, but for the objective, which the question has;
+    with a budget it pays about that many gradients.
 
     How a budget is kept is told in `budgets`; the paper's setting is cut and never grows.
     """
@@ -56,7 +59,8 @@ def arguments(name: str, features: Any, budget: int | None) -> dict[str, Any]:
         made |= {"method": "greedy-pig", "features": gp.superpixels()}
     if budget is None:
         return made
-    made = within(made, budget, stretch=True)
+    made = within(made | {"objective": objective}, budget, stretch=True)
+    del made["objective"]
     return _at_most(MOST_REGION_ROUNDS, made, budget) if name == REGIONS else made
 
 
