@@ -178,6 +178,100 @@ def test_a_judge_gives_a_second_opinion(answer, call):
     assert "tiny_models:other, which was not asked" in " ".join(call(*judged)[1].split())
 
 
+def test_a_second_opinion_has_its_column_and_its_median(call, answer, place, monkeypatch):
+    make_photo(place / "green.png", (30, 200, 40))
+    judged = ("explain", ".", *TINY, "--judge", "tiny_models:other", "--no-html")
+    found = {r["photo"]: r["curves"] for r in answer(*judged)["results"]}
+    _, out, _ = call(*judged)
+    lines = out.splitlines()
+    assert lines[0].split()[-2:] == ["AUC", "judge"]
+    for name, curves in found.items():
+        row = next(line.split() for line in lines if line.startswith(name))
+        areas = [f"{curves[kind]['auc']:.3f}" for kind in ("softmax", "second-opinion")]
+        assert [word for word in row if word != "▲"][-2:] == areas
+    own, second = (sum(c[kind]["auc"] for c in found.values()) / 2
+                   for kind in ("softmax", "second-opinion"))  # fmt: skip
+    assert (f"AUC {own:.3f} by tiny_models:build itself, {second:.3f} by the judge, "
+            "tiny_models:other") in " ".join(out.split())  # fmt: skip
+    for width, heads in ((60, ["all", "10", "%", "AUC", "judge"]),
+                         (40, ["all", "10", "%", "judge"])):  # fmt: skip
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = call(*judged)[1].splitlines()
+        assert lines[0].split()[2:] == heads
+        assert max(map(len, lines)) <= width
+
+
+def test_beside_a_class_asked_for_stands_what_the_network_says(call, place):
+    make_photo(place / "green.png", (30, 200, 40))
+    _, out, _ = call("explain", ".", *TINY, "--class", "red", "--no-html")
+    lines = out.splitlines()
+    assert lines[0] == "red in every photo, beside what the network itself says"
+    assert "network says" in lines[1]
+    row = next(line for line in lines if line.startswith("green.png"))
+    saved = gp.load(place / "green.gpig").about
+    assert f"green, {saved['predictions'][0][1]:.3f}" in row
+    assert f" {saved['probability']:.3f} " in row
+
+
+@pytest.mark.parametrize("command", [("explain",), ("compare", "--methods", "ig", "--budget", "5")])
+@pytest.mark.parametrize("objective", ["log-likelihood", "counterfactual"])
+def test_a_class_that_the_objective_does_not_look_at_is_warned_of(call, command, objective):
+    words = (*command, "photo.png", *TINY, "--objective", objective)
+    code, _, err = call(*words, "--class", "blue")
+    assert code == 0
+    assert err.startswith("warning: --class blue does not change what is looked for")
+    assert "warning" not in call(*words)[2]
+    assert "warning" not in call(*command, "photo.png", *TINY, "--class", "blue")[2]
+
+
+def test_photos_of_equal_names_are_told_apart(call, place):
+    for folder, colour in (("one", (230, 60, 40)), ("two", (30, 200, 40))):
+        (place / "many" / folder).mkdir(parents=True)
+        make_photo(place / "many" / folder / "x.png", colour)
+    _, out, _ = call("explain", "many", *TINY, "--out", "o")
+    named = [line.split()[0] for line in out.splitlines()[1:3]]
+    assert named == [os.path.join("one", "x.png"), os.path.join("two", "x.png")]
+    index = (place / "o" / "index.html").read_text()
+    assert "one/x.png" in index
+    _, out, _ = call("explain", "many/one/x.png", "many/two/x.png", *TINY, "--no-html")
+    assert [line.split()[0] for line in out.splitlines()[1:3]] == [
+        os.path.join("many", "one", "x.png"), os.path.join("many", "two", "x.png"),
+    ]  # fmt: skip
+    call("compare", "many", *TINY, "--methods", "random", "--out", "c")
+    assert "- two/x.png: green" in (place / "c" / "comparison.md").read_text()
+
+
+@pytest.mark.parametrize("command", [("explain", "--no-html"), ("compare", "--methods", "random")])
+def test_a_photo_that_was_enlarged_a_lot_is_told(call, place, command):
+    Image.new("RGB", (3, 1), (200, 30, 30)).save(place / "small.png")
+    _, _, err = call(*command, "photo.png", "small.png", *TINY, "--out", "o")
+    told = " ".join(err.split())
+    assert told.startswith("Enlarged to the network's 8×8 pixels")
+    assert told.endswith(": small.png (3×1).")
+
+
+def test_superpixels_tell_how_many_were_made(call, answer):
+    pytest.importorskip("skimage")
+    words = ("explain", "photo.png", *TINY, "--features", "superpixels:4", "--no-html")
+    made = len(answer(*words)["order"])
+    assert f"  {made} regions made, 4 asked for" in call(*words)[1]
+    assert f"{made} regions a photo, 4 asked for." in call("explain", ".", *words[2:])[1]
+
+
+@pytest.mark.parametrize(("words", "way"), [
+    (("--steps", "5", "--budget", "4"), "Try --budget 5, or --steps 4."),
+    (("--method", "smooth-ig", "--budget", "100"), "Try --budget 1250, or --steps 4."),
+    (("--steps", "5", "--budget", "1", "--baseline", "black,white"), "Try --budget 10."),
+])  # fmt: skip
+def test_a_budget_without_room_for_a_round_names_the_way_out(call, words, way):
+    code, _, err = call("explain", "photo.png", *TINY, "--no-html", *words)
+    assert code == 2
+    assert err.endswith(f" {way}\n")
+    for option in way.removeprefix("Try ").removesuffix(".").split(", or "):
+        # Of an option given twice the last counts.
+        assert call("explain", "photo.png", *TINY, "--no-html", *words, *option.split())[0] == 0
+
+
 def test_many_photos_and_a_folder_with_broken_files(call, answer, place):
     folder = place / "many"
     (folder / "below").mkdir(parents=True)
@@ -350,7 +444,10 @@ def test_a_share_of_larger_units_tells_how_many_fit(call):
     # 16 blocks of 12 numbers: none fits into 1 or 5 % of 192 numbers, one into 10 %.
     _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:2", "--rounds", "2")
     told = [line.split("  ")[-1] for line in out.splitlines() if "only its best" in line]
-    assert told == ["0 of 16 squares, whole", "0 of 16 squares, whole", "1 of 16 squares, whole"]
+    none = "less than one of 16 squares"
+    assert told == [none, none, "1 of 16 squares, whole"]
+    _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:8", "--rounds", "1")
+    assert "less than the only square" in out
 
 
 def test_one_shot_explanations_are_measured_in_their_own_order(answer, place):

@@ -104,7 +104,7 @@ def test_the_judge_s_view_of_the_whole_photo_is_told(call, answer, place):
     assert f"second opinion by tiny_models:other: {whole:.3f} for the whole photo" in out
 
 
-@pytest.mark.parametrize(("features", "word"), [("pixels", "64 pixels"), ("grid:4", "4 squares")])
+@pytest.mark.parametrize(("features", "word"), [("pixels", "64 pixels"), ("grid:2", "16 squares")])
 def test_units_are_called_by_their_name(call, place, features, word):
     out = call("explain", "photo.png", *TINY, "--features", features, "--rounds", "2")[1]
     assert f"of {word}, whole" in out
@@ -115,7 +115,7 @@ def test_units_are_called_by_their_name(call, place, features, word):
 def test_superpixels_are_called_regions(call):
     pytest.importorskip("skimage")
     words = ("explain", "photo.png", *TINY, "--features", "superpixels:4", "--rounds", "2")
-    assert "regions, whole" in call(*words)[1]
+    assert "regions made, 4 asked for" in call(*words)[1]
 
 
 def test_the_page_of_several_photos_has_the_table_and_both_curves(call, place):

@@ -54,6 +54,7 @@ def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
         ({"steps": 5, "rule": "midpoint"}, "20 rounds × 5 midpoints, geometric"),
         ({"steps": 1, "rule": "left"}, "20 rounds × 1, geometric"),
         ({}, "20 rounds, geometric"),
+        ({"rounds": 1, "samples": 25, "inner_steps": 1}, "25 samples × 1 step"),
     ],
 )
 def test_views_and_midpoints_are_told_apart(made, words):

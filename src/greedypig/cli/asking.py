@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import warnings
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from os import fspath
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from torch import Tensor
 
 import greedypig as gp
 
-from .. import baselines, metrics
+from .. import baselines, methods, metrics
 from ..core.errors import GreedyPigError, InvalidInput
 from ..core.layout import Layout
 from ..core.scorers import PlannedScorer
@@ -31,11 +34,16 @@ from ..photos import find_photos, open_photo
 from ..places import unranked
 from . import options
 from .failures import UsageError
+from .terminal import Terminal
 
 SHARES = (0.01, 0.05, 0.1)
 """Shares of the photo at which the probability is told."""
 POINTS = 100
 PREDICTIONS = 5
+WHOLE_ANSWER = ("log-likelihood", "counterfactual")
+"""Objectives that are the same for every class."""
+ENLARGED = 4
+"""Photos this many times smaller than the network's input are told of."""
 _GRADIENT = 2.5
 """A gradient costs about as much as this many forward passes; for the bar alone."""
 
@@ -49,19 +57,40 @@ class Found:
     """What was named and is not there, each with the reason."""
     single: bool
     """One path was given and it is no folder or pattern: the answer is one object."""
+    names: Mapping[Path, str]
+    """What the files are called: in a folder that was given, by their path in it."""
 
 
 def find(paths: Sequence[str]) -> Found:
     """The files behind the paths; one that leads nowhere does not end the others."""
-    files: dict[Path, None] = {}
+    files: dict[Path, str] = {}
     broken = []
     for path in paths:
         try:
-            files.update(dict.fromkeys(find_photos([path])))
+            for file in find_photos([path]):
+                within = Path(path).is_dir()
+                files.setdefault(file, fspath(file.relative_to(path)) if within else file.name)
         except InvalidInput as error:
             broken.append((path, str(error)))
     single = len(paths) == 1 and (not files or list(files) == [Path(paths[0])])
-    return Found(tuple(files), tuple(broken), single)
+    alike = Counter(files.values())
+    names = {file: name if alike[name] == 1 else fspath(file) for file, name in files.items()}
+    return Found(tuple(files), tuple(broken), single, names)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A photo as the network sees it."""
+
+    x: Tensor
+    width: int
+    height: int
+    """Of the file's picture, in pixels."""
+
+    @property
+    def enlarged(self) -> bool:
+        """Is it so much smaller than the input that this shows little but the enlargement?"""
+        return min(self.width, self.height) * ENLARGED < min(self.x.shape[-2:])
 
 
 @dataclass(frozen=True)
@@ -112,18 +141,21 @@ class Question:
                         getattr(args, "ranking", "signed"),
                         args.objective == "counterfactual" and not information)  # fmt: skip
 
-    def read(self, path: Path) -> Tensor:
+    def read(self, path: Path) -> Opened:
         """A photo as the network's input."""
-        return self.model.preprocess(open_photo(path))
+        photo = open_photo(path)
+        return Opened(self.model.preprocess(photo), *photo.size)
 
     def explain(
         self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
     ) -> gp.Attribution:
         """The explanation alone, in the order that its curves and pictures show."""
-        a = gp.explain(
-            self.model, x, target=self.target, baseline=self.baseline, objective=self.objective,
-            progress=watch, resume=resume, **search,
-        )  # fmt: skip
+        asked = {"target": self.target, "baseline": self.baseline, "objective": self.objective}
+        try:
+            a = gp.explain(self.model, x, progress=watch, resume=resume, **asked, **search)
+        except InvalidInput:
+            check_budget(self.model, x, asked, search)
+            raise
         if a.features.kind == "groups":
             a = a.with_notes({"unit": _unit(search.get("features"))})
         return replace(a, order=unit_order(a, self.ranking)) if is_one_shot(a) else a
@@ -235,6 +267,50 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
         translate(x)
 
 
+def check_budget(
+    model: ImageModel, x: Tensor, asked: Mapping[str, Any], search: Mapping[str, Any]
+) -> None:
+    """After a refusal: was it the budget? Then say which options leave room for a round."""
+    budget = search.get("budget")
+    if budget is None:
+        return
+    needed = 0
+
+    def look(rounds: gp.Rounds) -> None:
+        nonlocal needed
+        needed = _round_cost(rounds)
+        raise _Seen
+
+    with suppress(_Seen, InvalidInput):
+        gp.explain(model, x, progress=look, **asked, **{**search, "budget": None})
+    if budget >= needed:
+        return
+    hints = [f"--budget {needed}"]
+    with suppress(InvalidInput):  # It has no steps.
+        scorer, _ = methods.resolve(search["method"], steps=1)
+        parts = len(asked["baseline"]) if isinstance(asked["baseline"], list) else 1
+        steps = budget // (parts * scorer.cost()) if isinstance(scorer, PlannedScorer) else 0
+        hints += [f"--steps {steps}"] if steps else []
+    raise InvalidInput(
+        f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
+        f"Try {', or '.join(hints)}."
+    )
+
+
+class _Seen(Exception):
+    """What was to be learnt is known before the first round."""
+
+
+def tell_idle_class(args: argparse.Namespace, terminal: Terminal) -> None:
+    """Warn of a class beside an objective that does not look at it."""
+    if args.class_ is not None and args.objective in WHOLE_ANSWER:
+        terminal.warn(
+            f"--class {args.class_} does not change what is looked for: --objective "
+            f"{args.objective} is about the network's whole answer. The class only chooses whose "
+            "probability the curve shows. Try --objective softmax for what makes the class likely."
+        )
+
+
 class Watch:
     """Sees the rounds as they are done: for the bar, and to keep them when the run is stopped."""
 
@@ -266,11 +342,16 @@ class Watch:
 def planned(rounds: gp.Rounds) -> int:
     """Gradients that a run will pay, as far as that is known beforehand."""
     problem = rounds.problem
+    total = _round_cost(rounds) * len(problem.schedule)
+    return total if problem.limits.budget is None else min(total, problem.limits.budget)
+
+
+def _round_cost(rounds: gp.Rounds) -> int:
+    """Gradients of one round; 0 where that is not known beforehand."""
+    problem = rounds.problem
     if not isinstance(problem.scorer, PlannedScorer):
         return 0
-    each = problem.scorer.cost() * len(problem.objective.parts)
-    total = each * len(problem.schedule)
-    return total if problem.limits.budget is None else min(total, problem.limits.budget)
+    return problem.scorer.cost() * len(problem.objective.parts)
 
 
 def _unit(features: Any) -> str:

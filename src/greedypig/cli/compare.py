@@ -12,10 +12,11 @@ import greedypig as gp
 
 from ..core.errors import MissingPackage
 from . import contest, options, outputs, standings
-from .asking import Question, find
+from .asking import Found, Opened, Question, find, tell_idle_class
 from .failures import DONE, FAILED, Failures, Stopped, UsageError
 from .sitting import Sitting
 from .standings import Standings
+from .summary import small_photos
 from .terminal import Bar, Terminal, count
 
 HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
@@ -79,7 +80,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run every method on every photo, tell the table, write the files."""
     names = contest.chosen(args.methods, args.paper)
     features = options.features(args.features)
-    searches = {name: contest.arguments(name, features, args.budget) for name in names}
+    searches = {
+        name: contest.arguments(name, features, args.budget, args.objective) for name in names
+    }
+    tell_idle_class(args, terminal)
     found = find(args.photos)
     failures = Failures(terminal.fail, several=len(found.files) + len(found.broken) > 1)
     for path, reason in found.broken:
@@ -87,7 +91,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     table, files = Standings({}, args.ranking), list[Path]()
     if found.files:
         folder = _folder(args.out, found.files)
-        runs = _runs(found.files, names, folder, args.resume)
+        runs = _runs(found, names, folder, args.resume)
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
@@ -109,17 +113,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 class Run:
     """One method on one photo."""
 
-    def __init__(self, path: Path, method: str, result: Path, resume: bool) -> None:
-        self.path, self.method = path, method
+    def __init__(self, path: Path, name: str, method: str, result: Path, resume: bool) -> None:
+        self.path, self.name, self.method = path, name, method
         self.sitting = Sitting(result, resume)
 
 
-def _runs(files: Sequence[Path], names: Sequence[str], folder: Path, resume: bool) -> list[Run]:
+def _runs(found: Found, names: Sequence[str], folder: Path, resume: bool) -> list[Run]:
     made = []
-    for path, stem in zip(files, outputs.stems(fspath(folder), files), strict=True):
+    for path, stem in zip(found.files, outputs.stems(fspath(folder), found.files), strict=True):
         if stem.exists():  # Else it is made once there is something to put into it.
             outputs.folder(stem)
-        made += [Run(path, n, stem / f"{contest.slug(n)}.gpig", resume) for n in names]
+        made += [Run(path, found.names[path], n, stem / f"{contest.slug(n)}.gpig", resume)
+                 for n in names]  # fmt: skip
     return made
 
 
@@ -137,21 +142,22 @@ def _hold(
     common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
     broken: set[Path] = set()
+    small: dict[str, Opened] = {}
     for i, run in enumerate(runs):
         if run.path in broken:
             continue
         watch = run.sitting.watch
-        bar.label = f"{run.path.name}: {run.method}"
+        bar.label = f"{run.name}: {run.method}"
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
         try:
-            x = question.read(run.path)
-            search = contest.fitting(searches[run.method], x, args.budget) | common
-            a = run.sitting.answer(question, search, x, run.path.name, command)
+            opened = question.read(run.path)
+            search = contest.fitting(searches[run.method], opened.x, args.budget) | common
+            a = run.sitting.answer(question, search, opened.x, run.name, command)
         except KeyboardInterrupt:
             run.sitting.keep()
             failures.release()
             terminal.fail(
-                f"Stopped at {run.path.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
+                f"Stopped at {run.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
             )
             terminal.tell_resume()
             raise Stopped from None
@@ -163,6 +169,10 @@ def _hold(
         else:
             failures.release()
             results.setdefault(run.method, {})[run.path] = a
+            if opened.enlarged:
+                small[run.name] = opened
+    if small:
+        terminal.note(small_photos(small))
     left = {
         name: {path: a for path, a in of.items() if path not in broken}
         for name, of in results.items()

@@ -17,7 +17,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..notes import Notes
 from ..places import unranked
 from . import options, outputs
-from .asking import Found, Question, find
+from .asking import Found, Question, find, tell_idle_class
 from .failures import DONE, FAILED, Stopped, UsageError
 from .sitting import Sitting
 from .summary import Summary
@@ -29,11 +29,11 @@ Explain what an ImageNet network (or your own) sees in photos. For every photo i
 the class, its probability, and the probability with only the best 1, 5 and 10 % of the photo's
 numbers present (a number is one colour of one pixel), and writes photo.gpig (the result) and
 photo.html (a page to explore it) into the current directory or --out. With the defaults a photo
-costs 100 gradients."""
+costs about 100 gradients."""
 EXAMPLES = """\
   greedypig explain photo.jpg
   greedypig explain holiday/ --out results --judge mobilenet-v2
-  greedypig explain photo.jpg --class tabby --objective log-likelihood --features pixels
+  greedypig explain photo.jpg --class tabby --objective margin:lynx --features pixels
   greedypig explain photo.jpg --model my_models:build --json > answer.json"""
 DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
     "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
@@ -79,12 +79,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             f"--reach {args.reach:g} is never met: a log-likelihood is below 0, so a share below 1 "
             f"is more than the whole photo gives. Try --reach {2 - args.reach:g}."
         )
+    tell_idle_class(args, terminal)
     found = find(args.photos)
     stems = outputs.stems(args.out, found.files)
-    jobs = [Job(path, stem, args) for path, stem in zip(found.files, stems, strict=True)]
+    jobs = [Job(path, found.names[path], stem, args)
+            for path, stem in zip(found.files, stems, strict=True)]  # fmt: skip
     index = _index(jobs, args)
     outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
-    summary = Summary(terminal, found, [job.path.name for job in jobs], args.reach)
+    summary = Summary(terminal, found, args, search["features"])
     for path, reason in found.broken:
         summary.broken(path, reason)
     if jobs:
@@ -104,8 +106,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 class Job:
     """One photo and the files that its answer goes to."""
 
-    def __init__(self, path: Path, stem: Path, args: argparse.Namespace) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str, stem: Path, args: argparse.Namespace) -> None:
+        self.path, self.name = path, name
         # Not with_suffix: a stem may hold dots of its own.
         self.sitting = Sitting(stem.with_name(stem.name + ".gpig"), args.resume)
         self.page = None if args.no_html else stem.with_name(stem.name + ".html")
@@ -138,22 +140,23 @@ def _explain_all(
     command = summary.terminal.command_line()
     for i, job in enumerate(jobs):
         watch = job.sitting.watch
-        bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.path.name
+        bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.name
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(jobs))  # type: ignore[misc]
         began = time.monotonic()
         try:
-            x = question.read(job.path)
-            a = job.sitting.answer(question, search, x, job.path.name, command)
+            opened = question.read(job.path)
+            a = job.sitting.answer(question, search, opened.x, job.name, command)
             files = job.draw(a)
         except KeyboardInterrupt:
-            summary.stopped(job.path.name, job.sitting.keep())
+            summary.stopped(job.name, job.sitting.keep())
             raise Stopped from None
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:
             summary.broken(fspath(job.path), error)
         else:
-            summary.add(job.path, a, files, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            summary.add(job.path, a, files, seconds, job.sitting.before, opened)
 
 
 def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:

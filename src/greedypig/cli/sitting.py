@@ -43,6 +43,14 @@ class Question(Protocol):
         """Does a saved result tell all that is asked for now?"""
 
 
+@dataclass(frozen=True)
+class Paid:
+    """What earlier sittings have paid."""
+
+    gradients: int = 0
+    seconds: float = 0.0
+
+
 @dataclass
 class Sitting:
     """The result's file, and beside it what is kept of a run that was stopped."""
@@ -50,6 +58,7 @@ class Sitting:
     result: Path
     resume: bool
     watch: Watch = field(default_factory=Watch)
+    before: Paid = Paid()
 
     @property
     def partial(self) -> Path:
@@ -61,6 +70,8 @@ class Sitting:
     ) -> gp.Attribution:
         """The result with its notes, saved; an earlier sitting's is taken up if asked for."""
         saved = self._saved()
+        if saved is not None:
+            self.before = Paid(saved.gradients_used, saved.seconds)
         try:
             a = question.explain(x, search, self.watch, saved)
         except (InvalidInput, InvalidType) as error:

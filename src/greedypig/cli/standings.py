@@ -73,9 +73,9 @@ def tell(
     rows, say = standings.rows(), terminal.say
     photos = standings.photos
     if len(photos) == 1:
-        ((path, a),) = photos.items()
+        (a,) = photos.values()
         say(terminal.style(terminal.wrapped(
-            f"{path.name}: {a.about['class']}, probability {a.about['probability']:.3f}"
+            f"{a.about['source']}: {a.about['class']}, probability {a.about['probability']:.3f}"
         ), BOLD))  # fmt: skip
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
@@ -85,26 +85,7 @@ def tell(
         whole = median(c["values"][-1] for c in judged)
         of = "the whole photo" if len(photos) == 1 else "whole photos"
         say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {whole:.3f} for {of}"))
-    columns = [c for c in COMPARED if any(c in row for row in rows.values())]
-    heads = {c: COMPARED[c][0] for c in columns}
-    first = max(len(name) for name in rows)
-    if first + sum(len(h) + 2 for h in heads.values()) > terminal.width:
-        heads = {c: h.replace(" AUC", "").replace("second opinion", "2nd")
-                 .replace("above full", "above").replace("gradients", "grad.")
-                 .replace("seconds", "s") for c, h in heads.items()}  # fmt: skip
-    widths = {c: max(len(h), 6) for c, h in heads.items()}
-    say(
-        terminal.style(
-            f"{'':{first}}" + "".join(f"  {heads[c]:>{widths[c]}}" for c in columns), DIM
-        )
-    )
-    for name, row in rows.items():
-        line = f"{name:{first}}"
-        for c in columns:
-            cell = f"  {_cell(c, row.get(c)):>{widths[c]}}"
-            best = c in BEST and row.get(c) == BEST[c](r[c] for r in rows.values() if c in r)
-            line += terminal.style(cell, BOLD) if best else cell
-        say(line)
+    _tell_rows(rows, terminal)
     if budget is not None:
         used = [f"{name} {made}" for name in rows if (made := standings.setting(name))]
         say()
@@ -114,6 +95,42 @@ def tell(
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
     text = f"{duration(spent)} of explaining. Wrote {where}: {names}, and every result"
     say(terminal.wrapped(text))
+
+
+def _tell_rows(rows: Mapping[str, Mapping[str, float]], terminal: Terminal) -> None:
+    """The numbers, the best in bold."""
+    first = max(map(len, rows))
+    heads, widths = _columns(rows, terminal.width - first)
+    head = "".join(f"{heads[c]:>{width}}" for c, width in widths.items())
+    terminal.say(terminal.style(f"{'':{first}}{head}", DIM))
+    for name, row in rows.items():
+        line = f"{name:{first}}"
+        for c, width in widths.items():
+            cell = f"{_cell(c, row.get(c)):>{width}}"
+            best = c in BEST and row.get(c) == BEST[c](r[c] for r in rows.values() if c in r)
+            line += terminal.style(cell, BOLD) if best else cell
+        terminal.say(line)
+
+
+def _columns(
+    rows: Mapping[str, Mapping[str, float]], room: int
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Heads and widths, the gap before a column included, that fit into the room.
+
+    Where it is small, heads are short, then gaps; then what can be read off the others is left to
+    the files.
+    """
+    long = {c: COMPARED[c][0] for c in COMPARED if any(c in row for row in rows.values())}
+    short = {c: h.replace(" AUC", "").replace("second opinion", "2nd")
+             .replace("above full", "above").replace("gradients", "grad.").replace("seconds", "s")
+             for c, h in long.items()}  # fmt: skip
+    fewest = {c: h for c, h in short.items() if c not in ("excess", "seconds")}
+    for heads, gap in ((long, 2), (short, 2), (short, 1), (fewest, 1)):
+        widths = {c: gap + max(len(h), *(len(_cell(c, row.get(c))) for row in rows.values()))
+                  for c, h in heads.items()}  # fmt: skip
+        if sum(widths.values()) <= room:
+            break
+    return heads, widths
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -212,8 +229,8 @@ def _markdown(
     for name, row in rows.items():
         cells = [_cell(c, row.get(c)) for c in columns]
         lines.append(f"| {' | '.join([name, *cells, standings.setting(name) or '–'])} |")
-    lines += ["", *(f"- {path.name}: {of.about['class']}, {of.about['probability']:.3f}"
-                    for path, of in photos.items())]  # fmt: skip
+    lines += ["", *(f"- {of.about['source']}: {of.about['class']}, {of.about['probability']:.3f}"
+                    for of in photos.values())]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

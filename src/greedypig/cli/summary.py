@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,57 +11,64 @@ import greedypig as gp
 
 from ..notes import Notes
 from ..places import rounds_line, unit_word, units_within, unranked
-from .asking import SHARES, Found
+from ..reproduce.tables import listed
+from .asking import SHARES, Found, Opened
 from .failures import Failures
 from .outputs import shown
-from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal, count, duration
-
-_NUMBER = 7
-"""Columns of a number in the table."""
-_CLASS = 28
-"""Columns of a class where lines have no end."""
-_NARROW = 60
-"""Terminals with fewer columns get fewer numbers."""
+from .photo_table import PhotoTable
+from .sitting import Paid
+from .terminal import BOLD, DIM, Terminal, count, duration
 
 
 class Summary:
     """Speaks while photos are done, and remembers what for the end."""
 
     def __init__(
-        self, terminal: Terminal, found: Found, names: Sequence[str], reach: float | None = None
+        self, terminal: Terminal, found: Found, args: argparse.Namespace, features: Any
     ) -> None:
         self.terminal = terminal
-        self.table = not found.single
-        self.total = len(names) + len(found.broken)
+        self.found = found
+        self.table = None if found.single else PhotoTable(
+            terminal, list(found.names.values()), one_class=args.class_ is not None,
+            judged=args.judge is not None,
+        )  # fmt: skip
+        self.total = len(found.files) + len(found.broken)
         self.done: list[tuple[Path, gp.Attribution, list[Path]]] = []
         self.failures = Failures(terminal.fail, several=not found.single)
         self.extra: list[Path] = []
         self._surer: list[str] = []
-        self._reach = reach
+        self._reach: float | None = args.reach
+        self._asked: int | None = getattr(features, "segments", None)
         self._beyond: list[str] = []
+        self._small: dict[str, Opened] = {}
         self._seconds = 0.0
-        self._names = names
-        self._headed = False
+        self._before = 0
 
     @property
     def pages(self) -> list[tuple[Path, gp.Attribution]]:
         """The pages written, with their results."""
         return [(f, a) for _, a, files in self.done for f in files if f.suffix == ".html"]
 
-    def add(self, path: Path, a: gp.Attribution, files: list[Path], seconds: float) -> None:
-        """Tell one answer."""
+    def add(
+        self, path: Path, a: gp.Attribution, files: list[Path], seconds: float, before: Paid,
+        opened: Opened,
+    ) -> None:  # fmt: skip
+        """Tell one answer, and remember what is told of all at the end."""
         self.failures.release()
-        excess = Notes.of(a).excess()
+        name, excess = self.found.names[path], Notes.of(a).excess()
         self.done.append((path, a, files))
         self._seconds += seconds
+        self._before += before.gradients
         if excess is not None:
-            self._surer.append(path.name)
+            self._surer.append(name)
         if self._missed(a):
-            self._beyond.append(path.name)
-        if self.table:
-            self._row(path.name, a, excess is not None)
+            self._beyond.append(name)
+        if opened.enlarged:
+            self._small[name] = opened
+        if self.table is not None:
+            self.table.row(name, a, excess is not None)
         else:
-            self._block(path.name, a, files, seconds, excess)
+            self._block(name, a, files, excess, _cost(a, seconds, before))
 
     def _missed(self, a: gp.Attribution) -> bool:
         """Could --reach hardly be met, as a share below 1 of a negative value is more than it?"""
@@ -87,41 +95,26 @@ class Summary:
         self.extra += files
 
     def close(self) -> None:
-        """Tell how it went, where there were many."""
+        """Tell how it went, where there were many, and what to take notice of."""
+        if self.table is not None:
+            self._close_table(self.table)
+        if self._small:
+            self.terminal.note(small_photos(self._small))
         if self._beyond:
             self.terminal.note(
                 f"--reach {self._reach:g} was not met by {', '.join(self._beyond)}: the objective "
                 "is below 0 for the whole photo, and a share below 1 is more than that. Try a "
                 "share above 1."
             )
-        if not self.table:
-            return
-        say, terminal = self.terminal.say, self.terminal
-        if self.done:
-            gradients = sum(a.gradients_used for _, a, _ in self.done)
-            where = {file.parent for _, _, files in self.done for file in files}
-            say()
-            say(terminal.wrapped(
-                f"{count(len(self.done), 'photo')}, {gradients:,} gradients, "
-                f"{duration(self._seconds)}. Results in "
-                f"{', '.join(sorted(shown(w) for w in where))}"
-                + "".join(f", all pages from {shown(f)}" for f in self.extra)
-            ))  # fmt: skip
-        bare = {reason: [p.name for p, b, _ in self.done if unranked(b) == reason]
-                for _, a, _ in self.done if (reason := unranked(a)) is not None}  # fmt: skip
-        for reason, names in bare.items():
-            say(terminal.wrapped(f"{', '.join(names)}: {reason}"))
-        for stop in (gp.StopReason.BUDGET, gp.StopReason.SECONDS):
-            early = sum(a.stop == stop and unranked(a) is None for _, a, _ in self.done)
-            if early:
-                say(terminal.wrapped(f"{count(early, 'photo')} stopped early ({stop}): what was "
-                                     "not selected is ranked by its last score."))  # fmt: skip
-        if any(a.about["removed"] for _, a, _ in self.done):
-            say(terminal.wrapped("−1 %: with its best 1 % of numbers switched off."))
+
+    def _close_table(self, table: PhotoTable) -> None:
+        terminal, done = self.terminal, [a for _, a, _ in self.done]
+        for line in self._below(table, done):
+            terminal.say(terminal.wrapped(line))
         if self._surer:
             terminal.surer(
                 f"{count(len(self._surer), 'photo')} with a part that makes the network more "
-                f"certain than the whole photo does. {_advice(self.done[0][1])}"
+                f"certain than the whole photo does. {_advice(done[0])}"
             )
         if self.failures.all:
             terminal.note(
@@ -129,33 +122,43 @@ class Summary:
                 + self.failures.names()
             )
 
-    def _row(self, name: str, a: gp.Attribution, surer: bool) -> None:
-        about, terminal = a.about, self.terminal
-        shares = [f"{share:g}" for share in SHARES]
-        if terminal.width < _NARROW:
-            shares = shares[-1:]
-        room = terminal.width - _NUMBER * (1 + len(shares)) - 3
-        first = max(8, min(room // 2, max(len(n) for n in self._names)))
-        second = max(8, room - first)
-        label = _fit(about["class"], second)
-        if terminal.width == UNLIMITED:  # Nothing is cut; a long class moves its own row alone.
-            second, label = _CLASS, f"{about['class']:{_CLASS}}"
-        if not self._headed:
-            self._headed = True
-            sign = "−" if about["removed"] else ""
-            heads = ["all", *(f"{sign}{100 * float(s):g} %" for s in shares)]
-            line = f"{'photo':{first}} {'class':{second}}"
-            terminal.say(terminal.style(line + "".join(f"{h:>{_NUMBER}}" for h in heads), DIM))
-        told = about["removed"] or about["kept"]
-        numbers = [f"{about['probability']:.3f}"]
-        numbers += [f"{told[s]:.3f}" if s in told else "–" for s in shares]
-        line = f"{_fit(name, first)} {label}"
-        line += "".join(f"{number:>{_NUMBER}}" for number in numbers)
-        terminal.say(line + (terminal.style(" ▲", YELLOW) if surer else ""))
+    def _below(self, table: PhotoTable, done: Sequence[gp.Attribution]) -> Iterator[str]:
+        """The lines below the table."""
+        if done:
+            yield ""
+            yield self._total(done)
+        legend = table.legend(done)
+        if legend is not None:
+            yield legend
+        if done and self._asked is not None:
+            least, most = (f(a.features.units for a in done) for f in (min, max))
+            few = count(least, "region") if least == most else f"{least:,} to {most:,} regions"
+            yield f"{few} a photo, {self._asked:,} asked for."
+        bare = {reason: [self.found.names[p] for p, b, _ in self.done if unranked(b) == reason]
+                for a in done if (reason := unranked(a)) is not None}  # fmt: skip
+        for reason, names in bare.items():
+            yield f"{', '.join(names)}: {reason}"
+        for stop in (gp.StopReason.BUDGET, gp.StopReason.SECONDS):
+            early = sum(a.stop == stop and unranked(a) is None for a in done)
+            if early:
+                yield (f"{count(early, 'photo')} stopped early ({stop}): what was not selected is "
+                       "ranked by its last score.")  # fmt: skip
+        if any(a.about["removed"] for a in done):
+            yield "−1 %: with its best 1 % of numbers switched off."
+
+    def _total(self, done: Sequence[gp.Attribution]) -> str:
+        gradients = sum(a.gradients_used for a in done)
+        paid = count(gradients, "gradient")
+        if self._before:
+            paid = f"{count(gradients - self._before, 'gradient')} ({self._before:,} more before)"
+        where = sorted({shown(file.parent) for _, _, files in self.done for file in files})
+        pages = "".join(f", all pages from {shown(f)}" for f in self.extra)
+        return (f"{count(len(done), 'photo')}, {paid}, {duration(self._seconds)}. Results in "
+                f"{', '.join(where)}{pages}")  # fmt: skip
 
     def _block(
-        self, name: str, a: gp.Attribution, files: list[Path], seconds: float,
-        excess: tuple[float, float] | None,
+        self, name: str, a: gp.Attribution, files: list[Path],
+        excess: tuple[float, float] | None, cost: str,
     ) -> None:  # fmt: skip
         terminal, about = self.terminal, a.about
         say = terminal.say
@@ -187,21 +190,44 @@ class Summary:
                 f"{_percent(share)} of it makes the network more certain ({probability:.3f}) "
                 f"than the whole photo does ({about['probability']:.3f}): those {unit_word(a)} "
                 f"push it further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
-        say(terminal.wrapped(f"{_cost(a)}; {duration(seconds)} in all", "  ", "    "))
+        if self._asked is not None:
+            made = f"{count(a.features.units, 'region')} made, {self._asked:,} asked for"
+            say(terminal.wrapped(made, "  ", "    "))
+        say(terminal.wrapped(cost, "  ", "    "))
         say(terminal.wrapped("wrote " + ", ".join(shown(f) for f in files), "  ", "    "))
 
 
 def _held(a: gp.Attribution, share: str) -> str:
     """What the network was shown: that many numbers, or the larger units that fit whole."""
+    held, units = units_within(a, float(share)), a.features.units
+    if held == 0:
+        one = f"the only {unit_word(a, 1)}" if units == 1 else f"one of {units:,} {unit_word(a)}"
+        return f"less than {one}"
     whole = "" if a.features.kind == "elements" else ", whole"
-    return f"{units_within(a, float(share)):,} of {a.features.units:,} {unit_word(a)}{whole}"
+    return f"{held:,} of {units:,} {unit_word(a, units)}{whole}"
 
 
-def _cost(a: gp.Attribution) -> str:
-    """What was paid, and why it stopped if that was not the schedule's end."""
-    text = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}"
+def _cost(a: gp.Attribution, seconds: float, before: Paid) -> str:
+    """What was paid, now and before, and why it stopped if that was not the schedule's end."""
     usual = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
-    return text if a.stop in usual else f"{text} ({a.stop})"
+    why = "" if a.stop in usual else f" ({a.stop})"
+    if not before.gradients:
+        paid = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}"
+        return f"{paid}{why}; {duration(seconds)} in all"
+    earlier = f"{count(before.gradients, 'gradient')} in {duration(before.seconds)} before"
+    more = a.gradients_used - before.gradients
+    now = f"{more:,} in {duration(a.seconds - before.seconds)} now" if more else "none now"
+    return f"{earlier}, {now}{why}; {duration(seconds)} in all now"
+
+
+def small_photos(found: Mapping[str, Opened]) -> str:
+    """That photos were enlarged a lot, by their names."""
+    height, width = next(iter(found.values())).x.shape[-2:]
+    names = [f"{name} ({o.width}×{o.height})" for name, o in found.items()]
+    return (
+        f"Enlarged to the network's {width}×{height} pixels, so that details finer than the "
+        f"photo's own pixels mean nothing: {listed(names)}."
+    )
 
 
 def _second(about: Any) -> str:
@@ -236,8 +262,3 @@ def _advice(a: gp.Attribution) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2g} %"
-
-
-def _fit(text: str, width: int) -> str:
-    cut = text if len(text) <= width else text[: width - 1] + "…"
-    return f"{cut:{width}}"

@@ -310,8 +310,8 @@ def setting(settings: Mapping[str, Any]) -> str:
         samples = settings.get("samples")
         inner = settings.get("inner_steps")
         if samples and inner:
-            return f"{samples} samples × {inner} steps"
-        return "no steps" if steps is None else f"{steps:,} steps"
+            return f"{_counted(samples, 'sample')} × {_counted(inner, 'step')}"
+        return "no steps" if steps is None else _counted(steps, "step")
     text = f"{rounds} rounds" + ("" if steps is None else f" × {_points_of(settings, steps)}")
     return f"{text}, {settings['schedule']}" if settings.get("schedule") else text
 
@@ -319,12 +319,12 @@ def setting(settings: Mapping[str, Any]) -> str:
 def _points_of(settings: Mapping[str, Any], steps: int) -> str:
     """Where a round's gradients are taken: as many views are another setting than midpoints."""
     if settings.get("scorer") == "steady-gradients":
-        word = "view"
-    elif settings.get("rule") == "midpoint":
-        word = "midpoint"
-    else:
-        return str(steps)
-    return f"{steps} {word}" + ("" if steps == 1 else "s")
+        return _counted(steps, "view")
+    return _counted(steps, "midpoint") if settings.get("rule") == "midpoint" else str(steps)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
 def kept_settings(a: Attribution) -> dict[str, Any]:
