@@ -468,7 +468,7 @@ def test_long_names_leave_the_diagrams_their_room():
     from greedypig.plots import Panel, curve_sheet
 
     line = Curve([0.0, 0.5, 1.0], [0.0, 0.25, 1.0], "softmax", 1.0)
-    names = [f"a method with a long name and a setting, {i}" for i in range(8)]
+    names = [f"a method with a long name and a long, long setting, number {i}" for i in range(8)]
     figure = curve_sheet([Panel(t, "p", dict.fromkeys(names, line)) for t in "abc"])
     figure.draw_without_rendering()
     for ax in figure.axes:

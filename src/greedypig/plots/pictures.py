@@ -83,7 +83,7 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "
-        text += f"\n{shorten(notes.label or 'probability', 22)} {sign}{value:.3f}"
+        text += f"\n{shorten(notes.label or 'probability', 20)} {sign}{value:.3f}"
         if notes.probability is not None:
             text += f" (all: {notes.probability:.3f})"
     return text

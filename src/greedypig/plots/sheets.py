@@ -11,7 +11,7 @@ import numpy as np
 from ..core.errors import InvalidInput
 from ..notes import CurveLike
 from .canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
-from .charts import curve, legend_columns
+from .charts import LONGEST, curve, legend_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +53,9 @@ def curve_sheet(panels: Sequence[Panel], *, title: str = "") -> Figure:
         raise InvalidInput("Expected at least one panel of curves (got none).")
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
     rows = len(names) / legend_columns([f"{name}, AUC 0.000" for name in names])
-    figure = new_figure(5.1 * len(panels), 4.5 + 0.21 * rows)
+    longest = min(max(map(len, names), default=0), LONGEST)
+    wide = 5.1 + 0.06 * max(longest - 40, 0)  # Else a legend of long names squeezes its diagram.
+    figure = new_figure(wide * len(panels), 4.5 + 0.21 * rows)
     for ax, panel in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
         curve({name: panel.curves[name] for name in names if name in panel.curves}, ax=ax)
         ax.set_ylabel(panel.quantity, fontsize=9, color=INK)
