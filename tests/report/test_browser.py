@@ -149,6 +149,14 @@ def test_presets_take_no_more_than_they_say_and_tell_what_was_measured_there(vis
     assert "greedy-pig ≈" in v.text("figure:has(#curve-methods)")  # Its units are its own.
 
 
+def test_windows_that_cover_everything_leave_nothing_to_the_last_score(visit):
+    a = photo((3, 8, 9), features=gp.windows(3), method="greedy-pig", rounds=5)
+    assert a.selected < a.features.units
+    v = visit(a)
+    v.page.click(".preset:text-is('all')")
+    assert "last score" not in v.text("#told")
+
+
 def test_a_stopped_run_has_colours_for_what_it_took_and_says_what_ranks_the_rest(visit):
     a = photo((3, 8, 9), features="pixels", method="greedy-pig", k=6, rounds=2)
     v = visit(a)

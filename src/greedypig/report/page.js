@@ -215,7 +215,7 @@
         text += surer ? ", so more certain than the whole photo)" : ")";
       }
     }
-    if (k > e.selected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
+    if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
     $("told").textContent = text + ".";
     slider.setAttribute("aria-valuetext", text);
     markCharts(share, alike);
