@@ -101,4 +101,4 @@ def test_a_cut_keeps_the_scorer_of_the_default(budget, objective):
 def test_both_commands_cut_a_method_alike(name, budget):
     in_compare = contest.arguments(contest.ALIASES.get(name, name), "elements", budget)
     (contender,) = [c for c in Settings.of("sic").contenders if c.name == name]
-    assert paid(contender.within(budget).search) == paid(in_compare)
+    assert paid(contender.within(budget).asked()) == paid(in_compare)

@@ -65,14 +65,25 @@ def test_views_and_midpoints_are_told_apart(made, words):
 def test_a_budget_is_kept_and_changes_nothing_it_has_room_for(budget):
     for contender in Settings.of("sic").contenders:
         cut = contender.within(budget)
-        usual = 0 if contender.name == "random" else 100
-        usual = usual if contender.name in ("random", "greedy-pig", "blur-ig") else 2000
-        scorer, greedy = methods.resolve(cut.search["method"], steps=cut.search.get("steps"))
-        rounds = cut.search.get("rounds", methods.default_rounds(scorer)) if greedy else 1
+        usual = {"random": 0, "greedy-pig": 100, "blur-ig": 100}.get(contender.name, 2000)
+        asked = cut.asked()
+        if asked == {"method": "greedy-pig"}:
+            asked = {"method": "steady-pig"}  # As photos have it.
+        scorer, greedy = methods.resolve(asked["method"], steps=asked.get("steps"))
+        rounds = asked.get("rounds", methods.default_rounds(scorer)) if greedy else 1
         cost = rounds * scorer.cost()
         assert cost <= budget or usual == 0
         assert cost >= 0.6 * min(budget, usual)
         assert (cut is contender) == (budget >= usual)
+
+
+def test_a_budget_cuts_what_each_objective_runs():
+    (contender,) = [c for c in Settings.of("sic").contenders if c.name == "greedy-pig"]
+    cut = contender.within(50)
+    assert cut.asked("softmax") == {"method": "steady-pig", "rounds": 16}
+    assert cut.asked("log-likelihood") == {"method": "greedy-pig", "rounds": 50}
+    assert cut.meaning("softmax") != cut.meaning("log-likelihood")
+    assert contender.within(100) is contender
 
 
 def test_the_meaning_changes_with_the_defaults_only_where_they_are_used(monkeypatch):

@@ -118,8 +118,8 @@ def around(scores: Tensor, mask: Tensor, shape: tuple[int, int, int]) -> Tensor:
     free = (1 - mask).to(scores)
     sums, counts = (rows @ each.view(shape).sum(0) @ columns.T for each in (scores * free, free))
     places = (sums / counts.clamp_min(TINY)).expand(shape).reshape(-1)
-    size = torch.linalg.vector_norm
-    return places / size(places).clamp_min(TINY) * size(scores)
+    lengths = [torch.linalg.vector_norm(each) for each in (scores, places)]
+    return places / lengths[1].clamp_min(TINY) * lengths[0]
 
 
 def closeness(length: int, deviation: float) -> Tensor:

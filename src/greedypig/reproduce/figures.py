@@ -126,7 +126,7 @@ class Job:
         knobs, budget = self.settings.more["blocks"], self.request.budget
         if contender.search["method"] == "ig":
             steps = min(knobs["ig_steps"], budget or knobs["ig_steps"])
-            return replace(contender, search={"method": "ig", "steps": steps})
+            return replace(contender, search={"method": "ig", "steps": steps}, budget=None)
         # Windows overlap, so some more of them are needed than k has room for.
         rounds = ceil(1.25 * self.settings.more["k"] / (3 * size * size))
         steps = knobs["steps"]
@@ -134,7 +134,7 @@ class Job:
             steps = max(1, min(steps, budget // rounds))
             rounds = max(1, min(rounds, budget // steps))
         search = {"method": "greedy-pig", "per_round": 1, "rounds": rounds, "steps": steps}
-        return replace(contender, search=search)
+        return replace(contender, search=search, budget=None)
 
     def batch(self, shot: Shot) -> Batch:
         """The work of one picture."""
@@ -147,15 +147,15 @@ class Job:
         """Where the picture's record lies."""
         return self.shelf.place(
             shot.seen.key, f"{shot.contender.name}.{shot.objective}.{shot.block or 'elements'}",
-            self.networks.fingerprint, shot.contender.meaning(), self.settings.more["baseline"],
-            self.settings.more["k"], self.request.seed,
+            self.networks.fingerprint, shot.contender.meaning(shot.objective),
+            self.settings.more["baseline"], self.settings.more["k"], self.request.seed,
         )  # fmt: skip
 
     def taken(self, shot: Shot) -> dict[str, Any]:
         """Explain the photo and measure the network's answer to the kept part."""
         model, request, baseline = self.networks.model, self.request, self.settings.more["baseline"]
         x = self.networks.read(shot.seen.path)
-        search = dict(shot.contender.search)
+        search = shot.contender.asked(shot.objective)
         if shot.block is not None:
             search["features"] = windows(min(shot.block, *x.shape[-2:]))
             search["rounds"] = _fitting(search, x, shot.block)

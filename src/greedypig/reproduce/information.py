@@ -102,7 +102,7 @@ class Job:
         judge = self.networks.judge_fingerprint if objective == "softmax" else ""
         return self.shelf.place(
             seen.key, f"{contender.name}.{objective}", self.networks.fingerprint, judge,
-            contender.meaning(), contender.rankings, self.settings.more["baseline"],
+            contender.meaning(objective), contender.rankings, self.settings.more["baseline"],
             self.settings.more["points"], self.request.seed,
         )  # fmt: skip
 
@@ -116,7 +116,7 @@ class Job:
         common = {"baseline": self.settings.more["baseline"], "batch_size": request.batch_size}
         found = list(
             explain_many(model, xs, target=targets, objective=objective, seed=request.seed,
-                         **common, **contender.search)
+                         **common, **contender.asked(objective))
         )  # fmt: skip
         curves: list[dict[str, dict[str, Curve]]] = [{} for _ in photos]
         judges: list[tuple[str, ImageModel | None]] = [("own", None)]

@@ -101,13 +101,15 @@ class Job:
         """Where the result of a grid lies."""
         shown = digest(*(self.photos[i].digest for i in self.grids.sources[grid].tolist()))
         return self.shelf.place(
-            f"grid-{shown}", contender.name, self.networks.fingerprint, contender.meaning(),
+            f"grid-{shown}", contender.name, self.networks.fingerprint, 
+            contender.meaning(self.settings.more["objective"]),
             contender.rankings, self.settings.more["baseline"], self.k, self.request.seed,
         )  # fmt: skip
 
     def measured(self, contender: Contender, grids: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Explain every class of a grid and see where the top elements lie."""
         request, made = self.request, self.grids
+        objective = self.settings.more["objective"]
         for i in grids:
             one = Grids(made.pictures[i : i + 1], made.classes[i : i + 1], made.sources[i : i + 1],
                         made.confidences[i : i + 1], made.cells)  # fmt: skip
@@ -116,8 +118,8 @@ class Job:
                 explain_many(
                     self.networks.model, (made.pictures[i] for _ in targets), target=targets,
                     baseline=self.settings.more["baseline"],
-                    objective=self.settings.more["objective"], seed=request.seed,
-                    batch_size=request.batch_size, **contender.search,
+                    objective=objective, seed=request.seed, batch_size=request.batch_size,
+                    **contender.asked(objective),
                 )
             )  # fmt: skip
             shares = {

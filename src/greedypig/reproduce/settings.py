@@ -19,6 +19,8 @@ from ..budgets import within
 from ..core.errors import InvalidInput
 from ..core.scorers import GuidedIG, PlannedScorer
 
+OBJECTIVES = ("softmax", "log-likelihood")
+"""What reproductions climb."""
 TOGETHER = 16
 """About how many gradients of one device batch different photos should bring together."""
 
@@ -32,25 +34,36 @@ class Contender:
     title: str
     """In tables, as the paper calls it where it has it."""
     search: Mapping[str, Any]
-    """Its arguments of `gp.explain`."""
+    """Its arguments of `gp.explain`, where no budget cuts them."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """What the paper reports of it."""
     rankings: tuple[str | None, ...] = (None,)
     """How its features are ranked; None is the usual way of its kind."""
+    budget: int | None = None
+    """Gradients at most."""
+
+    def asked(self, objective: str = OBJECTIVES[0]) -> dict[str, Any]:
+        """Its arguments of `gp.explain` besides the objective, within the budget (`budgets`)."""
+        if self.budget is None:
+            return dict(self.search)
+        cut = within({**self.search, "objective": objective}, self.budget)
+        return {name: value for name, value in cut.items() if name != "objective"}
 
     @property
     def together(self) -> int:
         """How many photos to run in lockstep: as many as a batch of gradients has room for."""
-        scorer, _ = methods.resolve(self.search["method"], steps=self.search.get("steps"))
+        asked = self.asked()
+        scorer, _ = methods.resolve(asked["method"], steps=asked.get("steps"))
         one_by_one = isinstance(scorer, GuidedIG)
         cost = scorer.cost() if isinstance(scorer, PlannedScorer) and not one_by_one else 1
         return max(1, TOGETHER // max(cost, 1))
 
-    def meaning(self) -> str:
+    def meaning(self, objective: str = OBJECTIVES[0]) -> str:
         """All that its words mean today: two runs with the same meaning give the same result."""
-        found = methods.resolve(self.search["method"], steps=self.search.get("steps"))
-        said = [repr(sorted(self.search.items())), repr(found[0])]
-        if found[1] is not None and not {"rounds", "schedule"} <= set(self.search):
+        asked = self.asked(objective)
+        found = methods.resolve(asked["method"], steps=asked.get("steps"))
+        said = [repr(sorted(asked.items())), repr(found[0])]
+        if found[1] is not None and not {"rounds", "schedule"} <= set(asked):
             # What is not said here is as the library's defaults have it.
             known = sorted(
                 (k, v) for k, v in vars(methods).items() if k[:1].isalpha() and k.isupper()
@@ -59,13 +72,10 @@ class Contender:
         return " ".join(said)
 
     def within(self, budget: int | None) -> Contender:
-        """The same with at most `budget` gradients (`budgets`); what pays none stays as it is."""
-        if budget is None:
-            return self
-        knobs = within(self.search, budget)
-        if knobs == dict(self.search):
-            return self
-        return replace(self, search=knobs, title=f"{self.title} (cut)")
+        """The same with at most `budget` gradients; its title says so where that changes it."""
+        made = replace(self, budget=budget)
+        cut = any(made.asked(objective) != dict(self.search) for objective in OBJECTIVES)
+        return replace(made, title=f"{self.title} (cut)") if cut else self
 
 
 @dataclass(frozen=True)
