@@ -119,7 +119,8 @@ def around(scores: Tensor, mask: Tensor, shape: tuple[int, int, int]) -> Tensor:
     sums, counts = (rows @ each.view(shape).sum(0) @ columns.T for each in (scores * free, free))
     places = (sums / counts.clamp_min(TINY)).expand(shape).reshape(-1)
     lengths = [torch.linalg.vector_norm(each) for each in (scores, places)]
-    return places / lengths[1].clamp_min(TINY) * lengths[0]
+    placed: Tensor = places / lengths[1].clamp_min(TINY) * lengths[0]
+    return placed
 
 
 def closeness(length: int, deviation: float) -> Tensor:
