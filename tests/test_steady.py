@@ -94,9 +94,9 @@ def test_a_lone_helper_amid_harm_waits():
     weights = torch.full((3, 28, 28), 0.9)
     chance = torch.rand(3, 28, 14, generator=torch.Generator().manual_seed(0))
     weights[:, :, :14] = torch.where(chance < 0.3, 1.0, -1.0)
-    x, whole = torch.ones(3, 28, 28), {"early": 0, "noise": 0}
+    x = torch.ones(3, 28, 28)
     first = {
-        place: gp.explain(plane(weights), x, method=gp.SteadyGradients(place=place, **whole),
+        place: gp.explain(plane(weights), x, method=gp.SteadyGradients(place=place),
                           baseline="zero").mask(200)
         for place in (0, 1)
     }  # fmt: skip
@@ -178,7 +178,7 @@ def test_a_row_of_one_value_has_no_ramp():
 def test_whole_views_of_a_linear_model_score_exactly():
     torch.manual_seed(0)
     weights, x = torch.randn(3, 8, 8), torch.rand(3, 8, 8) + 0.5
-    scorer = gp.SteadyGradients(steps=2, early=0, place=0)
+    scorer = gp.SteadyGradients(steps=2, place=0)
     a = gp.explain(plane(weights), x, method=scorer, baseline="zero")
     assert torch.allclose(a.scores, weights * x, atol=1e-5)
 
@@ -192,8 +192,11 @@ def test_crops_prefer_what_does_not_hang_on_single_pixels():
     model, x = plane(weights), torch.ones(3, 32, 32)
     plain = gp.explain(model, x, method="ig").mask(512)
     assert bool(plain[0].sum() == 512)
-    steady = gp.explain(model, x, method=gp.SteadyGradients(40, early=1, place=0)).mask(512)
-    assert int(steady[1].sum()) > 480
+    scorer = gp.SteadyGradients(40, noise=0, place=0)
+    a = gp.explain(model, x, method=gp.Greedy(scorer), schedule=[160, 512])
+    first, then = a.mask(160), a.mask(672)
+    assert bool(first[0].sum() == 160)  # The picture is seen as it is.
+    assert int((then & ~first)[1].sum()) > 480
 
 
 def test_it_costs_steps_a_round_and_depends_on_the_seed_alone():
@@ -207,7 +210,7 @@ def test_it_costs_steps_a_round_and_depends_on_the_seed_alone():
 
 def test_views_that_outnumber_a_batch_score_alike():
     model, x = cnn(), picture(0)
-    scorer = gp.SteadyGradients(steps=7, early=1)
+    scorer = gp.SteadyGradients(steps=7)
     whole = gp.explain(model, x, method=scorer, batch_size=7)
     parts = gp.explain(model, x, method=scorer, batch_size=3)
     assert close(whole.scores, parts.scores, 1e-4)
@@ -298,7 +301,7 @@ def test_only_pictures_have_views():
 
 @pytest.mark.parametrize(
     "knobs",
-    [{"steps": 0}, {"noise": -1}, {"crop": 0}, {"early": 2}, {"kinks": -1}, {"place": 11}],
+    [{"steps": 0}, {"noise": -1}, {"crop": 0}, {"kinks": -1}, {"place": 11}],
     ids=str,
 )
 def test_odd_knobs_are_refused_by_name(knobs):

@@ -4,7 +4,7 @@ Greedy rounds climb whatever the network rewards, also what it rewards by accide
 works on one grid of pixels, at one size, in one neighbourhood. Such masks win the network's own
 curve and mean nothing to another network. So every point of the integral is met under other
 circumstances, of the kinds that networks are trained to bear: a little noise, a random part of the
-faint rest at full strength, and most of the time a crop of the picture enlarged to its full size.
+faint rest at full strength, and after the first picks a crop enlarged to the picture's full size.
 What scores on all of these is in the photo; and it lies in a place: a lone element that helps
 amid others that speak against the class is an accident too (reproduction/study).
 """
@@ -30,8 +30,6 @@ PLACED = 0.1
 """Up to this share of the elements places count: later picks fill in what the places lack."""
 NEAR = 1 / 14
 """The standard deviation of a neighbourhood, as a share of the picture's shorter side."""
-
-
 TINY = 1e-30
 
 
@@ -41,19 +39,18 @@ class SteadyGradients(PlannedScorer):
 
     scores_i = way_i / steps · Σ_j [viewᵀ_j ∇g(view_j(1_S + level_j · 1_S̄ + noise_j))]_i
 
-    level_j = (t_j + [u < t_j]) / 2 for every element, u uniform and t_j in the j-th part of [0, 1];
-    view_j enlarges a crop of `crop` to 1 of the picture's area, mirrored or not, for the share
-    `early` of the first views and for all once 1/20 of the elements is selected. Only from then on
-    noise_j ~ N(0, 1) · noise · (range of the input), else 0: the first picks are tender.
+    level_j = (t_j + [u < t_j]) / 2 for every element, u uniform and t_j in the j-th part of [0, 1].
+    Once 1/20 of the elements is selected, view_j enlarges a crop of `crop` to 1 of the picture's
+    area, mirrored or not, and noise_j ~ N(0, 1) · noise · (range of the input). The first picks are
+    tender: for them the picture is seen as it is.
     kinks > 0 takes the gradient with ramps of that width in place of ReLU's steps (`soft_kinks`).
-    Until 1/10 is selected, `place` · (mean score around the element) is added, over all colours, a
-    neighbourhood's share of what is not selected, and in units of the scores' root mean square.
+    Until 1/10 is selected, `place` · (mean score of what is near and not selected, over all
+    colours) is added, scaled to the root mean square of the scores.
     """
 
     steps: int = 3
     noise: float = 0.05
     crop: float = 0.15
-    early: float = 0.2
     kinks: float = 0.6
     place: float = 1.0
     name = "steady-gradients"
@@ -61,8 +58,8 @@ class SteadyGradients(PlannedScorer):
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", whole(self.steps))
         check_count("steps", self.steps)
-        for name, low, high in (("noise", 0, 1), ("crop", 0.01, 1), ("early", 0, 1),
-                                ("kinks", 0, 10), ("place", 0, 10)):  # fmt: skip
+        for name, low, high in (("noise", 0, 1), ("crop", 0.01, 1), ("kinks", 0, 10),
+                                ("place", 0, 10)):  # fmt: skip
             number = getattr(self, name)
             if not (isinstance(number, int | float) and low <= number <= high):
                 raise InvalidInput(f"Expected {name} from {low} to {high} (got {number!r}).")
@@ -85,15 +82,14 @@ class SteadyGradients(PlannedScorer):
         """What one view adds to the scores."""
         problem = at.objective
         begin, end = problem.place(at.mask), problem.end
-        chance = seeded_uniform(6 + end.numel(), at.seed, at.round, step)
-        level = _level((step + float(chance[0])) / self.steps, chance[6:]).to(end)
+        chance = seeded_uniform(5 + end.numel(), at.seed, at.round, step)
+        level = _level((step + float(chance[0])) / self.steps, chance[5:]).to(end)
         point, back = torch.lerp(begin, end, level), None
-        late = float(at.mask.double().mean()) >= EARLY
-        if self.noise and late:
-            spread = self.noise * problem.span
-            point += spread * seeded_normal(end, at.seed, at.round, step, 1)
-        if late or float(chance[1]) < self.early:
-            view = View.drawn(shape, self.crop, chance[2:6].tolist(), end)
+        if float(at.mask.double().mean()) >= EARLY:
+            if self.noise:
+                spread = self.noise * problem.span
+                point += spread * seeded_normal(end, at.seed, at.round, step, 1)
+            view = View.drawn(shape, self.crop, chance[1:5].tolist(), end)
             point, back = view(point), view.back
         asked = problem.softened(self.kinks) if self.kinks else problem
         weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
