@@ -1,8 +1,8 @@
 """Which setting serves under three judges at once? The study behind the defaults for photos.
 
-    python reproduction/study/run.py tune greedy-20x5 greedy-10x5 …      one part of the photos
-    python reproduction/study/run.py confirm greedy-20x5 paper-100x20 …  photos not tuned on
-    python reproduction/study/run.py pointing greedy-20x5 …              2 × 2 grids of the latter
+    python reproduction/study/run.py tune steady-33x3 greedy-20x5 …      one part of the photos
+    python reproduction/study/run.py confirm steady-33x3 paper-100x20 …  photos not tuned on
+    python reproduction/study/run.py pointing steady-33x3 …              2 × 2 grids of the latter
     python reproduction/study/run.py table                               what there is so far
 
 Judges: the network's own curve (SIC, and LIC), the same masks seen by the other network, and the
@@ -31,14 +31,15 @@ HERE = Path(__file__).parent
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """Who is explained → who gives the second opinion."""
 TUNING, SEED, GRIDS = 46, 7, 25
-DEFAULT, REFERENCE = "steady-20x5", "greedy-20x5"
-"""What photos get, and what is put beside every candidate: Algorithm 1 at the same cost."""
+DEFAULT = "steady-33x3"
+"""What photos get; its areas on the same photos are put beside those of every candidate."""
+KEYS = ("part", "network", "candidate", "gradients", "photos")
 NUMBERS = (
     "own",
     "second",
     "loss",
-    "reference_own",
-    "reference_second",
+    "default_own",
+    "default_second",
     "pointing",
     "pointing_error",
 )
@@ -105,6 +106,7 @@ def curves(
                                                     points=args.points)  # fmt: skip
         for i, a, mine, theirs in zip(batch, found, own, second, strict=True):
             record = {
+                "place": chosen.index(i),
                 "gradients": a.gradients_used,
                 "own": mine["softmax"].to_dict(),
                 "loss": mine["loss"].to_dict(),
@@ -178,13 +180,6 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                        "gradients": candidate["gradients"], "photos": len(records)}  # fmt: skip
                 for what in ("own", "second", "loss"):
                     row[what] = round(median_auc(records, what), 3)
-                usual = [out / part / network / REFERENCE / f.name for f in files]
-                same = [json.loads(f.read_text()) for f in usual if f.exists()]
-                for what in ("own", "second"):
-                    complete = len(same) == len(files)
-                    row[f"reference_{what}"] = (
-                        round(median_auc(same, what), 3) if complete else None
-                    )
                 game = out / "pointing" / network / f"{name}.json"
                 row["pointing"] = row["pointing_error"] = None
                 if part == "confirm" and game.exists():
@@ -192,6 +187,19 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     row["pointing"] = round(record["score"], 3)
                     row["pointing_error"] = round(record["error"], 3)
                 yield row
+
+
+def with_default(found: list[dict[str, Any]], out: Path) -> None:
+    """Put beside every row what the default gets on its photos: the first of the same order."""
+    for row in found:
+        folder = out / row["part"] / row["network"] / DEFAULT
+        records = [json.loads(f.read_text()) for f in folder.glob("*.json")]
+        same = [r for r in records if r["place"] < row["photos"]]
+        for what in ("own", "second"):
+            if len(same) == row["photos"]:
+                row[f"default_{what}"] = round(median_auc(same, what), 3)
+            else:
+                row.setdefault(f"default_{what}", None)
 
 
 def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> list[dict[str, Any]]:
@@ -222,24 +230,25 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
 
 
 def beside(row: dict[str, Any], what: str) -> str:
-    """A candidate's area, and in brackets the reference's on the same photos."""
-    usual = row[f"reference_{what}"]
-    told = row["candidate"] == REFERENCE or usual is None
+    """A candidate's area, and in brackets the default's on the same photos."""
+    usual = row[f"default_{what}"]
+    told = row["candidate"] == DEFAULT or usual is None
     return f"{row[what]}" if told else f"{row[what]} ({usual})"
 
 
 def table(args: Any, candidates: dict[str, Any]) -> None:
     """results.csv, results.md and the Pareto picture of what there is."""
     found = with_earlier(list(rows(args.out, candidates)), candidates)
+    with_default(found, args.out)
     with (HERE / "results.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, found[0].keys())
+        writer = csv.DictWriter(file, [*KEYS, *NUMBERS], extrasaction="ignore")
         writer.writeheader()
         writer.writerows(found)
     lines = [
         "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
-        "opinion higher is better, loss lower; beside them what greedy-20x5, Algorithm 1 at the "
-        "cost of the default steady-20x5, gets on the same photos. Pointing: 2 × 2 grids of the "
-        "confirming photos, ± standard error.",
+        f"opinion higher is better, loss lower; in brackets what the default, {DEFAULT}, gets on "
+        "the same photos. Pointing: 2 × 2 grids of the confirming photos, the share of classes "
+        "whose own quadrant holds most of the top 15,000, ± standard error.",
     ]
     for part in ("tune", "confirm"):
         for network, judge in NETWORKS.items():
@@ -247,8 +256,8 @@ def table(args: Any, candidates: dict[str, Any]) -> None:
             if not mine:
                 continue
             lines += ["", f"### {part}: {network}, second opinion by {judge}", "",
-                      "| candidate | gradients | photos | own (greedy-20x5) | second (greedy-20x5) "
-                      "| loss | pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+                      "| candidate | gradients | photos | own (default) | second (default) | loss "
+                      "| pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
             for r in mine:
                 game = "" if r["pointing"] is None else f"{r['pointing']} ± {r['pointing_error']}"
                 own, second = (beside(r, what) for what in ("own", "second"))
