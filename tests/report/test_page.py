@@ -326,3 +326,11 @@ def test_an_index_of_nothing_is_refused():
         report.index_html([photo()])
     with pytest.raises(gp.InvalidType, match="an Attribution"):
         report.index_html({"a.html": 3})
+
+
+def test_an_index_shows_second_opinions_where_there_are_any():
+    without = photo(about={"curves": {}})
+    page = report.index_html({"a.html": photo(), "b.html": without})
+    assert page.count("second opinion, AUC") == 1
+    assert "0.250</td>" in page  # Half of 0.5, straight from nothing to everything.
+    assert "second opinion, AUC" not in report.index_html({"b.html": without})

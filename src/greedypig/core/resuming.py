@@ -18,11 +18,11 @@ def check_same_run(
     settings: Mapping[str, Any],
     schedule: Sequence[int],
     *,
-    gain: bool,
+    fewer: bool,
 ) -> None:
     """Refuse a saved run of other features, other settings or other picks per round.
 
-    gain: may a round have taken fewer units than planned, those with a positive score alone?
+    fewer: may a round have taken fewer units than planned, where no more gained or were left?
     """
     mine, theirs = features.state(), saved.features.state()
     same = mine[0] == theirs[0] and all(
@@ -37,7 +37,7 @@ def check_same_run(
                 f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
             )
     fits = len(saved.picks) <= len(schedule) and all(
-        done == planned or (gain and done < planned)
+        done == planned or (fewer and done < planned)
         for done, planned in zip(saved.picks, schedule, strict=False)
     )
     if not fits and saved.stop is not StopReason.ALL:

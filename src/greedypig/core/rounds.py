@@ -76,7 +76,7 @@ class Problem:
         if limits.budget is not None and limits.budget < self._cost():
             raise InvalidInput(
                 f"Expected a budget of at least one round's {self._cost()} gradients "
-                f"(got {limits.budget}). Try fewer steps."
+                f"(got {limits.budget}). Try budget={self._cost()}, or fewer steps."
             )
 
     @property
@@ -143,7 +143,7 @@ class Problem:
         # The round that has selected everything may have found fewer units than were planned.
         ended = saved.features.all_on(selected, saved.selected)
         check_same_run(
-            saved, self.features, self.settings, self.schedule, gain=self.limits.gain or ended
+            saved, self.features, self.settings, self.schedule, fewer=self.limits.gain or ended
         )
         begin = 0
         for index, count in enumerate(saved.picks):

@@ -51,9 +51,15 @@ def index_html(
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
+    seconds = [_second_opinion(a) for a in results.values()]
+    judged = any(seconds)
+    if judged:
+        rows = [[*row[:-2], second or "–", *row[-2:]]
+                for row, second in zip(rows, seconds, strict=True)]  # fmt: skip
     word = "without" if any(Notes.of(a).removed for a in results.values()) else "with"
     heads = ["result", "whole", "top 10 %", "class", "probability",
-             *(f"{word} {percent(s)}" for s in SHARES), "gradients", "seconds"]  # fmt: skip
+             *(f"{word} {percent(s)}" for s in SHARES),
+             *(["second opinion, AUC"] if judged else []), "gradients", "seconds"]  # fmt: skip
     sure = [n.excess() is not None for n in map(Notes.of, results.values())]
     caution = ""
     if any(sure):
@@ -114,6 +120,12 @@ def _row(link: str, a: Attribution) -> list[str]:
             found = notes.removed[share], True
         cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")
     return [*cells, f"{a.gradients_used:,}", f"{a.seconds:.1f}"]
+
+
+def _second_opinion(a: Attribution) -> str:
+    """The area under another network's curve, where one was asked."""
+    curve = Notes.of(a).curves.get("second-opinion")
+    return "" if curve is None else f"{curve.auc:.3f}"
 
 
 def _thumbnail(pixels: NDArray[np.uint8], text: str) -> str:
