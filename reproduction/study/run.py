@@ -44,7 +44,9 @@ NUMBERS = (
     "pointing_error",
 )
 BATCH = 8
-LINE = 0.03
+FEW = 12
+"""Photos below which a dot is hollow."""
+LINE = 0.035
 """Height of a name, as a share of its panel."""
 
 
@@ -289,7 +291,8 @@ def pareto(found: list[dict[str, Any]], path: Path) -> None:
         axes = figure.add_subplot(-(-len(panels) // 2), min(2, len(panels)), spot + 1)
         mine = [r for r in found if (r["part"], r["network"]) == (part, network)]
         middle = (min(r["own"] for r in mine) + max(r["own"] for r in mine)) / 2
-        axes.set_ylim(*_room([r["second"] for r in mine]))
+        bottom, top = _room([r["second"] for r in mine])
+        axes.set_ylim(bottom, top)
         height = {}
         for left in (True, False):  # Names stay inside the panel, and apart from each other.
             below = -float("inf")
@@ -299,17 +302,25 @@ def pareto(found: list[dict[str, Any]], path: Path) -> None:
         for r in mine:
             left = r["own"] > middle
             colour = "#d55e00" if r["candidate"] == DEFAULT else "#0072b2"
-            axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, color=colour,
-                         alpha=0.6, linewidths=0)  # fmt: skip
-            axes.annotate(r["candidate"], (r["own"], height[r["candidate"]]), fontsize=6.5,
-                          textcoords="offset points", xytext=(-6 if left else 6, 4),
-                          ha="right" if left else "left")  # fmt: skip
+            few = r["photos"] < FEW
+            axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, alpha=0.6,
+                         facecolors="none" if few else colour, edgecolors=colour,
+                         linewidths=1.2 if few else 0)  # fmt: skip
+            shift = (height[r["candidate"]] - r["second"]) / (top - bottom) * axes.bbox.height
+            axes.annotate(r["candidate"], (r["own"], r["second"]), fontsize=6.5,
+                          textcoords="offset points", va="center", ha="right" if left else "left",
+                          xytext=(-14 if left else 14, shift * 72 / figure.dpi),
+                          arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.5,
+                                      "shrinkA": 0, "shrinkB": 3})  # fmt: skip
         axes.set_xlabel("own curve (SIC AUC)")
         axes.set_ylabel(f"second opinion by {NETWORKS[network]} (SIC AUC)")
         axes.set_title(f"{network}, {part}: up to {max(r['photos'] for r in mine)} photos",
                        fontsize=10)  # fmt: skip
         axes.grid(alpha=0.25)
-    figure.suptitle("Up and right is better; a dot's area grows with its gradients", fontsize=9)
+    figure.suptitle(
+        "Up and right is better; a dot's area grows with its gradients; orange: the default; "
+        f"hollow: fewer than {FEW} photos", fontsize=9,
+    )  # fmt: skip
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
