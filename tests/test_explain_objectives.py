@@ -189,10 +189,13 @@ def test_matching_a_picture_takes_many_rounds_of_one_gradient():
     same = gp.explain(net, x, objective="log-likelihood", rounds=100, steps=1, rule="left")
     assert torch.equal(a.order, same.order)
     assert a.gradients_used == 100
-    for options in ({"features": "pixels"}, {"rounds": 20}, {"schedule": "geometric"}):
+    for options in ({"rounds": 20}, {"schedule": "equal"}, {"per_round": 4}):
         one = gp.explain(net, x, objective="log-likelihood", **options)
-        two = gp.explain(net, x, objective="log-likelihood", **{"rounds": 20, "steps": 5} | options)
-        assert torch.equal(one.order, two.order)
+        assert one.settings["steps"] == 1
+        assert one.gradients_used == len(one.picks)
+    one = gp.explain(net, x, objective="log-likelihood", features="pixels")
+    two = gp.explain(net, x, objective="log-likelihood", features="pixels", rounds=20, steps=5)
+    assert torch.equal(one.order, two.order)
     flat = gp.explain(net, x.reshape(-1), objective="log-likelihood")
     assert flat.gradients_used == gp.explain(net, x).gradients_used == 100
     assert len(flat.picks) == len(gp.explain(net, x).picks) == 20
