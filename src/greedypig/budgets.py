@@ -56,6 +56,14 @@ def within(search: Mapping[str, Any], budget: int, *, stretch: bool = False) -> 
     return {**search, "steps": budget}
 
 
+def climbing(
+    objective: str, search: Mapping[str, Any], budget: int, *, stretch: bool = False
+) -> dict[str, Any]:
+    """`within` for arguments to which the caller adds the objective."""
+    cut = within({**search, "objective": objective}, budget, stretch=stretch)
+    return {name: value for name, value in cut.items() if name != "objective"}
+
+
 def _usual(search: Mapping[str, Any]) -> PlannedScorer | None:
     """What "greedy-pig" is for the elements of a photo, where nothing else is asked of it."""
     elements = search.get("features", "elements") == "elements"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import greedypig as gp
 
-from ..budgets import within
+from ..budgets import climbing
 from ..core.layout import Layout
 from .failures import UsageError
 
@@ -59,8 +59,7 @@ def arguments(
         made |= {"method": "greedy-pig", "features": gp.superpixels()}
     if budget is None:
         return made
-    made = within(made | {"objective": objective}, budget, stretch=True)
-    del made["objective"]
+    made = climbing(objective, made, budget, stretch=True)
     return _at_most(MOST_REGION_ROUNDS, made, budget) if name == REGIONS else made
 
 

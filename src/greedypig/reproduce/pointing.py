@@ -101,7 +101,7 @@ class Job:
         """Where the result of a grid lies."""
         shown = digest(*(self.photos[i].digest for i in self.grids.sources[grid].tolist()))
         return self.shelf.place(
-            f"grid-{shown}", contender.name, self.networks.fingerprint, 
+            f"grid-{shown}", contender.name, self.networks.fingerprint,
             contender.meaning(self.settings.more["objective"]),
             contender.rankings, self.settings.more["baseline"], self.k, self.request.seed,
         )  # fmt: skip

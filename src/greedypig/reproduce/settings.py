@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from .. import methods
-from ..budgets import within
+from ..budgets import climbing
 from ..core.errors import InvalidInput
 from ..core.scorers import GuidedIG, PlannedScorer
 
@@ -46,8 +46,7 @@ class Contender:
         """Its arguments of `gp.explain` besides the objective, within the budget (`budgets`)."""
         if self.budget is None:
             return dict(self.search)
-        cut = within({**self.search, "objective": objective}, self.budget)
-        return {name: value for name, value in cut.items() if name != "objective"}
+        return climbing(objective, self.search, self.budget)
 
     @property
     def together(self) -> int:
