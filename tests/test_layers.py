@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed", "graph_data", "edge_runs", "tables",
-                  "selection", "finetune", "estimates", "budgets"} | MIDDLE,
+                  "selection", "finetune", "estimates", "budgets", "notes"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

@@ -152,7 +152,7 @@ class Loan:
 
 def _as_it_was(copy: _Copy, description: list[Any]) -> bool:
     modules: list[nn.Module] = []
-    found = _description(copy.root, modules, frozen=True)
+    found = description_of(copy.root, modules, frozen=True)
     return found == description and modules == copy.modules
 
 
@@ -161,7 +161,7 @@ def _entry_of(module: nn.Module, modules: list[nn.Module]) -> _Kept | None:
 
     Its modules are put into `modules`.
     """
-    description = _description(module, modules)
+    description = description_of(module, modules)
     if description is None:
         return None
     entry = _kept.get(id(module))
@@ -171,7 +171,7 @@ def _entry_of(module: nn.Module, modules: list[nn.Module]) -> _Kept | None:
     return entry
 
 
-def _description(
+def description_of(
     root: nn.Module, modules: list[nn.Module], *, frozen: bool = False
 ) -> list[Any] | None:
     """Classes, names and attributes of all modules, to compare; None if there are odd ones.

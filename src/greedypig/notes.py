@@ -23,6 +23,11 @@ DELETION = "deletion"
 """The curve of what is left, by its name in notes and metrics."""
 
 
+def count(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: 1 photo, 2 photos."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def percent(share: float) -> str:
     """A share as a short text: 10 %, 0.5 %, 0.013 %."""
     return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"

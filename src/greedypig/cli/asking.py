@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import baselines, methods, metrics
-from ..core.errors import GreedyPigError, InvalidInput
+from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput
 from ..core.layout import Layout
 from ..core.scorers import PlannedScorer
 from ..labels import find_class
@@ -153,9 +153,8 @@ class Question:
         asked = {"target": self.target, "baseline": self.baseline, "objective": self.objective}
         try:
             a = gp.explain(self.model, x, progress=watch, resume=resume, **asked, **search)
-        except InvalidInput:
-            check_budget(self.model, x, asked, search)
-            raise
+        except BudgetTooSmall as refused:
+            raise _in_options(refused, search["method"], self.baseline) from None
         if a.features.kind == "groups":
             a = a.with_notes({"unit": _unit(search.get("features"))})
         return replace(a, order=unit_order(a, self.ranking)) if is_one_shot(a) else a
@@ -267,38 +266,15 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
         translate(x)
 
 
-def check_budget(
-    model: ImageModel, x: Tensor, asked: Mapping[str, Any], search: Mapping[str, Any]
-) -> None:
-    """After a refusal: was it the budget? Then say which options leave room for a round."""
-    budget = search.get("budget")
-    if budget is None:
-        return
-    needed = 0
-
-    def look(rounds: gp.Rounds) -> None:
-        nonlocal needed
-        needed = _round_cost(rounds)
-        raise _Seen
-
-    with suppress(_Seen, InvalidInput):
-        gp.explain(model, x, progress=look, **asked, **{**search, "budget": None})
-    if budget >= needed:
-        return
-    hints = [f"--budget {needed}"]
+def _in_options(refused: BudgetTooSmall, method: Any, baseline: Any) -> BudgetTooSmall:
+    """The same refusal, with the options that leave room for a round."""
+    hints = [f"--budget {refused.needed}"]
     with suppress(InvalidInput):  # It has no steps.
-        scorer, _ = methods.resolve(search["method"], steps=1)
-        parts = len(asked["baseline"]) if isinstance(asked["baseline"], list) else 1
-        steps = budget // (parts * scorer.cost()) if isinstance(scorer, PlannedScorer) else 0
-        hints += [f"--steps {steps}"] if steps else []
-    raise InvalidInput(
-        f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
-        f"Try {', or '.join(hints)}."
-    )
-
-
-class _Seen(Exception):
-    """What was to be learnt is known before the first round."""
+        scorer, _ = methods.resolve(method, steps=1)
+        parts = len(baseline) if isinstance(baseline, list) else 1
+        if isinstance(scorer, PlannedScorer) and refused.budget >= parts * scorer.cost():
+            hints.append(f"--steps {refused.budget // (parts * scorer.cost())}")
+    return BudgetTooSmall(refused.needed, refused.budget, hints)
 
 
 def tell_idle_class(args: argparse.Namespace, terminal: Terminal) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
+from ..notes import count
 from ..tables.proof import write_whole
 from . import outputs
 from .select_answer import Found
 from .select_plan import Plan
-from .terminal import BOLD, DIM, Terminal, count, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 STEM = "selection"
 CSV_HEAD = ["method", "k", "loss", "loss_standard_error", "accuracy", "accuracy_standard_error",

@@ -11,13 +11,14 @@ from typing import Any
 import greedypig as gp
 
 from ..core.errors import MissingPackage
+from ..notes import count
 from . import contest, options, outputs, standings
 from .asking import Found, Opened, Question, find, tell_idle_class
 from .failures import DONE, FAILED, Failures, Stopped, UsageError
 from .sitting import Sitting
 from .standings import Standings
 from .summary import small_photos
-from .terminal import Bar, Terminal, count
+from .terminal import Bar, Terminal
 
 HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
 DESCRIPTION = """\

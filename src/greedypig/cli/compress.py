@@ -23,13 +23,14 @@ from ..core.errors import InvalidFile, InvalidInput
 from ..graph_data import Graph, save_graph
 from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
 from ..graph_notes import COMPRESSION, Compression, Method
+from ..notes import count
 from . import options, options_graph, outputs
 from .asking import Watch
 from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, Bar, Terminal, count, duration
+from .terminal import BOLD, DIM, Bar, Terminal, duration
 
 HELP = "keep the few edges of a graph that the network's answers rest on"
 DESCRIPTION = """\

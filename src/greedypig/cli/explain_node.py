@@ -21,13 +21,14 @@ from ..graph_data import Graph
 from ..graph_data.around import grow, growth, taken
 from ..graph_data.compression import logits_of
 from ..graph_notes import NODE, Explained
+from ..notes import count
 from . import options, options_graph, outputs
 from .asking import Watch
 from .failures import DONE, UsageError
 from .network import MODEL, Network, network_for, read_graph
 from .options_graph import given
 from .sitting import Sitting
-from .terminal import BOLD, DIM, Terminal, count, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 HELP = "the few edges of a graph behind the class that a network gives one node"
 DESCRIPTION = """\

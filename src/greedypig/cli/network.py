@@ -17,11 +17,12 @@ from ..core.errors import GreedyPigError
 from ..graph_data import Graph, Recipe, Training, load_graph, load_model
 from ..graph_data.train import fingerprint, save_model
 from ..model_spec import build
+from ..notes import count
 from . import options
 from .failures import Stopped, UsageError
 from .options_graph import given
 from .outputs import shown
-from .terminal import Bar, Terminal, count
+from .terminal import Bar, Terminal
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.safetensors"
 

@@ -11,9 +11,10 @@ import greedypig as gp
 
 from .. import report
 from ..core.errors import GreedyPigError
+from ..notes import count
 from . import outputs
 from .failures import DONE, FAILED, UsageError, sentence
-from .terminal import Terminal, count
+from .terminal import Terminal
 
 HELP = "the interactive page again, from a result's file alone"
 DESCRIPTION = """\

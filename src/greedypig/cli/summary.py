@@ -9,7 +9,7 @@ from typing import Any
 
 import greedypig as gp
 
-from ..notes import Notes
+from ..notes import Notes, count
 from ..places import rounds_line, unit_word, units_within, unranked
 from ..reproduce.tables import listed
 from .asking import SHARES, Found, Opened
@@ -17,7 +17,7 @@ from .failures import Failures
 from .outputs import shown
 from .photo_table import PhotoTable
 from .sitting import Paid
-from .terminal import BOLD, DIM, Terminal, count, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 
 class Summary:

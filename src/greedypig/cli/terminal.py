@@ -228,11 +228,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: 1 photo, 2 photos."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 

@@ -24,6 +24,17 @@ class InvalidInput(GreedyPigError, ValueError):
     """An argument has the wrong value, shape or range."""
 
 
+class BudgetTooSmall(InvalidInput):
+    """The budget does not reach for one round; `needed` gradients would."""
+
+    def __init__(self, needed: int, budget: int, hints: Sequence[str]) -> None:
+        super().__init__(
+            f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
+            f"Try {', or '.join(hints)}."
+        )
+        self.needed, self.budget = needed, budget
+
+
 class InvalidType(GreedyPigError, TypeError):
     """An argument has the wrong type or dtype."""
 

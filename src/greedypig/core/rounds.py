@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .attribution import Attribution, Round, StopReason
-from .errors import InvalidInput, InvalidType, NonFinite
+from .errors import BudgetTooSmall, InvalidInput, InvalidType, NonFinite
 from .features import Elements, Features
 from .lockstep import Answer, Plan, Request, Task, alone, drive, finish, together
 from .objective import MeanObjective, PointObjective
@@ -74,10 +74,8 @@ class Problem:
         """Were all scores of the first round exactly 0, so that the order tells nothing?"""
         self._measuring: list[str] = []
         if limits.budget is not None and limits.budget < self._cost():
-            raise InvalidInput(
-                f"Expected a budget of at least one round's {self._cost()} gradients "
-                f"(got {limits.budget}). Try budget={self._cost()}, or fewer steps."
-            )
+            hints = f"budget={self._cost()}", "fewer steps"
+            raise BudgetTooSmall(self._cost(), limits.budget, hints)
 
     @property
     def gradients_used(self) -> int:

@@ -278,7 +278,7 @@ class ModelFamily:
         """Choose the fast stand-in, if it agrees on the line from this baseline to this input."""
         self._prepared = True
         if not self._foldable:
-            if self._optimize and not _seen_otherwise(example):
+            if self._optimize and not seen_otherwise(example):
                 self._link(example)
                 self._cut(example)
             return
@@ -387,7 +387,7 @@ class ModelFamily:
         return network(*args, **kwargs)
 
 
-def _seen_otherwise(example: Example) -> bool:
+def seen_otherwise(example: Example) -> bool:
     """Does anything outside the network change what its layers do?"""
     by_mode = torch.is_autocast_enabled(example.x.device.type)
     return by_mode or _has_any_global_hook() or not as_torch_made_them()  # type: ignore[no-untyped-call]

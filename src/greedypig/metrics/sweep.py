@@ -24,9 +24,9 @@ from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import Oracle, Runs
-from ..domains.tensor import Example, ModelFamily, _seen_otherwise
+from ..domains.tensor import Example, ModelFamily, seen_otherwise
 from ..frozen import Frozen
-from ..kept import _description
+from ..kept import description_of
 from ..targets import Target
 
 Translate = Callable[[Tensor], Tensor]
@@ -155,8 +155,8 @@ class Respondent(ModelFamily):
         other attributes, and a copy that writes on itself is not what it was.
         """
         since = self._loan.note("tried", lambda: str(next(_times)))
-        own = None if fast.module is None else _description(fast.module, [])
-        if not since or own is None or example.fixed is not None or _seen_otherwise(example):
+        own = None if fast.module is None else description_of(fast.module, [])
+        if not since or own is None or example.fixed is not None or seen_otherwise(example):
             return ()
         assert fast.module is not None
         tensors = [*fast.module.parameters(), *fast.module.buffers()]

@@ -24,6 +24,7 @@ from ..explain import explain_many
 from ..metrics.curve import Curve, aligned, median_curve
 from ..metrics.curves import information_curves_many
 from ..models import ImageModel
+from ..notes import count
 from ..plots import Panel, curve_sheet
 from . import shelf as files
 from .engine import Batch, Task, carry_out, in_turn
@@ -310,8 +311,8 @@ def setting(settings: Mapping[str, Any]) -> str:
         samples = settings.get("samples")
         inner = settings.get("inner_steps")
         if samples and inner:
-            return f"{_counted(samples, 'sample')} × {_counted(inner, 'step')}"
-        return "no steps" if steps is None else _counted(steps, "step")
+            return f"{count(samples, 'sample')} × {count(inner, 'step')}"
+        return "no steps" if steps is None else count(steps, "step")
     text = f"{rounds} rounds" + ("" if steps is None else f" × {_points_of(settings, steps)}")
     return f"{text}, {settings['schedule']}" if settings.get("schedule") else text
 
@@ -319,12 +320,8 @@ def setting(settings: Mapping[str, Any]) -> str:
 def _points_of(settings: Mapping[str, Any], steps: int) -> str:
     """Where a round's gradients are taken: as many views are another setting than midpoints."""
     if settings.get("scorer") == "steady-gradients":
-        return _counted(steps, "view")
-    return _counted(steps, "midpoint") if settings.get("rule") == "midpoint" else str(steps)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+        return count(steps, "view")
+    return count(steps, "midpoint") if settings.get("rule") == "midpoint" else str(steps)
 
 
 def kept_settings(a: Attribution) -> dict[str, Any]:
