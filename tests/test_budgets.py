@@ -29,6 +29,8 @@ SEARCHES = {
     "random": {"method": "random"},
 }
 
+PHOTO = torch.zeros(3, 224, 224)
+
 
 def paid(search):
     """(rounds, gradients a round), of a photo's elements."""
@@ -83,13 +85,14 @@ def test_only_defaults_are_stretched():
 
 @pytest.mark.parametrize("budget", [2, 5, 50, 400])
 @pytest.mark.parametrize("objective", ["softmax", "log-likelihood"])
-def test_a_cut_keeps_the_scorer_of_the_default(budget, objective):
-    """Greedy PIG on a photo is the same method, whatever it may cost."""
+@pytest.mark.parametrize("side", [32, 128])
+def test_a_cut_keeps_the_scorer_of_the_default(budget, objective, side):
+    """Greedy PIG on a picture is the same method, whatever it may cost."""
     model = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, 3))
-    x = torch.rand(3, 64, 64, generator=torch.Generator().manual_seed(0))
+    x = torch.rand(3, side, side, generator=torch.Generator().manual_seed(0))
     search = {"method": "greedy-pig", "objective": objective}
     usual = gp.explain(model, x, **search)
-    cut = gp.explain(model, x, **within(search, budget, stretch=True))
+    cut = gp.explain(model, x, **within(search, budget, shape=x.shape, stretch=True))
     assert cut.settings["scorer"] == usual.settings["scorer"]
     assert 0.6 * budget <= cut.gradients_used <= budget
 
@@ -99,6 +102,7 @@ def test_a_cut_keeps_the_scorer_of_the_default(budget, objective):
     "name", ["greedy-pig", "paper", "ig", "smooth-ig", "blur-ig", "guided-ig", "random"]
 )
 def test_both_commands_cut_a_method_alike(name, budget):
-    in_compare = contest.arguments(contest.ALIASES.get(name, name), "elements", budget)
+    name_there = contest.ALIASES.get(name, name)
+    in_compare = contest.arguments(name_there, "elements", budget, "softmax", PHOTO)
     (contender,) = [c for c in Settings.of("sic").contenders if c.name == name]
     assert paid(contender.within(budget).asked()) == paid(in_compare)

@@ -260,7 +260,7 @@ def test_the_model_is_as_it_was():
 def large():
     torch.manual_seed(0)
     pool = (nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64, 5))
-    return nn.Sequential(nn.Conv2d(3, 4, 5, 4), nn.ReLU(), *pool), torch.rand(3, 64, 64)
+    return nn.Sequential(nn.Conv2d(3, 4, 5, 4), nn.ReLU(), *pool), torch.rand(3, 128, 128)
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,7 @@ def large():
     ],
     ids=str,
 )
-def test_the_elements_of_large_pictures_are_seen_in_views_unless_steps_are_asked_for(
-    options, scorer
-):
+def test_the_elements_of_photos_are_seen_in_views_unless_steps_are_asked_for(options, scorer):
     net, x = large()
     a = gp.explain(net, x, **options)
     assert a.settings["scorer"] == scorer
@@ -288,10 +286,126 @@ def test_the_elements_of_large_pictures_are_seen_in_views_unless_steps_are_asked
     assert a.gradients_used == rounds * options.get("steps", 3 if views else 5)
 
 
-def test_small_pictures_are_not():
+def test_small_and_gray_pictures_are_not():
     net, x = large()
-    a = gp.explain(net, x[:, :63], rounds=2)
-    assert a.settings["scorer"] == "integrated-gradients"
+    gray = nn.Sequential(nn.Conv2d(1, 3, 1), net)
+    for model, seen in ((net, x[:, :127]), (gray, x[:1])):
+        a = gp.explain(model, seen, rounds=2)
+        assert a.settings["scorer"] == "integrated-gradients"
+
+
+# Networks that were not trained to bear views.
+
+UNSEEN = {"noise": 0.0, "crop": 1.0, "place": 0.0}
+
+
+def test_a_linear_model_of_a_photo_is_answered_exactly():
+    """σ(Σ weights · x) with all of + on the left: mirrored, what helps would harm."""
+    x = picture(0, (3, 128, 128))
+    weights = torch.ones(3, 128, 128)
+    weights[..., 64:] = -1
+    layer = nn.Linear(x.numel(), 2)
+    scale = 4 / float(x[..., :64].sum())
+    layer.weight.data = torch.stack([weights.reshape(-1) * scale, torch.zeros(x.numel())])
+    layer.bias.data = torch.tensor([-2.0, 0.0])
+    worth = (weights * x).reshape(-1)
+    a = gp.explain(nn.Sequential(nn.Flatten(), layer), x, target=0, baseline="zero", rounds=6)
+    assert a.settings["method"] == "steady-pig"
+    assert {name: a.settings[name] for name in UNSEEN} == UNSEEN
+    best = worth.argsort(descending=True)
+    for count in (500, 5_000, 20_000):
+        assert set(a.order[:count].tolist()) == set(best[:count].tolist())
+
+
+class LeftOrRight(nn.Module):
+    """Which half is brighter: convolutions that know left from right."""
+
+    def __init__(self):
+        super().__init__()
+        self.blur = nn.Conv2d(3, 1, 3, padding=1)
+        self.blur.weight.data.fill_(1 / 27)
+
+    def forward(self, x):
+        halves = self.blur(x).unflatten(-1, (2, -1)).mean((1, 2, 4))
+        return 60 * halves
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "steady-pig"])
+def test_views_are_not_taken_where_the_network_answers_to_them_otherwise(method):
+    x = 0.2 * picture(0, (3, 128, 128))
+    x[..., :40] += 0.3
+    a = gp.explain(LeftOrRight(), x, target=0, baseline="zero", method=method, rounds=6)
+    assert {name: a.settings[name] for name in UNSEEN} == UNSEEN
+    assert int(a.mask(15_000)[..., 65:].sum()) == 0
+    asked = gp.explain(LeftOrRight(), x, target=0, method=STEADY)  # As it was asked for.
+    assert asked.settings["crop"] == gp.SteadyGradients().crop
+
+
+def test_views_are_taken_where_they_are_borne():
+    net, x = large()
+    many = list(gp.explain_many(net, [x, 1 - x], rounds=4))
+    for seen, found in zip((x, 1 - x), many, strict=True):
+        assert found.settings["crop"] == gp.SteadyGradients().crop
+        assert torch.equal(found.order, gp.explain(net, seen, rounds=4).order)
+
+
+def test_pictures_as_they_are_have_no_mirror():
+    """Without crops a linear model's rounds are exact, on the left as on the right."""
+    torch.manual_seed(0)
+    weights, x = torch.randn(3, 12, 12), torch.rand(3, 12, 12) + 0.5
+    scorer = gp.SteadyGradients(crop=1, noise=0, place=0)
+    a = gp.explain(plane(weights), x, method=gp.Greedy(scorer), rounds=5, baseline="zero")
+    assert torch.equal(a.order, (weights * x).reshape(-1).argsort(descending=True))
+
+
+# Networks that run in other ways.
+
+
+class Checkpointed(nn.Module):
+    """Layers that run again on the way back."""
+
+    def __init__(self, again: bool):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers, self.again = nn.Sequential(nn.Conv2d(3, 8, 3, 2), nn.ReLU()), again
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        if self.again:
+            seen = torch.utils.checkpoint.checkpoint(self.layers, x, use_reentrant=False)
+        else:
+            seen = self.layers(x)
+        return self.last(seen.mean((2, 3)))
+
+
+def test_layers_that_run_again_have_hard_kinks():
+    x, options = picture(0, (3, 12, 12)), {"optimize": False, "rounds": 4}
+    again = gp.explain(Checkpointed(True), x, method="steady-pig", **options)
+    hard = gp.Greedy(gp.SteadyGradients(kinks=0))
+    assert torch.equal(
+        again.order, gp.explain(Checkpointed(False), x, method=hard, **options).order
+    )
+    assert again.gradients_used == 12
+
+
+class SequenceFirst(nn.Module):
+    """Nine patches in a row, the batch second: with nine rows the axes look alike."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.patches = nn.Conv2d(3, 8, 4, 4)
+        self.mix, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        tokens = self.patches(x).flatten(2).permute(2, 0, 1)
+        return 10 * self.last(F.relu(self.mix(tokens)).mean(0))
+
+
+def test_rows_that_are_not_first_are_each_on_their_own():
+    net, xs = SequenceFirst().double(), [picture(s, (3, 12, 12)).double() for s in range(3)]
+    for x, found in zip(xs, gp.explain_many(net, xs, method=STEADY), strict=True):
+        assert torch.equal(found.order, gp.explain(net, x, method=STEADY).order)
 
 
 def test_only_pictures_have_views():

@@ -2,7 +2,7 @@
 
 - Greedy rounds at their defaults keep the steps of a round and take fewer rounds, as long as there
   are as many rounds as steps; below that, as many of both. One round would not be greedy. For the
-  elements of photos "greedy-pig" is what `methods.default_scorer` says, as without a budget.
+  elements of pictures "greedy-pig" is what `methods.default_scorer` says, as without a budget.
 - Rounds and steps that a setting names itself, as the paper's 100 × 20, are cut in proportion.
 - One-shot methods take fewer steps; Smooth IG keeps its noisy copies as long as each has a step.
 
@@ -12,7 +12,7 @@ budget in the same way, and settings that are named stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any
@@ -20,18 +20,23 @@ from typing import Any
 from . import methods
 from .core.scorers import IntegratedGradients, PlannedScorer, Smooth
 
+PHOTO = (methods.COLOURS, 224, 224)
+"""What networks for photos take, where nothing else is known."""
 
-def within(search: Mapping[str, Any], budget: int, *, stretch: bool = False) -> dict[str, Any]:
+
+def within(
+    search: Mapping[str, Any], budget: int, *, shape: Sequence[int] = PHOTO, stretch: bool = False
+) -> dict[str, Any]:
     """These arguments of `gp.explain`, a method by name among them, for at most `budget` gradients
-    where they are meant for photos.
+    where they are meant for pictures (channels, height, width).
 
     stretch: for about as many as that, also where the defaults take fewer. What pays no gradient,
     or has room already, stays as it is.
     """
-    usual = _usual(search)
+    usual = _usual(search, shape)
     if usual is methods.STEADY:  # By its own name, so that it keeps its views with other steps.
         same = {**search, "method": "steady-pig"}
-        cut = within(same, budget, stretch=stretch)
+        cut = within(same, budget, shape=shape, stretch=stretch)
         return dict(search) if cut == same else cut
     scorer, greedy = methods.resolve(search["method"], steps=search.get("steps"))
     scorer = usual or scorer
@@ -57,20 +62,20 @@ def within(search: Mapping[str, Any], budget: int, *, stretch: bool = False) -> 
 
 
 def climbing(
-    objective: str, search: Mapping[str, Any], budget: int, *, stretch: bool = False
-) -> dict[str, Any]:
+    objective: str, search: Mapping[str, Any], budget: int, *, shape: Sequence[int] = PHOTO,
+    stretch: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """`within` for arguments to which the caller adds the objective."""
-    cut = within({**search, "objective": objective}, budget, stretch=stretch)
+    cut = within({**search, "objective": objective}, budget, shape=shape, stretch=stretch)
     return {name: value for name, value in cut.items() if name != "objective"}
 
 
-def _usual(search: Mapping[str, Any]) -> PlannedScorer | None:
-    """What "greedy-pig" is for the elements of a photo, where nothing else is asked of it."""
+def _usual(search: Mapping[str, Any], shape: Sequence[int]) -> PlannedScorer | None:
+    """What "greedy-pig" is for the elements of a picture, where nothing else is asked of it."""
     elements = search.get("features", "elements") == "elements"
     if search["method"] != "greedy-pig" or not elements or {"steps", "rule"} & set(search):
         return None
-    side = methods.LEAST_SIDE
-    return methods.default_scorer(search.get("objective", "softmax"), (3, side, side))
+    return methods.default_scorer(search.get("objective", "softmax"), shape)
 
 
 def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:

@@ -68,8 +68,9 @@ ROUNDS_OF_VIEWS = 33
 """Its rounds, for 99 gradients: more rounds of fewer views serve every judge."""
 RATIO_OF_VIEWS = 100.0
 """Its last geometric round over the first: finer first rounds help the own curve for nothing."""
-LEAST_SIDE = 64
-"""Pixels: smaller pictures were not studied, and a crop of them shows little."""
+COLOURS, LEAST_SIDE = 3, 128
+"""A photo has so many channels and at least so many pixels a side: nothing else was studied, and
+a crop of less shows little."""
 
 
 def default_scorer(objective: str, shape: Sequence[int]) -> PlannedScorer | None:
@@ -77,8 +78,8 @@ def default_scorer(objective: str, shape: Sequence[int]) -> PlannedScorer | None
     for; None where that is what it takes elsewhere."""
     if objective == "log-likelihood":
         return MATCHING
-    large = min(shape[-2:]) >= LEAST_SIDE
-    return STEADY if objective == "softmax" and large else None
+    photo = shape[0] == COLOURS and min(shape[-2:]) >= LEAST_SIDE
+    return STEADY if objective == "softmax" and photo else None
 
 
 def default_rounds(scorer: PlannedScorer | Scorer) -> int:

@@ -16,6 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointError
+
+from .core.objective import Oracle, Runs
 
 TINY = 1e-12
 
@@ -82,7 +85,8 @@ class SoftKinks(TorchFunctionMode):
     """Within it every ReLU, ReLU6 and Hardtanh over `rows` rows has ramps instead of steps.
 
     Whoever calls them, modules or functions; what is not a matter of single rows stays as it is, as
-    its deviation would be one of several examples.
+    its deviation would be one of several examples. So do tensors with three axes: of those, which
+    sequences have, the rows may be the first or the second.
     """
 
     def __init__(self, width: float, rows: int) -> None:
@@ -100,4 +104,27 @@ class SoftKinks(TorchFunctionMode):
         return x.copy_(soft) if inplace else soft
 
     def _softens(self, x: Any) -> bool:
-        return isinstance(x, Tensor) and x.requires_grad and x.dim() > 1 and x.shape[0] == self.rows
+        if not isinstance(x, Tensor) or not x.requires_grad:
+            return False
+        return x.dim() in (2, 4, 5) and x.shape[0] == self.rows
+
+
+class SoftOracle(Oracle):
+    """An oracle with soft kinks in its gradients; its values are the function's own."""
+
+    def __init__(
+        self, function: Callable[[Tensor, Runs], Tensor], n: int, *, width: float, batch_size: Any
+    ) -> None:
+        super().__init__(function, n, batch_size=batch_size)
+        self.width, self.hard = width, False
+
+    def _differentiated(self, points: Tensor, runs: Runs) -> tuple[Tensor, Tensor, Tensor]:
+        if not self.hard:
+            try:
+                with SoftKinks(self.width, points.shape[0]):
+                    return super()._differentiated(points, runs)
+            except CheckpointError:
+                # Layers under activation checkpointing run again on the way back, where torch
+                # knows of no modes: such networks keep their hard kinks.
+                self.hard = True
+        return super()._differentiated(points, runs)

@@ -205,7 +205,7 @@ def test_a_foreign_table_is_left_alone(call, place):
 def test_budgets_are_kept(name, budget):
     from greedypig import methods
 
-    made = contest.arguments(name, "elements", budget)
+    made = contest.arguments(name, "elements", budget, "softmax", torch.zeros(3, 224, 224))
     scorer, greedy = methods.resolve(made["method"], steps=made.get("steps"))
     rounds = made.get("rounds", 1) if greedy else 1
     assert scorer.cost() * rounds <= max(budget, 1)

@@ -404,11 +404,11 @@ def test_both_rankings_are_offered_for_either():
     assert found.values.tolist() == pytest.approx([sigmoid(s) for s in sums], rel=1e-6)
 
 
-def test_one_round_of_k_ranks_the_rest_by_its_scores_too():
+def test_one_round_of_k_is_a_choice_and_the_rest_follows_by_its_scores():
     a = gp.explain(MODEL, X, target=0, objective="logit", rounds=1, k=1)
     found = M.softmax_information_curve(MODEL, X, a)
-    assert found.settings["ranking"] == "absolute"
-    sums = [0.0, 3.0, 1.0, 2.0, 2.5]
+    assert found.settings["ranking"] == "order"
+    sums = [0.0, 3.0, 4.0, 4.5, 2.5]
     assert found.values.tolist() == pytest.approx([sigmoid(s) for s in sums], rel=1e-6)
 
 
@@ -771,3 +771,12 @@ def test_curves_are_frozen_and_checked():
         M.Curve([0.0], [1.0], "softmax", 1.0)
     with pytest.raises(gp.InvalidInput, match="rise"):
         M.Curve([0.0, 1.0, 0.5], [1.0, 1.0, 1.0], "softmax", 1.0)
+
+
+def test_a_judge_that_counts_its_classes_otherwise_is_refused():
+    model, judge = mlp(), mlp(seed=1)
+    model.classes, judge.classes = ("a", "b", "c"), ("b", "a", "c")
+    with pytest.raises(ValueError, match="classes in the same order"):
+        M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
+    judge.classes = ["a", "b", "c"]
+    M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)

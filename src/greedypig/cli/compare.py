@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -81,9 +81,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run every method on every photo, tell the table, write the files."""
     names = contest.chosen(args.methods, args.paper)
     features = options.features(args.features)
-    searches = {
-        name: contest.arguments(name, features, args.budget, args.objective) for name in names
-    }
     tell_idle_class(args, terminal)
     found = find(args.photos)
     failures = Failures(terminal.fail, several=len(found.files) + len(found.broken) > 1)
@@ -98,7 +95,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         standings.refuse_foreign(folder)
         question = Question.of(args, information=True)
         with terminal.bar("") as bar:
-            results = _hold(question, searches, runs, args, terminal, bar, failures)
+            results = _hold(question, features, runs, args, terminal, bar, failures)
         failures.check()
         table = Standings(results, args.ranking)
         if results:
@@ -131,7 +128,7 @@ def _runs(found: Found, names: Sequence[str], folder: Path, resume: bool) -> lis
 
 def _hold(
     question: Question,
-    searches: Mapping[str, Mapping[str, Any]],
+    features: Any,
     runs: Sequence[Run],
     args: argparse.Namespace,
     terminal: Terminal,
@@ -152,7 +149,8 @@ def _hold(
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
         try:
             opened = question.read(run.path)
-            search = contest.fitting(searches[run.method], opened.x, args.budget) | common
+            search = contest.arguments(run.method, features, args.budget, args.objective, opened.x)
+            search |= common
             a = run.sitting.answer(question, search, opened.x, run.name, command)
         except KeyboardInterrupt:
             run.sitting.keep()

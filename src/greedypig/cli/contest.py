@@ -44,12 +44,14 @@ def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
 
 
 def arguments(
-    name: str, features: Any, budget: int | None, objective: str = "softmax"
+    name: str, features: Any, budget: int | None, objective: str, x: Tensor
 ) -> dict[str, Any]:
-    """The arguments of `gp.explain` for a method, but for the objective, which the question has;
-    with a budget it pays about that many gradients.
+    """The arguments of `gp.explain` for a method and a picture, but for the objective, which the
+    question has; with a budget it pays about that many gradients.
 
-    How a budget is kept is told in `budgets`; the paper's setting is cut and never grows.
+    How a budget is kept is told in `budgets`; the paper's setting is cut and never grows. Where
+    there are fewer blocks than rounds, one round for each, and as many steps as the budget leaves
+    them.
     """
     made: dict[str, Any] = {"method": name, "features": features}
     if name == PAPER:
@@ -57,19 +59,13 @@ def arguments(
         made |= {"method": "greedy-pig", "rounds": rounds, "steps": steps, "schedule": "equal"}
     if name == REGIONS:
         made |= {"method": "greedy-pig", "features": gp.superpixels()}
-    if budget is None:
-        return made
-    made = climbing(objective, made, budget, stretch=True)
-    return _at_most(MOST_REGION_ROUNDS, made, budget) if name == REGIONS else made
-
-
-def fitting(search: Mapping[str, Any], x: Tensor, budget: int | None) -> dict[str, Any]:
-    """The same for a picture with fewer blocks than rounds: one round for each, and as many steps
-    as a budget leaves them."""
-    features = search["features"]
+    if budget is not None:
+        made = climbing(objective, made, budget, shape=x.shape, stretch=True)
+    if name == REGIONS:
+        return made if budget is None else _at_most(MOST_REGION_ROUNDS, made, budget)
     blocks = callable(features) and not isinstance(features, gp.Superpixels)
-    units = features(Layout.of(x)).units if blocks and "rounds" in search else x.numel()
-    return _at_most(units, search, budget)
+    units = features(Layout.of(x)).units if blocks and "rounds" in made else x.numel()
+    return _at_most(units, made, budget)
 
 
 def _at_most(units: int, search: Mapping[str, Any], budget: int | None) -> dict[str, Any]:

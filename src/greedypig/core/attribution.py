@@ -133,7 +133,8 @@ class Attribution:
     def importance(self) -> Tree:
         """Shaped like x: 1 for the first pick, falling evenly to 0; agrees with `order`."""
         ranks = self.features.first_rank(self.order).double()
-        return self.layout.unflatten((1 - ranks / max(self.features.units - 1, 1)).float())
+        # Of overlapping units the last may have nothing left that is not taken.
+        return self.layout.unflatten((1 - ranks / ranks.max().clamp_min(1)).float())
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the elements of the top k units."""

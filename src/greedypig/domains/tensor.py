@@ -27,7 +27,7 @@ from ..fast import SAME_OUTPUT, FirstLayer, convolutional, first_linear, optimis
 from ..fingerprint import fingerprint
 from ..frozen import Frozen
 from ..kept import Loan
-from ..soft_kinks import SoftKinks
+from ..soft_kinks import SoftOracle
 from ..targets import Reference, Target
 from .fixed import expanded, key_of
 
@@ -259,13 +259,10 @@ class ModelFamily:
         """The oracle of these examples, with `soft_kinks`."""
         key = _batch_key(example), width
         if key not in self._oracles:
-            values = partial(self._soft_values, width)
-            self._oracles[key] = Oracle(values, example.layout.n, batch_size=self.batch_size)
+            self._oracles[key] = SoftOracle(
+                self._values, example.layout.n, width=width, batch_size=self.batch_size
+            )
         return self._oracles[key]
-
-    def _soft_values(self, width: float, points: Tensor, runs: Runs) -> Tensor:
-        with SoftKinks(width, points.shape[0]):
-            return self._values(points, runs)
 
     def _new_oracle(
         self, function: Callable[[Tensor, Runs], Tensor], n: int, chain: Chain | None
@@ -364,6 +361,10 @@ class ModelFamily:
     def logits(self, points: Tensor, runs: Runs) -> Tensor:
         """(m, classes), or (m,) for a single output: the model's own answers at these points."""
         return self.target.logits(self._run(self.network, points, runs), points.shape[0])
+
+    def answers(self, example: Example, points: Tensor) -> Tensor:
+        """The same at points of one example."""
+        return self.logits(points, [(example, points.shape[0])])
 
     def _values(self, points: Tensor, runs: Runs) -> Tensor:
         return self.target.values(self.logits(points, runs), runs)

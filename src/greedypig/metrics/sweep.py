@@ -191,6 +191,8 @@ class Network:
         self.model, self.judge = model, judge
         self.settings: dict[str, Any] = {"outputs": outputs, "batch_size": batch_size,
                                          "optimize": optimize}  # fmt: skip
+        if judge is not None:
+            _check_same_classes(model, judge)
         with Undisturbed():
             asked = model if judge is None else judge
             self.family = Respondent(asked, Target("softmax", outputs), batch_size=batch_size,
@@ -262,6 +264,16 @@ class Network:
             )
         assert self.translate is not None
         return self.translate(x.detach().unsqueeze(0))[0]
+
+
+def _check_same_classes(model: Any, judge: Any) -> None:
+    """A judge is asked about a class by its index, so it must mean the same to both."""
+    own, theirs = (getattr(each, "classes", ()) for each in (model, judge))
+    named = isinstance(own, list | tuple) and isinstance(theirs, list | tuple)
+    if named and tuple(own) != tuple(theirs):
+        raise InvalidInput(
+            "Expected a judge with the model's classes in the same order (got one with others)."
+        )
 
 
 def translation(model: Any, judge: Any) -> Translate | None:

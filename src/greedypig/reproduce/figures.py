@@ -84,13 +84,13 @@ class Job:
     @staticmethod
     def of(request: Request, settings: Settings) -> Job:
         """Check the request, load the network, find the photos."""
-        contenders = settings.chosen(request.methods, request.budget)
         if request.objective not in (None, *OBJECTIVES):
             raise InvalidInput(
                 f"Expected an objective of figures: {', '.join(OBJECTIVES)} "
                 f"(got {request.objective!r})."
             )
         networks = Networks.of(request, settings, judged=False)
+        contenders = settings.chosen(request.methods, request.budget, networks.shape)
         shelf = Shelf(request.out / "rows" / settings.name)
         wider = _with_a_cat(request)
         sample = survey(wider, networks, shelf)

@@ -83,8 +83,8 @@ class Job:
                     f"(got {request.objective!r})."
                 )
             objectives = (request.objective,)
-        contenders = settings.chosen(request.methods, request.budget)
         networks = Networks.of(request, settings)
+        contenders = settings.chosen(request.methods, request.budget, networks.shape)
         shelf = Shelf(request.out / "rows" / settings.name)
         sample = survey(request, networks, shelf)
         return Job(request, settings, networks, sample, contenders, objectives, shelf)

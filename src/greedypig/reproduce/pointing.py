@@ -63,13 +63,13 @@ class Job:
     @staticmethod
     def of(request: Request, settings: Settings) -> Job:
         """Look at the photos and make the grids, the same in every process."""
-        contenders = settings.chosen(request.methods, request.budget)
         if request.objective not in (None, settings.more["objective"]):
             raise InvalidInput(
                 f"Expected the objective {settings.more['objective']} for pointing "
                 f"(got {request.objective!r})."
             )
         networks = Networks.of(request, settings, judged=False)
+        contenders = settings.chosen(request.methods, request.budget, networks.shape)
         shelf = Shelf(request.out / "rows" / settings.name)
         sample = survey(request, networks, shelf)
         cells = settings.more["side"] ** 2

@@ -71,6 +71,13 @@ class Networks:
         return Networks(model, name, judge, wanted)
 
     @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Of the explained network's input."""
+        from PIL import Image
+
+        return tuple(self.model.preprocess(Image.new("RGB", (256, 256))).shape)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Of the explained network's numbers."""
         return fingerprint(self.model)

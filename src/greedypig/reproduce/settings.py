@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from .. import methods
-from ..budgets import climbing
+from ..budgets import PHOTO, climbing
 from ..core.errors import InvalidInput
 from ..core.scorers import GuidedIG, PlannedScorer
 
@@ -41,12 +41,14 @@ class Contender:
     """How its features are ranked; None is the usual way of its kind."""
     budget: int | None = None
     """Gradients at most."""
+    shape: tuple[int, ...] = PHOTO
+    """Of the network's input."""
 
     def asked(self, objective: str = OBJECTIVES[0]) -> dict[str, Any]:
         """Its arguments of `gp.explain` besides the objective, within the budget (`budgets`)."""
         if self.budget is None:
             return dict(self.search)
-        return climbing(objective, self.search, self.budget)
+        return climbing(objective, self.search, self.budget, shape=self.shape)
 
     @property
     def together(self) -> int:
@@ -70,9 +72,9 @@ class Contender:
             said.append(repr(known))
         return " ".join(said)
 
-    def within(self, budget: int | None) -> Contender:
+    def within(self, budget: int | None, shape: tuple[int, ...] = PHOTO) -> Contender:
         """The same with at most `budget` gradients; its title says so where that changes it."""
-        made = replace(self, budget=budget)
+        made = replace(self, budget=budget, shape=shape)
         cut = any(made.asked(objective) != dict(self.search) for objective in OBJECTIVES)
         return replace(made, title=f"{self.title} (cut)") if cut else self
 
@@ -110,9 +112,13 @@ class Settings:
         )  # fmt: skip
 
     def chosen(
-        self, names: Sequence[str] | None, budget: int | None = None
+        self,
+        names: Sequence[str] | None,
+        budget: int | None = None,
+        shape: tuple[int, ...] = PHOTO,
     ) -> tuple[Contender, ...]:
-        """The contenders called `names`, in the order of the file; all for None."""
+        """The contenders called `names`, in the order of the file; all for None. shape: of the
+        network's input, which a method within a budget may depend on."""
         known = [c.name for c in self.contenders]
         for name in names or ():
             if name not in known:
@@ -125,7 +131,7 @@ class Settings:
         wanted = [c for c in self.contenders if names is None or c.name in names]
         if not wanted:
             raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
-        return tuple(c.within(budget) for c in wanted)
+        return tuple(c.within(budget, shape) for c in wanted)
 
 
 def digest(*parts: object) -> str:
