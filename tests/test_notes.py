@@ -6,7 +6,7 @@ import torch
 
 import greedypig as gp
 from greedypig.metrics.ranking import counts_needed
-from greedypig.notes import Line, Notes, percent
+from greedypig.notes import Line, Notes, percent, short_percent
 from greedypig.places import (
     OrderScale,
     Picture,
@@ -121,6 +121,15 @@ def test_what_is_no_curve_is_refused():
 )
 def test_percentages_are_short(share, text):
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.1, "10 %"), (0.0404, "4 %"), (0.232, "23 %"), (0.00526, "0.53 %"), (0.997, "99.7 %"),
+     (1, "100 %")],
+)  # fmt: skip
+def test_percentages_in_sentences_are_shorter_and_never_say_all_of_less(share, text):
+    assert short_percent(share) == text
 
 
 # Places.

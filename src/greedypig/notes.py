@@ -33,6 +33,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
 
 
+def short_percent(share: float) -> str:
+    """A share within a sentence, in two digits: 10 %, 4 %, 0.53 %; of nearly all as `percent`."""
+    short = float(f"{share:.2g}")
+    return percent(share if short == 1 else short)
+
+
 class CurveLike(Protocol):
     """What can be drawn as a curve: values over the share of features kept."""
 
@@ -274,6 +280,24 @@ class Notes:
     def bare(self) -> float | None:
         """The probability with nothing but the baseline; None if the curve does not tell."""
         return None if self.curve is None else self.curve.at(0)
+
+    @property
+    def predicted(self) -> bool:
+        """Is the class explained the one that the model itself names? As far as the notes tell."""
+        if not self.predictions:
+            return True
+        name, most = self.predictions[0]
+        # Classes may share a name; the likeliest is told by its probability.
+        return self.label == name if self.probability is None else self.probability >= most - 1e-6
+
+    @property
+    def advises_log_likelihood(self) -> bool:
+        """Is that objective an answer to a part that outdoes the whole?
+
+        It asks for the model's whole answer, whichever class is explained: of another than the
+        predicted one it would explain the predicted one.
+        """
+        return self.predicted and self.objective != "log-likelihood"
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of a subset that outdoes the whole input by more than 0.01.

@@ -340,6 +340,19 @@ def test_a_phone_s_width_is_enough(visit, name):
     assert v.page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.parametrize("width", [360, 390, 1300])
+def test_a_chart_s_texts_are_not_cut_off(visit, width):
+    about = {"comparison": COMPARISON}
+    v = visit(photo(about=about), viewport={"width": width, "height": 740})
+    boxes = v.page.eval_on_selector_all(
+        "svg.chart text",
+        "(all) => all.map((t) => { const b = t.getBBox(); return [t.textContent, b.x, b.x + "
+        "b.width, t.ownerSVGElement.viewBox.baseVal.width]; })",
+    )
+    assert "100\u202f%" in [text for text, *_ in boxes]
+    assert [box for box in boxes if box[1] < 0 or box[2] > box[3]] == []
+
+
 def test_a_tap_tells_a_place(visit):
     v = visit(photo(), has_touch=True, viewport={"width": 360, "height": 740})
     v.page.tap("#canvas")

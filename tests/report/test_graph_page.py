@@ -8,6 +8,7 @@ from test_browser import Visit, browser  # noqa: F401
 import greedypig as gp
 from graph_seen import compressed, crowd, explained
 from greedypig import report
+from greedypig.report.chart import LEFT, RIGHT, WIDTH
 
 
 @pytest.mark.parametrize("make", [compressed, explained, crowd])
@@ -32,7 +33,8 @@ def test_a_compression_s_page_tells_its_numbers():
 def test_pages_warn_where_a_part_outdoes_the_whole():
     page = report.html(compressed())
     assert "surer of the full graph’s answers (G −0.400) than with all of them (G −0.500)" in page
-    assert page.count('<line class="kept" x1="335') == 3  # The kept half, in every chart.
+    half = (LEFT + WIDTH - RIGHT) / 2
+    assert page.count(f'<line class="kept" x1="{half:g}') == 3  # The kept half, in every chart.
     assert "With 50 % of the edges" in page.replace("\u00a0", " ")
     assert 'class="warn"' not in report.html(explained())
     page = report.html(explained().with_notes({"probability": 0.55}))

@@ -30,24 +30,44 @@ def visible(page: str) -> str:
 def test_the_summary_says_in_plain_words_how_sure_the_model_is_with_how_little():
     text = visible(report.html(photo()))
     assert "With 1 % of the photo’s numbers" in text
-    assert "the model says espresso with 0.02" in text
-    assert "the whole photo gives 0.75" in text
+    assert "the model says espresso with 0.020 " in text
+    assert "with 5 % it is 0.100 " in text
+    assert "the whole photo gives 0.750 " in text
 
 
 @pytest.mark.parametrize(
     ("p", "said"),
     [
-        (0.004, "0.0040"),
-        (1e-7, "less than 0.0001"),
-        (0.997, "0.9970"),
-        (0.5, "0.50"),
-        (0.999999, "more than 0.9999"),
-        (1.0, "1"),
+        (0.022, "0.022"),
+        (0.0004, "less than 0.001"),
+        (0.9919, "0.992"),
+        (0.5, "0.500"),
+        (0.9996, "more than 0.999"),
+        (1.0, "1.000"),
     ],
 )
 def test_neither_0_nor_1_is_said_of_a_probability_that_is_neither(p, said):
     text = visible(report.html(photo(about={"probability": p})))
     assert f"the whole photo gives {said}" in text
+
+
+def test_shares_in_sentences_have_two_digits():
+    line = {"softmax": {"fractions": [0, 0.0404, 0.232, 1], "values": [0, 0.7, 0.9, 0.75]}}
+    text = visible(report.html(photo(about={"curves": line})))
+    assert "It needs about 4 % of the numbers" in text
+    assert "With 23 % of the numbers the model gives 0.900" in text
+
+
+def test_log_likelihood_is_no_advice_for_a_class_that_the_model_does_not_predict():
+    advice = 'objective="log-likelihood"'
+    assert advice in report.html(photo())
+    other = {"predictions": [["cup", 0.8], ["espresso", 0.75]]}
+    page = report.html(photo(about=other))
+    assert "More certain than the whole photo" in page
+    assert "second opinion" in page
+    assert advice not in page
+    cranes = {"class": "crane", "predictions": [["crane", 0.8], ["crane", 0.75]]}
+    assert advice not in report.html(photo(about=cranes))  # Two classes of one name.
 
 
 def test_a_part_that_outdoes_the_whole_is_warned_of_with_the_second_opinion():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import COMPARED, DELETION, Line, Notes, percent
+from ..notes import COMPARED, DELETION, Line, Notes, short_percent
 from ..places import Picture, unit_word, unranked
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
@@ -133,9 +133,10 @@ def _footnote(a: Attribution, notes: Notes) -> str:
     line = shorten(" · ".join(p for p in parts if p), 160)
     if excess is not None:
         share, value = excess
-        line += (f"\n{percent(share)} of the numbers make the model more certain ({value:.3f}) "
-                 f"than everything does ({notes.probability:.3f}): compare a second opinion, or "
-                 'use objective="log-likelihood".')  # fmt: skip
+        line += (f"\n{short_percent(share)} of the numbers make the model more certain "
+                 f"({value:.3f}) than everything does ({notes.probability:.3f}): compare a second "
+                 "opinion")  # fmt: skip
+        line += ', or use objective="log-likelihood".' if notes.advises_log_likelihood else "."
     bare = notes.bare_excess()
     if excess is None and bare is not None:
         line += (f"\nThe bare baseline already gives {bare:.3f}, more than everything does "

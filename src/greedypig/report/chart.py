@@ -15,7 +15,8 @@ from ..notes import Line
 from .markup import escape
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 56, 26, 14, 52
+LEFT, RIGHT, TOP, BOTTOM = 56, 38, 14, 52
+"""Room around a diagram for its texts, which are larger on a phone."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 
 from ..core.attribution import Attribution
-from ..notes import Notes, percent
+from ..notes import Notes, short_percent
 from ..places import probability_within, unit_labels, unit_word, units_within, unranked
 from .markup import escape
 
@@ -21,18 +21,15 @@ def summary(a: Attribution, notes: Notes, picture: bool) -> str:
 
 def _tied(share: float) -> str:
     """A percentage that no line break tears apart."""
-    return percent(share).replace(" ", "\u00a0")
+    return short_percent(share).replace(" ", "\u00a0")
 
 
 def _chance(p: float) -> str:
-    """Two digits, and more near 0 and 1: 0.00 and 1.00 would be said of what is neither."""
-    if p in (0, 1):
-        return f"{p:.0f}"
-    if p < 5e-5:
-        return "less than 0.0001"
-    if p > 1 - 5e-5:
-        return "more than 0.9999"
-    return f"{p:.2f}" if 0.01 <= p <= 0.99 else f"{p:.4f}"
+    """Three decimals, as in the terminal; 0.000 and 1.000 are not said of what is neither."""
+    text = f"{p:.3f}"
+    if text == "0.000" and p > 0:
+        return "less than 0.001"
+    return "more than 0.999" if text == "1.000" and p < 1 else text
 
 
 def _of_removal(a: Attribution, notes: Notes) -> str:
@@ -127,7 +124,7 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         return None
     found = notes.excess()
     if found is None:
-        return _plain_warning(a) if notes.curve is None else _bare_warning(notes)
+        return _plain_warning(a, notes) if notes.curve is None else _bare_warning(notes)
     share, value = found
     text = (
         f"<p><b>More certain than the whole photo.</b> With {_tied(share)} of the numbers the "
@@ -151,7 +148,7 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         )
     if notes.objective == "log-likelihood":
         text += "The objective was log-likelihood already, which asks for the photo’s own answer."
-    else:
+    elif notes.advises_log_likelihood:
         text += (
             "Or explain again with <code>--objective log-likelihood</code> (in Python "
             '<code>objective="log-likelihood"</code>), which asks for the photo’s own answer '
@@ -171,7 +168,7 @@ def _bare_warning(notes: Notes) -> str | None:
     )
 
 
-def _plain_warning(a: Attribution) -> str | None:
+def _plain_warning(a: Attribution, notes: Notes) -> str | None:
     values = a.values[a.values.isfinite()]
     if not isfinite(a.full_value) or values.numel() == 0:
         return None
@@ -179,12 +176,17 @@ def _plain_warning(a: Attribution) -> str | None:
     slack = 0.01 * max(abs(a.full_value), abs(best - float(values.min())))
     if best <= a.full_value + slack:
         return None
-    return (
+    text = (
         f"<p><b>More than everything.</b> Some of the {unit_word(a)} alone give G = {best:.3g}, "
         f"all of them {a.full_value:.3g}: some of those left out work against the answer, or the "
-        "part is one that the model merely likes. It is a fact about the model; compare with "
-        '<code>objective="log-likelihood"</code>, which asks for the whole answer.</p>'
+        "part is one that the model merely likes. It is a fact about the model"
     )
+    if notes.advises_log_likelihood:
+        text += (
+            '; compare with <code>objective="log-likelihood"</code>, which asks for the whole '
+            "answer"
+        )
+    return text + ".</p>"
 
 
 GREEDY = {
