@@ -398,3 +398,17 @@ def test_the_caller_s_own_autograd_mode_is_kept_between_answers():
             assert not torch.is_grad_enabled()
     for _ in gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2):
         assert torch.is_grad_enabled()
+
+
+def test_an_output_that_never_changes_is_refused_in_its_turn():
+    """As by `explain`; those before it are handed out."""
+
+    def model(x):  # Of the second example it looks at nothing.
+        return torch.stack([x.sum(1) * (x[:, 0] > -5), 0 * x.sum(1)], 1)
+
+    first, second = row(0), row(1)
+    second[0] = -9
+    found = gp.explain_many(model, [first, second], baseline=-9.0, target=0)
+    assert sorted(next(found).order.tolist()) == list(range(6))
+    with pytest.raises(gp.InvalidInput, match="output of input 1 that depends on the features"):
+        next(found)

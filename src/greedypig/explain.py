@@ -115,13 +115,7 @@ def explain(
     problem = job.problem(x, target, fixed)
     found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
     job.family.end()
-    if problem.flat and problem.full_value == problem.first_value and _moves(problem):
-        raise InvalidInput(
-            f"Expected an output that depends on the features (got every gradient 0, and "
-            f"{problem.full_value:g} with all features as with none). Try another target, "
-            "objective or baseline."
-        )
-    _warn_of_flat(problem)
+    _check_not_flat(problem)
     return found
 
 
@@ -190,7 +184,7 @@ def _stream(
             broken.append(error)
 
     for problem in run(problems()):
-        _warn_of_flat(problem)
+        _check_not_flat(problem)
         yield problem.attribution()
     job.family.end()
     if broken:
@@ -202,14 +196,21 @@ def _moves(problem: Problem) -> bool:
     return any(bool(part.reach.any()) for part in problem.objective.parts)
 
 
-def _warn_of_flat(problem: Problem) -> None:
+def _check_not_flat(problem: Problem) -> None:
+    """Refuse an output that is the same whatever is there; warn of an order that tells nothing."""
     if not problem.flat:
         return
+    of = f" of {problem.label}" if problem.label else ""
+    if problem.full_value == problem.first_value and _moves(problem):
+        raise InvalidInput(
+            f"Expected an output{of} that depends on the features (got every gradient 0, and "
+            f"{problem.full_value:g} with all features as with none). Try another target, "
+            "objective or baseline."
+        )
     why = "the input is the baseline itself. Try another baseline"
     if _moves(problem):
         why = ("the objective is flat where its gradient was taken. Try "
                "objective='log-probability' or 'logit', or another baseline")  # fmt: skip
-    of = f" of {problem.label}" if problem.label else ""
     warnings.warn(
         f"Every score of the first round{of} is exactly 0, and features come in the order of "
         f"their indices: {why}.",
