@@ -68,10 +68,79 @@ def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, 
     assert f"by {a.full_value:.3g} without everything" in " ".join(out.split())
 
 
-def test_a_comparison_of_counterfactuals_is_by_information(answer):
-    record = answer("compare", "photo.png", *TINY, "--objective", "counterfactual", "--methods",
-                    "greedy-pig,random", "--budget", "10")  # fmt: skip
-    assert set(record["methods"]["greedy-pig"]["curves"]) == {"softmax", "loss"}
+def test_counterfactuals_are_not_compared_by_what_is_kept(call, place):
+    code, out, err = call("compare", "photo.png", *TINY, "--objective", "counterfactual")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: Expected an objective of what is present")
+    assert "Try greedypig explain --objective counterfactual" in err
+    assert not (place / "photo-comparison").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        # 10 % of 192 numbers are 19.
+        (("--schedule", "1,2,3"), "selected 6 of 192 numbers; beyond that by the last score"),
+        (("--per-round", "1", "--rounds", "5", "--k", "9", "--steps", "1"),
+         "selected 5 of 192 numbers (not 9: all rounds were done); beyond that by the last score"),
+        (("--budget", "9", "--steps", "9"), "; beyond that by the last score"),
+        (("--per-round", "19", "--rounds", "1", "--steps", "1"), None),
+        (("--method", "ig"), None),
+        ((), None),
+    ],
+)  # fmt: skip
+def test_units_that_were_never_selected_are_told_from_those_that_were(call, words, told):
+    out = " ".join(call("explain", "photo.png", *TINY, "--no-html", *words)[1].split())
+    if told is None:
+        assert "last score" not in out
+    else:
+        assert told in out
+
+
+def test_of_many_photos_too(call, place):
+    make_photo(place / "b.png")
+    words = ("explain", "photo.png", "b.png", *TINY, "--no-html", "--schedule")
+    out = " ".join(call(*words, "1,2,3")[1].split())
+    assert "2 photos with 6 numbers selected and more shown: beyond those by the last score." in out
+    assert "selected and more shown" not in call(*words, "100,92")[1]
+
+
+@pytest.fixture
+def poppy(place):
+    """Green, but with a red spot, which alone makes "red" likelier than the photo does."""
+    image = Image.new("RGB", (8, 8), (30, 200, 40))
+    image.paste((250, 20, 20), (0, 0, 3, 3))
+    image.save(place / "poppy.png")
+    return "poppy.png"
+
+
+def test_advice_to_match_the_photo_s_answer_is_for_that_answer_alone(call, answer, poppy):
+    words = ("explain", poppy, *TINY, "--no-html", "--class", "red")
+    record = answer(*words)
+    assert record["predictions"][0][0] == "green"
+    assert record["excess"] is not None
+    advice, other = "--objective log-likelihood", "Ask another network what it sees: --judge."
+    out = " ".join(call(*words)[1].split())
+    assert f"▲ already {100 * record['excess']['share']:.2g} % of it makes" in out
+    assert advice not in out
+    assert other in out
+    out = " ".join(call("explain", poppy, poppy, *words[2:])[1].split())
+    assert "1 photo with a part" in out
+    assert advice not in out
+    # Of several photos one has "red" for its own answer, and there the advice is of use.
+    assert advice in " ".join(call("explain", poppy, "photo.png", *words[2:])[1].split())
+
+
+def test_a_probability_that_rounds_to_nothing_is_less_than_what_is_shown(call, answer, place):
+    Image.new("RGB", (8, 8), "black").save(place / "night.png")
+    words = ("night.png", "--model", "tiny_models:sharp", "--class", "red", "--no-html")
+    record = answer("explain", *words)
+    assert 0 < record["probability"] < 0.0005
+    _, out, _ = call("explain", *words)
+    assert out.startswith("night.png: red, probability less than 0.001")
+    assert "0.000" not in out
+    row = call("explain", "photo.png", *words)[1].splitlines()[3]
+    assert row.split()[:4] == ["night.png", "dark,", "1.000", "<0.001"]
 
 
 def test_a_share_of_a_negative_value_is_warned_of(call):

@@ -32,6 +32,7 @@ from ..model_spec import OwnModel, model_from
 from ..models import ImageModel
 from ..photos import find_photos, open_photo
 from ..places import unranked
+from ..reproduce.sample import check_judge
 from . import options
 from .failures import UsageError
 from .terminal import Terminal
@@ -113,22 +114,16 @@ class Question:
     """Is it measured how the answer moves without the features, rather than with them alone?"""
 
     @staticmethod
-    def of(args: argparse.Namespace, *, information: bool = False) -> Question:
-        """Read the options and load the networks; whatever is wrong is a wrong command.
-
-        information: measure what the features alone tell, also of a counterfactual.
-        """
+    def of(args: argparse.Namespace) -> Question:
+        """Read the options and load the networks; whatever is wrong is a wrong command."""
         device = options.device(args.device)
         try:
             baseline = options.baseline(args.baseline)
             model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
             same = args.outputs if args.judge == args.model else None
             judge = None if args.judge is None else model_from(args.judge, outputs=same).to(device)
-            if judge is not None and tuple(judge.classes) != tuple(model.classes):
-                raise UsageError(
-                    f"Expected a judge with the classes of {args.model} (got {args.judge}, which "
-                    "names others)."
-                )
+            if judge is not None:
+                check_judge(args.model, model, args.judge, judge)
             _try_pictures(model, judge)
             target = None if args.class_ is None else find_class(args.class_, model.classes)
             objective = options.objective(args.objective, model)
@@ -139,7 +134,7 @@ class Question:
         return Question(model, args.model, judge, args.judge, target, objective, args.objective,
                         baseline, args.baseline, args.batch_size or "auto",
                         getattr(args, "ranking", "signed"),
-                        args.objective == "counterfactual" and not information)  # fmt: skip
+                        args.objective == "counterfactual")  # fmt: skip
 
     def read(self, path: Path) -> Opened:
         """A photo as the network's input."""

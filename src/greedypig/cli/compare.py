@@ -79,6 +79,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run every method on every photo, tell the table, write the files."""
+    if args.objective == "counterfactual":
+        raise UsageError(
+            "Expected an objective of what is present (got --objective counterfactual): methods "
+            "are compared by what the best numbers tell alone, and a counterfactual's are those "
+            "that are missed. Try greedypig explain --objective counterfactual, which shows what "
+            "is left without them."
+        )
     names = contest.chosen(args.methods, args.paper)
     features = options.features(args.features)
     tell_idle_class(args, terminal)
@@ -93,7 +100,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
-        question = Question.of(args, information=True)
+        question = Question.of(args)
         with terminal.bar("") as bar:
             results = _hold(question, features, runs, args, terminal, bar, failures)
         failures.check()

@@ -10,7 +10,7 @@ from typing import Any
 import greedypig as gp
 
 from .asking import SHARES
-from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal
+from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal, chance_cell
 
 _NUMBER = 7
 """Columns of a number."""
@@ -18,6 +18,8 @@ _TEXT = 28
 """Columns that photo and class need, both together; a class alone where lines have no end."""
 _DISPENSABLE = ("1 %", "5 %", "AUC")
 """Left out, in this order, where the terminal is too narrow for all numbers."""
+_AREAS = ("AUC", "judge")
+"""Heads of numbers that are no probabilities."""
 
 
 class PhotoTable:
@@ -41,7 +43,8 @@ class PhotoTable:
             self._headed = True
             self._head(a, list(numbers), first, second)
         line = f"{_fit(name, first, _is_path(name))} {self._class(a, second)}"
-        line += "".join(f"{_told(number(a)):>{_NUMBER}}" for number in numbers.values())
+        told = {head: _told(head, number(a)) for head, number in numbers.items()}
+        line += "".join(f"{text:>{_NUMBER}}" for text in told.values())
         self.terminal.say(line + (self.terminal.style(" ▲", YELLOW) if surer else ""))
 
     def legend(self, done: Sequence[gp.Attribution]) -> str | None:
@@ -118,8 +121,10 @@ def _area(curve: Any) -> float | None:
     return None if curve is None else float(curve["auc"])
 
 
-def _told(number: float | None) -> str:
-    return "–" if number is None else f"{number:.3f}"
+def _told(head: str, number: float | None) -> str:
+    if number is None:
+        return "–"
+    return f"{number:.3f}" if head in _AREAS else chance_cell(number)
 
 
 def _is_path(name: str) -> bool:

@@ -17,7 +17,10 @@ from .failures import Failures
 from .outputs import shown
 from .photo_table import PhotoTable
 from .sitting import Paid
-from .terminal import BOLD, DIM, Terminal, duration
+from .terminal import BOLD, DIM, Terminal, chance, chance_cell, duration
+
+EARLY = (gp.StopReason.BUDGET, gp.StopReason.SECONDS)
+"""Ends that the schedule did not foresee."""
 
 
 class Summary:
@@ -36,8 +39,9 @@ class Summary:
         self.done: list[tuple[Path, gp.Attribution, list[Path]]] = []
         self.failures = Failures(terminal.fail, several=not found.single)
         self.extra: list[Path] = []
-        self._surer: list[str] = []
+        self._surer: list[gp.Attribution] = []
         self._reach: float | None = args.reach
+        self._k: int | None = args.k
         self._asked: int | None = getattr(features, "segments", None)
         self._beyond: list[str] = []
         self._small: dict[str, Opened] = {}
@@ -60,7 +64,7 @@ class Summary:
         self._seconds += seconds
         self._before += before.gradients
         if excess is not None:
-            self._surer.append(name)
+            self._surer.append(a)
         if self._missed(a):
             self._beyond.append(name)
         if opened.enlarged:
@@ -114,7 +118,7 @@ class Summary:
         if self._surer:
             terminal.surer(
                 f"{count(len(self._surer), 'photo')} with a part that makes the network more "
-                f"certain than the whole photo does. {_advice(done[0])}"
+                f"certain than the whole photo does. {_advice(self._surer)}".rstrip()
             )
         if self.failures.all:
             terminal.note(
@@ -138,11 +142,17 @@ class Summary:
                 for a in done if (reason := unranked(a)) is not None}  # fmt: skip
         for reason, names in bare.items():
             yield f"{', '.join(names)}: {reason}"
-        for stop in (gp.StopReason.BUDGET, gp.StopReason.SECONDS):
+        for stop in EARLY:
             early = sum(a.stop == stop and unranked(a) is None for a in done)
             if early:
                 yield (f"{count(early, 'photo')} stopped early ({stop}): what was not selected is "
                        "ranked by its last score.")  # fmt: skip
+        short = [a for a in done if _beyond_selected(a) and a.stop not in EARLY]
+        if short:
+            least, most = (f(a.selected for a in short) for f in (min, max))
+            told = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+            yield (f"{count(len(short), 'photo')} with {told} {unit_word(short[0], most)} selected "
+                   "and more shown: beyond those by the last score.")  # fmt: skip
         if any(a.about["removed"] for a in done):
             yield "−1 %: with its best 1 % of numbers switched off."
 
@@ -162,21 +172,24 @@ class Summary:
     ) -> None:  # fmt: skip
         terminal, about = self.terminal, a.about
         say = terminal.say
-        head = f"{name}: {about['class']}, probability {about['probability']:.3f}"
+        head = f"{name}: {about['class']}, probability {chance(about['probability'])}"
         say(terminal.style(terminal.wrapped(head), BOLD))
-        best = about["predictions"][0][0]
-        if best != about["class"]:
-            say(terminal.wrapped(f"(the network itself says {best}, "
-                                 f"{about['predictions'][0][1]:.3f})"))  # fmt: skip
+        if not _predicted(a):
+            best, probability = about["predictions"][0]
+            say(terminal.wrapped(f"(the network itself says {best}, {chance(probability)})"))
         lines = {f"nothing ({about['baseline']})": (about["nothing"], "")}
         for words, told in (("only", about["kept"]), ("without", about["removed"])):
             for share, probability in told.items():
                 line = f"{words} its best {100 * float(share):3g} %"
                 lines[line] = (probability, _held(a, share))
-        first = max(map(len, lines))
-        for text, (probability, more) in lines.items():
-            shown_more = more if first + len(more) + 12 <= terminal.width else ""
-            say(f"  {text:{first}}  {probability:.3f}  {terminal.style(shown_more, DIM)}".rstrip())
+        first, cells = max(map(len, lines)), [chance_cell(p) for p, _ in lines.values()]
+        second = max(map(len, cells))
+        for (text, (_, more)), cell in zip(lines.items(), cells, strict=True):
+            shown_more = more if first + second + len(more) + 7 <= terminal.width else ""
+            shown_more = terminal.style(shown_more, DIM)
+            say(f"  {text:{first}}  {cell:>{second}}  {shown_more}".rstrip())
+        if _beyond_selected(a):
+            say(terminal.wrapped(_selected(a, self._k), "  ", "    "))
         reason = unranked(a)
         if reason is not None:
             say(terminal.wrapped(f"{reason} So there is no order, curve or picture.", "  ", "    "))
@@ -187,9 +200,10 @@ class Summary:
         if excess is not None:
             share, probability = excess
             terminal.surer(
-                f"{_percent(share)} of it makes the network more certain ({probability:.3f}) "
-                f"than the whole photo does ({about['probability']:.3f}): those {unit_word(a)} "
-                f"push it further than the photo itself. {_advice(a)}", "  ")  # fmt: skip
+                f"already {_percent(share)} of it makes the network more certain "
+                f"({chance(probability)}) than the whole photo does "
+                f"({chance(about['probability'])}): those {unit_word(a)} push it further than the "
+                f"photo itself. {_advice([a])}".rstrip(), "  ")  # fmt: skip
         if self._asked is not None:
             made = f"{count(a.features.units, 'region')} made, {self._asked:,} asked for"
             say(terminal.wrapped(made, "  ", "    "))
@@ -205,6 +219,20 @@ def _held(a: gp.Attribution, share: str) -> str:
         return f"less than {one}"
     whole = "" if a.features.kind == "elements" else ", whole"
     return f"{held:,} of {units:,} {unit_word(a, units)}{whole}"
+
+
+def _beyond_selected(a: gp.Attribution) -> bool:
+    """Do the shares told hold units that were never selected?"""
+    told = a.about["kept"] or a.about["removed"]
+    return bool(told) and a.selected < units_within(a, max(map(float, told)))
+
+
+def _selected(a: gp.Attribution, wanted: int | None) -> str:
+    """How many were selected where the shares show more, and why not as many as --k names."""
+    units = a.features.units
+    fewer = "" if wanted is None or a.selected >= wanted else f" (not {wanted:,}: {a.stop})"
+    return (f"selected {a.selected:,} of {units:,} {unit_word(a, units)}{fewer}; beyond that by "
+            "the last score")  # fmt: skip
 
 
 def _cost(a: gp.Attribution, seconds: float, before: Paid) -> str:
@@ -236,8 +264,8 @@ def _second(about: Any) -> str:
     whole = curve["values"][0 if about["removed"] else -1]
     return (
         f"area under the curve: {own['auc']:.3f} by {about['model']} itself, {curve['auc']:.3f} by "
-        f"{curve['judge']}, which was not asked; the whole photo: {about['probability']:.3f} and "
-        f"{whole:.3f}"
+        f"{curve['judge']}, which was not asked; the whole photo: "
+        f"{chance(about['probability'])} and {chance(whole)}"
     )
 
 
@@ -252,11 +280,21 @@ def _moved(a: gp.Attribution) -> str:
     return f"{text} by {a.full_value:.3g} without everything"
 
 
-def _advice(a: gp.Attribution) -> str:
-    """What to do about a part that outdoes the photo."""
-    if a.settings.get("objective") == "log-likelihood":
-        return "" if a.about.get("judge") else "Ask another network what it sees: --judge."
-    second = "" if a.about.get("judge") else " or ask another network what it sees: --judge"
+def _predicted(a: gp.Attribution) -> bool:
+    """Is the class explained the network's own answer?"""
+    return bool(a.about["predictions"][0][0] == a.about["class"])
+
+
+def _advice(surer: Sequence[gp.Attribution]) -> str:
+    """What to do about parts that outdo their photos.
+
+    The log-likelihood is about the network's own answer: of use where that is what was explained.
+    """
+    judged = bool(surer[0].about.get("judge"))
+    matched = surer[0].settings.get("objective") == "log-likelihood"
+    if matched or not any(map(_predicted, surer)):
+        return "" if judged else "Ask another network what it sees: --judge."
+    second = "" if judged else " or ask another network what it sees: --judge"
     return f"To match the photo's own answer use --objective log-likelihood{second}."
 
 

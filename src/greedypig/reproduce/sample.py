@@ -62,12 +62,10 @@ class Networks:
             if request.judge is None:
                 return Networks(model, name, why_no_judge=f"no weights of {wanted} are there")
             raise InvalidInput(_no_assets(f"the weights of {wanted}")) from error
-        if tuple(judge.classes) != tuple(model.classes):
-            if request.judge is None:
-                return Networks(model, name, why_no_judge=f"{wanted} knows other classes")
-            raise InvalidInput(
-                f"Expected a judge with the classes of {name} (got {wanted}, which names others)."
-            )
+        if request.judge is not None:
+            check_judge(name, model, wanted, judge)
+        elif tuple(judge.classes) != tuple(model.classes):
+            return Networks(model, name, why_no_judge=f"{wanted} knows other classes")
         return Networks(model, name, judge, wanted)
 
     @cached_property
@@ -105,6 +103,19 @@ class Networks:
                 found |= {"judge_target": int(said.argmax()),
                           "judge_probability": float(said[target])}  # fmt: skip
         return found
+
+
+def check_judge(name: str, model: ImageModel, judge_name: str, judge: ImageModel) -> None:
+    """Refuse a judge of other classes, and one that is the explained network itself."""
+    if tuple(judge.classes) != tuple(model.classes):
+        raise InvalidInput(
+            f"Expected a judge with the classes of {name} (got {judge_name}, which names others)."
+        )
+    if fingerprint(judge) == fingerprint(model):
+        raise InvalidInput(
+            "Expected another network than the explained one for a second opinion (got "
+            f"{judge_name} with the same weights for both)."
+        )
 
 
 @dataclass(frozen=True)
