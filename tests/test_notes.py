@@ -237,6 +237,17 @@ def test_an_order_s_scale_ends_with_what_was_selected():
     assert OrderScale.of(first, 0).last == 2
 
 
+def test_an_order_s_scale_says_what_it_is_and_marks_round_numbers():
+    photo_s = OrderScale(148_836, True, 253)
+    assert photo_s.words == "log scale above about 250, nearly even below"
+    assert photo_s.ticks() == [1, 1_000, 10_000, 148_836]
+    slopes = np.diff(photo_s.stretch(np.array([1, 2, 126, 127, 253, 254, 2530, 2531])))[::2]
+    assert slopes[0] < 2.1 * slopes[2]  # Below it hardly a log scale, whose slopes are 1 to 253,
+    assert slopes[2] / slopes[3] == pytest.approx(5.5, rel=0.02)  # above it nearly one (10).
+    assert OrderScale(400, True, 0).words == "log scale"
+    assert OrderScale(6, False, 0).words == "even scale"
+
+
 def test_units_are_called_by_name_else_by_place():
     assert unit_label(ranked((2,), names=["age", "bmi"]), 1) == "bmi"
     assert unit_label(ranked((2, 3, 4)), 23) == "x[1, 2, 3]"

@@ -10,14 +10,17 @@ import pytest
 import torch
 
 pytest.importorskip("matplotlib", reason="needs the extra plots")
+from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
 import greedypig as gp
 from greedypig import plots
-from greedypig.places import Picture
+from greedypig.places import DARK, LIGHT, Picture
 from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
+
+viridis = colormaps["viridis"]
 
 
 def texts(ax) -> str:
@@ -127,7 +130,7 @@ def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     assert image.get_clim() == (0, 1)
     assert image.get_cmap().name == "cividis"
     assert bar_of(ax).get_xlabel() == (
-        "importance: 1 = taken first, 0 = last\nmean over the colours"
+        "importance: 1 = ranked first, 0 = last\nmean over the colours"
     )
     assert "espresso 0.750" in texts(ax)
 
@@ -146,6 +149,19 @@ def test_overlays_lie_on_the_picture_in_gray():
         plots.overlay(a, opacity=2)
 
 
+def test_an_overlay_s_bar_shows_the_map_as_opaque_as_it_is_over_dark_and_light():
+    ax = plots.overlay(photo(), opacity=0.4)
+    ax.figure.savefig(shown := io.BytesIO(), dpi=100, format="raw")
+    width, height = (round(100 * side) for side in ax.figure.get_size_inches())
+    levels = np.frombuffer(shown.getvalue(), np.uint8).reshape(height, width, 4)[..., :3]
+    box = bar_of(ax).get_window_extent()
+    middle = viridis(0.5)[:3]
+    for gray, share in ((DARK, 0.75), (LIGHT, 0.25)):
+        row, column = height - (box.y0 + share * box.height), (box.x0 + box.x1) / 2
+        expected = 0.4 * 255 * np.array(middle) + 0.6 * gray
+        assert np.abs(levels[int(row), int(column)] - expected).max() <= 4
+
+
 def test_order_maps_show_when_a_place_was_first_taken():
     ranks = torch.empty(60, dtype=torch.long)
     ranks[known_order(60)] = torch.arange(60)
@@ -160,7 +176,11 @@ def test_orders_that_span_decades_are_drawn_on_a_log_scale_and_say_so():
     ax = plots.order_map(ranked((1, 20, 20)))
     assert isinstance(ax.images[0].norm, LogNorm)
     assert ax.images[0].get_clim() == (1, 400)
-    assert "log scale" in bar_of(ax).get_xlabel()
+    assert bar_of(ax).get_xlabel() == "ranked as number … of 400\nlog scale"
+    dense = plots.order_map(ranked((1, 64, 64), method="greedy-pig"))
+    assert bar_of(dense).get_xlabel() == (
+        "selected as number … of 4,096\nlog scale above about 20, nearly even below"
+    )
 
 
 @pytest.mark.parametrize("side", [20, 64])
@@ -316,7 +336,7 @@ def test_given_axes_are_used_and_returned():
 
 
 def test_the_panel_of_a_picture_holds_all_its_views():
-    figure = plots.panel(photo())
+    figure = plots.panel(photo(method="greedy-pig"))
     titles = " | ".join(ax.get_title(loc="left") for ax in figure.axes)
     for part in ("as the network sees it", "top 10 %", "importance", "first selected", "how sure"):
         assert part in titles

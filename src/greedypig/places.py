@@ -28,6 +28,10 @@ WIDE = 100
 """From how many on an order of selection is shown on a log scale."""
 SMALL = 0.005
 """The share of the places that is too small to see differences in."""
+ROOM = 0.2
+"""The share of a scale that a tick's text takes at least."""
+DARK, LIGHT = 64, 192
+"""Gray levels under the legend of a map that the photo shines through."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class OrderScale:
     wide: bool
     """Does the order span decades?"""
     shift: int
-    """Up to about here the log scale is nearly linear; 0 where it is a plain one."""
+    """Up to about here the log scale is nearly even; 0 where it is a plain one."""
 
     @staticmethod
     def of(first: NDArray[np.int64], selected: int) -> OrderScale:
@@ -139,6 +143,29 @@ class OrderScale:
         """The inverse of `stretch`."""
         found = np.asanyarray(stretched)
         return np.exp(found) - self.shift if self.wide else found
+
+    @property
+    def words(self) -> str:
+        """What kind of scale it is."""
+        if not self.wide:
+            return "even scale"
+        bend = int(float(f"{self.shift:.2g}"))
+        return f"log scale above about {bend:,}, nearly even below" if bend else "log scale"
+
+    def ticks(self) -> list[int]:
+        """The first number, the last, and round ones between that leave each other room."""
+        decades = [10**e for e in range(len(str(self.last)))]
+        round_ones = (
+            [step * size for step in (1, 5, 2) for size in decades] if self.wide
+            else [*range(10, self.last, 10), *range(2, self.last)]
+        )  # fmt: skip
+        whole = np.ptp(self.stretch([1, self.last]))
+        ticks = [1, self.last]
+        for tick in round_ones:
+            gaps = abs(self.stretch(ticks) - self.stretch(tick)) / whole
+            if tick < self.last and gaps.min() >= ROOM:
+                ticks.append(tick)
+        return sorted(ticks)
 
 
 def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]:
@@ -189,6 +216,11 @@ def unranked(a: Attribution) -> str | None:
     if a.stop is StopReason.SECONDS:
         return "There was no time for a single round."
     return f"No round was done: {a.stop}."
+
+
+def one_shot(a: Attribution) -> bool:
+    """Was everything ranked at once, so that nothing was selected after anything else?"""
+    return bool(a.settings.get("rounds", len(a.picks)) == 1)
 
 
 def unit_label(a: Attribution, unit: int) -> str:

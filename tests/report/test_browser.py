@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from test_page import hostile
 
 import greedypig as gp
 from greedypig import report
-from greedypig.places import Picture
+from greedypig.places import DARK, LIGHT, OrderScale, Picture
 from seen import COMPARISON, photo, pixels, ranked
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
@@ -166,7 +167,7 @@ def test_a_stopped_run_has_colours_for_what_it_took_and_says_what_ranks_the_rest
     assert not v.page.is_visible("#key-note")
     v.page.click("#tab-order")
     v.page.click(".preset:text-is('all')")
-    assert "number 6" in v.text("#key")
+    assert v.text("#ticks").split() == ["1", "2", "3", "4", "5", "6"]
     taken = Picture.of(a).first
     shown = v.canvas()
     assert (shown[taken == 5] == [0x44, 0x01, 0x54]).all()  # The last one taken: the scale's end.
@@ -187,7 +188,7 @@ def test_views_show_importance_overlay_order_and_photo(visit):
     # Cividis rises in lightness: brighter is more important, everywhere.
     light = v.canvas() @ np.array([0.2126, 0.7152, 0.0722])
     assert np.corrcoef(light.reshape(-1), level.reshape(-1))[0, 1] > 0.98
-    assert "taken first" in v.text("#key")
+    assert "1, ranked first" in v.text("#key")
     v.page.click("#tab-photo")
     assert np.array_equal(v.canvas(), picture.pixels)
     v.page.click("#tab-overlay")
@@ -205,8 +206,74 @@ def test_views_show_importance_overlay_order_and_photo(visit):
     assert v.said == []
 
 
-def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
+def test_what_was_ranked_at_once_is_not_told_as_selected(visit):
+    words = ["Ranked", "Selected"]
+    for method, (told, untold) in {"ig": words, "greedy-pig": words[::-1]}.items():
+        v = visit(photo((3, 8, 9), method=method))
+        v.page.click("#tab-order")
+        assert f"{told} as number … of 216" in v.text("#key-note")
+        v.page.hover("#canvas")
+        page = v.text("#view")
+        assert untold.lower() not in page.lower()
+        assert ("round" in page) == (method != "ig")
+
+
+TICKS = """() => {
+  const bar = document.getElementById('ramp').getBoundingClientRect();
+  return [...document.querySelectorAll('#ticks span')].map((s, i, all) => {
+    const b = s.getBoundingClientRect();
+    const at = i === 0 ? b.left : i === all.length - 1 ? b.right : (b.left + b.right) / 2;
+    return [s.textContent, (at - bar.left) / bar.width, b.left, b.right];
+  });
+}"""
+RAMP = "() => [...document.getElementById('ramp').getContext('2d').getImageData(0, 0, 256, 2).data]"
+
+
+def ramp(v: Visit) -> np.ndarray:
+    """(2, 256, 3): the legend's bar as drawn."""
+    return np.array(v.page.evaluate(RAMP)).reshape(2, 256, 4)[..., :3]
+
+
+@pytest.mark.parametrize("width", [360, 1300])
+def test_the_order_s_legend_has_ticks_where_their_colours_are(visit, width):
+    a = photo((3, 100, 100))
+    v = visit(a, viewport={"width": width, "height": 900})
+    v.page.click("#tab-order")
+    v.page.click(".preset:text-is('all')")
+    found = v.page.evaluate(TICKS)
+    picture = Picture.of(a)
+    scale = OrderScale.of(picture.first, a.selected)
+    assert scale.shift > 0
+    assert [text for text, *_ in found] == [f"{tick:,}" for tick in scale.ticks()]
+    assert len(found) >= 4
+    assert f"log scale above about {scale.shift:.2g}, nearly even below" in v.text("#key-note")
+    drawn = v.canvas()
+    for text, place, *_ in found:
+        number = int(text.replace(",", ""))
+        near = np.abs(picture.first + 1 - number).argmin()
+        there = ramp(v)[0, min(round(255 * place), 255)]
+        assert np.abs(drawn.reshape(-1, 3)[near].astype(int) - there).max() <= 12, text
+    assert all(left[3] < right[2] for left, right in pairwise(found))  # They do not touch.
+
+
+def test_the_overlay_s_legend_is_as_opaque_as_the_map(visit):
     a = photo((3, 8, 9))
+    v = visit(a)
+    v.page.click("#tab-order")
+    viridis = ramp(v)[0, ::-1]  # From number 1 on the left.
+    v.page.click("#tab-overlay")
+    for percent in (65, 20, 100):
+        v.page.eval_on_selector(
+            "#opacity", "(e, p) => { e.value = p; e.dispatchEvent(new Event('input')); }", percent
+        )
+        over = percent / 100
+        for row, gray in zip(ramp(v), (DARK, LIGHT), strict=True):
+            assert np.abs(row - (over * viridis + (1 - over) * gray)).max() <= 1
+    assert "shines through" in v.text("#key-note")
+
+
+def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
+    a = photo((3, 8, 9), method="greedy-pig", rounds=3)
     v, picture = visit(a), Picture.of(a)
     box = v.page.locator("#canvas").bounding_box()
     x, y = box["x"] + 2.5 / 9 * box["width"], box["y"] + 1.5 / 8 * box["height"]
@@ -356,7 +423,7 @@ def test_a_chart_s_texts_are_not_cut_off(visit, width):
 def test_a_tap_tells_a_place(visit):
     v = visit(photo(), has_touch=True, viewport={"width": 360, "height": 740})
     v.page.tap("#canvas")
-    assert "first taken as number" in v.text("#place")
+    assert "ranked as number" in v.text("#place")
 
 
 def test_print_leaves_the_controls_out(visit):

@@ -13,7 +13,7 @@ from ..notes import COMPARED, DELETION, Line, Notes, short_percent
 from ..places import Picture, unit_word, unranked
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
-from .pictures import asked, heatmap, order_map
+from .pictures import asked, heatmap, order_map, order_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def _picture_panel(a: Attribution, share: float) -> Figure:
     if unranked(a) is None:
         asked(a, share, ax=part)
         title(heatmap(a, ax=heat), "importance")  # The class is in the heading.
-        title(order_map(a, ax=order), "first selected")
+        title(order_map(a, ax=order), order_name(a))
     else:
         _no_order(a, part)
         for ax in (heat, order):

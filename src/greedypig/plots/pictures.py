@@ -10,7 +10,16 @@ import numpy as np
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..notes import Notes, percent
-from ..places import OrderScale, Picture, shares_alike, unit_word, units_within
+from ..places import (
+    DARK,
+    LIGHT,
+    OrderScale,
+    Picture,
+    one_shot,
+    shares_alike,
+    unit_word,
+    units_within,
+)
 from .canvas import axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
@@ -24,8 +33,6 @@ MAP = (4.4, 5.6)
 """Inches of a figure with one map and the scale of its colours below."""
 TENTHS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 """Ticks of importance."""
-ROOM = 0.2
-"""The share of a scale that a tick's text takes at least."""
 
 
 def kept(
@@ -121,17 +128,18 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
     image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
                       interpolation_stage="rgba")  # fmt: skip
     untick(ax)
-    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque over the photo"
-    _bar(ax, image, words, TENTHS)
+    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque; bar over dark and light gray"
+    _bar(ax, image, words, TENTHS, behind=(DARK, LIGHT))
     title(ax, _above("importance over the picture", a))
     return ax
 
 
 def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
-    """When each place was first selected, in any channel; on a log scale where that spans decades.
+    """When each place was first selected, in any channel; of a one-shot method its best rank.
 
-    The scale ends with the last number selected. Places that no round selected are gray, a colour
-    that viridis does not have: their rank is by the last score only.
+    Where that spans decades the scale is logarithmic beyond the first few numbers, and says so. It
+    ends with the last number selected. Places that no round selected are gray, a colour that
+    viridis does not have: their rank is by the last score only.
     """
     picture = picture_of(a, "plots.order_map")
     scale = OrderScale.of(picture.first, a.selected)
@@ -140,13 +148,19 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     image = ax.imshow(number, cmap="viridis_r", norm=_norm(scale), interpolation_stage="rgba")
     ax.set_facecolor(NEVER)
     untick(ax)
-    label = f"selected as number … of {a.features.units:,}{' (log scale)' if scale.wide else ''}"
+    label = f"{'ranked' if one_shot(a) else 'selected'} as number … of {a.features.units:,}"
+    label += f"\n{scale.words}" if scale.wide else ""
     never = float(np.ma.getmaskarray(number).mean())
     if never:
         label += f"\ngray: {percent(never)} of the places, never selected"
-    _bar(ax, image, label, _order_ticks(scale))
-    title(ax, _above("first selected", a))
+    _bar(ax, image, label, scale.ticks())
+    title(ax, _above(order_name(a), a))
     return ax
+
+
+def order_name(a: Attribution) -> str:
+    """What an order map shows."""
+    return "order" if one_shot(a) else "first selected"
 
 
 def _norm(scale: OrderScale) -> Normalize:
@@ -157,22 +171,6 @@ def _norm(scale: OrderScale) -> Normalize:
     if not scale.shift:
         return LogNorm(1, scale.last)
     return FuncNorm((scale.stretch, scale.number), 1, scale.last)
-
-
-def _order_ticks(scale: OrderScale) -> list[int]:
-    """The first number, the last, and round ones between that leave each other room."""
-    decades = [10**e for e in range(len(str(scale.last)))]
-    round_ones = (
-        [step * size for step in (1, 5, 2) for size in decades] if scale.wide
-        else [*range(10, scale.last, 10), *range(2, scale.last)]
-    )  # fmt: skip
-    whole = np.ptp(scale.stretch([1, scale.last]))
-    ticks = [1, scale.last]
-    for tick in round_ones:
-        gaps = abs(scale.stretch(ticks) - scale.stretch(tick)) / whole
-        if tick < scale.last and gaps.min() >= ROOM:
-            ticks.append(tick)
-    return sorted(ticks)
 
 
 def gray(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -193,17 +191,27 @@ def _importance_words(a: Attribution, picture: Picture) -> str:
         words.append("mean over the colours")
     if bool((picture.ranks >= a.selected).any()):
         words.append("not selected: by last score")
-    lines = ["importance: 1 = taken first, 0 = last", "; ".join(words)]
+    done = "ranked" if one_shot(a) else "taken"
+    lines = [f"importance: 1 = {done} first, 0 = last", "; ".join(words)]
     return "\n".join(line for line in lines if line)
 
 
-def _bar(ax: Axes, image: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
-    """The colours' scale below a picture and as wide as it, so that pictures keep their places."""
+def _bar(
+    ax: Axes, image: ScalarMappable, label: str, ticks: Sequence[float], *,
+    behind: tuple[int, int] | None = None,
+) -> None:  # fmt: skip
+    """The colours' scale below a picture and as wide as it, so that pictures keep their places.
+
+    behind: two gray levels, under the upper and the lower half of colours that are see-through.
+    """
     ax.set_anchor("N")
     place = ax.inset_axes((0, -0.065, 1, 0.035))
     bar = ax.figure.colorbar(image, cax=place, orientation="horizontal")
     bar.set_label(label, fontsize=8)
     bar.outline.set_visible(False)
+    if behind is not None:
+        for level, bottom in zip(behind, (0.5, 0.0), strict=True):
+            place.axhspan(bottom, bottom + 0.5, color=str(level / 255), linewidth=0, zorder=-1)
     bar.set_ticks(ticks, labels=[f"{tick:,g}" if tick < 1 else f"{tick:,.0f}" for tick in ticks])
     place.minorticks_off()
     place.tick_params(labelsize=8)

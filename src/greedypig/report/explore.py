@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..notes import Notes
-from ..places import OrderScale, Picture, shares_alike, unit_word
+from ..places import DARK, LIGHT, OrderScale, Picture, one_shot, shares_alike, unit_word
 from .markup import escape, packed
 
 MOST = 1_600_000
@@ -63,7 +63,10 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "ends": np.cumsum(a.picks).tolist(),
         "stops": stops,
         "alike": shares_alike(a, [k for k, _ in stops]),
-        "order": {"last": scale.last, "wide": scale.wide, "shift": scale.shift},
+        "order": {"last": scale.last, "wide": scale.wide, "shift": scale.shift,
+                  "ticks": scale.ticks(), "words": scale.words},
+        "once": one_shot(a),
+        "grays": [DARK, LIGHT],
         "bytes": width_of,
         "ranks": packed(raw.tobytes()),
         "picture": None if pixels is None else packed(pixels.tobytes()),
@@ -73,7 +76,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "removing": notes.removing,
         "bare": notes.bare,
         "curve": None if line is None else [list(line.fractions), list(line.values)],
-    }
+    }  # fmt: skip
 
 
 VIEWS = {
@@ -83,8 +86,12 @@ VIEWS = {
     "heat": ("Importance", "How early each place was taken, mean over its colours."),
     "order": ("Order", "When each place was first taken, in any colour, up to the slider."),
 }
-
-
+ONCE = {
+    "kept": ("Kept", "Only the numbers ranked best; everything else shows the baseline."),
+    "heat": ("Importance", "How high each place is ranked, mean over its colours."),
+    "order": ("Order", "The best rank of each place, in any colour, up to the slider."),
+}
+"""Views of a method that ranks everything at once: it takes nothing after anything else."""
 OFF = ("Without", "The numbers taken so far show the baseline; everything else is as it was.")
 """The view of what is left where features are switched off."""
 
@@ -93,7 +100,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     """The canvas with its controls; the script fills it."""
     views = {
         k: v
-        for k, v in VIEWS.items()
+        for k, v in {**VIEWS, **(ONCE if one_shot(a) else {})}.items()
         if k not in ("photo", "overlay") or picture.pixels is not None
     }
     off = notes.removing
@@ -138,8 +145,8 @@ off. Everything below can be read without it.</p></noscript>
 <div class="frame"><canvas id="canvas" width="{width}" height="{height}" tabindex="0" role="img"
 aria-label="{name}, explained for {label}" aria-describedby="place hint"></canvas><div id="cross"
 hidden></div></div>
-<div class="key" id="key" hidden><span id="key-low"></span><span class="ramp" aria-hidden="true"
-id="ramp"></span><span id="key-high"></span></div>
+<div class="key" id="key" hidden><canvas id="ramp" width="256" height="2" role="img"
+aria-label="The scale of the colours"></canvas><div class="ticks" id="ticks"></div></div>
 <p class="note" id="key-note" hidden></p>
 <p id="place" class="place" aria-live="polite">Point at, tap or, with the picture focused, use the
 arrow keys on a place to see its rank.</p>

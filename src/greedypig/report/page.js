@@ -138,6 +138,8 @@
 
   const { last, wide, shift } = e.order;
   const stretch = (number) => (wide ? Math.log(shift + number) : number);
+  // Where a number lies on the scale of the order: 0 for the first, 1 for the last.
+  const along = (number) => (stretch(number) - stretch(1)) / (stretch(last) - stretch(1));
   const unselected = ranks.some((rank) => rank >= e.selected);
   const neverTaken = first.some((rank) => rank >= e.selected);
 
@@ -174,15 +176,12 @@
       }
     },
     order(k) {
-      const start = stretch(1);
-      const span = stretch(last) - start;
       for (let p = 0; p < places; p++) {
         if (first[p] >= k || first[p] >= e.selected) {
           out[4 * p] = out[4 * p + 1] = out[4 * p + 2] = 184;
           continue;
         }
-        const t = (stretch(first[p] + 1) - start) / span;
-        const level = 3 * Math.round(255 * (1 - Math.min(t, 1)));
+        const level = 3 * Math.round(255 * (1 - Math.min(along(first[p] + 1), 1)));
         for (let c = 0; c < 3; c++) out[4 * p + c] = viridis[level + c];
       }
     },
@@ -224,19 +223,45 @@
   const legend = () => {
     const shown = view !== "kept" && view !== "photo";
     $("key").hidden = !shown;
-    $("key-note").hidden = !shown || (view !== "order" && !unselected);
+    $("key-note").hidden = true;
     if (!shown) return;
-    $("ramp").className = "ramp " + (view === "heat" ? "cividis" : "viridis");
+    drawRamp();
+    const done = e.once ? "ranked" : "taken";
+    let ticks = [[`0, ${done} last`, 0], [`1, ${done} first`, 1]];
+    const notes = [];
     if (view === "order") {
-      $("key-low").textContent = `number ${count(last)}`;
-      $("key-high").textContent = "number 1";
-      $("key-note").textContent = `${wide ? "Log" : "Linear"} scale. Gray: not taken up to the slider` +
-        `${neverTaken ? ", or in no round at all" : ""}.`;
+      ticks = e.order.ticks.map((number) => [count(number), along(number)]);
+      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; ${e.order.words}`);
+      notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
-      $("key-low").textContent = "0, taken last";
-      $("key-high").textContent = "1, taken first";
-      $("key-note").textContent = "What no round took is ranked by its last score.";
+      if (view === "overlay") notes.push("The photo shines through the map as dark and light gray do through the bar");
+      if (unselected) notes.push("What no round took is ranked by its last score");
     }
+    $("ticks").replaceChildren(...ticks.map(([text, place]) => {
+      const tick = document.createElement("span");
+      tick.textContent = text;
+      tick.style.left = `${100 * place}%`;
+      return tick;
+    }));
+    $("key-note").textContent = notes.map((note) => note + ".").join(" ");
+    $("key-note").hidden = notes.length === 0;
+  };
+
+  // The colours as the view shows them; of the overlay at its opacity, over dark and over light gray.
+  const ramps = $("ramp").getContext("2d");
+  const drawRamp = () => {
+    const strip = ramps.createImageData(256, 2);
+    const colours = view === "heat" ? cividis : viridis;
+    const over = view === "overlay" ? +opacity.value / 100 : 1;
+    e.grays.forEach((gray, row) => {
+      for (let i = 0; i < 256; i++) {
+        const level = 3 * (view === "order" ? 255 - i : i);
+        for (let c = 0; c < 3; c++)
+          strip.data[4 * (256 * row + i) + c] = Math.round(over * colours[level + c] + (1 - over) * gray);
+        strip.data[4 * (256 * row + i) + 3] = 255;
+      }
+    });
+    ramps.putImageData(strip, 0, 0);
   };
 
   const draw = () => {
@@ -246,7 +271,7 @@
   const update = () => { draw(); told(); };
 
   slider.addEventListener("input", update);
-  opacity.addEventListener("input", draw);
+  opacity.addEventListener("input", () => { draw(); drawRamp(); });
   document.querySelectorAll(".preset").forEach((button) =>
     button.addEventListener("click", () => { slider.value = within(+button.dataset.share); update(); }));
 
@@ -289,8 +314,9 @@
     at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
     const p = at[0] * width + at[1];
     const rank = first[p];
-    let text = `Row ${at[0] * e.stride + 1}, column ${at[1] * e.stride + 1}: first taken as number ` +
-      `${count(rank + 1)} of ${count(e.units)} ${e.word[1]} (top ${percent((rank + 1) / e.units)}; ${roundOf(rank)})`;
+    let text = `Row ${at[0] * e.stride + 1}, column ${at[1] * e.stride + 1}: ` +
+      `${e.once ? "ranked" : "first taken"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
+      `(top ${percent((rank + 1) / e.units)}${e.once ? "" : `; ${roundOf(rank)}`})`;
     if (e.elements && names.length) {
       text += ". " + names.map((name, c) => `${name} ${count(ranks[c * places + p] + 1)}`).join(", ");
     }

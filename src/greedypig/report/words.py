@@ -7,7 +7,7 @@ from math import isfinite
 
 from ..core.attribution import Attribution
 from ..notes import Notes, short_percent
-from ..places import probability_within, unit_labels, unit_word, units_within, unranked
+from ..places import one_shot, probability_within, unit_labels, unit_word, units_within, unranked
 from .markup import escape
 
 
@@ -206,7 +206,7 @@ def how_taken(a: Attribution, what: str = "Features") -> str:
     settings, scorer = a.settings, _scorer(a)
     if "random" in (settings.get("method"), scorer):
         return f"{what} are in a random order, which tells nothing: a yardstick for other methods."
-    if _one_shot(a):
+    if one_shot(a):
         name = settings.get("method") or scorer
         by = f" ({escape(name)})" if isinstance(name, str) else ""
         return f"{what} are ranked once, by their score{by}. {TELLS}"
@@ -218,7 +218,7 @@ def method_setting(a: Attribution) -> str:
     """The method and its main knobs: steady-pig: rounds 20, steps 5, schedule geometric."""
     inner = a.settings.get("scorer")
     known = {**(inner if isinstance(inner, Mapping) else {}), **a.settings}
-    unused = ("rounds", "schedule", "ratio") if _one_shot(a) else ()
+    unused = ("rounds", "schedule", "ratio") if one_shot(a) else ()
     knobs = [
         f"{name} {known[name]:g}" if isinstance(known[name], float) else f"{name} {known[name]}"
         for name in SETTING
@@ -233,7 +233,3 @@ def _scorer(a: Attribution) -> str | None:
     found = a.settings.get("scorer")
     found = found.get("scorer") if isinstance(found, Mapping) else found
     return found if isinstance(found, str) else None
-
-
-def _one_shot(a: Attribution) -> bool:
-    return bool(a.settings.get("rounds", len(a.picks)) == 1)
