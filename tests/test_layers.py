@@ -42,10 +42,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": {"core", "domains"},
     "budgets": {"core", "methods"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
+    "looks": set(),
     "notes": {"core"},
     "places": {"core", "notes"},
-    "plots": {"core", "notes", "places", "column_notes", "graph_notes"},
-    "report": {"core", "notes", "places", "column_notes", "graph_notes"},
+    "plots": {"core", "looks", "notes", "places", "column_notes", "graph_notes"},
+    "report": {"core", "looks", "notes", "places", "column_notes", "graph_notes"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "runs": {"core", "storage"},
     "explain": {"core", "methods", "runs"} | MIDDLE,

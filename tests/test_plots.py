@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 import greedypig as gp
 from greedypig import plots
+from greedypig.looks import KNOWN
 from greedypig.places import DARK, LIGHT, Picture
 from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
 
@@ -386,6 +387,25 @@ def test_figures_are_the_same_from_the_saved_file(tmp_path):
 def cells(figure) -> dict[tuple[int, int], str]:
     table = next(t for ax in figure.axes for t in ax.tables)
     return {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
+
+
+def test_a_method_looks_the_same_whoever_it_is_compared_with():
+    def drawn(*names):
+        ax = plots.curve({name: Curve("", [0.0, 0.5, 1.0]) for name in names})
+        return {n: (line.get_color(), line.get_linestyle(), line._dash_pattern)
+                for n, line in zip(names, ax.lines, strict=True)}  # fmt: skip
+
+    every = drawn(*KNOWN, "mine")
+    assert len({colour + str(dash) for colour, _, dash in every.values()}) == len(KNOWN) + 1
+    usual = [n for n in KNOWN if n not in ("gradient", "greedy-pig (paper)")]
+    usual = [n for n in usual if n not in ("steady-pig", "rolling-pig")]
+    assert len({every[n][0] for n in usual}) == len(usual)  # What `compare` shows: all colours.
+    for names in (("ig", "greedy-pig"), ("mine", "ig"), ("random", "mine", "theirs", "ig")):
+        found = drawn(*names)
+        assert {n: found[n] for n in names if n in KNOWN} == {
+            n: every[n] for n in names if n in KNOWN
+        }
+        assert len({colour for colour, *_ in found.values()}) == len(names)
 
 
 def test_comparisons_show_pictures_curves_and_numbers():

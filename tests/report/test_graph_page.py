@@ -25,7 +25,7 @@ def test_a_compression_s_page_tells_its_numbers():
     assert "&lt;toy&gt;.npz" in page
     assert "<toy>" not in page
     assert "This graph is generated" in page
-    assert page.count('class="line c0"') >= 3
+    assert page.count('class="line c0 d0"') >= 3
     assert "edges selected" in page
     assert "Accuracy on the test nodes" not in report.html(compressed(accuracy=False))
 

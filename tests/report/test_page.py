@@ -147,6 +147,22 @@ def test_methods_side_by_side_are_a_table_with_the_best_in_bold():
     assert "Other methods" not in report.html(photo())
 
 
+def test_a_method_s_line_looks_the_same_on_every_page():
+    def classes(*names):
+        line = {"fractions": [0, 1], "values": [0.1, 0.7]}
+        page = report.html(photo(about={"comparison": {name: {"curve": line} for name in names}}))
+        chart = page[page.index('id="curve-methods"') :]
+        drawn = re.findall(r'<polyline class="([^"]+)"', chart)[: len(names)]
+        sampled = re.findall(r'<line class="(line [^"]+)"', chart)[: len(names)]
+        assert drawn == sampled  # The legend's samples are of the lines.
+        return dict(zip(names, drawn, strict=True))
+
+    one, other = classes("greedy-pig", "ig", "random"), classes("mine", "random", "ig")
+    assert one["ig"] == other["ig"] == "line c1 d1"
+    assert one["random"] == other["random"]
+    assert len(set(other.values())) == 3
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..looks import looks
 from ..notes import Notes
 from ..places import Picture, unranked
 
@@ -14,10 +16,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, FAINT = "#1f2430", "#5b6270", "#d5d8de"
+# Both in the order of `looks.Look`.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
 """Okabe and Ito's, told apart by the colour-blind; lines also differ in their dashes."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
 EXCESS = "#D55E00"
+
+
+def line_styles(names: Sequence[str]) -> list[dict[str, Any]]:
+    """`color` and `linestyle` for lines of these names: a known method has its own."""
+    return [
+        {"color": COLOURS[look.colour], "linestyle": DASHES[look.dash]} for look in looks(names)
+    ]
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -13,8 +13,6 @@ from ..core.errors import InvalidInput
 from ..notes import DELETION, CurveLike, Line, Notes
 from ..places import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
-    COLOURS,
-    DASHES,
     EXCESS,
     INK,
     SOFT,
@@ -22,6 +20,7 @@ from .canvas import (
     check,
     check_order,
     headline,
+    line_styles,
     plain,
     shorten_name,
     title,
@@ -55,10 +54,9 @@ def curve(
     full = known if full is None else full
     ax = axes_or(ax, 6, 4)
     many = median and len(lines) > 1
-    for i, line in enumerate(lines):
-        ax.plot(line.fractions, line.values, color=COLOURS[i % len(COLOURS)],
-                linestyle=DASHES[i % len(DASHES)], linewidth=0.8 if many else 1.8,
-                alpha=0.45 if many else 1, label=_label(line))  # fmt: skip
+    for line, style in zip(lines, line_styles([line.name for line in lines]), strict=True):
+        ax.plot(line.fractions, line.values, linewidth=0.8 if many else 1.8,
+                alpha=0.45 if many else 1, label=_label(line), **style)  # fmt: skip
     if many:
         line = _median(lines)
         ax.plot(line.fractions, line.values, color=INK, linewidth=2.6, label=_label(line))

@@ -12,12 +12,12 @@ from ..core.errors import InvalidInput
 from ..places import unit_label
 from .canvas import (
     COLOURS,
-    DASHES,
     FAINT,
     INK,
     SOFT,
     axes_or,
     check,
+    line_styles,
     new_figure,
     plain,
     shorten,
@@ -55,15 +55,14 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax = axes_or(ax, 6, 4.4)
     methods = list(notes.losses)
     width = max(notes.ks) - min(notes.ks) or 1
-    for i, method in enumerate(methods):
+    for i, (method, style) in enumerate(zip(methods, line_styles(methods), strict=True)):
         by_k = notes.losses[method]
         # Side by side: bars at the same k must not hide each other.
         ks = [k + (i - (len(methods) - 1) / 2) * 0.012 * width for k in by_k]
         ax.errorbar(ks, [v.mean for v in by_k.values()],
                     yerr=[v.error or 0.0 for v in by_k.values()], label=shorten(method),
-                    color=COLOURS[i % len(COLOURS)], linestyle=DASHES[i % len(DASHES)],
-                    marker=MARKS[i % len(MARKS)], markersize=5, capsize=3,
-                    linewidth=1.8)  # fmt: skip
+                    marker=MARKS[i % len(MARKS)], markersize=5, capsize=3, linewidth=1.8,
+                    **style)  # fmt: skip
     ax.axhline(notes.loss_all.mean, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
                label=f"all {len(notes.kinds)} columns: {notes.figure(notes.loss_all.mean)}",
                )  # fmt: skip

@@ -11,7 +11,18 @@ import numpy as np
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
-from .canvas import COLOURS, DASHES, FAINT, INK, SOFT, axes_or, check, new_figure, plain, shorten
+from .canvas import (
+    COLOURS,
+    FAINT,
+    INK,
+    SOFT,
+    axes_or,
+    check,
+    line_styles,
+    new_figure,
+    plain,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,16 +110,15 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
 
 
 def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
-    low = []
+    low, styles = [], line_styles(names)
     for name, band in panel.bands.items():
         i = names.index(name)
         x, y = np.asarray(band.shares, float), np.asarray(band.values, float)
-        colour = COLOURS[i % len(COLOURS)]
-        ax.plot(x, y, color=colour, linestyle=DASHES[i % len(DASHES)], linewidth=1.9,
-                marker=SHAPES[i % len(SHAPES)], markersize=3.6, label=name)  # fmt: skip
+        ax.plot(x, y, linewidth=1.9, marker=SHAPES[i % len(SHAPES)], markersize=3.6, label=name,
+                **styles[i])  # fmt: skip
         if band.errors is not None:
             e = np.asarray(band.errors, float)
-            ax.fill_between(x, y - e, y + e, color=colour, alpha=0.18, linewidth=0)
+            ax.fill_between(x, y - e, y + e, color=styles[i]["color"], alpha=0.18, linewidth=0)
         low.append(y.min())
     if panel.full is not None:
         ax.axhline(panel.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),

@@ -128,7 +128,8 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
     image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
                       interpolation_stage="rgba")  # fmt: skip
     untick(ax)
-    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque; bar over dark and light gray"
+    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque"
+    words += "; bar over dark and light gray"
     _bar(ax, image, words, TENTHS, behind=(DARK, LIGHT))
     title(ax, _above("importance over the picture", a))
     return ax

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
+from ..looks import Look, looks
 from ..notes import Line
 from .markup import escape
 
@@ -63,15 +64,16 @@ def line_chart(
     if keep is not None:
         parts.append(f'<line class="kept" x1="{x(keep)}" x2="{x(keep)}" y1="{TOP}" '
                      f'y2="{HEIGHT - BOTTOM}"/>')  # fmt: skip
-    for i, line in enumerate(lines):
+    shown = looks(labels)
+    for line, look in zip(lines, shown, strict=True):
         points = " ".join(
             f"{x(f)},{y(v)}" for f, v in zip(line.fractions, line.values, strict=True)
         )
-        parts.append(f'<polyline class="line c{i % 8}" points="{points}"/>')
+        parts.append(f'<polyline class="{line_class(look)}" points="{points}"/>')
     parts.append(
         f'<line class="marker" x1="{x(0)}" x2="{x(0)}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
     )
-    parts += [f'<circle class="dot c{i % 8}" r="4.5" cx="-9" cy="-9"/>' for i in range(len(lines))]
+    parts += [f'<circle class="dot c{look.colour}" r="4.5" cx="-9" cy="-9"/>' for look in shown]
     parts.append(
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" '
         f'text-anchor="middle">share of the {word} {done}, best first</text>'
@@ -98,6 +100,11 @@ def line_chart(
     }
     head = f"<figcaption>{escape(quantity)}</figcaption>"
     return Chart(f'<figure class="plot">{head}{svg}<output class="read"></output></figure>', data)
+
+
+def line_class(look: Look) -> str:
+    """The style's classes of a line."""
+    return f"line c{look.colour} d{look.dash}"
 
 
 def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float, list[float]]:
@@ -163,11 +170,11 @@ def _legend(
     keep: float | None = None,
 ) -> str:  # fmt: skip
     sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
-    stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
+    stroke = '<line class="{}" x1="0" x2="28" y1="4" y2="4"/>'
     items = [
-        f"<li>{sample.format(stroke.format(i % 8))}"
+        f"<li>{sample.format(stroke.format(line_class(look)))}"
         f"{escape(label)}{'' if plain else f' <small>area {line.auc:.3f}</small>'}</li>"
-        for i, (label, line) in enumerate(zip(labels, lines, strict=True))
+        for label, line, look in zip(labels, lines, looks(labels), strict=True)
     ]
     if full is not None:
         mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')

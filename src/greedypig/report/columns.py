@@ -7,9 +7,10 @@ from math import ceil, floor, isfinite, log10
 
 from ..column_notes import ColumnNotes, Loss
 from ..core.attribution import Attribution
+from ..looks import looks
 from ..notes import Line, Notes
 from ..places import rounds_line
-from .chart import Chart, line_chart
+from .chart import Chart, line_chart, line_class
 from .markup import document, escape, table
 from .sections import first_units, made
 
@@ -181,19 +182,20 @@ def _chart(columns: ColumnNotes) -> str:
         parts.append(
             f'<line class="constant" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{same}" y2="{same}"/>'
         )
+    shown = looks(list(columns.losses))
     for i, (method, by_k) in enumerate(columns.losses.items()):
         shift = 5 * (i - (len(columns.losses) - 1) / 2)
         points = [(x(k) + shift, v) for k, v in by_k.items()]
         line = " ".join(f"{px},{y(v.mean)}" for px, v in points)
-        parts.append(f'<polyline class="line c{i % 8}" points="{line}"/>')
+        parts.append(f'<polyline class="{line_class(shown[i])}" points="{line}"/>')
         for (px, v), k in zip(points, by_k, strict=True):
             if v.error:
                 parts.append(
-                    f'<line class="c{i % 8} error" x1="{px}" x2="{px}" y1="{y(v.mean - v.error)}" '
-                    f'y2="{y(v.mean + v.error)}"/>'
+                    f'<line class="c{shown[i].colour} error" x1="{px}" x2="{px}" '
+                    f'y1="{y(v.mean - v.error)}" y2="{y(v.mean + v.error)}"/>'
                 )
             parts.append(
-                f'<circle class="c{i % 8}" r="4.5" cx="{px}" cy="{y(v.mean)}"><title>'
+                f'<circle class="c{shown[i].colour}" r="4.5" cx="{px}" cy="{y(v.mean)}"><title>'
                 f"{escape(method)}, k = {k}: {columns.shown(v)}</title></circle>"
             )
     parts.append(
@@ -215,10 +217,11 @@ def _chart(columns: ColumnNotes) -> str:
 
 def _legend(columns: ColumnNotes) -> str:
     sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
-    stroke = '<line class="line c{}" x1="0" x2="28" y1="4" y2="4"/>'
+    stroke = '<line class="{}" x1="0" x2="28" y1="4" y2="4"/>'
+    methods = list(columns.losses)
     items = [
-        f"<li>{sample.format(stroke.format(i % 8))}{escape(method)}</li>"
-        for i, method in enumerate(columns.losses)
+        f"<li>{sample.format(stroke.format(line_class(look)))}{escape(method)}</li>"
+        for method, look in zip(methods, looks(methods), strict=True)
     ]
     mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
     whole = columns.figure(columns.loss_all.mean)

@@ -1,0 +1,67 @@
+"""How lines look: a known method has one colour and dash by its name, in every figure and page.
+
+A look names places in a palette: `plots` and `report` each have their own of `COLOURS` colours,
+Okabe and Ito's, and `DASHES` dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+COLOURS, DASHES = 8, 5
+
+
+class Look(NamedTuple):
+    """A line's places in the palette."""
+
+    colour: int
+    """0 blue, 1 vermilion, 2 green, 3 pink, 4 sky blue, 5 orange, 6 gray, 7 black."""
+    dash: int
+    """0 none, 1 long, 2 dots, 3 long and short, 4 short."""
+
+
+KNOWN = {
+    "greedy-pig": Look(0, 0),
+    "greedy-pig (paper)": Look(7, 0),
+    "greedy-pig (regions)": Look(7, 3),
+    "steady-pig": Look(2, 0),
+    "rolling-pig": Look(3, 0),
+    "sequential-gradient": Look(3, 3),
+    "ig": Look(1, 1),
+    "smooth-ig": Look(5, 2),
+    "blur-ig": Look(2, 4),
+    "guided-ig": Look(4, 1),
+    "gradient": Look(5, 0),
+    "random": Look(6, 2),
+}
+"""Those that are often drawn together differ in colour, all in colour or dash."""
+
+
+def _key(name: str) -> str:
+    """A title such as "Greedy PIG" means the method as well."""
+    return name.lower().replace(" ", "-")
+
+
+_BY_KEY = {_key(name): look for name, look in KNOWN.items()}
+ALL = tuple(Look(i % COLOURS, i % DASHES) for i in range(COLOURS * DASHES))
+"""Every look once: the two counts have no common divisor."""
+
+
+def looks(names: Sequence[str]) -> list[Look]:
+    """A look for each line: a known method's own, and for the others those that are left.
+
+    Others take colours that no known method among `names` has, as long as there are such.
+    """
+    own: dict[Look, int] = {}
+    for i, name in enumerate(names):
+        look = _BY_KEY.get(_key(name))
+        if look is not None:
+            own.setdefault(look, i)  # Of two lines of one name the second is another.
+    colours = {look.colour for look in own}
+    left = sorted((look for look in ALL if look not in own), key=lambda k: k.colour in colours)
+    found = {i: look for look, i in own.items()}
+    others = [i for i in range(len(names)) if i not in found]
+    for place, i in enumerate(others):
+        found[i] = left[place % len(left)]
+    return [found[i] for i in range(len(names))]
