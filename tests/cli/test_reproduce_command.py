@@ -96,6 +96,66 @@ def test_the_page_and_the_csv_tell_the_same_and_say_what_differs(photos, answer,
         assert (place / "out" / "sic.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_a_setting_that_differs_between_the_objectives_is_told_for_both(photos, answer, place):
+    # Ten gradients are three rounds of three for the softmax, ten of one for the log-likelihood.
+    words = ("reproduce", "sic", *SMALL, "--budget", "10", "--methods", "ig,greedy-pig")
+    ig, greedy = answer(*words)["rows"]
+    assert greedy["setting"].startswith("SIC: 3 rounds × 3")
+    assert "; LIC: 10 rounds × 1" in greedy["setting"]
+    assert (greedy["gradients_sic"], greedy["gradients_lic"]) == (9, 10)
+    assert (ig["setting"], ig["gradients"]) == ("10 steps", 10)
+    page = (place / "out" / "sic.md").read_text()
+    assert f"| {greedy['setting']} | SIC: 9; LIC: 10 |" in page
+    assert "| 10 steps | 10 |" in page
+    assert "cost" not in table(place / "out" / "sic.csv")[0]
+
+
+@pytest.mark.parametrize(("what", "knob"), [
+    ("sic", "IG and Guided IG take 2,000 steps"), ("figures", "20 steps each"),
+    ("resnet", "the setting of the paper's Figure 2"),
+])  # fmt: skip
+def test_what_a_budget_cuts_is_told_of_the_uncut_setting(photos, answer, what, knob):
+    words = ("reproduce", what, *SMALL, "--limit", "1", "--methods", "ig")
+    (told,) = (text for text in answer(*words)["differs"] if knob in text)
+    assert told.startswith("Uncut: ")
+
+
+def test_knobs_that_no_budget_cuts_are_told_as_they_are(photos, answer):
+    words = ("reproduce", "resnet", *TINY, "--photos", "photos", "--limit", "1", "--methods",
+             "random", "--judge", "none")  # fmt: skip
+    for more in ((), ("--budget", "5")):  # Random order pays nothing, so nothing is cut.
+        told = answer(*words, *more)["differs"]
+        assert "The methods have the setting of the paper's Figure 2." in told
+        assert not any("quick look" in text for text in told)
+
+
+@pytest.mark.parametrize(("what", "more"), [
+    ("sic", ("--judge", "tiny_models:other")), ("resnet", ("--judge", "tiny_models:other")),
+    ("figures", ()),
+])  # fmt: skip
+def test_the_terminal_says_that_it_is_a_quick_look(photos, call, place, what, more):
+    out = call("reproduce", what, *SMALL, "--methods", "ig", *more)[1]
+    told = " ".join(out.split())
+    assert told.count("Run with at most 8 gradients a method") == 1
+    assert "±" not in told  # Nor has its table any.
+    assert ("±" in (place / "out" / f"{what}.md").read_text()) == (what != "figures")
+
+
+def test_one_photo_is_one(photos, answer):
+    words = ("reproduce", "sic", *SMALL, "--limit", "1", "--methods", "ig", "--judge",
+             "tiny_models:other")  # fmt: skip
+    told = " ".join(answer(*words)["differs"])
+    assert "1 photo (photos of one's own" in told
+    assert "over the 1 photo where it sees the same class" in told
+    assert "1 photos" not in told
+
+
+def test_the_explained_network_is_not_its_own_judge(photos, call):
+    code, _, err = call("reproduce", "sic", *SMALL, "--judge", TINY[1])
+    assert code == 2
+    assert "Expected another network than the explained one" in err
+
+
 def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, place):
     words = ("reproduce", "sic", *SMALL, "--methods", "ig,random")
     first = answer(*words, "--limit", "3")
@@ -229,7 +289,7 @@ def test_the_pointing_game_is_that_of_the_metric(plain, answer, place):
     assert {c["hit"] for c in blue} == {"1"}
     assert rows["ig", "signed"]["paper"] == 0.66
     assert rows["ig", "absolute"]["paper"] is None
-    assert rows["paper", ""]["paper"] == 0.83
+    assert rows["paper", "order"]["paper"] == 0.83
     assert record["settings"]["grids"] == 1
     assert record["settings"]["k"] == 77  # A tenth of 16 × 16 × 3.
 
@@ -270,6 +330,20 @@ def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place
     assert ig["probability"] == pytest.approx(float(said), rel=1e-4)
     monkeypatch.setattr(figures, "explain", None)  # All of it is kept: nothing is explained again.
     assert answer("reproduce", "figures", *SMALL, "--methods", "ig,paper")["rows"] == rows
+
+
+def test_a_method_has_one_name_in_a_figure(photos, call, monkeypatch):
+    pytest.importorskip("matplotlib")
+    sheets, plain = [], figures.gallery
+
+    def seen(rows, **more):
+        sheets.append(rows)
+        return plain(rows, **more)
+
+    monkeypatch.setattr(figures, "gallery", seen)
+    assert call("reproduce", "figures", *SMALL, "--methods", "ig")[0] == 0
+    (_, kept), (_, importance) = sheets[0]
+    assert kept.title.splitlines()[0] == importance.title == "IG (cut)"
 
 
 def test_all_is_every_reproduction(plain, answer, place):

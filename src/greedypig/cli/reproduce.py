@@ -269,7 +269,7 @@ def _tell(result: Result, terminal: Terminal) -> None:
     for line in lines[1:]:
         say(line)
     say()
-    for remark in result.remarks[:2]:
+    for remark in result.remarks[:2] if result.spoken is None else result.spoken:
         say(terminal.wrapped(remark))
     if result.files:
         where = outputs.shown(result.files[0].parent)

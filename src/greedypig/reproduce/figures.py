@@ -35,7 +35,7 @@ from .information import kept_settings, setting
 from .outputs import Written
 from .request import Request, Result, Table
 from .sample import Networks, Sample, Seen, default_photos, survey
-from .settings import Contender, Settings
+from .settings import Contender, Settings, quick_look
 from .shelf import Shelf
 
 FILES = ("figures.md", "figures.csv", "tabby.png", "tench.png", "blocks.png")
@@ -219,8 +219,10 @@ class Job:
         about = {"photos": {name: str(s.path.name) for name, (s, _) in self.chosen.items()},
                  "model": self.networks.name, "seed": self.request.seed,
                  "budget": self.request.budget}  # fmt: skip
+        remarks = self._remarks(rows)
         return Result(self.settings.name, self.settings.title, Table(HEADS, rows, formats),
-                      self._remarks(rows), failed, about=about)  # fmt: skip
+                      remarks, failed, about=about,
+                      spoken=[*remarks[:2], *quick_look(self.contenders)])  # fmt: skip
 
     def _remarks(self, rows: Sequence[dict[str, Any]]) -> list[str]:
         names = self.networks.model.classes
@@ -235,12 +237,7 @@ class Job:
             f"Kept are the top {max(row['kept'] for row in rows):,} elements, the rest is "
             f"{self.settings.more['baseline']}."
         )
-        if self.request.budget is not None:
-            remarks.append(
-                f"Run with at most {self.request.budget:,} gradients a method, fewer than the "
-                "paper's: a quick look."
-            )
-        return remarks + list(self.settings.differs)
+        return remarks + self.settings.closing(quick_look(self.contenders))
 
     def written(self, result: Result) -> Result:
         """The files of the result."""
@@ -267,7 +264,7 @@ class Job:
             rows = [[whole, *(c for c, (s, _) in zip(cells, shots, strict=True) if s.block == b)]
                     for b in sizes]  # fmt: skip
         elif figure == "tabby":
-            maps = [Cell(shot.contender.title, _importance(record)) for shot, record in shots]
+            maps = [Cell(_heading(shot), _importance(record)) for shot, record in shots]
             rows = [[whole, *cells], [None, *maps]]
         else:
             rows = [[whole, *cells]]
@@ -326,10 +323,14 @@ def _fitting(search: dict[str, Any], x: Tensor, block: int) -> int | None:
     return int(min(rounds, high * wide))
 
 
+def _heading(shot: Shot) -> str:
+    """A picture's method, short enough for its width."""
+    return shot.contender.title.replace("Integrated Gradients", "IG")
+
+
 def _caption(shot: Shot, record: dict[str, Any], name: str) -> str:
-    title = shot.contender.title.replace("Integrated Gradients", "IG")
     block = "" if shot.block is None else f", {shot.block} × {shot.block}"
-    return f"{title}\n{OBJECTIVES[shot.objective]}{block}: {record['probability']:.3g}"
+    return f"{_heading(shot)}\n{OBJECTIVES[shot.objective]}{block}: {record['probability']:.3g}"
 
 
 def _importance(record: dict[str, Any]) -> NDArray[np.float64]:

@@ -214,8 +214,10 @@ class Job:
         table = Table(COLUMNS, rows, formats, {key: f"{key}_error" for key in numbers})
         about = {"seeds": list(self.seeds), "panels": [p.name for p in self.panels],
                  "k": self.settings.more["node"]["k"]}  # fmt: skip
-        return Result("graph", self.settings.title, table, self._remarks(), self._failed(),
-                      about=about)  # fmt: skip
+        remarks = self._remarks()
+        spoken = list(dict.fromkeys([*remarks[:2], *self._quick()]))
+        return Result("graph", self.settings.title, table, remarks, self._failed(), about=about,
+                      spoken=spoken)  # fmt: skip
 
     def _rows(self, panel: Panel) -> Iterator[dict[str, Any]]:
         single = [r for s in self.seeds if (r := self.read(panel, s, AROUND)) is not None]
@@ -260,9 +262,12 @@ class Job:
             f"{panel.nodes} nodes explained for each. {' '.join(panel.graph.notes)}".strip()
             for panel in self.panels
         ]
-        if self.request.budget is not None:
-            remarks.append(f"Run with at most {self.request.budget:,} gradients: a quick look.")
-        return remarks + list(self.settings.differs)
+        return remarks + self._quick() + list(self.settings.differs)
+
+    def _quick(self) -> list[str]:
+        budget = self.request.budget
+        told = f"Run with at most {budget:,} gradients: a quick look."
+        return [] if budget is None else [told]
 
     def written(self, result: Result) -> Result:
         """The files of the result."""

@@ -31,15 +31,16 @@ from .engine import Batch, Task, carry_out, in_turn
 from .outputs import Written
 from .request import Request, Result, Table
 from .sample import Networks, Sample, Seen, survey
-from .settings import Contender, Settings
+from .settings import Contender, Settings, quick_look
 from .shelf import Shelf
+from .tables import listed
 
 JUDGES = {"softmax": ("sic", "softmax"), "log-likelihood": ("lic", "loss")}
 """From an objective to its column and its kind of curve."""
 SECOND = "second_opinion"
 RESAMPLES = 400
 HEADS = {
-    "title": "method", "setting": "setting", "gradients": "gradients",
+    "title": "method", "setting": "setting", "cost": "gradients",
     "paper_sic": "SIC AUC ↑, paper", "sic": "SIC AUC ↑, ours",
     "paper_lic": "LIC AUC ↓, paper", "lic": "LIC AUC ↓, ours",
     SECOND: "second opinion ↑, ours",
@@ -94,7 +95,7 @@ class Job:
         for contender, seen in in_turn(self.sample.seen, self.contenders):
             for objective in self.objectives:
                 tasks = tuple(Task(self.place(s, contender, objective), s) for s in seen)
-                names = seen[0].path.name if len(seen) == 1 else f"{len(seen)} photos"
+                names = listed([s.path.name for s in seen], most=3)
                 measure = partial(self.measured, contender, objective)
                 yield Batch(f"{contender.name}, {objective}: {names}", tasks, measure)
 
@@ -159,7 +160,7 @@ class Job:
             for key, head in HEADS.items()
             if key in ("title", "setting") or any(row.get(key) is not None for row in rows)
         }
-        formats = {"gradients": "{:,.0f}", "paper_sic": "{:.4f}", "paper_lic": "{:.4f}"}
+        formats = {"cost": "{:,.0f}", "paper_sic": "{:.4f}", "paper_lic": "{:.4f}"}
         errors = {c: f"{c}_error" for c in ("sic", "lic", SECOND)}
         about = {
             "photos": len(found),
@@ -172,8 +173,10 @@ class Job:
             "photos_paper": self.settings.paper["photos"],
         }
         table = Table(columns, rows, formats, errors)
-        return Result(self.settings.name, self.settings.title, table, self._remarks(found), failed,
-                      about=about)  # fmt: skip
+        return Result(self.settings.name, self.settings.title, table,
+                      self._remarks(found, ", ± its standard error (photos resampled)"), failed,
+                      about=about,
+                      spoken=self._remarks(found)[:2] + quick_look(self.contenders))  # fmt: skip
 
     def curves(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Curve]:
         """The median curves of a contender: "sic", "lic", "second_opinion"."""
@@ -196,14 +199,17 @@ class Job:
             yield SECOND, SECOND, "softmax"
 
     def _row(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Any]:
-        first = next(iter(found.values()))[contender.name, self.objectives[0]]
-        of = [records[contender.name, o] for records in found.values() for o in self.objectives]
+        by = {JUDGES[o][0]: [records[contender.name, o] for records in found.values()]
+              for o in self.objectives}  # fmt: skip
+        of = [record for records in by.values() for record in records]
+        paid = {column: median(r["gradients"] for r in records) for column, records in by.items()}
         row: dict[str, Any] = {
-            "method": contender.name, "ranking": ranking or first["ranking"],
+            "method": contender.name, "ranking": ranking or of[0]["ranking"],
             "title": _title(contender, ranking),
-            "setting": setting(first["settings"]),
-            "gradients": median(r["gradients"] for r in of),
+            "setting": _each({c: setting(records[0]["settings"]) for c, records in by.items()}),
+            "cost": _each(paid), "gradients": median(r["gradients"] for r in of),
         }  # fmt: skip
+        row |= {f"gradients_{column}": number for column, number in paid.items()}
         usual = ranking == contender.rankings[0]
         for column, curve in self.curves(found, contender, ranking).items():
             row[column] = curve.auc
@@ -216,19 +222,19 @@ class Job:
         row["photos"] = len(found)
         return row
 
-    def _remarks(self, found: Found) -> list[str]:
+    def _remarks(self, found: Found, errors: str = "") -> list[str]:
         settings, networks = self.settings, self.networks
         remarks = [
-            f"{len(found):,} photos ({self.sample.source}; the paper: "
+            f"{count(len(found), 'photo')} ({self.sample.source}; the paper: "
             f"{settings.paper['photos']:,} of ImageNet), {networks.name}, "
             f"{settings.more['baseline']} baseline, {settings.more['points']} points; the area "
-            "under the median curve, ± its standard error (photos resampled). Gradients are per "
-            "photo and objective.",
+            f"under the median curve{errors}. Gradients are per photo and objective.",
         ]
         if networks.judge_name:
             remarks.append(
                 f"Second opinion: the same masks shown to {networks.judge_name}, over the "
-                f"{len(_agreed(found)):,} photos where it sees the same class; not in the paper."
+                f"{count(len(_agreed(found)), 'photo')} where it sees the same class; not in the "
+                "paper."
             )
         elif networks.why_no_judge:
             remarks.append(f"No second opinion: {networks.why_no_judge}.")
@@ -242,17 +248,13 @@ class Job:
             )
         if networks.name != settings.model:
             remarks.append(f"The network is {networks.name} here, {settings.model} in the paper.")
-        if self.request.budget is not None:
-            remarks.append(
-                f"Run with at most {self.request.budget:,} gradients a method, fewer than the "
-                "paper's: a quick look."
-            )
-        return remarks + list(settings.differs)
+        return remarks + settings.closing(quick_look(self.contenders))
 
     def written(self, result: Result, found: Found) -> Result:
         """The files of the result."""
         name, out = self.settings.name, Written(self.request, result)
-        rows = [{k: v for k, v in row.items() if k != "title"} for row in result.table.rows]
+        for_people = ("title", "cost")
+        rows = [{k: v for k, v in row.items() if k not in for_people} for row in result.table.rows]
         out.csv(f"{name}.csv", rows)
         out.csv(f"{name}-photos.csv", list(self._per_photo(found)))
         lines: dict[str, dict[str, Curve]] = {}
@@ -266,7 +268,7 @@ class Job:
                 points += _points(tag, medians)
         out.csv(f"{name}-curves.csv", points)
         panels = [Panel(*PANELS[column], curves) for column, curves in lines.items()]
-        title = f"{self.networks.name}, medians over {len(found):,} photos"
+        title = f"{self.networks.name}, medians over {count(len(found), 'photo')}"
         out.figure(f"{name}.png", lambda: curve_sheet(panels, title=title))
         return out.page(f"{name}.md")
 
@@ -302,6 +304,15 @@ PANELS = {
 def _title(contender: Contender, ranking: str | None) -> str:
     """A line's name: the same runs may be ranked in two ways."""
     return contender.title + (", by absolute score" if ranking == "absolute" else "")
+
+
+def _each(by: Mapping[str, Any]) -> Any:
+    """What is the same for both curves, else a text that names each: a budget buys one objective
+    other rounds than the other."""
+    if len(set(by.values())) == 1:
+        return next(iter(by.values()))
+    words = {c: value if isinstance(value, str) else f"{value:,.0f}" for c, value in by.items()}
+    return "; ".join(f"{column.upper()}: {text}" for column, text in words.items())
 
 
 def setting(settings: Mapping[str, Any]) -> str:

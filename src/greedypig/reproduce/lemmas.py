@@ -166,17 +166,18 @@ class Job:
                  "identities": [i.__dict__ for i in self._identities()]}  # fmt: skip
         return Result(self.settings.name, self.settings.title,
                       Table(heads, rows, {f"t{t}": "{:.2f}" for t in more["copies"]}, errors),
-                      self._remarks(), failed, about=about)  # fmt: skip
+                      self._remarks(", ± standard error"), failed, about=about,
+                      spoken=self._remarks()[:2])  # fmt: skip
 
     def _identities(self) -> list[Identity]:
         return identities(self.data, self.settings.more["planted"], self.knobs)
 
-    def _remarks(self) -> list[str]:
+    def _remarks(self, errors: str = "") -> list[str]:
         more, best = self.settings.more, self._best()
         remarks = [
             f"Scikit-learn's diabetes table, {len(self.data.y)} rows, {len(self.data.names)} "
             f"columns; {best} is copied, which alone is worth most. Means over "
-            f"{more['networks']} networks, ± standard error. Worth is the R² of least squares on "
+            f"{more['networks']} networks{errors}. Worth is the R² of least squares on "
             f"the columns in the list (all columns: "
             f"{self.data.worth(range(len(self.data.names))):.3f}); in the planted scene the share "
             "of what all columns are worth.",

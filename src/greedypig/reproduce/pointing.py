@@ -18,6 +18,7 @@ import torch
 from ..core.errors import InvalidInput
 from ..explain import explain_many
 from ..metrics.pointing import Grids, PointingGame, make_grids, pointing_score
+from ..notes import count
 from ..plots import Score, score_sheet
 from . import shelf as files
 from .engine import Batch, Task, carry_out
@@ -25,7 +26,7 @@ from .information import kept_settings, setting
 from .outputs import Written
 from .request import Request, Result, Table
 from .sample import Networks, Sample, Seen, survey
-from .settings import Contender, Settings, digest
+from .settings import Contender, Settings, digest, quick_look
 from .shelf import Shelf
 from .tables import listed
 
@@ -74,16 +75,16 @@ class Job:
         sample = survey(request, networks, shelf)
         cells = settings.more["side"] ** 2
         right = [seen for seen in sample.seen if not seen.wrong]
-        count = min(settings.more["grids"], len(right) // cells)
-        if count < 1:
+        grids_made = min(settings.more["grids"], len(right) // cells)
+        if grids_made < 1:
             raise InvalidInput(
                 f"Expected at least {cells} photos that the network gets right for a grid "
                 f"(got {len(right)}). Try a larger --limit."
             )
-        photos = most_confident(right, count, cells)
+        photos = most_confident(right, grids_made, cells)
         pictures = torch.stack([networks.read(seen.path) for seen in photos])
         grids = make_grids(
-            networks.model, pictures, [seen.target for seen in photos], grids=count,
+            networks.model, pictures, [seen.target for seen in photos], grids=grids_made,
             side=settings.more["side"], seed=request.seed, batch_size=request.batch_size,
         )  # fmt: skip
         k = min(settings.more["k"], round(settings.more["k_share"] * pictures[0].numel()))
@@ -179,8 +180,11 @@ class Job:
             "seed": self.request.seed, "budget": self.request.budget,
         }  # fmt: skip
         table = Table(HEADS, rows, formats, {"pointing": "error"})
-        return Result(self.settings.name, self.settings.title, table,
-                      self._remarks(rows[0]["grids"]), self._failed(), about=about)  # fmt: skip
+        remarks = self._remarks(rows[0]["grids"])
+        # One of the first two may be the one that a budget cut the run.
+        spoken = list(dict.fromkeys([*remarks[:2], *quick_look(self.contenders)]))
+        return Result(self.settings.name, self.settings.title, table, remarks, self._failed(),
+                      about=about, spoken=spoken)  # fmt: skip
 
     def _failed(self) -> list[tuple[str, str]]:
         failed = list(self.sample.broken)
@@ -194,15 +198,16 @@ class Job:
     def _remarks(self, played: int) -> list[str]:
         settings, cells = self.settings, self.grids.classes.shape[1]
         remarks = [
-            f"{played} grids of {self.grids.side} × {self.grids.side} photos, {played * cells} "
-            f"(grid, class) pairs, dealt from the {len(self.photos):,} most confident of "
-            f"{len(self.sample.seen):,} photos ({self.sample.source}; the paper: "
-            f"{settings.paper['grids']} grids from {settings.paper['photos']:,} of ImageNet), "
-            f"least confidence {float(self.grids.confidences.min()):.3f}; {self.networks.name}, "
-            f"top {self.k:,} elements.",
+            f"{count(played, 'grid')} of {self.grids.side} × {self.grids.side} photos, "
+            f"{played * cells} (grid, class) pairs, dealt from the {len(self.photos):,} most "
+            f"confident of {count(len(self.sample.seen), 'photo')} ({self.sample.source}; the "
+            f"paper: {settings.paper['grids']} grids from {settings.paper['photos']:,} of "
+            f"ImageNet), least confidence {float(self.grids.confidences.min()):.3f}; "
+            f"{self.networks.name}, top {self.k:,} elements.",
         ]
         if self.grids.reused:
-            remarks.append(f"{self.grids.reused} cells show a photo that another cell shows too.")
+            cells_show = count(self.grids.reused, "cell shows", "cells show")
+            remarks.append(f"{cells_show} a photo that another cell shows too.")
         wrong = self.sample.wrong
         if wrong:
             names = listed([seen.path.name for seen in wrong])
@@ -211,12 +216,7 @@ class Job:
             remarks.append(
                 f"The network is {self.networks.name} here, {settings.model} in the paper."
             )
-        if self.request.budget is not None:
-            remarks.append(
-                f"Run with at most {self.request.budget:,} gradients a method, fewer than the "
-                "paper's: a quick look."
-            )
-        return remarks + list(settings.differs)
+        return remarks + settings.closing(quick_look(self.contenders))
 
     def written(self, result: Result) -> Result:
         """The files of the result."""
@@ -228,7 +228,7 @@ class Job:
             str(row["title"]): Score(row["pointing"], row["error"], row["paper"])
             for row in result.table.rows
         }
-        title = f"{self.networks.name}, {result.about['grids']} grids, top {self.k:,}"
+        title = f"{self.networks.name}, {count(result.about['grids'], 'grid')}, top {self.k:,}"
         chance = 1 / self.grids.classes.shape[1]
         out.figure(
             "pointing.png",

@@ -137,3 +137,5 @@ class Result:
     files: Sequence[Path] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """Model, judge, seed and the like, for --json."""
+    spoken: Sequence[str] | None = None
+    """The remarks for the terminal, whose table shows no errors; None for the first two."""

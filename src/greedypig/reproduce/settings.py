@@ -90,6 +90,8 @@ class Settings:
     contenders: tuple[Contender, ...]
     differs: tuple[str, ...]
     """How our setting differs from the paper's, whatever is run."""
+    knobs: tuple[str, ...]
+    """The same of what a budget cuts: true of the methods as the file has them."""
     paper: Mapping[str, Any]
     """The paper's numbers and setting beside those of the methods."""
     more: Mapping[str, Any]
@@ -108,8 +110,13 @@ class Settings:
         known = {key: read.pop(key, None) for key in ("title", "model", "judge")}
         return Settings(
             name, contenders=contenders, differs=tuple(read.pop("differs", ())),
-            paper=read.pop("paper", {}), more=read, **known,
+            knobs=tuple(read.pop("knobs", ())), paper=read.pop("paper", {}), more=read, **known,
         )  # fmt: skip
+
+    def closing(self, quick: Sequence[str]) -> list[str]:
+        """The last remarks: that a budget cut the run, if `quick` says so, and what differs."""
+        knobs = [f"Uncut: {text}" for text in self.knobs] if quick else self.knobs
+        return [*quick, *self.differs, *knobs]
 
     def chosen(
         self,
@@ -132,6 +139,14 @@ class Settings:
         if not wanted:
             raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
         return tuple(c.within(budget, shape) for c in wanted)
+
+
+def quick_look(contenders: Sequence[Contender]) -> list[str]:
+    """The remark that a budget has cut some of the methods; none where it has not."""
+    return [
+        f"Run with at most {budget:,} gradients a method, fewer than the paper's: a quick look."
+        for budget in {c.budget for c in contenders if c.budget is not None}
+    ]
 
 
 def digest(*parts: object) -> str:
