@@ -4,11 +4,12 @@ import csv
 
 import pytest
 import torch
+from PIL import Image
 
 import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
-from greedypig.cli import contest, sitting
+from greedypig.cli import contest, sitting, standings
 from greedypig.photos import model_from, open_photo
 
 FEW = ("--methods", "greedy-pig,ig,random")
@@ -168,11 +169,78 @@ def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
         assert row["sic_auc"] == whole["methods"][name]["sic_auc"]
 
 
-def test_broken_photos_leave_the_comparison(answer, place):
+def test_broken_photos_leave_the_comparison_and_are_listed(answer, place):
     (place / "text.png").write_text("hello")
-    record = answer("compare", "photo.png", "text.png", *TINY, *FEW, code=1)
+    record = answer("compare", "photo.png", "text.png", *TINY, *FEW, "--out", "o", code=1)
     assert [p["photo"] for p in record["photos"]] == ["photo.png"]
-    assert len(record["failed"]) == 1
+    (broken,) = record["failed"]
+    _, _, left_out = (place / "o/comparison.md").read_text().partition("Left out")
+    assert f"- text.png: {broken['reason']}" in left_out
+    assert "photo.png" not in left_out.replace(broken["reason"], "")
+    answer("compare", "photo.png", *TINY, *FEW, "--out", "o")
+    assert "Left out" not in (place / "o/comparison.md").read_text()
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_the_table_for_programs_names_the_settings(answer, place):
+    record = answer("compare", "photo.png", *TINY, *FEW, "--budget", "10", "--out", "o")
+    with (place / "o/comparison.csv").open() as file:
+        told = {row["method"]: row["setting"] for row in csv.DictReader(file)}
+    assert told == {name: row["setting"] for name, row in record["methods"].items()}
+    assert told["ig"] == "10 steps"
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_the_comparison_notes_every_method_s_measured_points_and_judgement(answer, place):
+    make_photo(place / "b.png", (220, 90, 90))
+    judged = ("--judge", "tiny_models:other", "--budget", "10", "--out", "o")
+    answer("compare", "photo.png", *TINY, *FEW, *judged)
+    noted = gp.load(place / "o/comparison.gpig").about["comparison"]
+    for name, row in noted.items():
+        alone = gp.load(place / "o/photo" / f"{name}.gpig").about
+        assert row["kept"] == alone["kept"]
+        assert set(row["kept"]) == {"0.01", "0.05", "0.1"}
+        second = alone["curves"]["second-opinion"]
+        assert row["second_opinion_curve"]["values"] == pytest.approx(second["values"])
+        assert row["second_opinion_curve"]["judge"] == "tiny_models:other"
+    answer("compare", "photo.png", *TINY, *FEW, "--budget", "10", "--out", "bare")
+    noted = gp.load(place / "bare/comparison.gpig").about["comparison"]
+    assert "second_opinion_curve" not in noted["ig"]
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_of_several_photos_the_points_are_medians(answer, place):
+    make_photo(place / "b.png", (220, 90, 90))
+    both = ("photo.png", "b.png", *TINY, "--methods", "ig", "--budget", "10", "--out", "o")
+    answer("compare", *both)
+    alone = [gp.load(place / "o" / name / "ig.gpig") for name in ("photo", "b")]
+    table = standings.Standings({"ig": dict(enumerate(alone))}, "absolute")
+    for share, value in table.kept("ig").items():
+        assert value == pytest.approx(sum(a.about["kept"][share] for a in alone) / 2)
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_warnings_name_the_photo_and_the_method(call, place):
+    for name in ("gray.png", "ash.png"):  # The input is the baseline: no method finds anything.
+        Image.new("RGB", (8, 8), (128, 128, 128)).save(place / name)
+    words = (*TINY, "--baseline", str(128 / 255))
+    _, _, err = call("compare", "photo.png", "gray.png", "ash.png", *words, "--methods",
+                     "greedy-pig,ig", "--budget", "5")  # fmt: skip
+    warned = [line for line in err.splitlines() if "Every score" in line]
+    for name in ("gray.png", "ash.png"):
+        for method in ("greedy-pig", "ig"):
+            begin = f"warning: {name}, {method}: Every score of the first round"
+            assert sum(line.startswith(begin) for line in warned) == 1
+    assert len(warned) == 4
+    _, _, err = call("explain", "photo.png", "gray.png", *words, "--no-html", "--rounds", "1")
+    assert "warning: gray.png: Every score" in err
+    assert "warning: Every score" in call("explain", "gray.png", *words, "--rounds", "1")[2]
+
+
+@pytest.mark.usefixtures("quick_figures")
+def test_one_gradient_is_one(call):
+    out = call("compare", "photo.png", *TINY, "--methods", "ig,random", "--budget", "1")[1]
+    assert "Within 1 gradient: ig 1 step" in out
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -254,6 +255,21 @@ def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, 
     record = answer("reproduce", "sic", *SMALL, "--methods", "ig,random", code=1)
     assert [f["photo"][-5:] for f in record["failed"]] == ["3.png"]
     assert {r["photos"] for r in record["rows"]} == {len(COLOURS) - 1}
+
+
+def test_a_warning_names_the_method_and_the_photos(photos, call, monkeypatch):
+    plain = information.explain_many
+
+    def warns(model, xs, **more):
+        if more["method"] == "ig":
+            warnings.warn("Every score is 0.", stacklevel=2)
+        return plain(model, xs, **more)
+
+    monkeypatch.setattr(information, "explain_many", warns)
+    words = ("reproduce", "sic", *SMALL, "--limit", "1", "--objective", "softmax")
+    _, _, err = call(*words, "--methods", "ig,random")
+    (line,) = (line for line in err.splitlines() if "Every score" in line)
+    assert re.fullmatch(r"warning: sic, ig, softmax: \d\.png: Every score is 0\.", line)
 
 
 def test_photos_with_another_label_are_named(place, answer):

@@ -153,6 +153,7 @@ def _hold(
             continue
         watch = run.sitting.watch
         bar.label = f"{run.name}: {run.method}"
+        terminal.subject = f"{run.name}, {run.method}"
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
         try:
             opened = question.read(run.path)
@@ -177,6 +178,7 @@ def _hold(
             results.setdefault(run.method, {})[run.path] = a
             if opened.enlarged:
                 small[run.name] = opened
+    terminal.subject = ""
     if small:
         terminal.note(small_photos(small))
     left = {

@@ -141,6 +141,7 @@ def _explain_all(
     for i, job in enumerate(jobs):
         watch = job.sitting.watch
         bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.name
+        summary.terminal.subject = job.name if len(jobs) > 1 else ""
         bar.follow(lambda i=i, watch=watch: i + watch.share(), len(jobs))  # type: ignore[misc]
         began = time.monotonic()
         try:
@@ -157,6 +158,7 @@ def _explain_all(
         else:
             seconds = time.monotonic() - began
             summary.add(job.path, a, files, seconds, job.sitting.before, opened)
+    summary.terminal.subject = ""
 
 
 def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:

@@ -198,10 +198,13 @@ def _sigterm_interrupts() -> Iterator[None]:
 def _short_warnings(terminal: Terminal) -> Iterator[None]:
     """Warnings in one line each, without the place in the code; our own ones only by default."""
     with warnings.catch_warnings():
+        # Python shows a text once; here it is shown for each input that it is about.
+        warnings.simplefilter("always", UserWarning, append=True)
         shown: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             text = " ".join(str(message).split())
+            text = f"{terminal.subject}: {text}" if terminal.subject else text
             if text not in shown and issubclass(category, UserWarning):
                 shown.add(text)
                 terminal.warn(text)

@@ -216,6 +216,7 @@ def _one(
         def progress(label: str, at: int, of: int) -> None:
             nonlocal done, total
             done, total = at, of
+            terminal.subject = f"{name}, {label}" if label else ""
             _follow(bar, f"{name}: {label}", at, of)
 
         try:

@@ -19,10 +19,12 @@ from ..metrics.curve import aligned
 from ..notes import COMPARED, count
 from ..reproduce.information import kept_settings, setting
 from . import outputs
-from .terminal import BOLD, DIM, Terminal, duration
+from .terminal import BOLD, DIM, Terminal, chance, duration
 
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 CSV_MARK = b"method,sic_auc,"
+NOTED = {"softmax": "curve", "loss": "loss_curve", "second-opinion": "second_opinion_curve"}
+"""From a kind of curve to its key in the notes of a comparison."""
 ENDINGS = ("md", "csv", "png", "gpig", "html")
 
 
@@ -46,6 +48,12 @@ class Standings:
     def curve(self, name: str, kind: str) -> metrics.Curve | None:
         """A method's median curve over the photos."""
         return _median(list(self.results[name].values()), kind)
+
+    def kept(self, name: str) -> dict[str, float]:
+        """A method's probability at the shares told, as measured; medians over the photos."""
+        told = [a.about["kept"] for a in self.results[name].values()]
+        shares = [share for share in told[0] if all(share in each for each in told)]
+        return {share: median(each[share] for each in told) for share in shares}
 
     def setting(self, name: str) -> str:
         """A method's rounds and steps, or noisy copies and theirs, as they were run."""
@@ -75,7 +83,8 @@ def tell(
     if len(photos) == 1:
         (a,) = photos.values()
         say(terminal.style(terminal.wrapped(
-            f"{a.about['source']}: {a.about['class']}, probability {a.about['probability']:.3f}"
+            f"{a.about['source']}: {a.about['class']}, probability "
+            f"{chance(a.about['probability'])}"
         ), BOLD))  # fmt: skip
     else:
         head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
@@ -84,12 +93,12 @@ def tell(
     if all(judged):
         whole = median(c["values"][-1] for c in judged)
         of = "the whole photo" if len(photos) == 1 else "whole photos"
-        say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {whole:.3f} for {of}"))
+        say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {chance(whole)} for {of}"))
     _tell_rows(rows, terminal)
     if budget is not None:
         used = [f"{name} {made}" for name in rows if (made := standings.setting(name))]
         say()
-        say(terminal.wrapped(f"Within {budget:,} gradients: {'; '.join(used)}"))
+        say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {'; '.join(used)}"))
     spent = sum(a.seconds for of in standings.results.values() for a in of.values())
     say()
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
@@ -152,8 +161,8 @@ def write(
     rows, one = standings.rows(), len(standings.photos) == 1
     table, numbers, figure, whole, page = (folder / f"comparison.{e}" for e in ENDINGS)
     a = _with_comparison(standings, rows)
-    table.write_text(_markdown(standings, rows, a), encoding="utf-8")
-    numbers.write_text(_csv(rows), encoding="utf-8", newline="")
+    table.write_text(_markdown(standings, rows, a, failed), encoding="utf-8")
+    numbers.write_text(_csv(standings, rows), encoding="utf-8", newline="")
     files = [table, numbers]
     if importlib.util.find_spec("matplotlib") is not None:
         firsts = {name: next(iter(of.values())) for name, of in standings.results.items()}
@@ -192,11 +201,12 @@ def _with_comparison(
     notes: dict[str, Any] = {"comparison": {}}
     for name, row in rows.items():
         notes["comparison"][name] = dict(row)
-        for key, kind in (("curve", "softmax"), ("loss_curve", "loss")):
-            curve = standings.curve(name, kind)
-            if curve is not None:
-                notes["comparison"][name][key] = {"fractions": curve.fractions.tolist(),
-                                                  "values": curve.values.tolist()}  # fmt: skip
+        notes["comparison"][name]["kept"] = standings.kept(name)
+        for kind, curve in _curves(standings, name):
+            notes["comparison"][name][NOTED[kind]] = {"fractions": curve.fractions.tolist(),
+                                                      "values": curve.values.tolist()}  # fmt: skip
+        if "second_opinion_auc" in row:
+            notes["comparison"][name][NOTED["second-opinion"]]["judge"] = first.about["judge"]
     if len(photos) > 1:
         notes["source"] = count(len(photos), "photo")
         notes["probability"] = median(a.about["probability"] for a in photos.values())
@@ -204,7 +214,10 @@ def _with_comparison(
 
 
 def _markdown(
-    standings: Standings, rows: Mapping[str, Mapping[str, float]], a: gp.Attribution
+    standings: Standings,
+    rows: Mapping[str, Mapping[str, float]],
+    a: gp.Attribution,
+    failed: Sequence[tuple[str, str]],
 ) -> str:
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     photos = standings.photos
@@ -231,15 +244,19 @@ def _markdown(
         lines.append(f"| {' | '.join([name, *cells, standings.setting(name) or '–'])} |")
     lines += ["", *(f"- {of.about['source']}: {of.about['class']}, {of.about['probability']:.3f}"
                     for of in photos.values())]  # fmt: skip
+    if failed:
+        lines += ["", "Left out, as they could not be compared:", ""]
+        lines += [f"- {name}: {reason}" for name, reason in failed]
     return "\n".join(lines) + "\n"
 
 
-def _csv(rows: Mapping[str, Mapping[str, float]]) -> str:
+def _csv(standings: Standings, rows: Mapping[str, Mapping[str, float]]) -> str:
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["method", *columns])
-    writer.writerows([name, *(row.get(c, "") for c in columns)] for name, row in rows.items())
+    writer.writerow(["method", *columns, "setting"])
+    writer.writerows([name, *(row.get(c, "") for c in columns), standings.setting(name)]
+                     for name, row in rows.items())  # fmt: skip
     return text.getvalue()
 
 
@@ -276,7 +293,7 @@ def record(
 
 
 def _curves(standings: Standings, name: str) -> Iterator[tuple[str, metrics.Curve]]:
-    for kind in ("softmax", "loss", "second-opinion"):
+    for kind in NOTED:
         curve = standings.curve(name, kind)
         if curve is not None:
             yield kind, curve

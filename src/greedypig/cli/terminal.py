@@ -35,6 +35,8 @@ class Terminal:
         self.json_wanted, self.quiet = json_wanted, quiet
         self.command = tuple(command)
         """The command line as it was typed, program first."""
+        self.subject = ""
+        """What is being done, where there are several things: warnings begin with it."""
         self._bar: Bar | None = None
 
     @property
