@@ -61,7 +61,7 @@ def photo(shape: tuple[int, int, int] = (3, 4, 5), about: Any = None, **options:
     )
 
 
-COMPARISON = {
+COMPARISON: dict[str, dict[str, Any]] = {
     "greedy-pig": {"sic_auc": 0.9, "lic_auc": 0.5, "excess": 0.25, "gradients": 100,
                    "seconds": 10.5, "curve": {"fractions": [0, 1], "values": [0.1, 0.7]}},
     "ig": {"sic_auc": 0.2, "lic_auc": 3.0, "gradients": 50, "seconds": 8.0},

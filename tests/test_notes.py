@@ -105,6 +105,35 @@ def test_odd_notes_are_refused_in_one_sentence(name, value):
         Notes.of(photo(about={name: value}))
 
 
+def test_a_method_s_curve_runs_through_what_was_measured_of_it():
+    line = {"fractions": [0, 1], "values": [0.1, 0.7]}
+    row = {"curve": line, "kept": {"0.1": 0.6, "0.05": 0.2},
+           "second_opinion_curve": {**line, "judge": "mobilenet-v2"}}  # fmt: skip
+    with_kept, without = Notes.of(
+        photo(about={"comparison": {"a": row, "b": {"curve": line}}})
+    ).comparison
+    assert with_kept.kept == {0.05: 0.2, 0.1: 0.6}
+    assert with_kept.curve.values == (0.1, 0.2, 0.6, 0.7)
+    assert with_kept.curve.auc == without.curve.auc == pytest.approx(0.4)
+    assert with_kept.second.judge == "mobilenet-v2"
+    assert (without.second, without.kept) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("baseline", "drawn"),
+    [
+        ("gray", None),
+        ("black,white", "drawn at the mean of black and white; the numbers average both"),
+        ("black, white,0.5",
+         "drawn at the mean of black, white and 0.5; the numbers average all 3"),
+        (None, None),
+        (",", None),
+    ],
+)  # fmt: skip
+def test_of_several_baselines_pictures_show_the_mean(baseline, drawn):
+    assert Notes.of(photo(about={"baseline": baseline})).drawn_at == drawn
+
+
 def test_unmeasured_values_leave_a_gap_in_a_line():
     line = Line.of(type("C", (), {"fractions": [0, 0.5, 1], "values": [0, float("nan"), 1]})())
     assert line.fractions == (0, 1)

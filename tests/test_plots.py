@@ -45,6 +45,14 @@ def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
     assert "espresso ≈ 0.267" in texts(plots.kept(a, 0.125))  # 8 of 60, read off: 2 · 8 / 60.
 
 
+def test_pictures_at_several_baselines_say_what_they_show():
+    a = photo(about={"baseline": "black,white"})
+    said = " ".join(plots.kept(a).get_xlabel().split())
+    assert said == "the rest is drawn at the mean of black and white; the numbers average both"
+    assert "switched off is drawn at" in plots.without(a).get_xlabel()
+    assert plots.kept(photo()).get_xlabel() == ""
+
+
 def test_kept_takes_a_number_of_units_too():
     a = photo(features=gp.grid(2))
     ax = plots.kept(a, k=2)
@@ -463,6 +471,28 @@ def test_a_comparison_has_curves_of_the_loss_and_headings_that_do_not_overlap():
     row = sorted((c, cell) for (r, c), cell in table.get_celld().items() if r == 0)
     boxes = [cell.get_text().get_window_extent() for _, cell in row]
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_comparison_has_curves_of_the_judge():
+    names = ("greedy-pig", "greedy-pig (regions)", "ig", "random", "guided-ig")
+    figure = plots.comparison({name: photo() for name in names})
+    *_, judged, table = figure.axes
+    assert judged.get_title(loc="left") == "second opinion by mobilenet-v2 ↑"
+    assert "greedy-pig (regions), AUC 0.250" in texts(judged)
+    assert list(judged.lines[0].get_ydata()) == [0, 0.25, 0.5]
+    figure.savefig(io.BytesIO(), dpi=50)
+    curves = [ax for ax in figure.axes if ax.lines]
+    assert len(curves) == 3
+    for left, right in pairwise(curves):  # Neither legends nor headings run into each other.
+        ends = [left.get_legend().get_window_extent().x1, left.get_tightbbox().x1]
+        assert max(ends) <= right.get_tightbbox().x0
+    assert all(ax.get_tightbbox().y0 >= table.get_window_extent().y1 - 1 for ax in curves)
+    unjudged = {k: v for k, v in ABOUT["curves"].items() if k != "second-opinion"}
+    two = plots.comparison({name: photo(about={"curves": unjudged}) for name in names})
+    assert sum(bool(ax.lines) for ax in two.axes) == 2
+    noted = {**COMPARISON["ig"], "second_opinion_curve": ABOUT["curves"]["second-opinion"]}
+    alone = plots.comparison(photo(about={"comparison": {"ig": noted}}))
+    assert "second opinion by mobilenet-v2 ↑" in [ax.get_title(loc="left") for ax in alone.axes]
 
 
 def test_tiny_results_can_be_drawn():

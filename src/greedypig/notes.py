@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import isfinite
 from typing import Any, Protocol
@@ -173,6 +173,10 @@ class Method:
     """Its SIC."""
     loss: Line | None = None
     """Its LIC."""
+    second: Line | None = None
+    """Its SIC as another network judges."""
+    kept: Mapping[float, float] = field(default_factory=dict)
+    """Probability with only this share kept, as measured; `curve` is drawn through it."""
 
 
 @dataclass(frozen=True)
@@ -209,11 +213,7 @@ class Notes:
             name: _line(name, spec, f"curve {name!r}")
             for name, spec in _mapping(about, "curves").items()
         }
-        kept, removed = (
-            {_share(key): _number(value, f"{what}[{key!r}]")
-             for key, value in _mapping(about, what).items()}
-            for what in ("kept", "removed")
-        )  # fmt: skip
+        kept, removed = (_shares(about, what) for what in ("kept", "removed"))
         if "softmax" in curves:
             curves["softmax"] = curves["softmax"].through(kept)
         if DELETION in curves:
@@ -234,10 +234,23 @@ class Notes:
             or (settings_objective if isinstance(settings_objective, str) else None),
             command=_text(about, "command"),
             curves=curves,
-            kept=dict(sorted(kept.items())),
-            removed=dict(sorted(removed.items())),
+            kept=kept,
+            removed=removed,
             comparison=tuple(_method(name, row) for name, row in comparison),
         )
+
+    @property
+    def drawn_at(self) -> str | None:
+        """What pictures show where the network saw several baselines, one after the other.
+
+        None of a single one: there a picture shows what the network saw.
+        """
+        names = [name.strip() for name in (self.baseline or "").split(",")]
+        if len(names) < 2 or not all(names):
+            return None
+        several = f"{', '.join(names[:-1])} and {names[-1]}"
+        every = "both" if len(names) == 2 else f"all {len(names)}"
+        return f"drawn at the mean of {several}; the numbers average {every}"
 
     @property
     def curve(self) -> Line | None:
@@ -336,11 +349,12 @@ def _method(name: str, row: Any) -> Method:
     numbers = {
         key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
     }
-    curve, loss = (
+    curve, loss, second = (
         None if row.get(key) is None else _line(name, row[key], f"{name}'s {key.replace('_', ' ')}")
-        for key in ("curve", "loss_curve")
+        for key in ("curve", "loss_curve", "second_opinion_curve")
     )
-    return Method(name, numbers, curve, loss)
+    kept = _shares(row, "kept")
+    return Method(name, numbers, curve and curve.through(kept), loss, second, kept)
 
 
 def _listed(numbers: Any) -> Any:
@@ -361,6 +375,12 @@ def _probability(value: Any) -> float | None:
     if not -1e-6 <= number <= 1 + 1e-6:
         raise InvalidInput(f"Expected a probability from 0 to 1 (got {number:g}).")
     return number
+
+
+def _shares(about: Mapping[str, Any], name: str) -> dict[float, float]:
+    """Values by share, rising."""
+    found = _mapping(about, name).items()
+    return dict(sorted((_share(key), _number(p, f"{name}[{key!r}]")) for key, p in found))
 
 
 def _share(key: str) -> float:

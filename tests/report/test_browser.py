@@ -150,6 +150,23 @@ def test_presets_take_no_more_than_they_say_and_tell_what_was_measured_there(vis
     assert "greedy-pig ≈" in v.text("figure:has(#curve-methods)")  # Its units are its own.
 
 
+def test_methods_are_read_where_they_were_measured(visit):
+    line = {"fractions": [0, 0.09, 0.11, 1], "values": [0, 0.5, 0.6, 0.7]}
+    rows = {"greedy-pig": {"curve": line, "kept": {"0.01": 0.011, "0.05": 0.333, "0.1": 0.781}},
+            "ig": {"curve": line}}  # fmt: skip
+    for options in ({}, {"features": gp.grid(2)}):  # Whole squares take less than they could.
+        v = visit(photo((3, 8, 9), about={"comparison": rows}, **options))
+        chart = "figure:has(#curve-methods) .read"
+        v.page.click("text='10 %'")
+        assert v.text(chart) == "At 10 %: greedy-pig 0.781; ig ≈ 0.550"
+        v.slide(v.value() + 1)
+        assert "greedy-pig ≈" in v.text(chart)
+        assert "At 10 %:" not in v.text(chart)
+    v = visit(photo((3, 8, 9), about={"comparison": rows}))
+    v.page.click(".preset:text-is('5 %')")
+    assert "At 5 %: greedy-pig 0.333;" in v.text("figure:has(#curve-methods) .read")
+
+
 def test_windows_that_cover_everything_leave_nothing_to_the_last_score(visit):
     a = photo((3, 8, 9), features=gp.windows(3), method="greedy-pig", rounds=5)
     assert a.selected < a.features.units

@@ -143,8 +143,39 @@ def test_methods_side_by_side_are_a_table_with_the_best_in_bold():
     assert "<b>0.900</b>" in page
     assert "<b>0.500</b>" in page
     assert "Other methods" in page
-    assert '<td class="num">0.250</td>' in page
+    assert '<td class="num">0.250</td>' in page  # The only one: there is none to outdo.
+    assert "The best of a column with an arrow is bold" in page
     assert "Other methods" not in report.html(photo())
+
+
+def test_the_least_excess_is_bold_and_equals_are_alike():
+    rows = {"a": 0.2, "b": 0.0001, "c": 0.0, "d": 0.05}
+    notes = {name: {"excess": value, "gradients": 5} for name, value in rows.items()}
+    page = report.html(photo(about={"comparison": notes}))
+    assert page.count("<b>0.000</b>") == 2  # As written there is nothing between them.
+    assert "<b>0.0" not in page.replace("<b>0.000</b>", "").split("Methods side by side")[1]
+    assert "<b>5</b>" not in page
+    alone = report.html(photo(about={"comparison": {"a": notes["a"]}}))
+    assert "is bold" not in alone
+
+
+def test_a_judge_s_curves_of_all_methods_are_a_chart_of_their_own():
+    second = {"fractions": [0, 1], "values": [0.1, 0.3], "judge": "mobilenet-v2"}
+    rows = {name: {**row, "second_opinion_curve": second} for name, row in COMPARISON.items()}
+    page = report.html(photo(about={"comparison": rows}))
+    assert "Second opinion: probability by mobilenet-v2 with only each method’s best" in page
+    chart = page[page.index('id="curve-methods-second"') :]
+    assert len(re.findall("<polyline", chart[: chart.index("</svg>")])) == 2
+    assert "curve-methods-second" not in report.html(photo(about={"comparison": COMPARISON}))
+
+
+def test_pages_say_that_several_baselines_are_drawn_at_their_mean():
+    said = "drawn at the mean of black and white; the numbers average both"
+    several = photo(about={"baseline": "black,white"})
+    assert f"Kept: the rest is {said}." in visible(report.html(several))
+    assert visible(report.index_html({"a.html": several, "b.html": several})).count(said) == 1
+    for page in (report.html(photo()), report.index_html({"a.html": photo()})):
+        assert "drawn at the mean" not in page
 
 
 def test_a_method_s_line_looks_the_same_on_every_page():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MANY_PHOTOS = re.compile(r"[\d,]+ photos")
 """The source of a comparison over several, as the command line writes it."""
+DRAWN = ("curve", "loss", "second")
+"""What a comparison has diagrams of, by the keys of its rows."""
 ONLY_BEST, OFF_BEST = "only the best features", "the best features switched off"
 
 
@@ -169,8 +172,10 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     across = max(min(len(pictures), 4), 2)
     deep = -(-len(pictures) // across)
     high = 0.55 + 0.26 * (len(rows) + 1)
-    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.5 + 0.12 * len(rows) + high)
-    below = (4.1 + 0.12 * len(rows)) / 3.9
+    narrow = all(any(row.get(key) is not None for row in rows.values()) for key in DRAWN)
+    legends = (0.2 if narrow else 0.12) * len(rows)
+    figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.5 + legends + high)
+    below = (4.1 + legends) / 3.9
     ratios = [*[1.0] * deep, below, high / 3.9]
     grid = figure.add_gridspec(deep + 2, across, height_ratios=ratios)
     for i, (name, a) in enumerate(pictures.items()):
@@ -202,27 +207,42 @@ def _compared(notes: Notes) -> str:
 def _both_curves(
     figure: Figure, place: Any, rows: Mapping[str, Mapping[str, Any]], full: float | None
 ) -> None:
-    """The methods' curves, and beside them those of the loss where there are such."""
-    shares, losses = (
-        {name: row[key] for name, row in rows.items() if row.get(key) is not None}
-        for key in ("curve", "loss")
+    """The methods' curves, and beside them those of the loss and of a judge, as far as known."""
+    shares, losses, judged = (
+        {name: row[key] for name, row in rows.items() if row.get(key) is not None} for key in DRAWN
     )
     off = any(line.off for line in shares.values())
     sure = f"how sure with {OFF_BEST} ↓" if off else f"SIC: how sure with {ONLY_BEST} ↑"
+    judge = next((line.judge for line in judged.values() if line.judge), "another network")
+    # The heading names the judge; in every curve's name it would be said over and over.
+    judged = {name: replace(line, judge=None) for name, line in judged.items()}
     drawn = [
         (lines, heading, whole)
-        for lines, heading, whole in ((shares, sure, full),
-                                      (losses, "LIC: distance from the whole answer ↓", None))
+        for lines, heading, whole in (
+            (shares, sure, full),
+            (losses, "LIC: distance from the whole answer ↓", None),
+            (judged, f"second opinion by {shorten(judge, 24)} {'↓' if off else '↑'}", None),
+        )
         if lines
-    ]  # fmt: skip
+    ]
     parts = place.subgridspec(1, max(len(drawn), 1))
     for i, (lines, heading, whole) in enumerate(drawn):
         ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
         title(ax, heading)
+        if len(drawn) > 2:
+            _narrow(ax)
         if lines is losses:
             ax.set_ylabel("KL (nats)", fontsize=9, color=INK)
             ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
             ax.set_ylim(bottom=0)
+
+
+def _narrow(ax: Axes) -> None:
+    """Few ticks and a legend of one column, for three diagrams in a row."""
+    ax.set_xticks([0, 0.5, 1])
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles, labels, fontsize=8, frameon=False, loc="upper left",
+              bbox_to_anchor=(0, -0.16), borderaxespad=0)  # fmt: skip
 
 
 def _own_row(a: Attribution) -> dict[str, Any]:
@@ -235,6 +255,7 @@ def _own_row(a: Attribution) -> dict[str, Any]:
     return {
         "curve": line,
         "loss": loss,
+        "second": second,
         "sic_auc": None if notes.curve is None else notes.curve.auc,
         "lic_auc": None if loss is None else loss.auc,
         "second_opinion_auc": None if second is None else second.auc,
@@ -254,9 +275,10 @@ def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
             "Try comparison({'greedy-pig': a, 'ig': b})."
         )
     return {
-        m.name: {"curve": m.curve, "loss": m.loss, **{n: m.numbers.get(n) for n in COMPARED}}
+        m.name: {"curve": m.curve, "loss": m.loss, "second": m.second,
+                 **{n: m.numbers.get(n) for n in COMPARED}}
         for m in methods
-    }
+    }  # fmt: skip
 
 
 def _table(ax: Axes, rows: Mapping[str, Mapping[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..places import (
     unit_word,
     units_within,
 )
-from .canvas import axes_or, headline, picture_of, shorten, title, untick
+from .canvas import INK, axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,6 +70,10 @@ def _part(a: Attribution, share: float, k: int | None, ax: Axes | None, *, off: 
     ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
     untick(ax)
     title(ax, _share_title(a, picture, k, off=off))
+    mixed = Notes.of(a).drawn_at
+    if mixed is not None:
+        what = "what is switched off" if off else "the rest"
+        ax.set_xlabel(fill(shorten(f"{what} is {mixed}", 160), 46), fontsize=8, color=INK)
     return ax
 
 

@@ -128,6 +128,11 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
             f'<p class="note">{views["kept"][0]}: a pixel of which one or two of its three colours '
             "were taken looks tinted. <code>--features pixels</code> takes them together.</p>"
         )
+    if notes.drawn_at is not None:
+        absent += (
+            f'<p class="note">{views["kept"][0]}: {"what is switched off" if off else "the rest"} '
+            f"is {escape(notes.drawn_at)}.</p>"
+        )
     stride = explorer_stride(picture)
     if stride > 1:
         absent += (

@@ -67,6 +67,8 @@ def index_html(
             f'<p class="warn" role="note">{sum(sure)} of {len(sure)}, marked ▲, have a part that '
             "makes the model more certain than the whole: their pages say how to check it.</p>"
         )
+    mixed = dict.fromkeys(n.drawn_at for n in map(Notes.of, results.values()) if n.drawn_at)
+    caution += "".join(f'<p class="note">Pictures are {escape(text)}.</p>' for text in mixed)
     body = f"""
 <header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
 <p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>

@@ -27,8 +27,12 @@
     return y === null ? null : { x: share, y, sign: "≈ " };
   };
 
-  const markCharts = (share, alike) => {
+  // asked: the round share that the reader chose. There methods, whose units are their own, compare.
+  const markCharts = (taken, takenAlike, asked) => {
     for (const chart of data.charts) {
+      const among = !chart.own && asked !== undefined;
+      const share = among ? asked : taken;
+      const alike = among ? [asked - 1e-9, asked + 1e-9] : chart.own && takenAlike;
       const svg = $(chart.id);
       const [left, top, width, height] = chart.box;
       const [low, high] = chart.range;
@@ -40,7 +44,7 @@
       const said = [];
       svg.querySelectorAll(".dot").forEach((dot, i) => {
         const line = chart.lines[i];
-        const at = reading(line.x, line.y, share, chart.own && alike);
+        const at = reading(line.x, line.y, share, alike);
         dot.setAttribute("cx", at === null ? -9 : left + at.x * width);
         dot.setAttribute("cy", at === null ? -9 : top + ((high - at.y) / (high - low)) * height);
         if (at !== null) said.push(`${line.label} ${at.sign}${at.y.toFixed(3)}`);
@@ -196,6 +200,9 @@
     const room = share * e.n + (e.elements ? 0.5 : 1e-6);
     return e.stops.findLastIndex(([, kept]) => kept <= room);
   };
+  // The share of the first button that leads to a stop; undefined where none does, or to nothing.
+  const shares = [...document.querySelectorAll(".preset")].map((button) => +button.dataset.share);
+  const preset = (stop) => (stop === 0 ? undefined : shares.find((share) => within(share) === stop));
   let view = "kept";
   slider.value = Math.max(within(0.1), 1);
 
@@ -217,7 +224,7 @@
     if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
     $("told").textContent = text + ".";
     slider.setAttribute("aria-valuetext", text);
-    markCharts(share, alike);
+    markCharts(share, alike, preset(+slider.value));
   };
 
   const legend = () => {

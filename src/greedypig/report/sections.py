@@ -103,39 +103,54 @@ def comparison(
     text = table(
         ["method", *(COMPARED[c][0] for c in columns)], rows, caption="Methods side by side"
     )
-    lines = [m.curve for m in methods if m.curve is not None]
-    charts = []
-    if lines:
-        charts.append(line_chart("curve-methods", lines, [line.name for line in lines],
-                                 quantity="Probability with only each method’s best numbers",
-                                 full=full, own=False))  # fmt: skip
-    losses = [m.loss for m in methods if m.loss is not None]
-    if losses:
-        charts.append(line_chart("curve-methods-loss", losses, [line.name for line in losses],
-                                 quantity="Distance from the whole input’s answer (KL, nats) with "
-                                 "only each method’s best numbers", full=None,
-                                 own=False))  # fmt: skip
+    charts = _method_charts(methods, full)
+    some = any(value is not None for value in best.values())
+    bold = " The best of a column with an arrow is bold." if some else ""
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
         "from the whole input’s answer, lower is better. Above full: how much more certain "
-        "some part makes the model than the whole does. The best of a column is bold.</p>"
+        f"some part makes the model than the whole does.{bold}</p>"
     )
     body = f"<h2>{heading}</h2>{explained}{text}{''.join(c.svg for c in charts)}"
     return f"<section>{body}</section>", charts
 
 
-def _best(column: str, methods: tuple[Method, ...]) -> float | None:
+def _method_charts(methods: tuple[Method, ...], full: float | None) -> list[Chart]:
+    """The methods' curves: how sure the model is, how far its answer is off, what a judge says."""
+    alone = "with only each method’s best numbers"
+    shares, losses, judged = (
+        [line for line in lines if line is not None]
+        for lines in zip(*((m.curve, m.loss, m.second) for m in methods), strict=True)
+    )
+    judge = next((line.judge for line in judged if line.judge), "another network")
+    drawn = (
+        ("curve-methods", shares, f"Probability {alone}", full),
+        ("curve-methods-loss", losses,
+         f"Distance from the whole input’s answer (KL, nats) {alone}", None),
+        ("curve-methods-second", judged, f"Second opinion: probability by {judge} {alone}", None),
+    )  # fmt: skip
+    return [
+        line_chart(name, lines, [line.name for line in lines], quantity=quantity, full=whole,
+                   own=False)
+        for name, lines, quantity, whole in drawn
+        if lines
+    ]  # fmt: skip
+
+
+def _best(column: str, methods: tuple[Method, ...]) -> str | None:
+    """The best number of a column as it is written; None where none is to be preferred."""
+    head, form = COMPARED[column]
     values = [m.numbers[column] for m in methods if column in m.numbers]
-    if column not in ("sic_auc", "lic_auc", "second_opinion_auc") or len(values) < 2:
+    if head[-1] not in "↑↓" or len(values) < 2:
         return None
-    return min(values) if column == "lic_auc" else max(values)
+    return form.format(max(values) if head[-1] == "↑" else min(values))
 
 
-def _cell(column: str, value: float | None, best: float | None) -> str:
+def _cell(column: str, value: float | None, best: str | None) -> str:
     if value is None:
         return "–"
     text = COMPARED[column][1].format(value)
-    return f"<b>{text}</b>" if value == best else text
+    return f"<b>{text}</b>" if text == best else text
 
 
 def rounds(a: Attribution) -> str:
