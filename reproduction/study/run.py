@@ -182,13 +182,17 @@ def rows(out: Path, candidates: dict[str, Any]) -> Iterator[dict[str, Any]]:
                        "gradients": candidate["gradients"], "photos": len(records)}  # fmt: skip
                 for what in ("own", "second", "loss"):
                     row[what] = round(median_auc(records, what), 3)
-                game = out / "pointing" / network / f"{name}.json"
-                row["pointing"] = row["pointing_error"] = None
-                if part == "confirm" and game.exists():
-                    record = json.loads(game.read_text())
-                    row["pointing"] = round(record["score"], 3)
-                    row["pointing_error"] = round(record["error"], 3)
                 yield row
+
+
+def with_pointing(found: list[dict[str, Any]], out: Path) -> None:
+    """Put the pointing games that were played here into the confirmed rows."""
+    for row in found:
+        game = out / "pointing" / row["network"] / f"{row['candidate']}.json"
+        if row["part"] == "confirm" and game.exists():
+            record = json.loads(game.read_text())
+            row["pointing"] = round(record["score"], 3)
+            row["pointing_error"] = round(record["error"], 3)
 
 
 def with_default(found: list[dict[str, Any]], out: Path) -> None:
@@ -218,8 +222,10 @@ def with_earlier(found: list[dict[str, Any]], candidates: dict[str, Any]) -> lis
                 kept[row["part"], row["network"], row["candidate"]] = typed
     for row in found:
         key = row["part"], row["network"], row["candidate"]
-        if row["photos"] >= kept.get(key, row)["photos"]:
-            kept[key] = row
+        before = kept.get(key, {})
+        if row["photos"] >= before.get("photos", 0):
+            played = {name: before.get(name) for name in ("pointing", "pointing_error")}
+            kept[key] = played | row
     networks, places = list(NETWORKS), list(candidates)
     return sorted(
         kept.values(),
@@ -241,6 +247,7 @@ def beside(row: dict[str, Any], what: str) -> str:
 def table(args: Any, candidates: dict[str, Any]) -> None:
     """results.csv, results.md and the Pareto picture of what there is."""
     found = with_earlier(list(rows(args.out, candidates)), candidates)
+    with_pointing(found, args.out)
     with_default(found, args.out)
     with (HERE / "results.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, [*KEYS, *NUMBERS], extrasaction="ignore")
