@@ -14,7 +14,10 @@ import torch
 
 import greedypig as gp
 from greedypig import plots, report
+from greedypig.notes import Notes
 from greedypig.photos import open_photo
+
+SHARES = (0.01, 0.05, 0.1)
 
 
 def photo() -> Path:
@@ -36,12 +39,13 @@ def main() -> None:
 
     a = gp.explain(model, x, target=target, baseline="gray", progress=True)
     curves = gp.metrics.information_curves(model, x, a)
-    curve = curves["softmax"]
-    for share in (0.05, 0.10, 0.20):
-        print(f"only its best {share:4.0%}: {curve.at(share):.3f}")
-    print(f"area under the curve {curve.auc:.3f}, {a.gradients_used} gradients, {a.seconds:.1f} s")
-    if curve.excess is not None and curve.excess > 0.01:
-        print(f"{curve.excess_at:.0%} of it make the network more certain than the whole photo")
+    # A curve has 100 points, and these shares lie between them: they are measured as well.
+    exact = gp.metrics.softmax_information_curve(model, x, a, points=[0.0, *SHARES])
+    kept = dict(zip(SHARES, exact.values[1:].tolist(), strict=True))
+    for share, sure in kept.items():
+        print(f"only its best {100 * share:3g} %: {sure:.3f}")
+    auc = curves["softmax"].auc
+    print(f"area under the curve {auc:.3f}, {a.gradients_used} gradients, {a.seconds:.1f} s")
 
     # What figures and pages need besides the result itself.
     a = a.with_notes(
@@ -49,10 +53,16 @@ def main() -> None:
             "kind": "image", "source": path.name, "model": model.name, "class": name,
             "target": target, "probability": probability, "baseline": "gray",
             "curves": {key: each.to_dict() for key, each in curves.items()},
+            "kept": {f"{share:g}": sure for share, sure in kept.items()},
         },
         picture=as_levels(model, x),
         baseline=as_levels(model, model.baseline("gray").expand_as(x)),
     )  # fmt: skip
+    excess = Notes.of(a).excess()
+    if excess is not None:
+        share, sure = excess
+        print(f"already {100 * share:.2g} % of it makes the network more certain ({sure:.3f})")
+
     out = Path("out")
     out.mkdir(exist_ok=True)
     a.save(out / "photo.gpig")
