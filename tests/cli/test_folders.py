@@ -66,11 +66,23 @@ def test_a_setting_that_no_photo_fits_is_a_wrong_command(call, place):
     assert not (place / "comparison" / "b").exists()
 
 
+@pytest.mark.parametrize(("word", "largest"), [("grid", 12), ("windows", 10)])
+def test_squares_that_a_photo_has_no_room_for_are_refused_in_pixels(call, sizes, word, largest):
+    words = ("explain", "sizes/c.png", *NATURAL, "--no-html", "--rounds", "1", "--features")
+    assert call(*words, f"{word}:{largest}")[0] == 0
+    code, out, err = call(*words, f"{word}:{largest + 1}")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"error: Expected --features {word}:N with squares no larger than the 12×10 pixels that "
+        f"the network sees (got {word}:{largest + 1}).\n"
+    )
+
+
 def test_a_wrong_setting_beside_a_broken_photo_names_both(call, place):
     (place / "text.png").write_text("hello")
     code, _, err = call("explain", "photo.png", "text.png", *TINY, "--features", "windows:9")
     assert code == 1
-    assert "error: photo.png: Expected windows" in err
+    assert "error: photo.png: Expected --features windows:N" in err
     assert "text.png" in err
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
+from greedypig.cli import asking
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
 
@@ -194,6 +195,42 @@ def test_columns_that_are_asked_for_hold_everywhere(place, monkeypatch, call):
     monkeypatch.setenv("COLUMNS", "70")
     _, out, _ = call(*WORDY)
     assert max(map(len, out.splitlines())) <= 70
+
+
+def test_time_left_runs_down_while_nothing_is_reported(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    clock, done, phase = [0.0], [0.0], [""]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    bar = Bar("photo.png", Terminal(), visible=False)
+    bar.follow(lambda: done[0], 1, lambda: phase[0])
+    clock[0], done[0] = 6.0, 0.6
+    assert bar.line().endswith(" 60 %, 4.0 s left")
+    clock[0], phase[0] = 9.0, "curves"
+    assert bar.line().endswith(" 60 %, 1.0 s left")
+    assert bar.line().startswith("photo.png: curves ")
+    clock[0] = 11.0  # What was reckoned is over: how long it takes is not known.
+    assert bar.line().endswith(" 60 %")
+    clock[0], done[0] = 12.0, 0.8
+    assert bar.line().endswith(" 80 %, 3.0 s left")
+
+
+@pytest.mark.parametrize("command", [("explain", "--no-html"), ("compare", "--methods", "ig")])
+def test_the_bar_says_when_curves_are_measured(call, monkeypatch, command):
+    lines, plain = [], asking.Question._curves
+    follow = Bar.follow
+
+    def followed(self, *args):
+        lines.append(self)
+        follow(self, *args)
+
+    def measured(self, a, x):
+        lines.append(lines[0].line())
+        return plain(self, a, x)
+
+    monkeypatch.setattr(Bar, "follow", followed)
+    monkeypatch.setattr(asking.Question, "_curves", measured)
+    assert call(*command, "photo.png", *TINY)[0] == 0
+    assert ": curves" in lines[-1]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])

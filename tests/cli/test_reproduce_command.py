@@ -391,6 +391,12 @@ def test_without_assets_one_sentence_names_the_command(call, place, monkeypatch)
         (("sic", "--photos", "nowhere"), "nothing there"),
         (("sic", "--device", "abacus"), "device"),
         (("graphs",), "invalid choice"),
+        (("sic", "--rows", "5"), "Expected --rows with criteo (got it with sic,"),
+        (("resnet", "--baseline", "zero"), "Expected --baseline with criteo"),
+        (("figures", "--loyalty", "0"), "Expected --loyalty with criteo"),
+        (("pointing", "--judge", "none"), "Expected --judge with sic or resnet"),
+        (("all", "--seeds", "2"), "got it with sic, pointing, resnet or figures"),
+        (("lemmas", "--budget", "9"), "Expected --"),
     ],
 )
 def test_wrong_words_get_one_sentence(photos, call, words, said):

@@ -288,6 +288,8 @@ class Watch:
     def __init__(self, forwards: int = POINTS + len(SHARES)) -> None:
         self.rounds: gp.Rounds | None = None
         self.forwards = forwards
+        self.measuring = False
+        """Are the rounds over, and the curves under way?"""
         self._planned = 0
 
     def __call__(self, rounds: gp.Rounds) -> None:
@@ -302,6 +304,10 @@ class Watch:
             return 0.0
         done = min(self.rounds.problem.gradients_used, self._planned)
         return _GRADIENT * done / (_GRADIENT * self._planned + self.forwards)
+
+    def phase(self) -> str:
+        """What is being done besides the rounds, for the bar."""
+        return "curves" if self.measuring else ""
 
     def so_far(self) -> gp.Attribution | None:
         """The rounds done, to go on from; None if there are none."""

@@ -154,7 +154,8 @@ def _hold(
         watch = run.sitting.watch
         bar.label = f"{run.name}: {run.method}"
         terminal.subject = f"{run.name}, {run.method}"
-        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(runs))  # type: ignore[misc]
+        share = lambda i=i, watch=watch: i + watch.share()  # noqa: E731
+        bar.follow(share, len(runs), watch.phase)
         try:
             opened = question.read(run.path)
             search = contest.arguments(run.method, features, args.budget, args.objective, opened.x)

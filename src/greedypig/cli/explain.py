@@ -142,7 +142,8 @@ def _explain_all(
         watch = job.sitting.watch
         bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.name
         summary.terminal.subject = job.name if len(jobs) > 1 else ""
-        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(jobs))  # type: ignore[misc]
+        share = lambda i=i, watch=watch: i + watch.share()  # noqa: E731
+        bar.follow(share, len(jobs), watch.phase)
         began = time.monotonic()
         try:
             opened = question.read(job.path)

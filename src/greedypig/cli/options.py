@@ -7,7 +7,8 @@ before any network is loaded, as far as that can be known.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ import torch
 import greedypig as gp
 
 from .. import baselines, methods, targets
+from ..core.errors import InvalidInput
+from ..core.features import Features
+from ..core.layout import Layout
 from ..labels import find_class
 from ..models import ImageModel
 from ..models.pretrained import NAMES as MODELS
@@ -210,20 +214,42 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+@dataclass(frozen=True)
+class Squares:
+    """Squares of `size` × `size` pixels, side by side ("grid") or overlapping ("windows").
+
+    A size that a picture has no room for is refused in the words of the option: a grid would be
+    one square that holds everything, and there is nothing to choose.
+    """
+
+    kind: str
+    size: int
+
+    def __call__(self, layout: Layout) -> Features:
+        """The squares of a picture."""
+        *_, height, width = layout.shapes[0]
+        grid = self.kind == "grid"
+        if self.size > (max(height, width) if grid else min(height, width)):
+            raise InvalidInput(
+                f"Expected --features {self.kind}:N with squares no larger than the {width}×"
+                f"{height} pixels that the network sees (got {self.kind}:{self.size})."
+            )
+        made: Features = (gp.grid if grid else gp.windows)(self.size)(layout)
+        return made
+
+
 def features(text: str) -> Any:
     """features= of `gp.explain` for a word such as grid:16."""
     kind, colon, number = text.partition(":")
-    makers: dict[str, Callable[[int], Any]] = {
-        "grid": gp.grid,
-        "windows": gp.windows,
-        "superpixels": gp.superpixels,
-    }
     if kind in ("elements", "pixels") and not colon:
         return kind
     if kind == "superpixels" and not colon:
         return gp.superpixels()
-    if kind in makers and number.isdecimal() and int(number) > 0:
-        return makers[kind](int(number))
+    if number.isdecimal() and int(number) > 0:
+        if kind in ("grid", "windows"):
+            return Squares(kind, int(number))
+        if kind == "superpixels":
+            return gp.superpixels(int(number))
     raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,18 @@ TIMES = {
     "selections": "selections of every network",
     "retrainings": "fresh networks for every chosen set of columns",
 }
+MEANT_FOR = {
+    **dict.fromkeys(("photos", "limit", "model", "weights"), OF_PHOTOS),
+    "judge": ("sic", "resnet"),
+    "objective": (*OF_PHOTOS, "graph"),
+    "budget": (*OF_PHOTOS, "graph", "criteo"),
+    **dict.fromkeys(("graphs", "panels", "seeds"), ("graph",)),
+    **dict.fromkeys(
+        ("tables", "label", "rows", "loyalty", "k", "baseline", *TIMES, "mask_finetune", "start"),
+        ("criteo",),
+    ),
+}
+"""Options that not every reproduction looks at, each with those that do."""
 OUT = "out/reproduction"
 HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
@@ -193,6 +205,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         # With photos of one's own, all is all that is about photos.
         every = OF_PHOTOS if args.photos is not None else MODULES
         names = list(every) if args.what == ALL else [args.what]
+        _refuse_idle(args, names)
         out = outputs.folder(Path(args.out))
         for name in names:
             files = [out / file for file in reproduction(name).FILES]
@@ -205,6 +218,23 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         records = {result.name: _record(result) for result in results}
         terminal.result(records[args.what] if args.what != ALL else {"reproductions": records})
         return FAILED if failed and group.first else DONE
+
+
+def _refuse_idle(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Refuse an option that nothing that is run would look at."""
+    for option, meant in MEANT_FOR.items():
+        value = getattr(args, option)
+        usual = value is None or value is False or (option == "start" and value == STARTS[0])
+        if not usual and not set(meant) & set(names):
+            raise UsageError(
+                f"Expected --{option.replace('_', '-')} with {_either(meant)} (got it with "
+                f"{_either(names)}, where it means nothing)."
+            )
+
+
+def _either(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _one(

@@ -80,6 +80,7 @@ class Sitting:
         if saved is not None and _nothing_new(saved, a, question):
             a = saved
         else:
+            self.watch.measuring = True
             a = question.with_notes(a, x, source, command)
         folder(self.result.parent)
         a.save(self.result)

@@ -139,6 +139,9 @@ class Bar:
     def __init__(self, label: str, terminal: Terminal, *, visible: bool) -> None:
         self.label, self.terminal = label, terminal
         self._done: Callable[[], float] | None = None
+        self._phase: Callable[[], str] | None = None
+        self._seen: tuple[float, float, float] | None = None
+        """What was done when it last moved, when that was, and the seconds left then."""
         self._total = 0.0
         self._base = 0.0
         self._began = time.monotonic()
@@ -149,11 +152,16 @@ class Bar:
             self._thread = threading.Thread(target=self._draw, daemon=True)
             self._thread.start()
 
-    def follow(self, done: Callable[[], float], total: float) -> None:
-        """Show `done()` of `total` from now on; time left is reckoned from the first such call."""
+    def follow(
+        self, done: Callable[[], float], total: float, phase: Callable[[], str] | None = None
+    ) -> None:
+        """Show `done()` of `total` from now on; time left is reckoned from the first such call.
+
+        phase: tells what is being done of it, behind the label; "" for nothing to tell.
+        """
         if self._done is None or self._total != total:
-            self._base, self._began = done(), time.monotonic()
-        self._done, self._total = done, total
+            self._base, self._began, self._seen = done(), time.monotonic(), None
+        self._done, self._total, self._phase = done, total, phase
 
     def close(self) -> None:
         """Take the bar away."""
@@ -175,21 +183,36 @@ class Bar:
     def line(self) -> str:
         """The line as it is now."""
         width = width_of(sys.stderr) - 1
+        phase = "" if self._phase is None else self._phase()
+        text = f"{self.label}: {phase}" if phase else self.label
         if self._done is None or self._total <= 0:
-            return _cut(self.label, width)
+            return _cut(text, width)
         done = min(self._done(), self._total)
         share = done / self._total
         tail = f" {100 * share:3.0f} %"
-        if done > self._base:
-            passed = time.monotonic() - self._began
-            left = passed * (self._total - done) / (done - self._base)
+        left = self._left(done)
+        if left is not None:
             tail += f", {duration(left)} left"
-        room = min(30, width - len(tail) - min(len(self.label), 24) - 2)
+        room = min(30, width - len(tail) - min(len(text), 24) - 2)
         if room < 5:
-            return _cut(self.label, max(width - len(tail), 0)) + tail
+            return _cut(text, max(width - len(tail), 0)) + tail
         full = round(share * room)
-        label = _cut(self.label, width - len(tail) - room - 1)
+        label = _cut(text, width - len(tail) - room - 1)
         return f"{label} {'█' * full}{'░' * (room - full)}{tail}"
+
+    def _left(self, done: float) -> float | None:
+        """Seconds left, by the pace so far; None before there is one, and once they are over.
+
+        A long piece of work reports nothing until it is done: meanwhile its time runs down.
+        """
+        now = time.monotonic()
+        if done <= self._base:
+            return None
+        if self._seen is None or self._seen[0] != done:
+            pace = (now - self._began) / (done - self._base)
+            self._seen = done, now, pace * (self._total - done)
+        _, then, left = self._seen
+        return left - (now - then) if left > now - then else None
 
     def _draw(self) -> None:
         while not self._ended.wait(_TICK):
