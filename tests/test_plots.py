@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import greedypig as gp
 from greedypig import plots
-from greedypig.looks import KNOWN
+from greedypig.looks import KNOWN, looks
 from greedypig.places import DARK, LIGHT, Picture
 from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
 
@@ -395,6 +395,11 @@ def test_figures_are_the_same_from_the_saved_file(tmp_path):
 def cells(figure) -> dict[tuple[int, int], str]:
     table = next(t for ax in figure.axes for t in ax.tables)
     return {place: cell.get_text().get_text() for place, cell in table.get_celld().items()}
+
+
+def test_the_paper_s_titles_look_as_the_methods_do():
+    titles = ["Integrated Gradients (cut)", "Smooth IG", "Greedy PIG, our default", "random order"]
+    assert looks(titles) == [KNOWN[n] for n in ("ig", "smooth-ig", "greedy-pig", "random")]
 
 
 def test_a_method_looks_the_same_whoever_it_is_compared_with():

@@ -38,9 +38,19 @@ KNOWN = {
 """Those that are often drawn together differ in colour, all in colour or dash."""
 
 
+TITLES = {
+    "integrated gradients": "ig",
+    "greedy pig, our default": "greedy-pig",
+    "greedy pig, the paper's setting": "greedy-pig (paper)",
+    "random order": "random",
+}
+"""Methods as tables of the paper call them."""
+
+
 def _key(name: str) -> str:
-    """A title such as "Greedy PIG" means the method as well."""
-    return name.lower().replace(" ", "-")
+    """A title such as "Greedy PIG" means the method as well, also where a budget cuts it."""
+    name = name.lower().removesuffix(" (cut)")
+    return TITLES.get(name, name).replace(" ", "-")
 
 
 _BY_KEY = {_key(name): look for name, look in KNOWN.items()}
