@@ -43,10 +43,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "budgets": {"core", "methods"},
     # What a person sees is drawn from a result alone: no model, no domain, no autograd.
     "looks": set(),
-    "notes": {"core"},
-    "places": {"core", "notes"},
-    "plots": {"core", "looks", "notes", "places", "column_notes", "graph_notes"},
-    "report": {"core", "looks", "notes", "places", "column_notes", "graph_notes"},
+    "wording": set(),
+    "notes": {"core", "wording"},
+    "places": {"core", "notes", "wording"},
+    "plots": {"core", "looks", "notes", "wording", "places", "column_notes", "graph_notes"},
+    "report": {"core", "looks", "notes", "wording", "places", "column_notes", "graph_notes"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "runs": {"core", "storage"},
     "explain": {"core", "methods", "runs"} | MIDDLE,
@@ -66,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The user of everything but the command line, which calls it.
     "reproduce": {"core", "methods", "explain", "metrics", "models", "plots", "assets", "photos",
                   "labels", "model_spec", "distributed", "graph_data", "edge_runs", "tables",
-                  "selection", "finetune", "estimates", "budgets", "notes"} | MIDDLE,
+                  "selection", "finetune", "estimates", "budgets", "wording"} | MIDDLE,
 }  # fmt: skip
 MEASURED = ("curve", "curves", "pair", "quality", "ranking", "sweep")
 """Metrics of an explanation that is there already: figures draw from them, so they make none."""

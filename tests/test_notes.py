@@ -6,7 +6,7 @@ import torch
 
 import greedypig as gp
 from greedypig.metrics.ranking import counts_needed
-from greedypig.notes import Line, Notes, percent, short_percent
+from greedypig.notes import Line, Notes
 from greedypig.places import (
     OrderScale,
     Picture,
@@ -18,6 +18,7 @@ from greedypig.places import (
     unit_word,
     units_within,
 )
+from greedypig.wording import chance, chance_cell, percent, short_percent
 from seen import COMPARISON, known_order, photo, pixels, ranked
 
 
@@ -308,3 +309,18 @@ def test_bars_are_gains_where_each_round_took_one_else_scores_of_their_round():
     lengths, rounds, meaning = strengths(gp.greedy_pig(g, rounds=1, per_round=2), 3)
     assert rounds == [1, 1, 0]  # The third was never selected.
     assert "round" in meaning
+
+
+@pytest.mark.parametrize(
+    ("p", "sentence", "cell"),
+    [
+        (0.0, "0.000", "0.000"),
+        (0.0004, "less than 0.001", "<0.001"),
+        (0.0006, "0.001", "0.001"),
+        (0.98765, "0.988", "0.988"),
+        (0.99951, "more than 0.999", ">0.999"),
+        (1.0, "1.000", "1.000"),
+    ],
+)
+def test_probabilities_are_never_rounded_to_certainty(p, sentence, cell):
+    assert (chance(p), chance_cell(p)) == (sentence, cell)

@@ -23,22 +23,6 @@ DELETION = "deletion"
 """The curve of what is left, by its name in notes and metrics."""
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: 1 photo, 2 photos."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def percent(share: float) -> str:
-    """A share as a short text: 10 %, 0.5 %, 0.013 %."""
-    return f"{100 * share:.3g} %" if share < 0.9995 else f"{100 * share:.4g} %"
-
-
-def short_percent(share: float) -> str:
-    """A share within a sentence, in two digits: 10 %, 4 %, 0.53 %; of nearly all as `percent`."""
-    short = float(f"{share:.2g}")
-    return percent(share if short == 1 else short)
-
-
 class CurveLike(Protocol):
     """What can be drawn as a curve: values over the share of features kept."""
 

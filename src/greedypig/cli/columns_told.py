@@ -12,8 +12,8 @@ from typing import Any
 
 from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
-from ..notes import count
 from ..tables.proof import write_whole
+from ..wording import count
 from . import outputs
 from .select_answer import Found
 from .select_plan import Plan

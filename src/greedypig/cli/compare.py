@@ -11,7 +11,7 @@ from typing import Any
 import greedypig as gp
 
 from ..core.errors import MissingPackage
-from ..notes import count
+from ..wording import count
 from . import contest, options, outputs, standings
 from .asking import Found, Opened, Question, find, tell_idle_class
 from .failures import DONE, FAILED, Failures, Stopped, UsageError

@@ -23,7 +23,7 @@ from ..core.errors import InvalidFile, InvalidInput
 from ..graph_data import Graph, save_graph
 from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
 from ..graph_notes import COMPRESSION, Compression, Method
-from ..notes import count
+from ..wording import count
 from . import options, options_graph, outputs
 from .asking import Watch
 from .failures import DONE, UsageError

@@ -21,7 +21,7 @@ from ..graph_data import Graph
 from ..graph_data.around import grow, growth, taken
 from ..graph_data.compression import logits_of
 from ..graph_notes import NODE, Explained
-from ..notes import count
+from ..wording import count
 from . import options, options_graph, outputs
 from .asking import Watch
 from .failures import DONE, UsageError

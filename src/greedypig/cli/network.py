@@ -17,7 +17,7 @@ from ..core.errors import GreedyPigError
 from ..graph_data import Graph, Recipe, Training, load_graph, load_model
 from ..graph_data.train import fingerprint, save_model
 from ..model_spec import build
-from ..notes import count
+from ..wording import count
 from . import options
 from .failures import Stopped, UsageError
 from .options_graph import given

@@ -9,8 +9,9 @@ from typing import Any
 
 import greedypig as gp
 
+from ..wording import chance_cell
 from .asking import SHARES
-from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal, chance_cell
+from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal
 
 _NUMBER = 7
 """Columns of a number."""

@@ -11,10 +11,10 @@ from typing import Any
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..distributed import Group, joined, own_device
 from ..models.pretrained import NAMES as MODELS
-from ..notes import count
 from ..reproduce import MODULES, OF_PHOTOS, Request, Result, Table, TableRequest, reproduction
 from ..reproduce.tables import MARK as PAGE_MARK
 from ..reproduce.tables import cell
+from ..wording import count
 from . import options, outputs
 from .failures import DONE, FAILED, Stopped, UsageError
 from .terminal import BOLD, DIM, Bar, Terminal

@@ -16,10 +16,11 @@ import greedypig as gp
 
 from .. import metrics, plots, report
 from ..metrics.curve import aligned
-from ..notes import COMPARED, count
+from ..notes import COMPARED
 from ..reproduce.information import kept_settings, setting
+from ..wording import chance, count
 from . import outputs
-from .terminal import BOLD, DIM, Terminal, chance, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 CSV_MARK = b"method,sic_auc,"

@@ -9,15 +9,16 @@ from typing import Any
 
 import greedypig as gp
 
-from ..notes import Notes, count
+from ..notes import Notes
 from ..places import rounds_line, unit_word, units_within, unranked
 from ..reproduce.tables import listed
+from ..wording import chance, chance_cell, count
 from .asking import SHARES, Found, Opened
 from .failures import Failures
 from .outputs import shown
 from .photo_table import PhotoTable
 from .sitting import Paid
-from .terminal import BOLD, DIM, Terminal, chance, chance_cell, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 EARLY = (gp.StopReason.BUDGET, gp.StopReason.SECONDS)
 """Ends that the schedule did not foresee."""

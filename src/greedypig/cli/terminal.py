@@ -253,16 +253,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def chance(number: float) -> str:
-    """A probability in a sentence: 0.985, or less than 0.001 where three digits would show none."""
-    return "less than 0.001" if 0 < number < 0.0005 else f"{number:.3f}"
-
-
-def chance_cell(number: float) -> str:
-    """The same where numbers stand below each other."""
-    return "<0.001" if 0 < number < 0.0005 else f"{number:.3f}"
-
-
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 

@@ -10,6 +10,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..looks import looks
 from ..notes import Notes
 from ..places import Picture, unranked
+from ..wording import chance_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +97,7 @@ def headline(notes: Notes) -> str:
     """Class and probability of the whole input, as far as known."""
     parts = [] if notes.label is None else [shorten(notes.label)]
     if notes.probability is not None:
-        parts.append(f"{notes.probability:.3f}")
+        parts.append(chance_cell(notes.probability))
     return " ".join(parts)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..notes import Notes, percent
+from ..notes import Notes
 from ..places import (
     DARK,
     LIGHT,
@@ -21,6 +21,7 @@ from ..places import (
     unit_word,
     units_within,
 )
+from ..wording import chance_cell, percent
 from .canvas import INK, axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     if found is not None:
         value, measured = found
         sign = "" if measured else "≈ "
-        text += f"\n{shorten(notes.label or 'probability', 20)} {sign}{value:.3f}"
+        text += f"\n{shorten(notes.label or 'probability', 20)} {sign}{chance_cell(value)}"
         if notes.probability is not None:
-            text += f" (all: {notes.probability:.3f})"
+            text += f" (all: {chance_cell(notes.probability)})"
     return text
 
 

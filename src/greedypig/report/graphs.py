@@ -7,7 +7,8 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
-from ..notes import Line, Notes, percent
+from ..notes import Line, Notes
+from ..wording import percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
 from .sections import made

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import Notes, percent
+from ..notes import Notes
 from ..places import Picture, probability_within, unit_word, units_within, unranked
+from ..wording import percent
 from .markup import document, escape, png, table, write_text
 from .sections import comparison as comparison_section
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from math import isfinite
 
 from ..core.attribution import Attribution
-from ..notes import Notes, short_percent
+from ..notes import Notes
 from ..places import one_shot, probability_within, unit_labels, unit_word, units_within, unranked
+from ..wording import chance, short_percent
 from .markup import escape
 
 
@@ -24,25 +25,17 @@ def _tied(share: float) -> str:
     return short_percent(share).replace(" ", "\u00a0")
 
 
-def _chance(p: float) -> str:
-    """Three decimals, as in the terminal; 0.000 and 1.000 are not said of what is neither."""
-    text = f"{p:.3f}"
-    if text == "0.000" and p > 0:
-        return "less than 0.001"
-    return "more than 0.999" if text == "1.000" and p < 1 else text
-
-
 def _of_removal(a: Attribution, notes: Notes) -> str:
     """How far the answer moves as features are switched off."""
     label, gray = escape(notes.label or "its class"), escape(notes.baseline or "the baseline")
     (share, value), *others = notes.removed.items()
     text = (
         f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) switched off, that "
-        f"is at {gray}, the model says <b>{label}</b> with <b>{_chance(value)}</b>"
+        f"is at {gray}, the model says <b>{label}</b> with <b>{chance(value)}</b>"
     )
-    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{_chance(v)}</b>" for s, v in others)
+    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{chance(v)}</b>" for s, v in others)
     if notes.probability is not None:
-        text += f"; the whole photo gives <b>{_chance(notes.probability)}</b>"
+        text += f"; the whole photo gives <b>{chance(notes.probability)}</b>"
     if isfinite(a.full_value):
         text += f". With everything off the answer moves by {a.full_value:.3g} nats (KL)"
     return text + "."
@@ -60,18 +53,18 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
         text = (
             f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) "
             f"the model says <b>{label}</b> "
-            f"with {about}<b>{_chance(value)}</b>"
+            f"with {about}<b>{chance(value)}</b>"
         )
         text += "".join(
-            f", with <b>{_tied(s)}</b> it is {about}<b>{_chance(v)}</b>" for s, v, about in others
+            f", with <b>{_tied(s)}</b> it is {about}<b>{chance(v)}</b>" for s, v, about in others
         )
         if notes.probability is not None:
-            text += f"; the whole photo gives <b>{_chance(notes.probability)}</b>"
+            text += f"; the whole photo gives <b>{chance(notes.probability)}</b>"
         sentences.append(text + ".")
     elif notes.probability is not None:
         sentences.append(
             f"For the whole photo the model says <b>{label}</b> "
-            f"with <b>{_chance(notes.probability)}</b>."
+            f"with <b>{chance(notes.probability)}</b>."
         )
     if notes.curve is not None and notes.probability:
         reached = next(

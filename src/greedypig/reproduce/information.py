@@ -24,8 +24,8 @@ from ..explain import explain_many
 from ..metrics.curve import Curve, aligned, median_curve
 from ..metrics.curves import information_curves_many
 from ..models import ImageModel
-from ..notes import count
 from ..plots import Panel, curve_sheet
+from ..wording import count
 from . import shelf as files
 from .engine import Batch, Task, carry_out, in_turn
 from .outputs import Written

@@ -18,8 +18,8 @@ import torch
 from ..core.errors import InvalidInput
 from ..explain import explain_many
 from ..metrics.pointing import Grids, PointingGame, make_grids, pointing_score
-from ..notes import count
 from ..plots import Score, score_sheet
+from ..wording import count
 from . import shelf as files
 from .engine import Batch, Task, carry_out
 from .information import kept_settings, setting
