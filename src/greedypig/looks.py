@@ -40,6 +40,7 @@ KNOWN = {
 
 TITLES = {
     "integrated gradients": "ig",
+    "pig (integrated gradients)": "ig",
     "greedy pig, our default": "greedy-pig",
     "greedy pig, the paper's setting": "greedy-pig (paper)",
     "random order": "random",
