@@ -237,6 +237,11 @@ class Job:
             f"Kept are the top {max(row['kept'] for row in rows):,} elements, the rest is "
             f"{self.settings.more['baseline']}."
         )
+        if any("× 1 midpoint" in row["setting"] for row in rows):
+            remarks.append(
+                "With one midpoint a round both objectives pick alike where the network is sure of "
+                "the photo: ∇p = p · ∇log p, and its cross-entropy is about log p."
+            )
         return remarks + self.settings.closing(quick_look(self.contenders))
 
     def written(self, result: Result) -> Result:
