@@ -780,3 +780,13 @@ def test_a_judge_that_counts_its_classes_otherwise_is_refused():
         M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
     judge.classes = ["a", "b", "c"]
     M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
+
+
+def test_what_explain_has_tried_is_not_tried_again():
+    """100 points cost 100 forward rows, the first time too."""
+    net, x = cnn(), picture(0, (3, 12, 12))
+    a = gp.explain(net, x, rounds=2)
+    assert M.softmax_information_curve(net, x, a).settings["forwards"] == 100
+    with torch.no_grad():
+        net[0].weight.mul_(1.5)  # Another network now: its fast copy is made and tried anew.
+    assert M.softmax_information_curve(net, x, a).settings["forwards"] > 100

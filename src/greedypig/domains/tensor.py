@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any, Literal
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +28,7 @@ from ..core.objective import Line, MeanObjective, Oracle, PointObjective, Runs
 from ..fast import SAME_OUTPUT, FirstLayer, convolutional, first_linear, optimised
 from ..fingerprint import fingerprint
 from ..frozen import Frozen
-from ..kept import Loan
+from ..kept import Loan, description_of
 from ..soft_kinks import SoftOracle
 from ..targets import Reference, Target
 from .fixed import expanded, key_of
@@ -284,6 +286,31 @@ class ModelFamily:
             self.model, self.plain, self._fingerprint,
             partial(self._probe, example, line[2:]), partial(self._probe, example, line),
         )  # fmt: skip
+        if self.network is not self.plain:
+            fast = self.network
+            _tried[id(fast)] = ref(fast, partial(_tried.pop, id(fast))), self._state(example, fast)
+
+    def was_tried(self, example: Example, fast: Frozen) -> bool:
+        """Was the fast copy tried at an input, with all that it depends on as it is now?"""
+        kept, state = _tried.get(id(fast), (lambda: None, ()))
+        return kept() is fast and bool(state) and state == self._state(example, fast)
+
+    def _state(self, example: Example, fast: Frozen) -> tuple[Any, ...]:
+        """All that the two networks' answers to such inputs depend on; () if that is not known.
+
+        The fast copy is remade when a weight of the model changes. Besides, either could have
+        other attributes, and a copy that writes on itself is not what it was.
+        """
+        since = self._loan.note("tried", lambda: str(next(_times)))
+        own = None if fast.module is None else description_of(fast.module, [])
+        if not since or own is None or example.fixed is not None or seen_otherwise(example):
+            return ()
+        assert fast.module is not None
+        tensors = [*fast.module.parameters(), *fast.module.buffers()]
+        if any(t.is_inference() for t in tensors):  # They keep no count.
+            return ()
+        versions = [(id(t), t._version) for t in tensors]
+        return since, example.layout, example.dtypes, example.x.device, own, versions
 
     def _private_network(self) -> nn.Module | None:
         """The copy that may be taken apart."""
@@ -386,6 +413,12 @@ class ModelFamily:
             more, named = expanded([(owner.fixed, count) for owner, count in runs])
             args, kwargs = (*args, *more), kwargs | named
         return network(*args, **kwargs)
+
+
+# By the fast copy's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands
+# in a callback written in Python is lost.
+_tried: dict[int, tuple[Callable[[], Frozen | None], tuple[Any, ...]]] = {}
+_times = count()
 
 
 def seen_otherwise(example: Example) -> bool:

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count
 from typing import Any, Literal
-from weakref import ref
 
 import torch
 from torch import Tensor
@@ -24,9 +21,8 @@ from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import Oracle, Runs
-from ..domains.tensor import Example, ModelFamily, seen_otherwise
+from ..domains.tensor import Example, ModelFamily
 from ..frozen import Frozen
-from ..kept import description_of
 from ..targets import Target
 
 Translate = Callable[[Tensor], Tensor]
@@ -137,43 +133,15 @@ class Respondent(ModelFamily):
         if not self._foldable:
             return  # What else the base class makes of a model serves its gradients alone.
         super()._prepare(example, baseline)
-        if self.network is not self.plain:
-            fast = self.network
-            _tried[id(fast)] = ref(fast, partial(_tried.pop, id(fast))), self._state(example, fast)
 
     def _probe(self, example: Example, rows: Tensor, network: Frozen) -> Tensor:
-        if network is not self.plain and len(rows) == 1:
-            fast, state = _tried.get(id(network), (lambda: None, ()))
-            if fast() is network and state and state == self._state(example, network):
-                return example.reference.output.unsqueeze(0)
+        if network is not self.plain and len(rows) == 1 and self.was_tried(example, network):
+            return example.reference.output.unsqueeze(0)
         return super()._probe(example, rows, network)
-
-    def _state(self, example: Example, fast: Frozen) -> tuple[Any, ...]:
-        """All that the two networks' answers to such inputs depend on; () if that is not known.
-
-        The fast copy is remade when a weight of the model changes. Besides, either could have
-        other attributes, and a copy that writes on itself is not what it was.
-        """
-        since = self._loan.note("tried", lambda: str(next(_times)))
-        own = None if fast.module is None else description_of(fast.module, [])
-        if not since or own is None or example.fixed is not None or seen_otherwise(example):
-            return ()
-        assert fast.module is not None
-        tensors = [*fast.module.parameters(), *fast.module.buffers()]
-        if any(t.is_inference() for t in tensors):  # They keep no count.
-            return ()
-        versions = [(id(t), t._version) for t in tensors]
-        return since, example.layout, example.dtypes, example.x.device, own, versions
 
     def _run(self, network: Frozen, points: Tensor, runs: Runs) -> Any:
         self.rows += points.shape[0]
         return super()._run(network, points, runs)
-
-
-# By the fast copy's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands
-# in a callback written in Python is lost.
-_tried: dict[int, tuple[Callable[[], Frozen | None], tuple[Any, ...]]] = {}
-_times = count()
 
 
 class Network:
