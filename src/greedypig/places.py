@@ -218,11 +218,6 @@ def unranked(a: Attribution) -> str | None:
     return f"No round was done: {a.stop}."
 
 
-def one_shot(a: Attribution) -> bool:
-    """Was everything ranked at once, so that nothing was selected after anything else?"""
-    return bool(a.settings.get("rounds", len(a.picks)) == 1)
-
-
 def unit_label(a: Attribution, unit: int) -> str:
     """A unit's name; where it has none, its place among the inputs."""
     return unit_labels(a, [unit])[0]

@@ -22,17 +22,17 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import baselines, methods, metrics
+from ..core.attribution import is_one_shot
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput
 from ..core.layout import Layout
 from ..core.scorers import PlannedScorer
 from ..labels import find_class
-from ..metrics.ranking import is_one_shot, unit_order
-from ..metrics.sweep import translation
+from ..metrics.ranking import unit_order
+from ..metrics.sweep import check_judge, translation
 from ..model_spec import OwnModel, model_from
 from ..models import ImageModel
 from ..photos import find_photos, open_photo
 from ..places import unranked
-from ..reproduce.sample import check_judge
 from . import options
 from .failures import UsageError
 from .terminal import Terminal

@@ -175,7 +175,7 @@ class Summary:
         say = terminal.say
         head = f"{name}: {about['class']}, probability {chance(about['probability'])}"
         say(terminal.style(terminal.wrapped(head), BOLD))
-        if not _predicted(a):
+        if not Notes.of(a).predicted:
             best, probability = about["predictions"][0]
             say(terminal.wrapped(f"(the network itself says {best}, {chance(probability)})"))
         lines = {f"nothing ({about['baseline']})": (about["nothing"], "")}
@@ -281,11 +281,6 @@ def _moved(a: gp.Attribution) -> str:
     return f"{text} by {a.full_value:.3g} without everything"
 
 
-def _predicted(a: gp.Attribution) -> bool:
-    """Is the class explained the network's own answer?"""
-    return bool(a.about["predictions"][0][0] == a.about["class"])
-
-
 def _advice(surer: Sequence[gp.Attribution]) -> str:
     """What to do about parts that outdo their photos.
 
@@ -293,7 +288,7 @@ def _advice(surer: Sequence[gp.Attribution]) -> str:
     """
     judged = bool(surer[0].about.get("judge"))
     matched = surer[0].settings.get("objective") == "log-likelihood"
-    if matched or not any(map(_predicted, surer)):
+    if matched or not any(Notes.of(a).predicted for a in surer):
         return "" if judged else "Ask another network what it sees: --judge."
     second = "" if judged else " or ask another network what it sees: --judge"
     return f"To match the photo's own answer use --objective log-likelihood{second}."

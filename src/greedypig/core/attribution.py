@@ -203,3 +203,9 @@ class Attribution:
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
         )
+
+
+def is_one_shot(a: Attribution) -> bool:
+    """Was everything ranked by one round's scores? A round that takes k has made a choice."""
+    one = int(a.settings.get("rounds", len(a.picks))) == 1
+    return one and a.stop not in (StopReason.K, StopReason.ROUNDS)

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.attribution import Attribution
+from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput, MissingPackage
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.schedule import check_count
 from .curve import Curve
-from .ranking import RANKINGS, counts_needed, is_one_shot
+from .ranking import RANKINGS, counts_needed
 from .sweep import Network, class_of
 
 __all__ = ["LeftOut", "pair_aic", "pair_sic"]

@@ -12,17 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attribution import Attribution, StopReason
+from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 
 RANKINGS = ("order", "absolute", "signed")
-
-
-def is_one_shot(a: Attribution) -> bool:
-    """Was everything ranked by one round's scores? A round that takes k has made a choice."""
-    one = int(a.settings.get("rounds", len(a.picks))) == 1
-    return one and a.stop not in (StopReason.K, StopReason.ROUNDS)
 
 
 def counts_needed(

@@ -22,6 +22,7 @@ from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import Oracle, Runs
 from ..domains.tensor import Example, ModelFamily
+from ..fingerprint import fingerprint
 from ..frozen import Frozen
 from ..targets import Target
 
@@ -241,6 +242,19 @@ def _check_same_classes(model: Any, judge: Any) -> None:
     if named and tuple(own) != tuple(theirs):
         raise InvalidInput(
             "Expected a judge with the model's classes in the same order (got one with others)."
+        )
+
+
+def check_judge(name: str, model: Any, judge_name: str, judge: Any) -> None:
+    """Refuse a judge of other classes, and one that is the explained network itself."""
+    if tuple(judge.classes) != tuple(model.classes):
+        raise InvalidInput(
+            f"Expected a judge with the classes of {name} (got {judge_name}, which names others)."
+        )
+    if fingerprint(judge) == fingerprint(model):
+        raise InvalidInput(
+            "Expected another network than the explained one for a second opinion (got "
+            f"{judge_name} with the same weights for both)."
         )
 
 

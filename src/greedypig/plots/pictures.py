@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.attribution import Attribution
+from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput
 from ..notes import Notes
 from ..places import (
@@ -16,7 +16,6 @@ from ..places import (
     LIGHT,
     OrderScale,
     Picture,
-    one_shot,
     shares_alike,
     unit_word,
     units_within,
@@ -155,7 +154,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     image = ax.imshow(number, cmap="viridis_r", norm=_norm(scale), interpolation_stage="rgba")
     ax.set_facecolor(NEVER)
     untick(ax)
-    label = f"{'ranked' if one_shot(a) else 'selected'} as number … of {a.features.units:,}"
+    label = f"{'ranked' if is_one_shot(a) else 'selected'} as number … of {a.features.units:,}"
     label += f"\n{scale.words}" if scale.wide else ""
     never = float(np.ma.getmaskarray(number).mean())
     if never:
@@ -167,7 +166,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
 
 def order_name(a: Attribution) -> str:
     """What an order map shows."""
-    return "order" if one_shot(a) else "first selected"
+    return "order" if is_one_shot(a) else "first selected"
 
 
 def _norm(scale: OrderScale) -> Normalize:
@@ -198,7 +197,7 @@ def _importance_words(a: Attribution, picture: Picture) -> str:
         words.append("mean over the colours")
     if bool((picture.ranks >= a.selected).any()):
         words.append("not selected: by last score")
-    done = "ranked" if one_shot(a) else "taken"
+    done = "ranked" if is_one_shot(a) else "taken"
     lines = [f"importance: 1 = {done} first, 0 = last", "; ".join(words)]
     return "\n".join(line for line in lines if line)
 

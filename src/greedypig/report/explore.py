@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.attribution import Attribution
+from ..core.attribution import Attribution, is_one_shot
 from ..notes import Notes
-from ..places import DARK, LIGHT, OrderScale, Picture, one_shot, shares_alike, unit_word
+from ..places import DARK, LIGHT, OrderScale, Picture, shares_alike, unit_word
 from .markup import escape, packed
 
 MOST = 1_600_000
@@ -65,7 +65,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "alike": shares_alike(a, [k for k, _ in stops]),
         "order": {"last": scale.last, "wide": scale.wide, "shift": scale.shift,
                   "ticks": scale.ticks(), "words": scale.words},
-        "once": one_shot(a),
+        "once": is_one_shot(a),
         "grays": [DARK, LIGHT],
         "bytes": width_of,
         "ranks": packed(raw.tobytes()),
@@ -100,7 +100,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     """The canvas with its controls; the script fills it."""
     views = {
         k: v
-        for k, v in {**VIEWS, **(ONCE if one_shot(a) else {})}.items()
+        for k, v in {**VIEWS, **(ONCE if is_one_shot(a) else {})}.items()
         if k not in ("photo", "overlay") or picture.pixels is not None
     }
     off = notes.removing

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite
 
-from ..core.attribution import Attribution
+from ..core.attribution import Attribution, is_one_shot
 from ..notes import Notes
-from ..places import one_shot, probability_within, unit_labels, unit_word, units_within, unranked
+from ..places import probability_within, unit_labels, unit_word, units_within, unranked
 from ..wording import chance, short_percent
 from .markup import escape
 
@@ -199,7 +199,7 @@ def how_taken(a: Attribution, what: str = "Features") -> str:
     settings, scorer = a.settings, _scorer(a)
     if "random" in (settings.get("method"), scorer):
         return f"{what} are in a random order, which tells nothing: a yardstick for other methods."
-    if one_shot(a):
+    if is_one_shot(a):
         name = settings.get("method") or scorer
         by = f" ({escape(name)})" if isinstance(name, str) else ""
         return f"{what} are ranked once, by their score{by}. {TELLS}"
@@ -211,7 +211,7 @@ def method_setting(a: Attribution) -> str:
     """The method and its main knobs: steady-pig: rounds 20, steps 5, schedule geometric."""
     inner = a.settings.get("scorer")
     known = {**(inner if isinstance(inner, Mapping) else {}), **a.settings}
-    unused = ("rounds", "schedule", "ratio") if one_shot(a) else ()
+    unused = ("rounds", "schedule", "ratio") if is_one_shot(a) else ()
     knobs = [
         f"{name} {known[name]:g}" if isinstance(known[name], float) else f"{name} {known[name]}"
         for name in SETTING

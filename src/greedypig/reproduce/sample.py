@@ -20,7 +20,7 @@ from ..assets import folder as assets_folder
 from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
 from ..fingerprint import fingerprint
 from ..labels import label_of
-from ..metrics.sweep import translation
+from ..metrics.sweep import check_judge, translation
 from ..model_spec import model_from
 from ..models import ImageModel
 from ..models.imagenet import class_names
@@ -103,19 +103,6 @@ class Networks:
                 found |= {"judge_target": int(said.argmax()),
                           "judge_probability": float(said[target])}  # fmt: skip
         return found
-
-
-def check_judge(name: str, model: ImageModel, judge_name: str, judge: ImageModel) -> None:
-    """Refuse a judge of other classes, and one that is the explained network itself."""
-    if tuple(judge.classes) != tuple(model.classes):
-        raise InvalidInput(
-            f"Expected a judge with the classes of {name} (got {judge_name}, which names others)."
-        )
-    if fingerprint(judge) == fingerprint(model):
-        raise InvalidInput(
-            "Expected another network than the explained one for a second opinion (got "
-            f"{judge_name} with the same weights for both)."
-        )
 
 
 @dataclass(frozen=True)
