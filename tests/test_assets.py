@@ -24,7 +24,7 @@ import greedypig as gp
 from greedypig import models
 from greedypig.assets import CATALOGUE, Asset, bring, delivery, keras, planetoid, textcnn
 from greedypig.assets.__main__ import main
-from greedypig.assets.archives import Archive, Archives, written_whole
+from greedypig.assets.archives import Archive, Archives
 
 WHEEL = "tinypack-1.0-py3-none-any.whl"
 TARBALL = "tinypack-2.0.tgz"
@@ -246,31 +246,6 @@ def test_an_interruption_keeps_what_is_whole_and_the_next_goes_on(registry, monk
     monkeypatch.setattr(delivery, "CATALOGUE", made)
     assert main([]) == 0
     assert registry.contents() == EXPECTED
-
-
-def test_a_file_takes_its_place_only_when_it_is_complete(tmp_path):
-    path = tmp_path / "file.bin"
-    path.write_bytes(b"old")
-
-    def stopped_half_way() -> None:
-        with written_whole(path) as part:
-            part.write_bytes(b"ne")
-            raise RuntimeError("half")
-
-    with pytest.raises(RuntimeError, match="half"):
-        stopped_half_way()
-    assert [p.name for p in tmp_path.iterdir()] == ["file.bin"]
-    assert path.read_bytes() == b"old"
-    with written_whole(path) as part:
-        part.write_bytes(b"new")
-    assert path.read_bytes() == b"new"
-    assert path.stat().st_mode & 0o777 == 0o666 & ~current_umask()
-
-
-def current_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @pytest.mark.parametrize("which", ["by_pip", "by_npm"])

@@ -26,6 +26,7 @@ MIDDLE = {
     "kept",
     "soft_kinks",
     "storage",
+    "whole_file",
 }
 MAY_IMPORT: dict[str, set[str]] = {
     # Part of the package → the parts it may import besides itself.
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model_spec": {"core", "models", "own_model"},
     "photos": {"core", "models", "labels", "model_spec"},
     "starting": set(),
-    "assets": {"core", "models", "starting"},
+    "assets": {"core", "models", "starting", "whole_file"},
     **{part: {"core", "sparse"} | MIDDLE for part in MIDDLE},
     "methods": {"core", "domains"},
     "budgets": {"core", "methods"},
@@ -47,7 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notes": {"core", "wording"},
     "places": {"core", "notes", "wording"},
     "plots": {"core", "looks", "notes", "wording", "places", "column_notes", "graph_notes"},
-    "report": {"core", "looks", "notes", "wording", "places", "column_notes", "graph_notes"},
+    "report": {"core", "looks", "notes", "wording", "places", "column_notes", "graph_notes",
+               "whole_file"},
     "metrics": {"core", "methods", "explain"} | MIDDLE,
     "runs": {"core", "storage"},
     "explain": {"core", "methods", "runs"} | MIDDLE,

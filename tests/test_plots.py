@@ -1,8 +1,10 @@
 """Figures say what the result says: facts of axes and artists, not pixels."""
 
 import io
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -601,3 +603,15 @@ def test_long_names_stay_apart():
     labels = [label.get_text() for label in plots.bars(a).get_yticklabels()]
     assert [label[-1] for label in labels] == [name[-1] for name in a.top(6)]
     assert all(len(label) == 32 and "…" in label for label in labels)
+
+
+def test_the_curve_of_a_result_without_values_names_an_option_that_exists():
+    net, x = torch.nn.Linear(6, 2), torch.ones(6)
+    a = gp.explain(net, x, rounds=3, steps=1)
+    nan = float("nan")
+    with pytest.raises(gp.InvalidInput, match="measured values") as caught:
+        plots.curve(replace(a, values=a.values * nan, full_value=nan))
+    (value,) = re.findall(r"values='(\w+)'", str(caught.value))
+    again = gp.explain(net, x, rounds=3, steps=1, values=value)
+    assert torch.isfinite(again.values).all()
+    plots.curve(again)

@@ -25,6 +25,7 @@ from .core.algorithms import (
 )
 from .core.attribution import Attribution, Round, StopReason
 from .core.errors import (
+    DiskFull,
     GreedyPigError,
     InvalidFile,
     InvalidInput,
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attribution", "BlurIG", "Elements", "FeatureSelector", "Features", "Gradient", "Greedy",
-    "GreedyPigError",
+    "Attribution", "BlurIG", "DiskFull", "Elements", "FeatureSelector", "Features", "Gradient",
+    "Greedy", "GreedyPigError",
     "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
     "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
     "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth",

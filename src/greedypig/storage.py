@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from math import isnan
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from .core.attribution import Attribution, StopReason, check_attachment
@@ -30,6 +28,7 @@ from .core.errors import GreedyPigError, InvalidFile, InvalidInput
 from .core.features import Elements, Features, Groups, Windows
 from .core.layout import Layout
 from .fingerprint import digest
+from .whole_file import write_whole
 
 SCHEMA = 2
 KEY = "greedypig"
@@ -73,23 +72,11 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
         raise InvalidFile(
             f"Expected settings and notes that JSON can hold (got: {error})."
         ) from error
-    target = Path(fspath(path))
-    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        # mkstemp is private to the user; the result gets the mode a plain open() would give.
-        umask = os.umask(0)
-        os.umask(umask)
-        whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-        # In the JSON, as safetensors puts several texts down in any order: equal results are to
-        # be equal files.
-        sealed = json.dumps({**record, CHECK: _digest(whole, text)}, allow_nan=False)
-        save_file(whole, temporary, metadata={KEY: sealed})
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    # In the JSON, as safetensors puts several texts down in any order: equal results are to
+    # be equal files.
+    sealed = json.dumps({**record, CHECK: _digest(whole, text)}, allow_nan=False)
+    write_whole(path, to_bytes(whole, metadata={KEY: sealed}))
 
 
 def load(path: str | PathLike[str]) -> Attribution:

@@ -115,16 +115,15 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call
 
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):
-    from safetensors import SafetensorError
-
+    from greedypig import DiskFull
     from greedypig.cli import selecting
 
     written(place, binary)
 
     def full(*_):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+        raise DiskFull("Expected space on the disk for network (got: No space left on device).")
 
-    monkeypatch.setattr(selecting, "save_file", full)
+    monkeypatch.setattr(selecting, "_save", full)
     code, _, err = call("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1",
                         "--epochs", "1", "--out", "out")  # fmt: skip
     assert code == 1

@@ -434,16 +434,16 @@ def test_another_k_is_refused_with_the_k_that_goes_on(call, answer, table, ks, i
 def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch):
     whole = answer(*ARGS, "--out", "whole")
     left = [3]
-    plain = storage.save_file
+    plain = storage.write_whole
 
-    def full(*args, **more):
+    def full(*args):
         left[0] -= 1
         if left[0] < 0:
-            raise OSError(28, "No space left on device")
-        return plain(*args, **more)
+            raise gp.DiskFull("Expected space on the disk (got: No space left on device).")
+        plain(*args)
 
     with monkeypatch.context() as m:
-        m.setattr(storage, "save_file", full)
+        m.setattr(storage, "write_whole", full)
         code, _, err = call(*ARGS)
     assert code == 1
     assert "No space left for t-selection. What was done is in" in err

@@ -1,6 +1,7 @@
 """Ctrl-C keeps what was done, says how to go on, and going on gives the same result."""
 
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -149,3 +150,22 @@ def test_a_real_signal_in_the_middle(place, number):
     kept = gp.load(place / "photo.partial.gpig")
     assert 0 < len(kept.picks) < 60
     assert torch.equal(kept.order.sort().values, torch.arange(192))
+
+
+def test_a_full_disk_leaves_nothing_that_blocks_going_on(call, answer, place):
+    """The figure alone finds no space: what is there is whole, and --resume writes the rest."""
+    pytest.importorskip("matplotlib", reason="needs the extra plots")
+    words = ("compare", "photo.png", *TINY, "--methods", "ig,random", "--out", "out")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        code, _, err = call(*words)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 1
+    assert "Expected space on the disk for out/comparison.png (got: " in " ".join(err.split())
+    assert not (place / "out" / "comparison.png").exists()
+    assert not [p for p in (place / "out").iterdir() if p.name.startswith(".")]
+    (place / "out" / "photo" / "ig.gpig").stat()
+    assert answer(*words, "--resume")["methods"]
+    assert (place / "out" / "comparison.png").stat().st_size > 20_000

@@ -25,7 +25,7 @@ from greedypig.tables import (
     train_network,
     training,
 )
-from greedypig.tables.proof import Summary, trials_of, write_whole
+from greedypig.tables.proof import Summary, trials_of
 
 SHORT = Effort(epochs=3, rate=3e-3)
 
@@ -195,19 +195,3 @@ def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):
     assert json.loads(file.read_text())["columns"] == ["strong"]
     file.write_text("{")  # A file that is damaged is a trial to do again.
     assert Trial(("strong",), 0) not in Shelf(shelf)
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    import os
-
-    file = tmp_path / "f.json"
-    write_whole(file, "old")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_whole(file, "new")
-    assert file.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [file]

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ..core.errors import GreedyPigError, InvalidFile, MissingPackage
 
-__all__ = ["Archive", "Archives", "NotDownloaded", "sha256_of", "written_whole"]
+__all__ = ["Archive", "Archives", "NotDownloaded", "sha256_of"]
 
 
 log = logging.getLogger(__name__)
@@ -178,29 +178,3 @@ def sha256_of(path: Path) -> str:
     """Of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` only once it is complete.
-
-    A file with the same content is left as it is.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=path.suffix)
-    os.close(handle)
-    part = Path(name)
-    try:
-        yield part
-        if not (path.is_file() and sha256_of(path) == sha256_of(part)):
-            os.chmod(part, 0o666 & ~_umask())
-            os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """mkstemp makes private files; these are for everybody whom the folder is for."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

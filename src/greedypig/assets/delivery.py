@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import GreedyPigError, InvalidInput
-from .archives import Archives, sha256_of, written_whole
+from ..whole_file import write_whole
+from .archives import Archives, sha256_of
 from .catalogue import CATALOGUE, Asset
 
 __all__ = ["Outcome", "bring", "folder"]
@@ -70,8 +71,10 @@ def _write(asset: Asset, into: Path) -> dict[str, Any]:
     archives = Archives(into / "dl")
     files = {}
     for name, content in asset.files(archives):
-        with written_whole(into / name) as part:
-            part.write_bytes(content)
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not (target.is_file() and target.read_bytes() == content):
+            write_whole(target, content)
         files[name] = sha256_of(into / name)
     return {"from": _sources(asset), "files": files}
 
@@ -101,5 +104,5 @@ def _manifest(into: Path) -> dict[str, Any]:
 
 def _note(asset: Asset, entry: dict[str, Any], into: Path) -> None:
     manifest = _manifest(into) | {asset.name: entry}
-    with written_whole(into / _MANIFEST) as part:
-        part.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    into.mkdir(parents=True, exist_ok=True)
+    write_whole(into / _MANIFEST, json.dumps(manifest, indent=1) + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import plots, report
 from ..column_notes import ColumnNotes, Loss
-from ..tables.proof import write_whole
+from ..whole_file import write_whole
 from ..wording import count
 from . import outputs
 from .select_answer import Found

@@ -23,6 +23,7 @@ from ..core.errors import InvalidFile, InvalidInput
 from ..graph_data import Graph, save_graph
 from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
 from ..graph_notes import COMPRESSION, Compression, Method
+from ..whole_file import write_whole
 from ..wording import count
 from . import options, options_graph, outputs
 from .asking import Watch
@@ -206,7 +207,7 @@ def _write(
     weight = None if graph.weight is None else graph.weight[kept]
     small = replace(graph, edges=graph.edges[:, kept], weight=weight)
     save_graph(small, files["kept"], kept=kept.cpu().numpy().astype(np.int64))
-    files["table"].write_text(table(found), encoding="utf-8", newline="")
+    write_whole(files["table"], table(found))
     a.save(files["result"])
     report.write(a, files["page"])
     written = [files["kept"], files["table"], files["result"], files["page"]]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
-from ..tables.proof import write_whole
+from ..whole_file import write_whole
 from .terminal import Bar
 
 GUESSED_EPOCHS, OF_FEW_ROWS, FEW = 4, 15, 10_000

@@ -13,6 +13,7 @@ from typing import Any
 
 import greedypig as gp
 
+from ..whole_file import write_whole
 from .failures import UsageError
 
 MARK = b"greedypig"
@@ -89,4 +90,5 @@ def shown(path: Path) -> str:
 
 def save_figure(figure: Any, file: Path) -> None:
     """A figure as PNG that tells who made it."""
-    figure.savefig(file, dpi=150, metadata={"Software": f"greedypig {gp.__version__}"})
+    facts = {"Software": f"greedypig {gp.__version__}"}
+    write_whole(file, lambda to: figure.savefig(to, format="png", dpi=150, metadata=facts))

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from os import fspath
-from os import replace as move
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import nn
 
 import greedypig as gp
@@ -45,7 +45,8 @@ from ..tables import (
     survey,
     train_network,
 )
-from ..tables.proof import plain_mode, trials_of, write_whole
+from ..tables.proof import trials_of
+from ..whole_file import write_whole
 from .failures import UsageError
 from .meter import Meter
 from .own_answers import adapted, batches_for
@@ -323,13 +324,7 @@ def _files(table: Table, valid: Table | None) -> str:
 
 
 def _save(model: nn.Module, file: Path) -> None:
-    temporary = file.with_name(f".{file.name}.part")
-    try:
-        save_file({k: v.contiguous().cpu() for k, v in model.state_dict().items()}, temporary)
-        plain_mode(temporary)
-        move(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(file, to_bytes({k: v.contiguous().cpu() for k, v in model.state_dict().items()}))
 
 
 def _copy(model: nn.Module) -> nn.Module:

@@ -18,6 +18,7 @@ from .. import metrics, plots, report
 from ..metrics.curve import aligned
 from ..notes import COMPARED
 from ..reproduce.information import kept_settings, setting
+from ..whole_file import write_whole
 from ..wording import chance, count
 from . import outputs
 from .terminal import BOLD, DIM, Terminal, duration
@@ -162,8 +163,8 @@ def write(
     rows, one = standings.rows(), len(standings.photos) == 1
     table, numbers, figure, whole, page = (folder / f"comparison.{e}" for e in ENDINGS)
     a = _with_comparison(standings, rows)
-    table.write_text(_markdown(standings, rows, a, failed), encoding="utf-8")
-    numbers.write_text(_csv(standings, rows), encoding="utf-8", newline="")
+    write_whole(table, _markdown(standings, rows, a, failed))
+    write_whole(numbers, _csv(standings, rows))
     files = [table, numbers]
     if importlib.util.find_spec("matplotlib") is not None:
         firsts = {name: next(iter(of.values())) for name, of in standings.results.items()}

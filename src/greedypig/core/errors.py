@@ -58,6 +58,10 @@ class InvalidFile(GreedyPigError, ValueError):
     """A file is corrupt, truncated, foreign, or written by a newer version."""
 
 
+class DiskFull(GreedyPigError, OSError):
+    """There is no space for a file; no part of it was written."""
+
+
 class MissingPackage(GreedyPigError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..assets import planetoid
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
+from ..whole_file import write_whole
 from . import columns
 from .graph import PARTS, Graph, make_graph
 
@@ -89,7 +90,7 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
         words = getattr(graph, name)
         if words is not None:
             arrays[name] = np.array(words)
-    np.savez_compressed(Path(fspath(path)), **(arrays | more))
+    write_whole(path, lambda file: np.savez_compressed(file, **(arrays | more)))
 
 
 def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any]:
@@ -266,10 +267,8 @@ def _planetoid(path: Path) -> dict[str, Any]:
                 f"(got {type(error).__name__})."
             ) from error
         try:
-            new = kept.with_name(f".{kept.name}.new")
-            new.write_bytes(made)
-            new.replace(kept)
-        except OSError:  # A folder that may not be written to: converted each time.
+            write_whole(kept, made)
+        except OSError:  # A folder that may not be written to, or no space: converted each time.
             return _bytes(made, name)
     return _npz(kept) | {"name": name}
 

@@ -14,7 +14,6 @@ file goes on as if it had never stopped.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
@@ -23,13 +22,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ..core.errors import InvalidFile, InvalidInput
 from ..core.randomness import kept_state
 from ..models import GCN
 from ..sparse import Adjacency, Matrix, Pattern
+from ..whole_file import write_whole
 from .graph import Graph
 
 LARGE = 50_000
@@ -180,7 +180,7 @@ class Training:
             "epoch": self.epoch, "best_epoch": self.best_epoch,
             "best_loss": min(self.best_loss, 1e300), "best_accuracy": self.best_accuracy,
         }  # fmt: skip
-        _write(tensors, Path(fspath(path)), {_KEY: json.dumps(facts)})
+        write_whole(path, to_bytes(tensors, {_KEY: json.dumps(facts)}))
 
     def _groups(self) -> dict[str, dict[str, Tensor]]:
         return {"now": dict(self.parameters), "best": self.best, "first": self.first,
@@ -360,17 +360,7 @@ def save_model(model: GCN, path: str | PathLike[str], facts: str = "GCN") -> Non
     facts: kept in the file's header.
     """
     tensors = {k: t.detach().cpu().contiguous().clone() for k, t in model.state_dict().items()}
-    _write(tensors, Path(fspath(path)), {"greedypig": facts})
-
-
-def _write(tensors: dict[str, Tensor], target: Path, metadata: dict[str, str]) -> None:
-    """Whole or not at all, with the mode that a plain open() would give."""
-    new = target.with_name(f".{target.name}.new")
-    new.touch()
-    mode = new.stat().st_mode
-    save_file(tensors, new, metadata=metadata)
-    new.chmod(mode)
-    os.replace(new, target)
+    write_whole(path, to_bytes(tensors, {"greedypig": facts}))
 
 
 def load_model(path: str | PathLike[str], graph: Graph) -> GCN:

@@ -118,7 +118,7 @@ def curve_of(a: Attribution) -> tuple[Line, float | None]:
     if line is None:
         raise InvalidInput(
             "Expected a curve in the notes or measured values (got a result with neither). "
-            "Try a.with_notes({'curves': …}), or a run with values='all'."
+            "Try a.with_notes({'curves': …}), or a run with values='each'."
         )
     return line, a.full_value if isfinite(a.full_value) else None
 

@@ -14,8 +14,9 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..notes import Notes
 from ..places import Picture, probability_within, unit_word, units_within, unranked
+from ..whole_file import write_whole
 from ..wording import percent
-from .markup import document, escape, png, table, write_text
+from .markup import document, escape, png, table
 from .sections import comparison as comparison_section
 
 THUMBNAIL = 112
@@ -34,7 +35,7 @@ def write_index(
     failed: what could not be explained, as (name, reason). comparison: a result whose notes hold a
         "comparison" of methods, which is shown above the list.
     """
-    write_text(index_html(results, failed=failed, comparison=comparison), path)
+    write_whole(path, index_html(results, failed=failed, comparison=comparison))
 
 
 def index_html(

@@ -7,12 +7,8 @@ import hashlib
 import html
 import importlib.resources
 import json
-import os
 import struct
 import zlib
-from os import PathLike, fspath
-from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 import numpy as np
@@ -93,22 +89,6 @@ def png(pixels: NDArray[np.uint8]) -> str:
     whole = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
     whole += chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
     return f"data:image/png;base64,{packed(whole)}"
-
-
-def write_text(text: str, path: str | PathLike[str]) -> None:
-    """Write a page whole or not at all."""
-    target = Path(fspath(path))
-    handle, temporary = mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        umask = os.umask(0)
-        os.umask(umask)
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 def table(heads: list[str], rows: list[list[str]], *, caption: str, words: int = 1) -> str:

@@ -10,17 +10,18 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidType
 from ..notes import Notes
 from ..places import Picture, unranked
+from ..whole_file import write_whole
 from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html
-from .markup import document, escape, png, write_text
+from .markup import document, escape, png
 from .sections import comparison, curves, first_units, made, predictions
 from .words import how_taken, summary, warning
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
     """Write the page of a result: one file that needs nothing else, also from file://."""
-    write_text(html(a), path)
+    write_whole(path, html(a))
 
 
 def html(a: Attribution) -> str:

@@ -6,7 +6,6 @@ its rows are split into those that are learned from and those that judge.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,17 +140,12 @@ def _label_of(table: Table) -> str:
 
 
 def _generated(truth: CriteoShaped, shelf: Shelf, request: Request) -> Path:
-    """The generated rows as a file; made once, whole or not at all."""
+    """The generated rows as a file; made once."""
     place = shelf.folder / f"generated-{truth.rows}-{truth.seed}-{truth.loyalty:g}.parquet"
     if request.group.first and not place.exists():
         shelf.folder.mkdir(parents=True, exist_ok=True)
         request.progress("making rows", 0, 1)
-        new = place.with_name(f"{os.getpid()}.new.parquet")
-        try:
-            truth.write(new)
-            os.replace(new, place)
-        finally:
-            new.unlink(missing_ok=True)
+        truth.write(place)
     request.group.barrier()
     return place
 

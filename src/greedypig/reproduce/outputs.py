@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..whole_file import write_whole
 from . import tables
 from .request import Request, Result
 
@@ -34,12 +35,16 @@ class Written:
         """A PNG, where matplotlib is there to draw it."""
         if importlib.util.find_spec("matplotlib") is None:
             return
-        draw().savefig(self.folder / name, dpi=130, metadata={"Software": "greedypig"})
+        figure, facts = draw(), {"Software": "greedypig"}
+        write_whole(
+            self.folder / name,
+            lambda file: figure.savefig(file, format="png", dpi=130, metadata=facts),
+        )
         self.files.append(self.folder / name)
         self.pictures.append(self.folder / name)
 
     def page(self, name: str) -> Result:
         """The Markdown page with the table and the pictures; the result with all its files."""
         text = tables.markdown(self.result, self.command, self.pictures)
-        (self.folder / name).write_text(text, encoding="utf-8")
+        write_whole(self.folder / name, text)
         return replace(self.result, files=[self.folder / name, *self.files])

@@ -7,12 +7,12 @@ be computed again. Files are written whole or not at all.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..whole_file import write_whole
 from .settings import digest
 
 SCHEMA = 1
@@ -41,9 +41,4 @@ def read(path: Path) -> dict[str, Any] | None:
 def write(path: Path, record: Mapping[str, Any]) -> None:
     """Write a result, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        new.write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(path, json.dumps(record, allow_nan=False))

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..whole_file import write_whole
 from .request import Result, Table
 
 MARK = "Made by `greedypig reproduce"
@@ -55,7 +56,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], first: str = "metho
     for row in rows:
         values = (row.get(column) for column in columns)
         writer.writerow(["" if v is None else _number(v) for v in values])
-    path.write_text(text.getvalue(), encoding="utf-8", newline="")
+    write_whole(path, text.getvalue())
 
 
 def _number(value: Any) -> Any:

@@ -10,7 +10,6 @@ once for each network, selection and `--retrainings`, whoever chose it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
 from torch import nn
 
 from ..core.errors import InvalidInput
@@ -27,6 +27,7 @@ from ..finetune import mask_finetune
 from ..selection import select_features
 from ..tables.schema import Schema
 from ..tables.training import Effort, new_network, train_network
+from ..whole_file import write_whole
 from . import shelf as files
 from .engine import Batch, Task, carry_out
 from .grounds import Ground
@@ -309,12 +310,8 @@ def _weights(place: Path) -> Path:
 def _save(model: nn.Module, place: Path) -> None:
     """Weights beside a record, written before it: a record that is there has its weights."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    new = place.with_name(f"{place.name}.{os.getpid()}.weights")
-    try:
-        save_file({k: v.contiguous().cpu() for k, v in model.state_dict().items()}, new)
-        os.replace(new, _weights(place))
-    finally:
-        new.unlink(missing_ok=True)
+    tensors = {k: v.contiguous().cpu() for k, v in model.state_dict().items()}
+    write_whole(_weights(place), to_bytes(tensors))
 
 
 def _load(place: Path) -> dict[str, torch.Tensor]:

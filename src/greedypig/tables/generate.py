@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidInput
+from ..whole_file import write_whole
 from .arrow import arrow
 
 CHUNK = 65_536
@@ -206,19 +208,24 @@ class CriteoShaped:
         else:
             path.mkdir(parents=True, exist_ok=True)
             files = [path / f"part-{i:05d}.parquet" for i in range(-(-chunks // each))]
-        parquet, pa = arrow("parquet"), arrow()
         for i, file in enumerate(files):
-            writer = None
-            for index in range(i * each, min((i + 1) * each, chunks)):
-                table = self.table(index)
-                plain = table.cast(pa.schema([
-                    pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type)
-                             else f.type) for f in table.schema]))  # fmt: skip
-                writer = writer or parquet.ParquetWriter(file, plain.schema)
-                writer.write_table(plain, row_group_size=self.size)
-            if writer is not None:
-                writer.close()
+            part = range(i * each, min((i + 1) * each, chunks))
+            write_whole(file, partial(self._write_chunks, part))
         return files
+
+    def _write_chunks(self, part: range, file: IO[bytes]) -> None:
+        """These chunks as one Parquet file."""
+        parquet, pa = arrow("parquet"), arrow()
+        writer = None
+        for index in part:
+            table = self.table(index)
+            plain = table.cast(pa.schema([
+                pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type)
+                         else f.type) for f in table.schema]))  # fmt: skip
+            writer = writer or parquet.ParquetWriter(file, plain.schema)
+            writer.write_table(plain, row_group_size=self.size)
+        if writer is not None:
+            writer.close()
 
     def _category(self, column: int, seen: NDArray[np.float64], size: int) -> NDArray[np.int32]:
         """Which of `size` equally likely intervals, under a meaningless number."""

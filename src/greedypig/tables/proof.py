@@ -8,8 +8,6 @@ that was stopped goes on, and methods that chose the same columns share a trial.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +20,7 @@ import torch
 
 from ..core.errors import InvalidInput
 from ..distributed import ALONE, Group
+from ..whole_file import write_whole
 from .batches import Batches
 from .training import Effort, Scores, new_network, train_network
 
@@ -156,28 +155,6 @@ class Shelf:
         if self.folder is not None:
             record = {"columns": trial.columns, "seed": trial.seed, "scores": asdict(scores)}
             write_whole(self.folder / f"{trial.key}.json", json.dumps(record))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all: what was there stays where the disk is full."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        plain_mode(temporary)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-
-
-def plain_mode(path: str | Path) -> None:
-    """The mode that a plain open() would give: temporary files are private to the user."""
-    umask = os.umask(0)
-    os.umask(umask)
-    os.chmod(path, 0o666 & ~umask)
 
 
 def _trial(names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int) -> Trial:
