@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from agreement import agree
 from nets import Returns, TwoInputs, algorithm_1, close, cnn, linear, midpoints, mlp, picture, row
 
 PICKS = (1, 2, 3)
@@ -155,8 +156,7 @@ def test_logits_are_found_in_what_the_model_returns(wrap):
     x = row()
     plain = gp.explain(mlp(), x, rounds=3, steps=2)
     found = gp.explain(Returns(mlp(), wrap), x, rounds=3, steps=2)
-    assert torch.equal(found.order, plain.order)
-    assert close(found.scores, plain.scores, 1e-5)
+    agree(found, plain)
 
 
 @pytest.mark.parametrize("squeeze", [True, False])
@@ -311,8 +311,7 @@ def test_the_caller_s_autograd_mode_does_not_matter(mode, optimize, objective):
         # Inputs made inside are inference tensors under inference_mode.
         found_cnn, found_mlp = run(conv, picture()), run(dense, row())
     for found, expected in ((found_cnn, expected_cnn), (found_mlp, expected_mlp)):
-        assert torch.equal(found.order, expected.order)
-        assert close(found.scores, expected.scores, 1e-6)
+        agree(found, expected)
 
 
 def test_a_model_first_explained_under_inference_mode_works_outside_it():

@@ -6,6 +6,7 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 
 import greedypig as gp
+from agreement import agree
 from nets import TwoInputs, close, cnn, linear, mlp, picture, row
 
 
@@ -136,16 +137,13 @@ def test_several_baselines_are_averaged_in_every_greedy_round():
 
     expected = gp.greedy_pig(gp.objective(g, 6), per_round=1, steps=4)
     found = gp.explain(model, x, baseline=baselines, per_round=1, steps=4)
-    assert torch.equal(found.order, expected.order)
-    assert close(found.scores, expected.scores, 1e-4)
-    assert close(found.values, expected.values, 1e-5)
+    agree(found, expected)
 
 
 def test_the_same_baseline_twice_changes_nothing_but_the_bill():
     once = gp.explain(mlp(), row(), baseline=[0.5], rounds=3, steps=2)
     twice = gp.explain(mlp(), row(), baseline=[0.5, 0.5], rounds=3, steps=2)
-    assert torch.equal(once.order, twice.order)
-    assert close(once.scores, twice.scores, 1e-6)
+    agree(once, twice)
     assert twice.gradients_used == 2 * once.gradients_used
 
 

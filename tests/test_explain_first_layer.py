@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from agreement import agree
 from greedypig import fast
 from greedypig.fast import FirstLayer, first_linear
 from greedypig.frozen import freeze
@@ -95,9 +96,7 @@ def test_the_cut_network_answers_alike(make, options, cuts):
     cuts.clear()
     expected = gp.explain(model, x, optimize=False, **options)
     assert not cuts
-    assert torch.equal(found.order, expected.order)
-    assert close(found.unit_scores, expected.unit_scores)
-    assert close(found.values, expected.values)
+    agree(found, expected)
     assert found.gradients_used == expected.gradients_used
     assert max(cuts, default=0) <= options.get("batch_size", 256)
 
@@ -167,8 +166,7 @@ def test_examples_in_lockstep_share_the_rest_of_the_network(cuts):
     assert max(cuts) == 16
     for a, x in zip(together, xs, strict=True):
         alone = gp.explain(model, x, rounds=3, steps=4)
-        assert torch.equal(a.order, alone.order)
-        assert close(a.unit_scores, alone.unit_scores)
+        agree(a, alone)
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(cuts):

@@ -6,9 +6,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import greedypig as gp
+from agreement import agree
 from greedypig.domains.steady import View, around, closeness, interpolation
 from greedypig.soft_kinks import SoftKinks
-from nets import close, cnn, picture
+from nets import cnn, picture
 
 STEADY = gp.Greedy(gp.SteadyGradients(), rounds=4)
 
@@ -213,7 +214,7 @@ def test_views_that_outnumber_a_batch_score_alike():
     scorer = gp.SteadyGradients(steps=7)
     whole = gp.explain(model, x, method=scorer, batch_size=7)
     parts = gp.explain(model, x, method=scorer, batch_size=3)
-    assert close(whole.scores, parts.scores, 1e-4)
+    agree(whole, parts)
 
 
 def test_its_name_is_the_scorer_in_greedy_rounds():
@@ -227,9 +228,7 @@ def test_its_name_is_the_scorer_in_greedy_rounds():
 def test_each_picture_is_answered_as_alone_and_goes_on_where_it_stopped(tmp_path):
     model, xs = cnn(), [picture(s) for s in range(3)]
     for x, found in zip(xs, gp.explain_many(model, xs, method=STEADY), strict=True):
-        alone = gp.explain(model, x, method=STEADY)
-        assert torch.equal(found.order, alone.order)
-        assert close(found.scores, alone.scores, 1e-4)
+        agree(found, gp.explain(model, x, method=STEADY))
     half = gp.explain(model, xs[0], method=STEADY, budget=6)
     half.save(tmp_path / "half.gpig")
     whole = gp.explain(model, xs[0], method=STEADY, resume=tmp_path / "half.gpig")
@@ -239,7 +238,7 @@ def test_each_picture_is_answered_as_alone_and_goes_on_where_it_stopped(tmp_path
 def test_callables_windows_and_counterfactuals_are_scored_too():
     net, x = cnn(), picture(1)
     by_call = gp.explain(lambda b: net(b), x, method=STEADY, optimize=False)
-    assert torch.equal(by_call.order, gp.explain(net, x, method=STEADY, optimize=False).order)
+    agree(by_call, gp.explain(net, x, method=STEADY, optimize=False))
     for options in ({"features": "pixels"}, {"features": gp.windows(3)},
                     {"objective": "counterfactual"}, {"baseline": [0.0, 0.5]}):  # fmt: skip
         a = gp.explain(net, x, method=STEADY, **options)
@@ -346,7 +345,7 @@ def test_views_are_taken_where_they_are_borne():
     many = list(gp.explain_many(net, [x, 1 - x], rounds=4))
     for seen, found in zip((x, 1 - x), many, strict=True):
         assert found.settings["crop"] == gp.SteadyGradients().crop
-        assert torch.equal(found.order, gp.explain(net, seen, rounds=4).order)
+        agree(found, gp.explain(net, seen, rounds=4))
 
 
 def test_pictures_as_they_are_have_no_mirror():
@@ -382,9 +381,7 @@ def test_layers_that_run_again_have_hard_kinks():
     x, options = picture(0, (3, 12, 12)), {"optimize": False, "rounds": 4}
     again = gp.explain(Checkpointed(True), x, method="steady-pig", **options)
     hard = gp.Greedy(gp.SteadyGradients(kinks=0))
-    assert torch.equal(
-        again.order, gp.explain(Checkpointed(False), x, method=hard, **options).order
-    )
+    agree(again, gp.explain(Checkpointed(False), x, method=hard, **options))
     assert again.gradients_used == 12
 
 
@@ -405,7 +402,7 @@ class SequenceFirst(nn.Module):
 def test_rows_that_are_not_first_are_each_on_their_own():
     net, xs = SequenceFirst().double(), [picture(s, (3, 12, 12)).double() for s in range(3)]
     for x, found in zip(xs, gp.explain_many(net, xs, method=STEADY), strict=True):
-        assert torch.equal(found.order, gp.explain(net, x, method=STEADY).order)
+        agree(found, gp.explain(net, x, method=STEADY))
 
 
 def test_only_pictures_have_views():

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
+from agreement import agree
 from nets import batch_norm, picture, row
 
 CALLS = {"left": None, "error": None}
@@ -539,7 +540,7 @@ def test_in_place_steps_write_on_nothing_of_the_caller_s(place):
     fast = gp.explain(nn.Sequential(*layers), x, baseline=0.5, rounds=3, steps=2)
     layers[place] = nn.ReLU()
     plain = gp.explain(nn.Sequential(*layers), x, baseline=0.5, rounds=3, steps=2)
-    assert torch.equal(fast.order, plain.order)
+    agree(fast, plain)
     assert torch.equal(x, before)
 
 
@@ -655,13 +656,13 @@ def test_buffers_that_a_function_s_model_writes_or_replaces_come_back():
 
 def test_threads_that_share_a_function_s_model_leave_it_as_it_was():
     net = _dropping()
-    wanted = gp.explain(copy.deepcopy(net), torch.ones(6), target=0, rounds=3, steps=3).order
-    found: list[Tensor] = []
+    wanted = gp.explain(copy.deepcopy(net), torch.ones(6), target=0, rounds=3, steps=3)
+    found: list[gp.Attribution] = []
 
     def work() -> None:
         for _ in range(8):
             f = lambda x: net(x)  # noqa: E731
-            found.append(gp.explain(f, torch.ones(6), target=0, rounds=3, steps=3).order)
+            found.append(gp.explain(f, torch.ones(6), target=0, rounds=3, steps=3))
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for t in threads:
@@ -669,6 +670,7 @@ def test_threads_that_share_a_function_s_model_leave_it_as_it_was():
     for t in threads:
         t.join()
     assert len(found) == 24
-    assert all(torch.equal(o, wanted) for o in found)
+    for a in found:
+        agree(a, wanted)
     assert all(m.training for m in net.modules())
     assert all(p.requires_grad for p in net.parameters())

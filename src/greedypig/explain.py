@@ -149,10 +149,11 @@ def explain_many(
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable, in lockstep: their gradients share batches.
 
-    Answers are streamed in the order of xs, each as soon as it and those before it are done,
-    and each equals the answer alone. xs is read only as far as batches need. The arguments are
-    those of `explain`, but for resume, checkpoint and progress. A list of targets
-    or of fixed inputs gives one per example. budget and seconds are per example.
+    Answers are streamed in the order of xs, each as soon as it and those before it are done.
+    Each agrees with the answer of `explain` to rounding: batches of another size round otherwise.
+    xs is read only as far as batches need. The arguments are those of `explain`, but for resume,
+    checkpoint and progress. A list of targets or of fixed inputs gives one per example. budget and
+    seconds are per example.
     """
     job = _Job(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,

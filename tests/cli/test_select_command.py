@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import greedypig as gp
+from agreement import agree_in_numbers
 from conftest import environment
 from greedypig import storage
 from greedypig.cli import selecting
@@ -469,5 +470,5 @@ def test_two_processes_give_the_answer_of_one_also_after_a_kill(answer, table):
     assert (table / "killed").exists()
     together = json.loads(done.stdout.splitlines()[-1])
     for key in ("order", "losses", "loss_all", "orders", "gradients"):
-        assert together[key] == alone[key]
-    assert np.allclose(together["path"], alone["path"], rtol=1e-12)
+        agree_in_numbers(together[key], alone[key])
+    assert np.allclose(together["path"], alone["path"], rtol=1e-9)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import greedypig as gp
+from agreement import agree
 from made_graphs import features, random_graph, seeded
 
 pyg = pytest.importorskip("torch_geometric", reason="needs the extra pyg")
@@ -85,9 +86,7 @@ def test_stacks_of_gcn_are_recognised_and_equal_autograd(name, symmetric):
     fast = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5)
     slow = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5, optimize=False)
     assert fast.settings["fast"]
-    assert torch.equal(fast.order, slow.order)
-    assert torch.allclose(fast.unit_scores, slow.unit_scores, rtol=1e-7, atol=1e-13)
-    assert torch.allclose(fast.values, slow.values, rtol=1e-9)
+    agree(fast, slow, 1e-9)
 
 
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
@@ -104,8 +103,7 @@ def test_loops_and_duplicates_mean_what_pyg_means_by_them(normalisation):
         for how in (True, False)
     ]
     assert [r.settings["fast"] for r in runs] == [True, False]
-    assert torch.equal(runs[0].order, runs[1].order)
-    assert torch.allclose(runs[0].values, runs[1].values, rtol=1e-9)
+    agree(*runs, 1e-9)
     twice = torch.cat([edges, own], 1)  # Several loops at a node: which one counts is not said.
     more = torch.cat([weight, torch.tensor([1.0, 3.0])])
     found = gp.explain_edges(model, x, twice, more, rounds=2, normalisation=normalisation)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import greedypig as gp
+from agreement import agree
 from greedypig.distributed import ALONE
 from greedypig.domains.table import losses
 from greedypig.domains.table.baseline import set_baseline
@@ -166,9 +167,7 @@ def test_embeddings_are_expected_where_they_come_out():
         gp.select_features(asked, rows, baseline="conditional", values="each")
         for asked in (model, Own(model))
     ]
-    assert torch.equal(results[0].order, results[1].order)
-    assert torch.allclose(results[0].values, results[1].values, rtol=1e-6)
-    assert torch.allclose(results[0].scores, results[1].scores, rtol=1e-5, atol=1e-9)
+    agree(*results)
 
 
 def test_integrated_gradients_start_at_the_mean():
@@ -193,8 +192,7 @@ def test_columns_that_never_move_and_weights_of_rows():
     with pytest.warns(UserWarning, match="constant"):
         found = [gp.select_features(model, r, loss="squared-error", baseline="conditional")
                  for r in (twice, chosen)]  # fmt: skip
-    assert torch.equal(found[0].order, found[1].order)
-    assert torch.allclose(found[0].values, found[1].values, rtol=1e-6)
+    agree(*found)
     assert float(found[0].scores[1]) == 0
 
 

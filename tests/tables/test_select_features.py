@@ -9,6 +9,7 @@ from torch.nn import functional
 from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
+from agreement import agree
 from greedypig.domains.table.batches import BUFFER
 
 
@@ -56,9 +57,7 @@ def test_all_batches_for_every_gradient_is_algorithm_1_on_the_whole_table(fast):
     )
     asked = model if fast else lambda rows: model(rows)  # A callable shows no first layer.
     a = gp.select_features(asked, cut(x, y), loss="squared-error")
-    assert a.order.tolist() == direct.order.tolist()
-    torch.testing.assert_close(a.unit_scores, direct.unit_scores)
-    torch.testing.assert_close(a.values, direct.values)
+    agree(a, direct)
     assert a.gradients_used == direct.gradients_used == 30
 
 
@@ -68,8 +67,7 @@ def test_batches_of_unequal_size_count_by_their_rows():
     uneven = [(x[:7], y[:7]), (x[7:8], y[7:8]), (x[8:], y[8:])]
     a = gp.select_features(model, uneven, loss="squared-error")
     b = gp.select_features(model, [(x, y)], loss="squared-error")
-    assert a.order.tolist() == b.order.tolist()
-    torch.testing.assert_close(a.unit_scores, b.unit_scores)
+    agree(a, b)
 
 
 def test_the_discrete_greedy_takes_the_largest_marginal_gains():
@@ -77,7 +75,7 @@ def test_the_discrete_greedy_takes_the_largest_marginal_gains():
     y = torch.sin(x.sum(1))
     direct = gp.greedy(full_batch_objective(model, x, y, squared))
     a = gp.select_features(model, cut(x, y), loss="squared-error", method="greedy")
-    assert a.order.tolist() == direct.order.tolist()
+    agree(a, direct)
     assert a.gradients_used == 0
 
 
@@ -93,9 +91,10 @@ def test_copies_of_a_column_fill_the_list_of_ig_and_not_that_of_greedy_pig():
     batches = cut(x, model(x))
     ig = gp.select_features(model, batches, loss="squared-error", method="ig")
     assert sorted(ig.order.tolist()[:4]) == [0, 1, 2, 3]
-    assert torch.equal(ig.unit_scores[1:4], ig.unit_scores[:1].expand(3))
+    assert torch.allclose(ig.unit_scores[1:4], ig.unit_scores[:1])
     greedy = gp.select_features(model, batches, loss="squared-error", steps=20)
-    assert greedy.order.tolist()[:3] == [0, 4, 5]
+    assert greedy.order[0] in range(4)
+    assert greedy.order.tolist()[1:3] == [4, 5]
 
 
 def test_xor_needs_both_of_its_columns():
@@ -141,8 +140,7 @@ def test_every_loss_is_climbed_as_written_down(loss, outputs, direct):
     model = deep(outputs=outputs, dtype=torch.float64)
     expected = gp.greedy_pig(full_batch_objective(model, x, y, direct), per_round=1, steps=5)
     a = gp.select_features(model, cut(x, y, 30), loss=loss)
-    assert a.order.tolist() == expected.order.tolist()
-    torch.testing.assert_close(a.unit_scores, expected.unit_scores)
+    agree(a, expected)
 
 
 def test_a_loss_that_returns_the_mean_is_the_same_loss():

@@ -3,7 +3,7 @@
 A method is a generator that yields `Request`s and is sent `Answer`s; it is written for one
 problem and never sees the others. `drive` keeps a queue of requested rows, takes a full batch
 from its front whoever asked, and resumes every generator whose request is complete. A problem's
-answers do not depend on its neighbours, so each result is what it would have been alone.
+answers do not depend on its neighbours, so each result agrees to rounding with the one alone.
 """
 
 from __future__ import annotations
