@@ -160,7 +160,7 @@ CASES = {
     "target negative": (lambda: explain_row(target=-1), ValueError, r"0 to 3 \(got -1\)"),
     "target is a name": (lambda: explain_row(target="cat"), ValueError, "got 'cat'"),
     "target of a single output": (
-        lambda: explain_row(model=linear(classes=1), target=1), ValueError, "single output",
+        lambda: explain_row(model=linear(classes=1), target=2), ValueError, r"0 to 1 \(got 2\)",
     ),
     "k is 0": (lambda: explain_row(k=0), ValueError, r"Expected k .*1 to 6.*got 0"),
     "k is negative": (lambda: explain_row(k=-1), ValueError, r"Expected k .*got -1"),

@@ -160,18 +160,24 @@ def test_logits_are_found_in_what_the_model_returns(wrap):
 
 
 @pytest.mark.parametrize("squeeze", [True, False])
-@pytest.mark.parametrize("objective", ["softmax", "logit"])
-def test_a_single_output_is_explained_itself(squeeze, objective):
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_value_is_explained_in_the_direction_it_moved(squeeze, sign):
     net = linear(classes=1)
+    with torch.no_grad():
+        net.weight.mul_(sign)
 
     def model(x: Tensor) -> Tensor:
         out = net(x)
         return out.squeeze(1) if squeeze else out
 
     x = row()
-    a = gp.explain(model, x, method="ig", objective=objective)
-    assert close(a.scores, net.weight[0].detach() * x, 1e-5)
-    assert a.full_value == pytest.approx(net(x).item(), abs=1e-6)
+    moves = net.weight[0].detach() * x
+    up = 1 if float(moves.sum()) > 0 else -1
+    a = gp.explain(model, x, method="ig", outputs="values")
+    assert close(a.scores, up * moves, 1e-5)
+    assert a.full_value == pytest.approx(up * net(x).item(), abs=1e-6)
+    assert a.settings["objective"] == ("increase" if up > 0 else "decrease")
+    assert a.settings["target"] is None
 
 
 def test_probabilities_are_read_as_probabilities():

@@ -133,18 +133,6 @@ def test_a_callable_of_a_single_output_column_may_keep_the_column():
     assert close(a.scores, 2 * net.weight[0].detach() * row(), 1e-5)
 
 
-@pytest.mark.parametrize("objective", ["log-likelihood", "log-probability", "margin"])
-def test_objectives_over_classes_need_classes(objective):
-    with pytest.raises(gp.InvalidInput, match=r"single output.*Try"):
-        gp.explain(linear(classes=1), row(), objective=objective)
-
-
-def test_a_target_of_a_single_output_can_only_be_the_one_there_is():
-    assert gp.explain(linear(classes=1), row(), target=0, rounds=1).selected == 6
-    with pytest.raises(gp.InvalidInput, match=r"target None or 0.*got 1"):
-        gp.explain(linear(classes=1), row(), target=1)
-
-
 @pytest.mark.parametrize("against", ["cat", True, 1.0, [1]])
 def test_a_rival_that_is_no_number_of_a_class_is_refused(against):
     with pytest.raises(gp.InvalidInput, match="number of a class"):

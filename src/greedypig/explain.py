@@ -44,8 +44,8 @@ def explain(
     *,
     target: int | None = None,
     baseline: Any = None,
-    objective: Any = "softmax",
-    outputs: str = "logits",
+    objective: Any = None,
+    outputs: str | None = None,
     features: Any = "elements",
     names: Sequence[str] | None = None,
     fixed: Any = None,
@@ -76,12 +76,16 @@ def explain(
     fixed: inputs passed along and not explained, a tuple (after x) or a dict (by name). Tensors
         are of this example, without a batch axis as x is: the model gets one row for each of its
         rows. What is the same for all rows (weights, a table) belongs into the model.
-    target: the class to explain; None takes the predicted one.
+    target: the class to explain; None takes the predicted one. 0 or 1 for a binary logit.
     baseline: what an absent feature looks like: number, tensor, callable, name ("zero", "gray",
         "black", "white", "mean", "blur"), or a list of these, averaged.
     objective: "softmax", "log-likelihood", "log-probability", "logit", "margin",
-        "counterfactual", gp.margin(against=…), or a callable from logits to one number per row.
-    outputs: "logits", or "probabilities" if the model ends in a softmax.
+        "counterfactual", gp.margin(against=…), or a callable from logits to one number per row;
+        "increase" or "decrease" for a value. None takes "softmax" for classes; for a value, what
+        moves it from the baseline's output to the input's.
+    outputs: "logits", "probabilities" if the model ends in a softmax or sigmoid, or "values" for
+        a regression. Where it is None, several outputs are logits. One output is a value, unless
+        target or an objective over classes asks for classes: then it is the logit of class 1.
     features: "elements", "pixels", "tokens", gp.grid(b), gp.windows(b), gp.superpixels(), a
         Features object, or an integer tensor of group ids shaped like x. names: one per unit.
     method: "greedy-pig", "steady-pig", "rolling-pig", "sequential-gradient", "ig", "gradient",
@@ -111,6 +115,7 @@ def explain(
         names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
         per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
         batch_size=batch_size, seed=seed, optimize=optimize, values=values,
+        class_given=target is not None,
     )  # fmt: skip
     problem = job.problem(x, target, fixed)
     found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
@@ -125,8 +130,8 @@ def explain_many(
     *,
     target: int | Sequence[int | None] | None = None,
     baseline: Any = None,
-    objective: Any = "softmax",
-    outputs: str = "logits",
+    objective: Any = None,
+    outputs: str | None = None,
     features: Any = "elements",
     names: Sequence[str] | None = None,
     fixed: Any = None,
@@ -155,14 +160,15 @@ def explain_many(
     checkpoint and progress. A list of targets or of fixed inputs gives one per example. budget and
     seconds are per example.
     """
+    # A list is one per example; what else a caller may pass is the same for all.
+    targets = target if isinstance(target, list | tuple | Tensor) else None
     job = _Job(
         model, baseline=baseline, objective=objective, outputs=outputs, features=features,
         names=names, method=method, rounds=rounds, steps=steps, schedule=schedule,
         per_round=per_round, k=k, ratio=ratio, rule=rule, stop=Stop(budget, seconds, reach, gain),
         batch_size=batch_size, seed=seed, optimize=optimize, values=values,
+        class_given=any(t is not None for t in ([target] if targets is None else targets)),
     )  # fmt: skip
-    # A list is one per example; what else a caller may pass is the same for all.
-    targets = target if isinstance(target, list | tuple | Tensor) else None
     each_fixed = fixed if isinstance(fixed, list) else None
     return _stream(job, xs, target, targets, fixed, each_fixed)
 
@@ -228,7 +234,7 @@ class _Job:
         *,
         baseline: Any,
         objective: Any,
-        outputs: str,
+        outputs: str | None,
         features: Any,
         names: Sequence[str] | None,
         method: Any,
@@ -244,8 +250,9 @@ class _Job:
         seed: int,
         optimize: bool,
         values: ValuesWanted,
+        class_given: bool,
     ) -> None:
-        target = Target(objective, outputs)
+        target = Target(objective, outputs, class_given=class_given)
         check_switch("optimize", optimize)
         with Undisturbed():
             self.family = ModelFamily(model, target, batch_size=batch_size, optimize=optimize)
@@ -268,9 +275,7 @@ class _Job:
             )
         self.settings = {
             "method": method if isinstance(method, str) else type(method).__name__,
-            "objective": target.name,
             "rival": target.against,
-            "outputs": outputs,
             "baseline": baselines.describe(baseline),
             "batch_size": whole(batch_size),
             "optimize": optimize,
@@ -297,7 +302,9 @@ class _Job:
         return make_problem(
             objective, scorer, features=features, stop=self.stop, seed=self.seed,
             values=self.values, label=label, **self._picks(scorer, features.units),
-            settings=self.settings | {"target": example.reference.target} | self._named(scorer),
+            settings=self.settings
+            | self.family.target.described(example.reference)
+            | self._named(scorer),
             provenance=self.versions
             | {"model": self.family.fingerprint, "input": _input_fingerprint(objective, fixed)},
         )  # fmt: skip

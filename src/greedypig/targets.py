@@ -3,6 +3,9 @@
 Names of the paper: softmax is G^AttributionSoftmax (its Eq. 4), log-likelihood is
 G^AttributionKL (its Eq. 5). Every objective reads the outputs of rows that may belong to
 different examples, each with its own class and its own reference, the output at the full input.
+
+A model with one output is read in one of two ways. As the logit (or probability) of class 1 it has
+two classes, with logits 0 and z. As a value, the objective is the value itself, up or down.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,10 +25,17 @@ from .core.errors import InvalidInput, InvalidType, did_you_mean
 
 _aten = torch.ops.aten
 
-SINGLE_OUTPUT = ("softmax", "logit", "counterfactual")
-NAMES = (
-    "softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual",
-)  # fmt: skip
+OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
+"""Objectives over classes; a single output is read as the logit of class 1."""
+OF_VALUES = {"increase": 1.0, "decrease": -1.0}
+"""Objectives over a single output that is a value, with their sign."""
+NAMES = (*OF_CLASSES, "counterfactual", *OF_VALUES)
+OUTPUTS = ("logits", "probabilities", "values")
+UNSTATED = (
+    "The model's single output is read as a value, and the features are those that move it from "
+    "the baseline's output to the input's. As a class logit it would be explained in the other "
+    "direction. Try outputs='logits' for a binary classifier, outputs='values' for a regression."
+)
 PROBABILITIES = (
     "The model's output looks like probabilities but is read as logits. "
     "Try outputs='probabilities'."
@@ -55,6 +65,8 @@ class Reference:
     """(classes,) logits, or () for a single output."""
     classes: bool
     """Does the output hold one logit for each class?"""
+    sign: float = 1.0
+    """Of a value: 1 where it is to rise, −1 where it is to fall."""
 
     @cached_property
     def log_probabilities(self) -> Tensor | None:
@@ -83,14 +95,19 @@ class HasReference(Protocol):
 class Target:
     """objective= and outputs= of `explain`, read once: logits (m, classes) → values (m,)."""
 
-    def __init__(self, objective: Any = "softmax", outputs: str = "logits") -> None:
-        if outputs not in ("logits", "probabilities"):
+    def __init__(
+        self, objective: Any = None, outputs: str | None = None, *, class_given: bool = False
+    ) -> None:
+        if outputs is not None and outputs not in OUTPUTS:
             raise InvalidInput(
-                f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r})."
+                f"Expected outputs to be 'logits', 'probabilities' or 'values' (got {outputs!r})."
             )
         self.outputs = outputs
+        self.chosen = objective is None
+        """Is the objective the default: softmax for classes, toward the prediction for values?"""
         self.against: int | None = None
         self.function: Callable[[Tensor], Tensor] | None = None
+        self.name = "softmax"
         if isinstance(objective, Margin):
             self.name = "margin"
             if objective.against is not None:
@@ -105,9 +122,38 @@ class Target:
             self.name = objective
         elif callable(objective):
             self.name, self.function = "callable", objective
-        else:
+        elif objective is not None:
             raise InvalidType(
                 f"Expected objective to be a name or a callable (got {type(objective).__name__})."
+            )
+        of_classes = class_given or (not self.chosen and self.name in OF_CLASSES)
+        self.binary = self._reads_logit(of_classes)
+        """Is a single output read as the logit or probability of class 1?"""
+        self._check_reading(class_given)
+
+    def _reads_logit(self, of_classes: bool) -> bool:
+        if self.function is not None or self.name in OF_VALUES or self.outputs == "values":
+            return False
+        return of_classes or self.outputs is not None
+
+    def _check_reading(self, class_given: bool) -> None:
+        """Refuse a class, or an objective over classes, where the output is said to be a value."""
+        if self.name in OF_VALUES and class_given:
+            raise InvalidInput(
+                f"Expected no target beside objective={self.name!r}, which is about a single "
+                "output. Try objective='logit' for the logit of a class."
+            )
+        if self.outputs != "values" or self.function is not None:
+            return
+        if class_given:
+            raise InvalidInput(
+                "Expected no target beside outputs='values', which has no classes. "
+                "Try outputs='logits', or objective='increase' or 'decrease'."
+            )
+        if not self.chosen and self.name in OF_CLASSES:
+            raise InvalidInput(
+                f"Expected class scores for objective={self.name!r} (got outputs='values'). "
+                "Try objective='increase' or 'decrease', or outputs='logits'."
             )
 
     @property
@@ -118,10 +164,14 @@ class Target:
     @property
     def has_slopes(self) -> bool:
         """Are its derivatives known?"""
-        return self.function is None and self.outputs == "logits"
+        return self.function is None and self.outputs != "probabilities"
 
     def logits(self, output: Any, rows: int) -> Tensor:
-        """The model's own output as (m, classes), or (m,) for a single output."""
+        """The model's own output as (m, classes), or (m,) for a value.
+
+        A single output z that is a logit stands for the classes' logits (0, z); for
+        objective="logit", the logits of 1 − p and p, for (−z, z).
+        """
         tensor = _find_tensor(output)
         if tensor.dim() == 2 and tensor.shape[1] == 1 and self.function is None:
             tensor = tensor.squeeze(1)
@@ -131,16 +181,22 @@ class Target:
                 f"Expected the model to return ({rows}, classes) or ({rows},) for {rows} rows "
                 f"(got {tuple(tensor.shape)}). Try wrapping it to return one row each."
             )
-        if self.outputs == "probabilities" and tensor.dim() == 2:
+        sure = self.outputs == "probabilities"
+        if self.binary and tensor.dim() == 1:
+            same = -tensor if self.name == "logit" else torch.zeros_like(tensor)
+            other = 1 - tensor if sure else same
+            tensor = torch.stack([other, tensor], 1)
+        if sure and tensor.dim() == 2:
             return tensor.clamp_min(torch.finfo(tensor.dtype).tiny).log()
         return tensor
 
     def reference(self, logits: Tensor, target: int | None) -> Reference:
         """The class, rival and reference of an example, from its logits (classes,) or ()."""
         if logits.dim() == 0 or self.function is not None:
-            self._check_single(logits, target)
-            return Reference(0, -1, logits, False)
+            self._check_single(target)
+            return Reference(0, -1, logits, False, OF_VALUES.get(self.name, 1.0))
         classes = logits.shape[0]
+        self._check_several(classes)
         self._check_outputs(logits)
         target = int(logits.argmax()) if target is None else _class_index(target, classes)
         rival = self.against
@@ -154,6 +210,29 @@ class Target:
             rest[target] = -torch.inf
             rival = int(rest.argmax())
         return Reference(target, -1 if rival is None else rival, logits, True)
+
+    def directed(self, reference: Reference, at_baselines: Tensor) -> Reference:
+        """Of a value with no direction asked for: toward f(x), from the baselines' mean f."""
+        if not self.is_undirected(reference):
+            return reference
+        start, end = float(at_baselines.double().mean()), float(reference.output)
+        if self.outputs is None and start != end and (end > 0) != (end > start):
+            warnings.warn(UNSTATED, stacklevel=levels_to_caller())
+        return replace(reference, sign=-1.0 if end < start else 1.0)
+
+    def is_undirected(self, reference: Reference) -> bool:
+        """Is it a value whose direction follows from the baseline?"""
+        return self.chosen and not reference.classes and self.function is None
+
+    def described(self, reference: Reference) -> dict[str, Any]:
+        """The objective, the outputs and the class, as they were read for this example."""
+        if reference.classes or self.function is not None:
+            outputs = self.outputs or "logits"
+            return {"objective": self.name, "outputs": outputs, "target": reference.target}
+        rising = "increase" if reference.sign > 0 else "decrease"
+        name = "counterfactual" if self.name == "counterfactual" else rising
+        outputs = self.outputs if self.outputs == "probabilities" else "values"
+        return {"objective": name, "outputs": outputs, "target": None}
 
     def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
         """(m,): the objective of every row."""
@@ -169,7 +248,7 @@ class Target:
         if logits.dim() == 1:
             if self.name == "counterfactual":
                 return (logits - _stack([o.reference.output for o, _ in runs], runs)).abs()
-            return logits
+            return logits * _signs(logits, runs) + 0.0  # No −0.
         if self.name == "softmax":
             return _take(torch.softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
         if self.name == "log-probability":
@@ -194,7 +273,8 @@ class Target:
         assert self.has_slopes
         if logits.dim() == 1:
             if self.name != "counterfactual":
-                return logits, torch.ones_like(logits)
+                signs = _signs(logits, runs)
+                return logits * signs + 0.0, signs.expand_as(logits)
             moved = logits - _stack([o.reference.output for o, _ in runs], runs)
             return moved.abs(), moved.sign()
         if self.name in ("logit", "margin"):
@@ -222,20 +302,20 @@ class Target:
         """1 at each row's class, and −1 at its rival where there is one; else 0."""
         return _stack([o.reference.pointing for o, _ in runs], runs).expand_as(logits)
 
-    def _check_single(self, logits: Tensor, target: int | None) -> None:
+    def _check_single(self, target: int | None) -> None:
         if self.function is not None and target is not None:
             raise InvalidInput(
                 f"Expected no target beside an objective of your own, which reads the logits "
                 f"itself (got target={target!r})."
             )
-        if self.function is None and self.name not in SINGLE_OUTPUT:
+
+    def _check_several(self, classes: int) -> None:
+        """Objectives over a value need a single output."""
+        if self.name in OF_VALUES or self.outputs == "values":
+            what = f"objective={self.name!r}" if self.name in OF_VALUES else "outputs='values'"
             raise InvalidInput(
-                f"Expected class scores for objective={self.name!r} (got a single output per "
-                "row). Try objective='logit', or two logits [0, z] for a binary model."
-            )
-        if self.function is None and target not in (None, 0):
-            raise InvalidInput(
-                f"Expected target None or 0 for a model with a single output (got {target!r})."
+                f"Expected a model with a single output for {what} (got {classes} outputs). "
+                "Try objective='logit' with target= for one of them."
             )
 
     def _check_outputs(self, logits: Tensor) -> None:
@@ -243,8 +323,8 @@ class Target:
             total = float(logits.exp().double().sum())
             if abs(total - 1) > 1e-2:
                 raise InvalidInput(
-                    f"Expected rows of probabilities that sum to 1 (got a sum of {total:.3g}). "
-                    "Try outputs='logits'."
+                    "Expected probabilities from 0 to 1 that sum to 1 over the classes (got a sum "
+                    f"of {total:.3g}). Try outputs='logits', or 'values' for a regression."
                 )
             return
         if look_like_probabilities(logits.unsqueeze(0)):
@@ -332,6 +412,11 @@ def _stack(items: list[Tensor], runs: Sequence[tuple[Any, int]]) -> Tensor:
     if len(runs) == 1:
         return items[0].unsqueeze(0)
     return torch.stack(items).repeat_interleave(_counts(items[0], runs), 0)
+
+
+def _signs(like: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+    """(m,), or (1,) for one run: each row's sign."""
+    return _stack([like.new_tensor(o.reference.sign) for o, _ in runs], runs)
 
 
 def _counts(like: Tensor, runs: Sequence[tuple[Any, int]]) -> Tensor:

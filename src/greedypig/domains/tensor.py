@@ -155,7 +155,11 @@ class ModelFamily:
         logits = self._answers(probe)
         if not bool(torch.isfinite(logits[0]).all()):
             raise InvalidInput("Expected a finite output at the full input (got NaN or infinity).")
-        example = replace(probe, reference=self.target.reference(logits[0], target))
+        reference = self.target.reference(logits[0], target)
+        if probe.baselines is not None and self.target.is_undirected(reference):
+            others = logits[1:] if len(logits) > 1 else self._at_baselines(probe)
+            reference = self.target.directed(reference, others)
+        example = replace(probe, reference=reference)
         if len(logits) == 1:
             return example
         with torch.no_grad():
@@ -174,6 +178,15 @@ class ModelFamily:
             except Exception as error:  # One row on its own tells what is wrong, if anything is.
                 log.debug("%d rows at once failed (%s)", len(rows), error)
         return self._answer(probe).unsqueeze(0)
+
+    def _at_baselines(self, probe: Example) -> Tensor:
+        """The logits at the baselines, one row at a time."""
+        with torch.no_grad():
+            rows = [
+                self.target.logits(self._run(self.plain, b.unsqueeze(0).clone(), [(probe, 1)]), 1)
+                for b in probe.baselines or ()
+            ]
+        return torch.cat(rows)
 
     def _answer(self, probe: Example) -> Tensor:
         """The logits at the full input; where that fails, a batch axis left on is said so."""
@@ -329,6 +342,8 @@ class ModelFamily:
         if not paths:
             return
         chain = self._loan.made("chain", lambda: chain_at(network, paths))
+        if self.target.binary and chain.forward(example.x.unsqueeze(0))[-1].numel() == 1:
+            return  # One logit that is read as two is left to autograd.
         self._inert = bool(self._loan.note("inert", lambda: "yes" * only_layers(network)))
         if not self._inert or not _lone_row(example, example.layout.n):
             alike = self._answers_alike(example, lambda x: chain.forward(x)[-1])

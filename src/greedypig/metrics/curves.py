@@ -41,17 +41,18 @@ def softmax_information_curve(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:
     """SIC: values_i = f_c(x_S), S the top k_i elements, f the softmax of the model's logits.
 
-    The arguments are those of `information_curves`. Of a model with a single output the values
-    are that output.
+    The arguments are those of `information_curves`. Of a model whose single output is a value the
+    curve's values are that output; of a binary logit they are p or 1 − p.
     """
     want = _Want(points, ranking, kinds=("softmax",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
     return _measure(network, want, x, a, target, baseline, fixed)["softmax"]
 
 
@@ -66,7 +67,7 @@ def loss_information_curve(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:
@@ -75,7 +76,8 @@ def loss_information_curve(
     The arguments are those of `information_curves`. Lower is better.
     """
     want = _Want(points, ranking, kinds=("loss",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
     return _measure(network, want, x, a, target, baseline, fixed)["loss"]
 
 
@@ -90,7 +92,7 @@ def information_curves(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> dict[str, Curve]:
@@ -116,7 +118,8 @@ def information_curves(
     `curve.settings` says how many rows were paid.
     """
     want = _Want(points, ranking)
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
     return _measure(network, want, x, a, target, baseline, fixed)
 
 
@@ -131,7 +134,7 @@ def information_curves_many(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Iterator[dict[str, Curve]]:
@@ -141,8 +144,9 @@ def information_curves_many(
     targets or of fixed inputs gives one per example.
     """
     want = _Want(points, ranking)
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
     targets: Any = target if isinstance(target, list | tuple | Tensor) else None
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None)  # fmt: skip
     each_fixed = fixed if isinstance(fixed, list) else None
 
     def makers() -> Iterator[Callable[[], Sweep]]:
@@ -165,7 +169,7 @@ def insertion(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:
@@ -176,7 +180,8 @@ def insertion(
     are not pictures give a baseline.
     """
     want = _Want(points, ranking, kinds=("insertion",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
     return _measure(network, want, x, a, target, baseline, fixed)["insertion"]
 
 
@@ -191,7 +196,7 @@ def deletion(
     judge: Callable[..., Any] | None = None,
     ranking: str | None = None,
     fixed: Any = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:
@@ -201,7 +206,8 @@ def deletion(
     better. The arguments are those of `information_curves`.
     """
     want = _Want(points, ranking, kinds=("deletion",), removing=True)
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize)
+    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
+                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
     return _measure(network, want, x, a, target, baseline, fixed)["deletion"]
 
 
@@ -269,8 +275,9 @@ def _sweep(
     paid = network.rows - before
     if "loss" in want.kinds and example.reference.log_probabilities is None:
         raise InvalidInput(
-            "Expected class scores for the loss curve (got a single output per row). "
-            "Try softmax_information_curve, which follows that output."
+            "Expected class scores for the loss curve (got a single output per row, read as a "
+            "value). Try softmax_information_curve, which follows that output, or "
+            "outputs='logits' for a binary classifier."
         )
     flat = example.x if network.translate is None else layout.flatten(x).detach()
     return Sweep(

@@ -53,7 +53,7 @@ def pair_sic(
     least: float = 0.8,
     monotone: bool = True,
     points: int = 1000,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:
@@ -91,7 +91,7 @@ def pair_aic(
     least: float = 0.8,
     monotone: bool = True,
     points: int = 1000,
-    outputs: str = "logits",
+    outputs: str | None = None,
     batch_size: int | Literal["auto"] = "auto",
     optimize: bool = True,
 ) -> Curve:

@@ -129,7 +129,7 @@ def pointing_game(
     grids: int = 25,
     side: int = 2,
     ranking: str | None = None,
-    outputs: str = "logits",
+    outputs: str | None = None,
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
     options: Mapping[str, Any] | None = None,
@@ -205,7 +205,7 @@ def make_grids(
     *,
     grids: int = 25,
     side: int = 2,
-    outputs: str = "logits",
+    outputs: str | None = None,
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
 ) -> Grids:
@@ -253,7 +253,7 @@ def _pictures(images: Any) -> Tensor:
 
 
 def _confidences(
-    model: Callable[..., Any], pictures: Tensor, targets: Any, outputs: str, batch_size: Any
+    model: Callable[..., Any], pictures: Tensor, targets: Any, outputs: str | None, batch_size: Any
 ) -> tuple[Tensor, Tensor]:
     """(count,) classes, the given or the predicted ones, and (count,) the model's certainty."""
     if targets is not None and len(targets) != len(pictures):

@@ -127,6 +127,8 @@ def randomisation_check(
     check_count("depths", count, len(layers))
     first = explain(model, x, target=target, method=method, seed=seed, **given)
     kept = first.settings["target"] if first.settings["objective"] != "callable" else None
+    if first.settings["outputs"] == "values":  # The direction is part of what is asked.
+        given = given | {"objective": first.settings["objective"]}
     correlations, overlaps, names = [], [], []
     top = _top(k, first)
     for name in _randomised(layers, count, how, seed):

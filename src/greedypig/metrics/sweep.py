@@ -108,7 +108,7 @@ class Sweep:
 def measured(logits: Tensor, example: Example) -> Tensor:
     """(m, 2) float64: p_c(row) and KL(f(x) ‖ f(row)) = Σ_c f_c(x) · (log f_c(x) − log f_c(row)).
 
-    Of a single output: the output itself, and NaN.
+    Of a value: the value itself, and NaN.
     """
     logits = logits.detach().double()
     if logits.dim() == 1:
@@ -153,9 +153,10 @@ class Network:
         model: Callable[..., Any],
         judge: Callable[..., Any] | None,
         *,
-        outputs: str,
+        outputs: str | None,
         batch_size: int | Literal["auto"],
         optimize: bool,
+        class_given: bool = False,
     ) -> None:
         self.model, self.judge = model, judge
         self.settings: dict[str, Any] = {"outputs": outputs, "batch_size": batch_size,
@@ -164,7 +165,8 @@ class Network:
             _check_same_classes(model, judge)
         with Undisturbed():
             asked = model if judge is None else judge
-            self.family = Respondent(asked, Target("softmax", outputs), batch_size=batch_size,
+            self.reading = Target(None, outputs, class_given=class_given)
+            self.family = Respondent(asked, self.reading, batch_size=batch_size,
                                      optimize=optimize)  # fmt: skip
             self.translate = None if judge is None else translation(model, judge)
         self.explained: Respondent | None = None
@@ -220,9 +222,7 @@ class Network:
     def _explained_class(self, x: Any, fixed: Any) -> int:
         """The class the explained model predicts: its judge is asked about the same one."""
         if self.explained is None:
-            self.explained = Respondent(
-                self.model, Target("softmax", self.settings["outputs"]), optimize=False
-            )
+            self.explained = Respondent(self.model, self.reading, optimize=False)
         return self.explained.example(x, fixed=fixed).reference.target
 
     def _translated(self, x: Any) -> Tensor:

@@ -208,7 +208,10 @@ def _pairs(mapping: Mapping[str, Any], caption: str) -> str:
     return table(["name", "value"], rows, caption=caption, words=2) if rows else ""
 
 
-KNOBS = ("target", "baseline", "objective", "method", "rounds", "steps", "rule", "schedule", "seed")
+KNOBS = (
+    "target", "baseline", "objective", "outputs", "method", "rounds", "steps", "rule", "schedule",
+    "seed",
+)  # fmt: skip
 
 
 def reproduce(a: Attribution, notes: Notes) -> str:

@@ -108,7 +108,23 @@ def _of_units(a: Attribution, notes: Notes) -> str:
         if isfinite(a.full_value):
             text += f"; everything gives <b>{a.full_value:.3g}</b>"
         text += "."
-    return text
+    return text + _direction(a)
+
+
+def _direction(a: Attribution) -> str:
+    """Of a model with one output: how it was read."""
+    if a.settings.get("outputs") != "values":
+        return ""
+    ways = {"increase": "increase it: G is the output",
+            "decrease": "decrease it: G is the output times −1"}  # fmt: skip
+    way = ways.get(str(a.settings.get("objective")))
+    return (
+        ""
+        if way is None
+        else (
+            f" The model’s single output is read as a value, and these are the features that {way}."
+        )
+    )
 
 
 def warning(a: Attribution, notes: Notes) -> str | None:
