@@ -1,16 +1,16 @@
 """scikit-learn: post-hoc feature selection as a transformer.
 
-selector = gp.FeatureSelector(model, k=10).fit(X, y)
-selector.get_support(), selector.ranking_, selector.transform(X)
+selector = gp.FeatureSelector(model, n_features_to_select=10).fit(X, y)
+selector.get_support(), selector.order_, selector.transform(X)
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,17 +22,25 @@ from ..domains.table.losses import CLASSES
 from ..fingerprint import modules_behind
 from ..frozen import freeze
 from ..selection import select_features
-from .sklearn_models import CHECKED, as_module, same_answers
+from ..targets import levels_to_caller
+from .sklearn_models import convert
 
 try:
-    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+    from sklearn import config_context, get_config
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
     from sklearn.exceptions import ConvergenceWarning, NotFittedError
     from sklearn.feature_selection import SelectorMixin
     from sklearn.neural_network import MLPClassifier, MLPRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+    from sklearn.utils import check_random_state, get_tags
     from sklearn.utils.multiclass import type_of_target
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_is_fitted,
+        has_fit_parameter,
+        validate_data,
+    )
 except ImportError as error:
     raise MissingPackage(
         "Expected the package scikit-learn ≥ 1.6 for gp.FeatureSelector (it is not installed). "
@@ -47,41 +55,46 @@ Array = NDArray[Any]
 
 
 class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Keep the k columns that a model really uses, found by Greedy PIG without retraining.
+    """Select the columns that a model really uses, by Greedy PIG, without retraining.
 
-    One-shot importances give every copy of a good column a place; this takes a column, fixes it,
-    and asks again.
+    One-shot importances rank every copy of a good column high. Greedy PIG selects one column a
+    round and computes the scores of the others anew.
 
     Parameters:
-        model: a trained torch module or any callable from (rows, columns) to outputs; or a
-            scikit-learn multi-layer perceptron, logistic regression or linear regressor, alone or
-            behind scalers in a Pipeline. One that is not fitted is cloned and fitted to (X, y):
-            so are the clones that Pipeline and GridSearchCV make of a fitted one. None fits a
-            perceptron on standardised columns: a classifier to text and to at most 50 different
-            whole numbers, else a regressor; a named loss decides instead.
-        k: how many columns to keep; a share of them as a float below 1; None keeps half, at
-            least one. More than there are keeps all, with a warning.
+        model: a trained torch module or any callable from (rows, columns) to outputs; or a linear
+            model or multi-layer perceptron of scikit-learn, alone or after scalers in a Pipeline.
+            One that is not fitted is cloned and fitted to (X, y): so are the clones that Pipeline
+            and GridSearchCV make of a fitted one. None fits a perceptron on standardised columns:
+            a classifier to text and to at most 50 different whole numbers, else a regressor; a
+            named loss decides instead.
+        n_features_to_select: how many columns to select; a share of them as a float below 1; None
+            selects half, at least one. More than there are selects all, with a warning.
         steps: points of a round's integral.
-        loss: "auto", or one of `gp.select_features`, or a callable.
+        loss: "auto", or one of `gp.select_features`, or a callable. "auto" is cross-entropy for
+            classifiers with probabilities, the margin loss that other classifiers were trained
+            with (LinearSVC: hinge or squared hinge; RidgeClassifier: squared error of ±1), and
+            squared error for regressors.
         outputs: "probabilities" for a torch model that ends in a sigmoid or a softmax.
         method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
             which is the zero of standardised ones; "conditional" keeps copies of what is selected
             from coming again.
-        batch_size: rows at a time.
+        batch_size: rows at a time. Sparse rows are made dense only a batch at a time.
         max_rows: `partial_fit` keeps a uniform sample of at most so many rows.
-        seed: of everything random.
+        random_state: an int, a RandomState or None (new numbers at every fit). It also seeds
+            models fitted here that have no random_state of their own.
 
     After fit:
-        support_: which columns are kept. ranking_: 1 for the first pick, 2 for the second, … for
-        all columns. scores_: the score each column had when it was picked, 0 if it was not.
-        scores_path_: G(∅), then G after each pick, G = −loss. attribution_: the whole result.
-        model_: the model that was asked. n_features_in_, feature_names_in_ as everywhere.
+        support_: which columns are selected. ranking_: 1 for all that are, then 2, 3, … for the
+        others, as in RFE. order_: all columns, best first, the selected ones as they were picked.
+        scores_: the score each column had when it was picked, 0 if it was not. scores_path_: G(∅),
+        then G after each pick, G = −loss. attribution_: the whole result. model_: the model that
+        was used. n_features_in_, feature_names_in_ as everywhere.
     """
 
     def __init__(
         self,
         model: Any = None,
-        k: int | float | None = None,
+        n_features_to_select: int | float | None = None,
         *,
         steps: int | None = None,
         loss: str | Callable[..., Any] = "auto",
@@ -91,10 +104,10 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         budget: int | None = None,
         batch_size: int = 512,
         max_rows: int = 100_000,
-        seed: int = 0,
+        random_state: Any = 0,
     ) -> None:
         self.model = model
-        self.k = k
+        self.n_features_to_select = n_features_to_select
         self.steps = steps
         self.loss = loss
         self.outputs = outputs
@@ -103,42 +116,54 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.budget = budget
         self.batch_size = batch_size
         self.max_rows = max_rows
-        self.seed = seed
+        self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> FeatureSelector:
-        """Select on these rows."""
-        X, y = self._checked(X, y)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FeatureSelector:
+        """Select on these rows.
+
+        sample_weight: (rows,) how much each row counts in the loss, and in fitting a model that is
+        not fitted; an integer weight w counts as w copies of the row.
+        """
+        rows = self._checked(X, y, sample_weight)
         self._reservoir: _Reservoir | None = None
         self._waits: str | None = None
-        return self._select(X, y)
+        return self._select(rows)
 
-    def partial_fit(self, X: Any, y: Any) -> FeatureSelector:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> FeatureSelector:
         """Select anew on these rows and a uniform sample of those seen before.
 
+        classes: all classes that labels may have. In sorted order they are the outputs of a torch
+        model. They are needed once, and only if the first rows lack some.
         At most `max_rows` rows are kept. A part without rows is skipped. A classifier that cannot
         be fitted to a single class waits, with a warning, for rows of another. For streams of any
         length with a trained model use `gp.select_features`, which keeps none.
         """
         kept: _Reservoir | None = getattr(self, "_reservoir", None)
-        X, y = self._checked(X, y, reset=kept is None, ensure_min_samples=0)
+        rows = self._checked(X, y, sample_weight, reset=kept is None, ensure_min_samples=0)
         if kept is None:
-            kept = self._reservoir = _Reservoir(_count("max_rows", self.max_rows), self.seed)
-        if not len(X):
+            seed = _seed(self.random_state)
+            kept = self._reservoir = _Reservoir(_count("max_rows", self.max_rows), seed)
+        kept.expect(classes)
+        if not len(rows.y):
             return self
         try:
-            return self._select(*kept.add(X, y))
+            return self._select(kept.add(rows), kept.classes)
         except _OneClass as error:
             if hasattr(self, "support_"):  # Of an earlier fit.
                 del self.support_
             self._waits = f"{error} Try partial_fit with rows of another class."
             warnings.warn(f"{error} They are kept: the selection waits for another class.",
-                          UserWarning, stacklevel=2)  # fmt: skip
+                          UserWarning, stacklevel=levels_to_caller())  # fmt: skip
             return self
 
-    def _checked(self, X: Any, y: Any, **how: Any) -> tuple[Array, Array]:
-        """Rows and labels as arrays, or an error that names the columns that hold no numbers."""
+    def _checked(self, X: Any, y: Any, sample_weight: Any, **how: Any) -> _Rows:
+        """Rows that count, or an error that names the columns that hold no numbers."""
         try:
-            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], **how)
+            X, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how
+            )
         except (TypeError, ValueError) as error:
             if not (odd := _odd_columns(X)):
                 raise
@@ -147,81 +172,96 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             raise (InvalidType if isinstance(error, TypeError) else InvalidInput)(
                 f"Expected columns of numbers (got {got}). Try {ways}, or leave such columns out."
             ) from error
-        return X, y
+        if sample_weight is None or not len(y):
+            return _Rows(X, y)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        counts = weights > 0
+        if not counts.any():
+            raise InvalidInput("Expected a row with sample_weight above 0 (got none).")
+        return _Rows(X[counts], y[counts], weights[counts])
 
-    def _select(self, X: Array, y: Array) -> FeatureSelector:
-        columns = X.shape[1]
+    def _select(self, rows: _Rows, classes: Array | None = None) -> FeatureSelector:
+        columns = rows.X.shape[1]
         k = self._wanted(columns)
-        self.model_ = self._asked(X, y)
-        question = _Question.of(self.model_, X, y, self.loss)
-        size = _count("batch_size", self.batch_size)
-        batches = [
-            (question.rows[lo : lo + size], question.labels[lo : lo + size])
-            for lo in range(0, len(X), size)
-        ]
+        seed = _seed(self.random_state)
+        self.model_ = self._trained(rows, seed, classes)
+        batches = _Batches(rows, _count("batch_size", self.batch_size), seed)
+        question = _Question.of(self.model_, batches, self.loss, classes)
         self.attribution_ = a = select_features(
-            question.network, batches, loss=question.loss, outputs=self.outputs, k=k,
+            question.network, question.batches, loss=question.loss, outputs=self.outputs, k=k,
             steps=self.steps, method=self.method, baseline=self.baseline, budget=self.budget,
-            names=getattr(self, "feature_names_in_", None), seed=self.seed, values="end",
+            names=getattr(self, "feature_names_in_", None), seed=seed, values="end",
         )  # fmt: skip
-        order = a.order.numpy()
-        self.ranking_ = np.empty(columns, dtype=np.int64)
-        self.ranking_[order] = np.arange(1, columns + 1)
-        self.support_ = self.ranking_ <= k
+        self.order_ = a.order.numpy()
+        self.ranking_ = np.ones(columns, dtype=np.int64)
+        self.ranking_[self.order_[k:]] = np.arange(2, columns - k + 2)
+        self.support_ = self.ranking_ == 1
         self.scores_ = a.unit_scores.numpy()
         self.scores_path_ = a.values.numpy()
         return self
 
     def _wanted(self, columns: int) -> int:
-        k = self.k
-        if k is None:
+        wanted = self.n_features_to_select
+        if wanted is None:
             return max(1, columns // 2)
-        if isinstance(k, bool) or not isinstance(k, Real) or not k > 0:
-            raise InvalidInput(f"Expected k as a number of columns or a share of them (got {k!r}).")
-        if not isinstance(k, Integral):
-            if k >= 1:
-                raise InvalidInput(f"Expected k as a whole number or a share below 1 (got {k!r}).")
-            return max(1, int(k * columns))
-        if k > columns:
-            warnings.warn(f"k = {k} is more than the {columns} columns there are: all are kept.",
-                          UserWarning, stacklevel=3)  # fmt: skip
-        return min(int(k), columns)
+        if isinstance(wanted, bool) or not isinstance(wanted, Real) or not wanted > 0:
+            raise InvalidInput(
+                "Expected n_features_to_select as a number of columns or a share of them "
+                f"(got {wanted!r})."
+            )
+        if not isinstance(wanted, Integral):
+            if wanted >= 1:
+                raise InvalidInput(
+                    "Expected n_features_to_select as a whole number or a share below 1 "
+                    f"(got {wanted!r})."
+                )
+            return max(1, int(wanted * columns))
+        if wanted > columns:
+            warnings.warn(f"n_features_to_select = {wanted} is more than the {columns} columns "
+                          "there are: all are selected.", UserWarning,
+                          stacklevel=levels_to_caller())  # fmt: skip
+        return min(int(wanted), columns)
 
-    def _asked(self, X: Array, y: Array) -> Any:
+    def _trained(self, rows: _Rows, seed: int, classes: Array | None) -> Any:
         """The trained model: the given one, or one fitted here."""
         model = self.model
         if model is None:
-            return self._perceptron(X, y)
+            return self._perceptron(rows, seed, classes)
         if not hasattr(model, "fit") or isinstance(model, nn.Module):
             return model
         try:
             check_is_fitted(model)
         except NotFittedError:
-            model = clone(model)
+            model = _seeded(clone(model), seed)
         else:
             return model
         try:
-            return model.fit(X, y)
+            return model.fit(rows.X, rows.y, **_weights_for(model, rows.weights))
         except ValueError as error:
-            if not is_classifier(model) or len(np.unique(y)) > 1:
+            if not is_classifier(model) or len(np.unique(rows.y)) > 1:
                 raise
             raise _OneClass(
-                f"Expected rows of at least two classes to fit the model (got {len(y):,} of one)."
+                "Expected rows of at least two classes to fit the model "
+                f"(got one class in {len(rows.y):,} rows)."
             ) from error
 
-    def _perceptron(self, X: Array, y: Array) -> Any:
+    def _perceptron(self, rows: _Rows, seed: int, classes: Array | None) -> Any:
         """A network of standardised columns, for classes or for a number."""
-        classes = self.loss in ENTROPIES or (self.loss != "squared-error" and _are_classes(y))
-        made = (MLPClassifier if classes else MLPRegressor)(random_state=self.seed)
-        line = make_pipeline(StandardScaler(), made)
-        with warnings.catch_warnings():  # One that has not converged has columns it uses, too.
+        known = classes is not None or _are_classes(rows.y)
+        discrete = self.loss in ENTROPIES or (self.loss != "squared-error" and known)
+        made = (MLPClassifier if discrete else MLPRegressor)(random_state=seed)
+        line = make_pipeline(StandardScaler(with_mean=not _is_sparse(rows.X)), made)
+        with warnings.catch_warnings(), config_context(enable_metadata_routing=False):
+            # A network that has not converged has columns it uses, too.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            if classes:
-                return line.fit(X, y)
+            weights = _weights_for(line, rows.weights)
+            if discrete:
+                return line.fit(rows.X, rows.y, **weights)
             # A number far from 0 is hardly learnt; the last layer takes it back to its own scale.
-            y = np.asarray(y, np.float64)
-            mean, deviation = y.mean(), y.std() or 1.0
-            line.fit(X, (y - mean) / deviation)
+            y = np.asarray(rows.y, np.float64)
+            mean = np.average(y, weights=rows.weights)
+            deviation = np.sqrt(np.average((y - mean) ** 2, weights=rows.weights)) or 1.0
+            line.fit(rows.X, (y - mean) / deviation, **weights)
         made.coefs_[-1] = made.coefs_[-1] * deviation
         made.intercepts_[-1] = made.intercepts_[-1] * deviation + mean
         return line
@@ -234,8 +274,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.input_tags.sparse = False
         tags.input_tags.allow_nan = False
+        own = get_tags(self.model) if hasattr(self.model, "__sklearn_tags__") else None
+        tags.input_tags.sparse = own is None or own.input_tags.sparse
+        if own is not None:
+            tags.input_tags.positive_only = own.input_tags.positive_only
+            tags.target_tags.positive_only = own.target_tags.positive_only
         return tags
 
 
@@ -243,28 +287,75 @@ class _OneClass(InvalidInput):
     """A classifier cannot be fitted to the rows so far; it may be to more of them."""
 
 
-class _Question:
-    """A model in torch, with rows and labels as it wants them, and the loss between them."""
+class _Rows(NamedTuple):
+    """Rows that were checked."""
 
-    def __init__(self, network: Any, rows: Tensor, labels: Tensor, loss: Any) -> None:
-        self.network, self.rows, self.labels, self.loss = network, rows, labels, loss
+    X: Any
+    """(rows, columns): an array, or sparse rows."""
+    y: Array
+    weights: Array | None = None
+    """(rows,), all above 0; None where all rows count alike."""
+
+
+class _Batches:
+    """Batches by their number. Rows are shuffled, as sorted ones would make batches of one class,
+    and sparse ones are made dense a batch at a time."""
+
+    def __init__(self, rows: _Rows, size: int, seed: int) -> None:
+        self.rows, self.size = rows, size
+        self.order = np.random.default_rng(seed).permutation(len(rows.y))
+        self.labels: Tensor | None = None
+        self.dtype = torch.float64
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // self.size)
+
+    def __getitem__(self, number: int) -> tuple[Tensor, ...]:
+        assert self.labels is not None
+        at = self._at(number)
+        batch = torch.from_numpy(self._dense(at)).to(self.dtype), self.labels[at]
+        weights = self.rows.weights
+        return batch if weights is None else (*batch, torch.from_numpy(weights[at]))
+
+    def features(self) -> Iterator[Array]:
+        """(rows, columns) of each batch, float64."""
+        return (self._dense(self._at(number)).astype(np.float64) for number in range(len(self)))
+
+    def _at(self, number: int) -> Array:
+        return np.sort(self.order[number * self.size : (number + 1) * self.size])
+
+    def _dense(self, at: Array) -> Array:
+        found = self.rows.X[at]
+        dense: Array = found.toarray() if _is_sparse(found) else found
+        return dense
+
+
+class _Question:
+    """A model in torch, batches of rows and labels as it takes them, and the loss."""
+
+    def __init__(self, network: Any, batches: _Batches, loss: Any) -> None:
+        self.network, self.batches, self.loss = network, batches, loss
 
     @staticmethod
-    def of(model: Any, X: Array, y: Array, loss: Any) -> _Question:
+    def of(model: Any, batches: _Batches, loss: Any, classes: Array | None) -> _Question:
+        """classes: those of the labels, where they are known but from the model."""
+        y = batches.rows.y
+        own: Any = None
         if isinstance(model, nn.Module) or not hasattr(model, "fit"):
-            network, classes = model, None
+            network = model
         else:
-            network = same_answers(as_module(model, X.shape[1]), model, X[:CHECKED])
+            network, own = convert(model, batches.features)
             classes = getattr(model, "classes_", None)
-        rows = torch.from_numpy(np.array(X)).to(_dtype_of(network))
-        outputs = _outputs(network, rows[:1])
+        batches.dtype = _dtype_of(network)
+        outputs = _outputs(
+            network, torch.from_numpy(next(batches.features())[:1]).to(batches.dtype)
+        )
         if isinstance(loss, str) and loss == "auto":
-            # Labels of 0 and 1 are numbers to a regressor.
-            number = hasattr(model, "fit") and is_regressor(model)
-            loss = "squared-error" if number else _loss(y, outputs, classes)
-        elif classes is not None and outputs == 1 and loss == "cross-entropy":
+            loss = own or _loss(y, outputs, classes)
+        if classes is not None and outputs == 1 and loss == "cross-entropy":
             loss = "binary-cross-entropy"  # scikit-learn has one logit for two classes.
-        return _Question(network, rows, _labels(y, loss, outputs, classes), loss)
+        batches.labels = _labels(y, loss, outputs, classes)
+        return _Question(network, batches, loss)
 
 
 def _dtype_of(network: Any) -> torch.dtype:
@@ -303,14 +394,21 @@ def _loss(y: Array, outputs: int, classes: Array | None) -> str:
 
 def _labels(y: Array, loss: Any, outputs: int, classes: Array | None) -> Tensor:
     """Numbers as they are; classes by their place among the model's."""
-    if loss not in ENTROPIES:
+    entropy = isinstance(loss, str) and loss in ENTROPIES
+    if not entropy and (classes is None or loss == "squared-error"):
         return torch.from_numpy(np.array(y, np.float64))  # Those of frames are read-only.
-    places = 2 if loss == "binary-cross-entropy" else outputs
+    places = max(2, outputs)
     if classes is None:
-        numbers = np.issubdtype(y.dtype, np.number)
-        if numbers and bool(((y >= 0) & (y < places) & (y == np.round(y))).all()):
+        if y.dtype.kind in "biuf" and bool(((y >= 0) & (y < places) & (y == np.round(y))).all()):
             return torch.from_numpy(y.astype(np.int64))
         classes = np.unique(y)
+        if len(classes) < places:
+            raise InvalidInput(
+                f"Expected labels of all the model's {places} classes (got "
+                f"{'only one class' if len(classes) == 1 else len(classes)}). Try labels 0, 1, … "
+                "in the order of the model's outputs, partial_fit with classes=, or for numbers "
+                "loss='squared-error'."
+            )
     if len(classes) > places or not np.isin(y, classes).all():
         raise InvalidInput(
             f"Expected labels among the model's {places} classes "
@@ -351,24 +449,122 @@ class _Reservoir:
     def __init__(self, most: int, seed: int) -> None:
         self.most, self.seen = most, 0
         self.random = np.random.default_rng(seed)
-        self.X: Array | None = None
-        self.y: Array | None = None
+        self.rows: _Rows | None = None
+        self.classes: Array | None = None
+        """All that labels may have, sorted; None where that is not known."""
 
-    def add(self, X: Array, y: Array) -> tuple[Array, Array]:
-        """The sample with these rows in the lottery, too."""
+    def expect(self, classes: Any) -> None:
+        """Labels are among these classes from now on."""
+        if classes is None:
+            return
+        given = np.unique(np.asarray(classes))
+        if self.classes is not None and not np.array_equal(self.classes, given):
+            raise InvalidInput(
+                f"Expected the classes of the first call, {_listed(self.classes)} "
+                f"(got {_listed(given)})."
+            )
+        if self.rows is not None:
+            _check_classes(self.rows.y, given)
+        self.classes = given
+
+    def add(self, new: _Rows) -> _Rows:
+        """The sample, after these rows had their chance to be in it."""
+        if self.classes is not None:
+            _check_classes(new.y, self.classes)
+        kept = 0 if self.rows is None else len(self.rows.y)
         room = max(0, self.most - self.seen)
-        if self.X is None or self.y is None:
-            self.X, self.y = X[:room].copy(), y[:room].copy()
-        else:
-            self.X = np.concatenate([self.X, X[:room]])
-            self.y = np.concatenate([self.y, y[:room]])
-        number = np.arange(self.seen, self.seen + len(X))[room:]
+        number = np.arange(self.seen, self.seen + len(new.y))[room:]
         # Row t replaces a kept one with probability most / (t + 1).
         places = self.random.integers(0, number + 1)
+        chosen = np.arange(min(kept + len(new.y), self.most))
         lucky = places < self.most
-        self.X[places[lucky]], self.y[places[lucky]] = X[room:][lucky], y[room:][lucky]
-        self.seen += len(X)
-        return self.X, self.y
+        chosen[places[lucky]] = kept + room + np.nonzero(lucky)[0]
+        self.seen += len(new.y)
+        self.rows = _taken(new if self.rows is None else _joined(self.rows, new), chosen)
+        return self.rows
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "toarray")
+
+
+def _joined(one: _Rows, other: _Rows) -> _Rows:
+    """The rows of both; weights are 1 where only the others have some."""
+    weights = None
+    if one.weights is not None or other.weights is not None:
+        weights = np.concatenate([
+            np.ones(len(part.y)) if part.weights is None else part.weights for part in (one, other)
+        ])  # fmt: skip
+    if _is_sparse(one.X) or _is_sparse(other.X):
+        from scipy.sparse import vstack
+
+        X = vstack([one.X, other.X], format="csr")
+    else:
+        X = np.concatenate([one.X, other.X])
+    return _Rows(X, np.concatenate([one.y, other.y]), weights)
+
+
+def _taken(rows: _Rows, at: Array) -> _Rows:
+    return _Rows(rows.X[at], rows.y[at], None if rows.weights is None else rows.weights[at])
+
+
+def _check_classes(y: Array, classes: Array) -> None:
+    odd = np.setdiff1d(y, classes)
+    if len(odd):
+        raise InvalidInput(f"Expected labels among {_listed(classes)} (got {_listed(odd)}).")
+
+
+def _listed(classes: Array) -> str:
+    return ", ".join(map(str, classes[:5])) + (" …" if len(classes) > 5 else "")
+
+
+def _seed(random_state: Any) -> int:
+    """The number itself, or one drawn from a RandomState."""
+    random = check_random_state(random_state)
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(random.randint(np.iinfo(np.int32).max))
+
+
+def _seeded(model: Any, seed: int) -> Any:
+    """The model, seeded wherever it has a random_state that nobody set."""
+    for name, value in model.get_params(deep=True).items():
+        if value is None and name.split("__")[-1] == "random_state":
+            model.set_params(**{name: seed})
+    return model
+
+
+def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
+    """Arguments of the model's fit that hand the weights to all its steps that take them."""
+    if weights is None:
+        return {}
+    last = _last(model)
+    if not has_fit_parameter(last, "sample_weight"):
+        warnings.warn(
+            f"{type(last).__name__} takes no sample_weight. It is fitted without weights, and they "
+            "count in the selection alone.", UserWarning, stacklevel=levels_to_caller(),
+        )  # fmt: skip
+        return {}
+    if get_config()["enable_metadata_routing"]:
+        return {"sample_weight": weights}  # The steps ask for it or not: scikit-learn's rule.
+    return dict.fromkeys(_arguments(model), weights)
+
+
+def _last(model: Any) -> Any:
+    """The estimator at the end of pipelines and searches."""
+    if hasattr(model, "steps"):
+        return _last(model.steps[-1][1])
+    return _last(model.estimator) if hasattr(model, "estimator") else model
+
+
+def _arguments(model: Any, prefix: str = "") -> list[str]:
+    """By which names a fit hands weights to the model, or to the steps of a pipeline."""
+    if hasattr(model, "steps"):
+        return [a for name, step in model.steps for a in _arguments(step, f"{prefix}{name}__")]
+    if hasattr(model, "estimator"):
+        return _arguments(model.estimator, prefix)
+    takes = hasattr(model, "fit") and has_fit_parameter(model, "sample_weight")
+    return [f"{prefix}sample_weight"] if takes else []
 
 
 def _count(name: str, value: Any) -> int:

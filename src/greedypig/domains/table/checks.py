@@ -55,10 +55,17 @@ def look(
 ) -> Look:
     """Columns that are constant or leak the label, and a label that is constant; and where
     absent is zero, numbers that are far from it."""
-    columns, labels = _read(table, islice(sample, LOOKED_AT))
-    origin, _ = _read(table, iter([start]))
+    origin, _ = _read(table, start)
     at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
-    sums = _moments(columns - at, labels)
+    sums = torch.zeros(6, table.columns, dtype=torch.float64)
+    categorical = torch.nonzero(torch.tensor(table.categorical)).squeeze(1)
+    ids, labels = [at.new_empty(0, len(categorical))], [at.new_empty(0)]
+    for batch in islice(sample, LOOKED_AT):
+        columns, answers = _read(table, batch)
+        sums += _moments(columns - at, answers)
+        # Of numbers sums are enough: many wide batches would not fit in memory.
+        ids.append(columns[:, categorical])
+        labels.append(answers)
     sums = group.sum(sums)
     if float(sums[0, 0]) < 2:
         return Look([], [])
@@ -69,9 +76,10 @@ def look(
     found = _from_moments(table, sums, constant)
     if at_zero:
         found += _far_from_zero(table, sums, at, constant)
+    answers, seen = torch.cat(labels), torch.cat(ids)
     leaking = [
-        column for column, ids in enumerate(table.categorical)
-        if ids and _decides(columns[:, column], labels)
+        column for place, column in enumerate(categorical.tolist())
+        if _decides(seen[:, place], answers)
     ]  # fmt: skip
     if leaking:
         found.append(
@@ -97,20 +105,17 @@ def _far_from_zero(table: Table, sums: Tensor, at: Tensor, constant: list[int]) 
     ]
 
 
-def _read(table: Table, batches: Iterator[Batch]) -> tuple[Tensor, Tensor]:
+def _read(table: Table, batch: Batch) -> tuple[Tensor, Tensor]:
     """(rows, columns) and (rows,) in float64; a bag counts by its first entry."""
-    rows, answers = [torch.empty(0, table.columns, dtype=torch.float64)], [torch.empty(0).double()]
-    for batch in batches:
-        parts, answer, _ = table.read(batch)
-        if not len(answer):
-            continue
-        pieces = [
-            part.reshape(len(part), -1)[:, : of.width].double().cpu()
-            for part, of in zip(parts, table.parts, strict=True)
-        ]
-        rows.append(torch.cat(pieces, dim=1))
-        answers.append(answer.reshape(len(answer), -1)[:, :1].reshape(-1).double().cpu())
-    return torch.cat(rows), torch.cat(answers)
+    parts, answer, _ = table.read(batch)
+    if not len(answer):
+        return torch.empty(0, table.columns).double(), torch.empty(0).double()
+    pieces = [
+        part.reshape(len(part), -1)[:, : of.width].double().cpu()
+        for part, of in zip(parts, table.parts, strict=True)
+    ]
+    labels = answer.reshape(len(answer), -1)[:, :1].reshape(-1).double().cpu()
+    return torch.cat(pieces, dim=1), labels
 
 
 def _moments(x: Tensor, y: Tensor) -> Tensor:
