@@ -539,14 +539,14 @@ def _weights_for(model: Any, weights: Array | None) -> dict[str, Array]:
     if weights is None:
         return {}
     last = _last(model)
-    if not has_fit_parameter(last, "sample_weight"):
+    if not (taken := has_fit_parameter(last, "sample_weight")):
         warnings.warn(
             f"{type(last).__name__} takes no sample_weight. It is fitted without weights, and they "
             "count in the selection alone.", UserWarning, stacklevel=levels_to_caller(),
         )  # fmt: skip
-        return {}
     if get_config()["enable_metadata_routing"]:
-        return {"sample_weight": weights}  # The steps ask for it or not: scikit-learn's rule.
+        # The steps ask for it or not: scikit-learn's rule.
+        return {"sample_weight": weights} if taken else {}
     return dict.fromkeys(_arguments(model), weights)
 
 
