@@ -79,9 +79,17 @@ def test_masks_are_indices_and_nan_is_no_label():
     assert graph.y.tolist() == [0, 1, -1, 1]
 
 
+def test_labels_that_are_large_numbers_are_names_of_classes():
+    graph = make_graph(X, EDGES, [10**9, -1, 0, 10**9], train=[0], val=[2], test=[3])
+    assert graph.y.tolist() == [1, -1, 0, 1]
+    assert graph.classes == ("0", "1000000000")
+    assert any("names of 2 classes" in note for note in graph.notes)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"y": [0, 1, 0, 1e300]}, "labels y below 2⁶³"),
         ({"edges": [[0, 4], [1, 2]]}, "node ids from 0 to 3 in the edges of tiny (got 4)"),
         ({"edges": [[0, -1], [1, 2]]}, "(got -1)"),
         ({"edges": np.zeros((3, 2), int)}, "Try its transpose"),

@@ -258,6 +258,25 @@ def test_other_things_are_no_graphs(graph, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"x_shape": np.array([2**40, 2**40])}, "at most 2³¹ features"),
+        ({"x_shape": np.array([40, 2**40])}, "at most 2³¹ features"),
+        ({"x_shape": np.array([40.0, 5.0])}, "whole numbers in x_row, x_col and x_shape"),
+        ({"x_val": np.array(["1"])}, "numbers in x_val"),
+    ],
+)
+def test_a_shape_of_sparse_features_that_cannot_be_is_refused_in_one_sentence(
+    graph, tmp_path, change, said
+):
+    one = np.zeros(1, int)
+    parts = {"x_row": one, "x_col": one, "x_val": np.ones(1), "x_shape": np.array([40, 5])}
+    np.savez(tmp_path / "odd.npz", edges=graph.edges.numpy(), **parts | change)
+    with pytest.raises(gp.InvalidFile, match=said):
+        load_graph(tmp_path / "odd.npz")
+
+
+@pytest.mark.parametrize(
     ("name", "sizes"),
     [("cora", (2708, 5278, 1433, 7)), ("pubmed", (19717, 44324, 500, 3))],
 )

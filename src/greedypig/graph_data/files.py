@@ -30,6 +30,8 @@ KINDS = (
 )
 KNOWN = ("x", "x_row", "x_col", "x_val", "x_shape", "edges", "edge_index", "y", "edge_weight",
          "classes", "names", *PARTS, *(f"{part}_mask" for part in PARTS))  # fmt: skip
+MOST_NUMBERS = 2**31
+"""Features are held dense: what is larger is refused before anything is allocated."""
 TABLES = {"edges": ("edges", "edge"), "nodes": ("nodes", "node"),
           "features": ("features", "node-feat"), "labels": ("labels", "node-label")}  # fmt: skip
 
@@ -204,6 +206,16 @@ def _dense(arrays: Mapping[str, Any], name: str) -> NDArray[np.float32]:
         raise InvalidInput(
             f"Expected x_shape of two numbers and equally many x_row, x_col and x_val in {name} "
             f"(got {shape.shape}, {len(row)}, {len(col)}, {len(val)})."
+        )
+    if any(a.dtype.kind not in "iu" for a in (row, col, shape)) or val.dtype.kind not in "fiub":
+        raise InvalidInput(
+            f"Expected whole numbers in x_row, x_col and x_shape and numbers in x_val of {name} "
+            f"(got {row.dtype}, {col.dtype}, {shape.dtype} and {val.dtype})."
+        )
+    if int(shape[0]) * int(shape[1]) > MOST_NUMBERS:
+        raise InvalidInput(
+            f"Expected at most 2³¹ features in all (8 GiB) in {name} (got x_shape {shape[0]} × "
+            f"{shape[1]}). Try fewer columns."
         )
     if len(row) and (
         min(row.min(), col.min()) < 0 or row.max() >= shape[0] or col.max() >= shape[1]

@@ -21,6 +21,8 @@ from ..core.errors import InvalidInput
 from ..domains.edge_index import IndexedEdges, index_edges
 
 UNLABELLED = -1
+MOST_CLASSES = 10_000
+"""Larger numbers as labels are names of classes: a network would need an output for each number."""
 PER_CLASS, VALIDATION, TEST = 20, 500, 1000
 """The split that is made where none is given: that of Yang et al. (2016)."""
 PARTS = ("train", "val", "test")
@@ -141,7 +143,8 @@ def make_graph(
 
     edges: (2, m) node ids; with undirected=True an edge may come in one direction or both, and
         every edge counts once. Loops are left out: graph convolutions add their own.
-    y: classes from 0; −1 or NaN for nodes without one.
+    y: classes from 0; −1 or NaN for nodes without one. Where numbers
+        reach 10,000 they are names: the classes are then numbered 0, 1, … in their order.
     train, val, test: ids, or booleans per node. Where one is missing it is drawn by the seed from
         the labelled nodes that are in no other: 20 of each class, 500, 1,000 (fewer in small
         graphs).
@@ -151,6 +154,8 @@ def make_graph(
     nodes = features.shape[0]
     pairs, weights = _edges(edges, weight, nodes, name, undirected, told)
     labels = None if y is None else _labels(y, nodes, name, told)
+    if labels is not None and classes is None and labels.max() >= MOST_CLASSES:
+        labels, classes = _numbered(labels, told)
     given = {"train": train, "val": val, "test": test}
     parts = {k: None if v is None else _ids(v, nodes, k, name) for k, v in given.items()}
     if labels is None and any(p is not None for p in parts.values()):
@@ -288,6 +293,8 @@ def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]
         found = np.where(np.isnan(found), UNLABELLED, found)
     if found.dtype.kind not in "iufb" or (found != np.floor(found)).any():
         raise InvalidInput(f"Expected whole numbers as labels y in {name} (got {found.dtype}).")
+    if found.dtype.kind in "uf" and (np.abs(found) >= 2.0**63).any():
+        raise InvalidInput(f"Expected labels y below 2⁶³ in {name} (got {found.max():g}).")
     labels = found.astype(np.int64)
     if labels.min() < UNLABELLED:
         raise InvalidInput(
@@ -299,6 +306,18 @@ def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]
     if absent:
         told.append(f"{absent:,} nodes have no label.")
     return labels
+
+
+def _numbered(
+    labels: NDArray[np.int64], told: list[str]
+) -> tuple[NDArray[np.int64], Sequence[str]]:
+    """Labels that are names of classes as 0 … c − 1, and the names."""
+    known = labels != UNLABELLED
+    names, places = np.unique(labels[known], return_inverse=True)
+    made = np.full_like(labels, UNLABELLED)
+    made[known] = places
+    told.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
+    return made, [str(name) for name in names]
 
 
 def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
