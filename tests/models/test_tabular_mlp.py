@@ -97,3 +97,22 @@ def test_what_does_not_fit_is_named():
         gp.models.TabularMLP(0)
     with pytest.raises(gp.InvalidInput, match="widths"):
         gp.models.TabularMLP(1, hidden=(0,))
+
+
+def test_a_missing_number_is_told_from_the_mean_and_gated_with_its_column():
+    net = gp.models.TabularMLP(3, [5], hidden=(8,), gaps=(2, 0), seed=1)
+    assert net.column_of.tolist() == [0, 1, 2, 2, 0, *[3] * 8]
+    there = torch.tensor([[1e-30, 0.0, 1e-30]])
+    missing = torch.zeros(1, 3)
+    ids = torch.tensor([[2]])
+    seen = [net.inputs(x, ids)[0, :5] for x in (there, missing)]
+    assert torch.stack(seen)[:, 3:].tolist() == [[0, 0], [1, 1]]
+    assert not torch.allclose(net(there, ids), net(missing, ids))
+    closed = torch.tensor([0.0, 1, 0, 1])
+    torch.testing.assert_close(net(there, ids, closed), net(missing, ids, closed))
+
+
+@pytest.mark.parametrize("gaps", [(3,), (-1,), (1, 1)])
+def test_gaps_are_number_columns(gaps):
+    with pytest.raises(ValueError, match="gaps as different number columns from 0 to 2"):
+        gp.models.TabularMLP(3, gaps=gaps)

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import greedypig as gp
 from greedypig.distributed import Group
 from greedypig.domains.table.batches import feed
-from greedypig.tables import Batches, open_table, survey
+from greedypig.tables import Batches, Reading, open_table
 from greedypig.tables import batches as module
+from greedypig.tables import survey as look
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -33,6 +34,11 @@ def table(tmp_path, monkeypatch):
                        tmp_path / f"{i}.parquet", row_group_size=60 + 7 * i)  # fmt: skip
         at += rows
     return open_table(tmp_path)
+
+
+def survey(table, label):
+    """Every column is kept, also one that numbers the rows."""
+    return look(table, label, Reading(keep=None))
 
 
 def rows_of(batches, of=None):

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="needs the extra tables")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from greedypig.tables import Layout, Survey, open_table, survey
+from greedypig.tables import Layout, Reading, Survey, open_table, survey
 from greedypig.tables.suspects import Draw, written_date, written_number
 
 N = 600
@@ -29,6 +29,16 @@ def told(tmp_path, label, **columns):
         found = survey(open_table(path), label)
     assert Survey.from_json(found.to_json()) == found
     return found.leaks, " ".join(str(w.message) for w in seen)
+
+
+def surveyed(tmp_path, columns, reading=None):
+    """The survey of a table, and what it warned of."""
+    path = tmp_path / "s.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=100)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = survey(open_table(path), "y", reading)
+    return found, [str(w.message) for w in seen]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +149,7 @@ def test_decimal_commas_are_warned_of_and_can_be_read(tmp_path):
 
 
 def test_texts_that_hardly_come_again_are_named(tmp_path):
-    _, words = told(tmp_path, "y", uid=[f"u{i}" for i in range(N)], y=Y)
+    _, words = told(tmp_path, "y", uid=[f"u{max(i, 3)}" for i in range(N)], y=Y)
     assert "Nearly every text of 'uid' is rare" in words
     assert "--drop uid" in words
 
@@ -151,22 +161,74 @@ def test_the_rows_kept_are_bounded(pieces):
     assert draw.rows / 2 <= kept <= 2 * draw.rows
 
 
+COUNTED = [
+    np.arange(N),
+    5000 - 3 * np.arange(N),
+    np.arange(N) + np.arange(N) // 50,  # Rows were left out.
+    RANDOM.permutation(N),
+    7 + RANDOM.permutation(N),
+    [str(i) for i in range(N)],
+    [f"row {i}" for i in RANDOM.permutation(N)],
+]
+
+
+@pytest.mark.parametrize("values", COUNTED)
+def test_columns_that_number_the_rows_are_left_out_and_can_be_kept(tmp_path, values):
+    columns = {"code": values, "x": X, "y": Y}
+    found, said = surveyed(tmp_path, columns)
+    assert found.schema.names == ["x"]
+    assert found.left_out == ("code",)
+    assert said == list(found.warnings)
+    assert "number the rows: 'code' (" in said[0]
+    assert said[0].endswith("try --keep code.")
+    for reading in (Reading(keep=("code",)), Reading(keep=None), Reading(categorical=("code",))):
+        kept, _ = surveyed(tmp_path, columns, reading)
+        assert sorted(kept.schema.names) == ["code", "x"]
+        assert kept.left_out == ()
+    assert Survey.from_json(found.to_json()) == found
+
+
 @pytest.mark.parametrize(
-    ("values", "numbers"),
+    "values",
     [
-        (np.arange(N), True),
-        (5000 - 3 * np.arange(N), True),
-        (np.arange(N) + np.arange(N) // 50, True),  # Rows were left out.
-        (np.repeat(np.arange(N // 2), 2), False),
-        (np.arange(N) / 7, False),
-        (np.where(np.arange(N) == 300, np.nan, np.arange(N)), False),
-        (RANDOM.permutation(N), False),
-        ([str(i) for i in range(N)], True),
-        ([f"row {i}" for i in range(N)], False),
+        np.repeat(np.arange(N // 2), 2),
+        np.arange(N) / 7,
+        np.where(np.arange(N) == 300, np.nan, np.arange(N)),
+        np.append(RANDOM.permutation(N - 1), 5),  # One number twice, one missing: no permutation.
+        RANDOM.permutation(10 * N)[:N],
+        [f"row {i // 2}" for i in range(N)],
+        [None if i % 9 == 0 else f"row {i}" for i in range(N)],  # Gaps may tell something.
     ],
 )
-def test_numbers_of_the_rows_are_told(tmp_path, values, numbers):
-    names, words = told(tmp_path, "y", id=values, y=Y)
-    assert names == ()
-    assert ("'id' rise or fall from row to row" in words) == numbers
-    assert not numbers or "new ones. Try --drop id." in words
+def test_other_columns_are_not_taken_for_numbers_of_the_rows(tmp_path, values):
+    found, _ = surveyed(tmp_path, {"code": values, "x": X, "y": Y})
+    assert found.left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("id", True), ("row_id", True), ("PassengerId", True), ("customer ID", True),
+     ("index", True), ("paid", False), ("width", False), ("price", False)],
+)  # fmt: skip
+def test_different_whole_numbers_number_the_rows_where_the_name_says_so(tmp_path, name, left):
+    found, _ = surveyed(tmp_path, {name: RANDOM.permutation(10 * N)[:N], "x": X, "y": Y})
+    assert found.left_out == ((name,) if left else ())
+
+
+def test_the_index_of_pandas_is_left_out_of_a_small_table(tmp_path):
+    columns = {"": np.arange(20), "x": X[:20], "y": np.arange(20) % 2}
+    found, said = surveyed(tmp_path, columns)
+    assert found.left_out == ("Unnamed: 0",)
+    assert len(said) == 1
+
+
+def test_times_by_which_rows_are_sorted_are_kept_and_told(tmp_path):
+    times = np.datetime64("2024-01-01") + np.arange(N)
+    found, said = surveyed(tmp_path, {"day": times, "x": X, "y": Y})
+    assert found.schema.names == ["day", "x"]
+    assert "The values of 'day' number the rows, or are times" in said[0]
+
+
+def test_a_table_of_row_numbers_alone_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"'code' alone.*--keep code"):
+        surveyed(tmp_path, {"code": np.arange(N), "y": Y})

@@ -31,6 +31,9 @@ class TabularMLP(nn.Module):
         their own. Any other id (rare, unseen, a raw 64-bit hash, −1 for missing) is hashed into
         one of the column's `buckets` shared embeddings, which start at zero: before any training
         an unseen category says nothing.
+    gaps: number columns with missing values, by their place. A missing value is given as exactly 0;
+        the first layer then sees a second input of this column, its missing indicator, 1 where
+        the value is missing and 0 elsewhere. Both have the column's gate.
     hidden, embedding, outputs: widths of the layers, of an embedding, and of the answer.
     seed: of the initial weights; the global random state is not touched.
 
@@ -50,19 +53,21 @@ class TabularMLP(nn.Module):
         embedding: int = 8,
         outputs: int = 1,
         *,
+        gaps: Sequence[int] = (),
         buckets: int = 4,
         seed: int = 0,
     ) -> None:
         super().__init__()
         sizes = [int(size) for size in vocabularies]
-        _check(numeric, sizes, [*hidden, embedding, outputs, buckets])
+        self.gaps = tuple(int(column) for column in gaps)
+        _check(numeric, sizes, self.gaps, [*hidden, embedding, outputs, buckets])
         self.numeric, self.categorical = int(numeric), len(sizes)
         self.embedding, self.outputs, self.buckets = int(embedding), int(outputs), int(buckets)
         self.vocabularies, self.hidden = tuple(sizes), tuple(int(h) for h in hidden)
         rows = torch.tensor([size + buckets for size in sizes], dtype=torch.long)
         self.register_buffer("sizes", torch.tensor(sizes, dtype=torch.long), persistent=False)
         self.register_buffer("offsets", rows.cumsum(0) - rows, persistent=False)
-        owners = list(range(self.numeric))
+        owners = [*range(self.numeric), *self.gaps]
         for column in range(self.categorical):
             owners += [self.numeric + column] * self.embedding
         self.register_buffer("column_of", torch.tensor(owners), persistent=False)
@@ -133,10 +138,14 @@ class TabularMLP(nn.Module):
         return self.rest(self.first(x))  # type: ignore[no-any-return]
 
     def inputs(self, numeric: Tensor | None, categorical: Tensor | None = None) -> Tensor:
-        """What the first layer sees, (rows, inputs): the numbers, then each category's vector."""
+        """What the first layer sees, (rows, inputs): the numbers, the missing indicators, then each
+        category's vector."""
         parts = []
         if self.numeric:
-            parts.append(_matrix(numeric, self.numeric, "numeric").to(self.first.weight.dtype))
+            numbers, dtype = _matrix(numeric, self.numeric, "numeric"), self.first.weight.dtype
+            parts.append(numbers.to(dtype))
+            if self.gaps:
+                parts.append((numbers[:, self.gaps] == 0).to(dtype))
         if self.table is not None:
             ids = _matrix(categorical, self.categorical, "categorical")
             parts.append(self.table(self.places(ids)).flatten(1))
@@ -167,10 +176,14 @@ def _matrix(given: Tensor | None, width: int, name: str) -> Tensor:
     return given
 
 
-def _check(numeric: int, sizes: list[int], widths: list[int]) -> None:
+def _check(numeric: int, sizes: list[int], gaps: tuple[int, ...], widths: list[int]) -> None:
     if numeric < 0 or numeric + len(sizes) < 1:
         raise InvalidInput(
             f"Expected at least one column (got {numeric} numbers, {len(sizes)} categories)."
+        )
+    if len(set(gaps)) < len(gaps) or not all(0 <= column < numeric for column in gaps):
+        raise InvalidInput(
+            f"Expected gaps as different number columns from 0 to {numeric - 1} (got {gaps})."
         )
     if any(size < 0 for size in sizes) or any(int(w) < 1 for w in widths):
         raise InvalidInput(

@@ -1,9 +1,10 @@
 """How the columns of a table become numbers for a network, found once and kept in a JSON file.
 
 Numbers: x → (x − mean) / deviation, of sign(x)·log(1 + |x|) where the schema says "log", cut off
-at ±CUT deviations; missing (and infinite) is 0, the mean. Categories: 0 is missing, 1 … V are the
-known values, most frequent first, and the rest share `buckets` further numbers by a hash of their
-text.
+at ±CUT deviations. Missing (and infinite) is exactly 0, which a value never is: one that equals the
+mean is PRESENT. So a network can tell a missing value from the mean. Categories: 0 is missing,
+1 … V are the known values, most frequent first, and the rest share `buckets` further numbers by a
+hash of their text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .table import as_classes, as_numbers, as_texts
 
 CUT = 10.0
 """Standardised numbers end here, so that one odd value does not blind a network."""
+PRESENT = 1e-30
+"""Code of a value that equals the mean: 0 is kept for missing values."""
 
 Task = Literal["binary", "classes", "number"]
 
@@ -33,22 +36,22 @@ class Number:
     name: str
     mean: float
     deviation: float
-    """0 where the column is constant or nothing is there: it is encoded as 0 throughout."""
+    """0 where all values are the same: each is encoded as PRESENT."""
     log: bool = False
     missing: float = 0.0
     """Share of the rows."""
 
     def encode(self, column: Any) -> NDArray[np.float32]:
-        """Standardised, 0 where nothing is there."""
+        """Standardised numbers; exactly 0 where the value is missing, and only there."""
         x, _, _ = as_numbers(column)
-        if self.deviation == 0:
-            return np.zeros(len(x), np.float32)
+        there = np.isfinite(x)
         with np.errstate(all="ignore"):
             if self.log:
                 x = signed_log(x)
-            x = (x - self.mean) / self.deviation
-        x[~np.isfinite(x)] = 0
-        return np.clip(x, -CUT, CUT).astype(np.float32)
+            x = (x - self.mean) / self.deviation if self.deviation else np.zeros(len(x))
+        x = np.clip(np.where(there, x, 0), -CUT, CUT).astype(np.float32)
+        x[there & (x == 0)] = PRESENT
+        return x
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,11 @@ class Schema:
     def sizes(self) -> list[int]:
         """Different values of each category."""
         return [category.size for category in self.categories]
+
+    @property
+    def gaps(self) -> list[int]:
+        """Which numbers have missing values: their columns have a missing indicator."""
+        return [i for i, number in enumerate(self.numbers) if 0 < number.missing < 1]
 
     @property
     def outputs(self) -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from .arrow import arrow
 from .files import CRITEO
 from .schema import Category, Label, Number, Schema, Task, listed, signed_log
 from .suspects import (
+    NUMBERED,
     Draw,
     Trace,
     copies,
@@ -29,7 +29,9 @@ from .suspects import (
     drop_words,
     leaks,
     nameless,
-    row_numbers,
+    rising_words,
+    row_number,
+    row_number_words,
     spelt_alike,
     written_date,
     written_number,
@@ -56,6 +58,9 @@ class Reading:
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = ()
+    """Columns that stay although they number the rows, besides those named above; None keeps
+    every column."""
     task: Task | None = None
     vocabulary: int = 10_000
     """Most values that a category knows by name."""
@@ -73,6 +78,10 @@ class Survey:
     """Rows with a label in each piece."""
     leaks: tuple[str, ...] = ()
     """Columns that give the label away; a warning named them."""
+    left_out: tuple[str, ...] = ()
+    """Columns that number the rows: they are not in the schema."""
+    warnings: tuple[str, ...] = ()
+    """What was warned of, a sentence or two each."""
 
     @property
     def total(self) -> int:
@@ -82,7 +91,8 @@ class Survey:
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
         return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows,
-                           "leaks": self.leaks})  # fmt: skip
+                           "leaks": self.leaks, "left_out": self.left_out,
+                           "warnings": self.warnings})  # fmt: skip
 
     @staticmethod
     def from_json(text: str) -> Survey:
@@ -90,7 +100,8 @@ class Survey:
         try:
             record = json.loads(text)
             schema = Schema.from_json(json.dumps(record["schema"]))
-            return Survey(schema, tuple(record["rows"]), tuple(record.get("leaks", ())))
+            lists = {n: tuple(record.get(n, ())) for n in ("leaks", "left_out", "warnings")}
+            return Survey(schema, tuple(record["rows"]), **lists)
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
 
@@ -120,49 +131,83 @@ def survey(
         )
     of_label = _Column(label, table.kinds[label], reading)
     found = [_Column(name, table.kinds[name], reading) for name in columns]
+    rows, trace = _read(table, of_label, found, progress)
+    said: list[str] = []
+    made = _label(of_label, sum(rows), reading, table, said)
+    rows = _with_known_labels(table, made, of_label, rows)
+    encoded = {column.name: column.decide(reading) for column in found}
+    found, left_out = _without_row_numbers(found, encoded, reading, label, said)
+    numbers = tuple(e for c in found if isinstance(e := encoded[c.name], Number))
+    categories = tuple(e for c in found if isinstance(e := encoded[c.name], Category))
+    useless = _odd_columns(found, numbers, categories, said)
+    texts = [*(c.name for c in categories), *([label] if of_label.odd else [])]
+    said += _mixed_words(table, texts)
+    traces = {column.name: column.trace for column in found if column.name not in useless}
+    given_away = leaks(made, trace, traces)
+    said += [*nameless(list(encoded), left_out), *given_away.words(label),
+             *copies(traces, given_away.equal)]  # fmt: skip
+    for words in said:
+        warnings.warn(words, stacklevel=2)
+    return Survey(Schema(numbers, categories, made), tuple(rows), given_away.names,
+                  tuple(left_out), tuple(said))  # fmt: skip
+
+
+def _read(
+    table: Table,
+    of_label: _Column,
+    found: Sequence[_Column],
+    progress: Callable[[int, int], object] | None,
+) -> tuple[list[int], Trace]:
+    """Show the columns every piece; tells the labelled rows of each, and the label's trace."""
     rows = []
-    draw, trace = Draw(len(table.pieces), len(columns)), Trace()
+    draw, trace = Draw(len(table.pieces), len(found)), Trace()
     for piece in range(len(table.pieces)):
-        read = table.read(piece, [*columns, label])
-        rows.append(of_label.add_label(read[label]))
+        read = table.read(piece, [*(column.name for column in found), of_label.name])
+        rows.append(of_label.add_label(read[of_label.name]))
         if rows[-1] < read.num_rows:
             read = read.filter(arrow().array(of_label.there))
         drawn = draw.places(piece, read.num_rows)
-        trace.add_label(read[label], of_label.kind, drawn)
+        trace.add_label(read[of_label.name], of_label.kind, drawn)
         for column in found:
             column.add(read[column.name], drawn)
         if progress is not None:
             progress(piece + 1, len(table.pieces))
-    made = _label(of_label, sum(rows), reading, table)
-    rows = _with_known_labels(table, made, of_label, rows)
-    numbers, categories = [], []
-    for column in found:
-        one = column.decide(reading)
-        if isinstance(one, Number):
-            numbers.append(one)
-        else:
-            categories.append(one)
-    useless = _warn(found, numbers, categories)
-    _warn_of_mixed(table, [*(c.name for c in categories), *([label] if of_label.odd else [])])
-    traces = {column.name: column.trace for column in found if column.name not in useless}
-    given_away = leaks(made, trace, traces)
-    suspects = (nameless(columns), row_numbers(traces), given_away.words(label),
-                copies(traces, given_away.equal))  # fmt: skip
-    for words in chain(*suspects):
-        warnings.warn(words, stacklevel=2)
-    return Survey(Schema(tuple(numbers), tuple(categories), made), tuple(rows), given_away.names)
+    return rows, trace
 
 
-def _warn_of_mixed(table: Table, texts: Sequence[str]) -> None:
-    """Columns of text that some file has as numbers."""
-    for name in texts:
-        found = table.kinds_of(name)
-        if {"number", "text"} <= set(found):
-            warnings.warn(
-                f"{name!r} is of numbers in {found['number']} and of text in {found['text']}: all "
-                "its values are taken as text. If it means the same, try files that write it in "
-                "one way.", stacklevel=3,
-            )  # fmt: skip
+def _without_row_numbers(
+    found: Sequence[_Column],
+    encoded: Mapping[str, Number | Category],
+    reading: Reading,
+    label: str,
+    said: list[str],
+) -> tuple[list[_Column], list[str]]:
+    """The columns to rank, and the names of those that number the rows."""
+    why = {
+        column.name: words for column in found
+        if (words := column.numbers_the_rows(isinstance(encoded[column.name], Category)))
+    }  # fmt: skip
+    named = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
+    times = {column.name for column in found if column.is_time}
+    out = [n for n in why if reading.keep is not None and n not in named | times]
+    if len(out) == len(found):
+        raise InvalidInput(
+            f"Expected columns besides the label {label!r} and those that number the rows (got "
+            f"{quoted(out)} alone). Try --keep {drop_words(out)}."
+        )
+    said += row_number_words({name: why[name] for name in out})
+    asked = reading.keep or ()
+    said += rising_words([n for n in why if n not in out and n not in asked])
+    return [column for column in found if column.name not in out], out
+
+
+def _mixed_words(table: Table, texts: Sequence[str]) -> list[str]:
+    """A sentence on every column of text that some file has as numbers."""
+    return [
+        f"{name!r} is of numbers in {kinds['number']} and of text in {kinds['text']}: all its "
+        "values are taken as text. If it means the same, try files that write it in one way."
+        for name in texts if {"number", "text"} <= set(kinds := table.kinds_of(name))
+    ]  # fmt: skip
 
 
 def count_rows(table: Table, schema: Schema) -> Survey:
@@ -182,12 +227,13 @@ def count_rows(table: Table, schema: Schema) -> Survey:
             f"Expected rows of {table.source} whose label {schema.label.name!r} is one of the "
             f"rows to learn from, {schema.label.in_words()} (got none in {dropped:,} rows)."
         )
+    words = (
+        f"{dropped:,} rows of {table.source} are left out: their label {schema.label.name!r} "
+        "is missing, or one that the training rows do not have."
+    )
     if dropped:
-        warnings.warn(
-            f"{dropped:,} rows of {table.source} are left out: their label {schema.label.name!r} "
-            "is missing, or one that the training rows do not have.", stacklevel=2,
-        )  # fmt: skip
-    return Survey(schema, tuple(rows))
+        warnings.warn(words, stacklevel=2)
+    return Survey(schema, tuple(rows), warnings=(words,) if dropped else ())
 
 
 @dataclass
@@ -214,6 +260,7 @@ class _Column:
     def __post_init__(self) -> None:
         self.counts = Counts(self.reading.vocabulary)
         self.there: NDArray[np.bool_] = np.empty(0, bool)
+        self.is_time = False
         self.as_text = self.name in self.reading.categorical or (
             self.kind == "text" and self.name not in self.reading.numeric
         )
@@ -221,6 +268,7 @@ class _Column:
     def add(self, column: Any, drawn: NDArray[np.int64]) -> None:
         """Take in a piece; of the rows drawn the values are kept."""
         self.rows += len(column)
+        self.is_time = self.is_time or bool(arrow("types").is_temporal(column.type))
         if self.as_text:
             self._add_texts(as_texts(column), drawn)
             return
@@ -314,6 +362,15 @@ class _Column:
         used = self.log if log else self.plain
         return Number(self.name, used.mean, used.deviation, log, missing)
 
+    def numbers_the_rows(self, as_category: bool) -> str:
+        """In what way the column numbers the rows, in words; nothing where it does not."""
+        if not as_category:
+            return row_number(self.name, self.trace)
+        common = self.counts.common()
+        plain = not (self.missing or self.written or self.dated)
+        once = plain and self.rows >= NUMBERED and bool(common) and common[0][1] == 1
+        return "no text occurs twice" if once else ""
+
     def _look_at(self, common: Sequence[tuple[str, int]], known: int, there: int) -> None:
         """Note numbers written oddly, dates, and texts that hardly come again."""
         texts = [value for value, _ in common]
@@ -328,7 +385,7 @@ class _Column:
             )
 
 
-def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
+def _label(column: _Column, rows: int, reading: Reading, table: Table, said: list[str]) -> Label:
     """The task, found from the label's values."""
     if not rows:
         raise InvalidInput(
@@ -336,10 +393,10 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
             f"(got {'none at all' if not column.rows else 'only missing ones'})."
         )
     if rows < column.rows:
-        warnings.warn(
+        said.append(
             f"{column.rows - rows:,} of {column.rows:,} rows are left out: their label "
-            f"{column.name!r} is missing.", stacklevel=3,
-        )  # fmt: skip
+            f"{column.name!r} is missing."
+        )
     common = column.counts.common()
     values = sorted(value for value, _ in common)
     is_text = column.kind == "text" and column.odd > 0
@@ -370,8 +427,7 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table) -> Label:
         )
     if not is_text:
         values.sort(key=float)
-    for words in spelt_alike(column.name, values):
-        warnings.warn(words, stacklevel=3)
+    said += spelt_alike(column.name, values)
     times = dict(common)
     shares = tuple(times[value] / sum(times.values()) for value in values)
     mean = shares[1] if task == "binary" else 0.0
@@ -390,45 +446,43 @@ def _with_known_labels(
     ]
 
 
-def _warn(
-    found: Sequence[_Column], numbers: Sequence[Number], categories: Sequence[Category]
+def _odd_columns(
+    found: Sequence[_Column],
+    numbers: Sequence[Number],
+    categories: Sequence[Category],
+    said: list[str],
 ) -> set[str]:
-    """Warn of odd columns; tells those that hold nothing, or the same throughout."""
-    for column in found:
-        if column.note:
-            warnings.warn(f"{column.note}.", stacklevel=3)
-    for words in (
-        *written_words({c.name: c.written for c in found if c.written}),
-        *date_words({c.name: c.dated for c in found if c.dated}),
-    ):
-        warnings.warn(words, stacklevel=3)
+    """Name odd columns; tells those that hold nothing, or the same throughout."""
+    said += [f"{column.note}." for column in found if column.note]
+    said += written_words({c.name: c.written for c in found if c.written})
+    said += date_words({c.name: c.dated for c in found if c.dated})
     texts = {c.name: c for c in found}
-    _warn_of_filled([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)
-                     for c in numbers if 0 < c.missing < 1])  # fmt: skip
+    said += _missing_words([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)
+                            for c in numbers if 0 < c.missing < 1])  # fmt: skip
     empty = [c.name for c in found if c.missing == c.rows]
     if empty:
-        warnings.warn(f"Nothing is in {listed(empty)}: no use to any model.", stacklevel=3)
-    constant = [c.name for c in numbers if c.deviation == 0 and c.name not in empty]
+        said.append(f"Nothing is in {listed(empty)}: no use to any model.")
+    constant = [c.name for c in numbers if c.deviation == 0 and c.missing == 0]
     constant += [
         c.name for c in categories
         if c.name not in empty and c.missing == 0 and len(texts[c.name].counts.common()) == 1
     ]  # fmt: skip
     if constant:
-        warnings.warn(f"The same value throughout in {listed(constant)}.", stacklevel=3)
+        said.append(f"The same value throughout in {listed(constant)}.")
     return {*empty, *constant}
 
 
-def _warn_of_filled(filled: Sequence[tuple[str, int, float]]) -> None:
-    """Numbers that are not there: how many, of which columns, the most first."""
-    if not filled:
-        return
-    most = sorted(filled, key=lambda one: -one[1])
+def _missing_words(gaps: Sequence[tuple[str, int, float]]) -> list[str]:
+    """A sentence on missing numbers: how many, of which columns, the most first."""
+    if not gaps:
+        return []
+    most = sorted(gaps, key=lambda one: -one[1])
     words = [f"{count:,} of {name!r} ({100 * share:.2g} %)" for name, count, share in most[:NAMED]]
     more = f" and {len(most) - NAMED} columns more" if len(most) > NAMED else ""
-    warnings.warn(
-        f"Missing numbers are filled with the mean of their column: {', '.join(words)}{more}. "
-        "A column that is missing for a reason tells more as a category.", stacklevel=4,
-    )  # fmt: skip
+    return [
+        f"Missing numbers: {', '.join(words)}{more}. They are filled with the mean of their "
+        "column, and a missing indicator is part of the column."
+    ]
 
 
 def pc_is_valid(array: Any) -> Any:

@@ -32,8 +32,13 @@ SAME_ORDER = 0.9999
 """Rank correlation with a label of numbers."""
 NOTHING = (-1, int(np.array(np.nan).view(np.int64)))
 """Codes of a missing text and of a missing number."""
-NUMBERED = 50
-"""Rows from which a whole number that rises from each to the next is no accident."""
+NUMBERED, NUMBERED_INDEX = 50, 10
+"""Rows from which whole numbers that rise from each to the next are no accident; and the same for
+a column without a name, as pandas writes its index."""
+NAMED_ID = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid|index|idx|row|rownum|row_?no))$|[a-z]I[Dd]$")
+"""Names of columns that number things: id, row_id, PassengerId, index."""
+EXACT = 2.0**53
+"""Whole numbers below are exact."""
 NAMELESS = re.compile(r"Unnamed: \d+")
 WRITTEN = re.compile(
     r"[-+]?[$€£]?\s?\d{1,3}(?:[,.'\s]?\d{3})*(?:[.,]\d+)?(?:[eE][-+]?\d+)?\s?[%€$£]?"
@@ -71,23 +76,45 @@ class Trace:
     numbers: list[NDArray[np.float64]] = field(default_factory=list)
     codes: list[NDArray[np.int64]] = field(default_factory=list)
     rows: int = 0
-    numbered: bool = True
-    """Whole numbers that have risen from row to row so far, or fallen?"""
+    whole: bool = True
+    """Only whole numbers so far, none missing?"""
+    rising: bool = True
+    """Has each been above the one before so far, or each below?"""
     _last: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    low: float = float("inf")
+    high: float = float("-inf")
+    _mixed: int = 0
+    """Sum of the numbers' hashes: whatever their order."""
 
     def add_numbers(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> None:
         """Take in a piece; −0 is 0, and there is one NaN."""
         plain = np.where(np.isnan(values), np.nan, values + 0.0)
         self.digest.update(plain.tobytes())
         self.rows += len(plain)
-        if self.numbered:
-            run = np.concatenate([self._last, plain])
-            whole = bool(np.isfinite(run).all()) and bool((run == np.rint(run)).all())
-            steps = np.diff(run) if whole else run
-            self.numbered = whole and bool((steps > 0).all() or (steps < 0).all())
-            self._last = run[-2:]
+        self._add_whole(plain)
         self.numbers.append(plain[at])
         self.codes.append(plain[at].view(np.int64))
+
+    def _add_whole(self, plain: NDArray[np.float64]) -> None:
+        self.whole = self.whole and bool((np.abs(plain) < EXACT).all())
+        self.whole = self.whole and bool((plain == np.rint(plain)).all())
+        if not self.whole or not len(plain):
+            return
+        run = np.concatenate([self._last, plain])
+        steps = np.diff(run)
+        self.rising = self.rising and bool((steps > 0).all() or (steps < 0).all())
+        self._last = run[-2:]
+        self.low, self.high = min(self.low, plain.min()), max(self.high, plain.max())
+        self._mixed = (self._mixed + _hash_sum(plain.astype(np.int64))) % 2**64
+
+    def consecutive(self) -> bool:
+        """Are these the whole numbers from a lowest to a highest, each once, in any order?"""
+        if not self.whole or not self.rows or self.high - self.low + 1 != self.rows:
+            return False
+        total, chunk = 0, 1 << 20
+        for low in range(int(self.low), int(self.high) + 1, chunk):
+            total += _hash_sum(np.arange(low, min(low + chunk, int(self.high) + 1)))
+        return total % 2**64 == self._mixed
 
     def add_texts(
         self, texts: Any, values: NDArray[np.float64] | None, at: NDArray[np.int64]
@@ -97,7 +124,7 @@ class Trace:
         values: of each different text, NaN where it is no number.
         """
         places = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
-        self.numbered = False
+        self.whole = False
         codes = np.append(text_hash(texts.dictionary), -1)[places]
         self.digest.update(codes.tobytes())
         self.codes.append(codes[at])
@@ -250,24 +277,57 @@ def spelt_alike(label: str, classes: Sequence[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def row_numbers(traces: Mapping[str, Trace]) -> list[str]:
-    """A sentence on columns that count the rows."""
-    found = [
-        name for name, trace in traces.items()
-        if trace.numbered and trace.rows >= NUMBERED and not NAMELESS.fullmatch(name)
-    ]  # fmt: skip
-    if not found:
+def _hash_sum(x: NDArray[np.int64]) -> int:
+    """Σ of a hash of each number, modulo 2⁶⁴: equal for the same numbers in any order."""
+    mixed = x.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def row_number(name: str, trace: Trace) -> str:
+    """In what way a column of numbers counts the rows, in words; nothing where it does not."""
+    index = NAMELESS.fullmatch(name) is not None
+    if not trace.whole or trace.rows < (NUMBERED_INDEX if index else NUMBERED):
+        return ""
+    if trace.rising:
+        return "rises or falls in every row"
+    if trace.consecutive():
+        return f"is {trace.low:.0f} to {trace.high:.0f}, each once"
+    drawn = np.concatenate(trace.numbers)
+    if NAMED_ID.search(name) and len(drawn) >= NUMBERED and len(np.unique(drawn)) == len(drawn):
+        return "no number occurs twice"
+    return ""
+
+
+def row_number_words(why: Mapping[str, str]) -> list[str]:
+    """A sentence on the columns that are left out; why: column → in what way it counts rows."""
+    if not why:
         return []
+    named = list(why.items())
+    words = ", ".join(f"{name!r} ({reason})" for name, reason in named[:NAMED])
+    more = f" and {len(why) - NAMED} more" if len(why) > NAMED else ""
     return [
-        f"The values of {quoted(found)} rise or fall from row to row throughout the table: numbers "
-        "of the rows, or times by which they are sorted. What they tell of these rows they may not "
-        f"tell of new ones. Try --drop {drop_words(found)}."
+        f"Left out because they number the rows: {words}{more}. To rank them anyway, try --keep "
+        f"{drop_words(list(why))}."
     ]
 
 
-def nameless(columns: Sequence[str]) -> list[str]:
+def rising_words(names: Sequence[str]) -> list[str]:
+    """A sentence on columns that number the rows and are kept."""
+    if not names:
+        return []
+    return [
+        f"The values of {quoted(names)} number the rows, or are times by which they are sorted. "
+        f"What they tell of these rows they may not tell of new ones. Try --drop "
+        f"{drop_words(names)}."
+    ]
+
+
+def nameless(columns: Sequence[str], left_out: Sequence[str] = ()) -> list[str]:
     """A sentence on columns that have no name but their place."""
-    found = [name for name in columns if NAMELESS.fullmatch(name)]
+    found = [name for name in columns if NAMELESS.fullmatch(name) and name not in left_out]
     if not found:
         return []
     index = "It is probably the index that pandas writes: try" if found == ["Unnamed: 0"] else "Try"

@@ -87,12 +87,15 @@ class Trained:
 
 
 def new_network(schema: Schema, *, seed: int = 0, at_rate: bool = True) -> TabularMLP:
-    """The default network for a table's columns, with fresh weights drawn by the seed.
+    """The default network for a table's columns, with fresh weights drawn by the seed. Numbers
+    with missing values have a missing indicator.
 
     at_rate: before it learns it answers with the shares of the classes. A network that must learn
     a rare class's rate first learns it from any column, noise too, and then seems to need it.
     """
-    network = TabularMLP(len(schema.numbers), schema.sizes, outputs=schema.outputs, seed=seed)
+    network = TabularMLP(
+        len(schema.numbers), schema.sizes, outputs=schema.outputs, gaps=schema.gaps, seed=seed
+    )
     if at_rate and schema.label.shares:
         network.start_at(schema.label.shares)
     return network
