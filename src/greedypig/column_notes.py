@@ -70,6 +70,13 @@ class ColumnNotes:
     """What is predicted, in words: classes and their shares, or a number."""
     constant: Constant | None = None
     """What the columns have to beat; None in files from before it was measured."""
+    warnings: tuple[str, ...] = ()
+    """What was warned of: columns that leak, number the rows or are odd, gaps, and so on."""
+    left_out: tuple[str, ...] = ()
+    """Columns that number the rows, and were not ranked."""
+    enough: int | None = None
+    """On the validation rows the model that was asked gains nothing after so many columns; None
+    where it does, or where that was not measured."""
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
@@ -103,6 +110,48 @@ class ColumnNotes:
             network_loss=None if network_loss is None else _number(network_loss),
             task=_text(about.get("task", ""), "task"),
             constant=_constant(about.get("constant")),
+            warnings=tuple(
+                _text(w, "warnings") for w in _list(about.get("warnings", ()), "warnings")
+            ),
+            left_out=tuple(
+                _text(n, "left_out") for n in _list(about.get("left_out", ()), "left_out")
+            ),
+            enough=_enough(a),
+        )
+
+    @property
+    def useful(self) -> int | None:
+        """After so many columns of the first method nothing is gained, as far as both the model
+        that was asked and the retrained networks can tell; None where that is not known."""
+        if self.enough is None:
+            return None
+        losses = next(iter(self.losses.values()), {})
+        sets = [*((k, losses[k]) for k in self.ks if k in losses), (len(self.kinds), self.loss_all)]
+        poor = [k for i, (k, loss) in enumerate(sets)
+                if any(self._better(other, loss) for _, other in sets[i + 1 :])]  # fmt: skip
+        if not poor or max(poor) < self.enough:
+            return self.enough
+        return next((k for k, _ in sets[:-1] if k > max(poor)), None)
+
+    def _better(self, loss: Loss, other: Loss) -> bool:
+        """Is a loss lower than another by more than the seeds' noise?"""
+        if loss.error is None or other.error is None or self.seeds < 2:
+            return False
+        noise: float = student(self.seeds - 1) * (loss.error**2 + other.error**2) ** 0.5
+        return other.mean - loss.mean > noise
+
+    def gained(self) -> str:
+        """A sentence that says after which column nothing is gained; empty where not known."""
+        useful = self.useful
+        if useful is None:
+            return ""
+        if useful == 0:
+            return "No column lowers the validation loss by more than its standard error."
+        last = next(iter(self.orders.values()))[useful - 1]
+        first = f"the first {useful} columns" if useful > 1 else "the first column"
+        return (
+            f"Nothing is gained after {first}, up to {last!r}: more columns lower the validation "
+            "loss by less than one standard error."
         )
 
     def figure(self, value: float) -> str:
@@ -204,6 +253,19 @@ def _constant(given: Any) -> Constant | None:
         for name in ("accuracy", "variance")
     )
     return Constant(_number(record.get("loss")), accuracy, variance)
+
+
+def _enough(a: Attribution) -> int | None:
+    """What `select_features` measured on held-out rows."""
+    columns = _mapping(a.about.get("held_out", {}), "held_out").get("columns")
+    if columns is None:
+        return None
+    if type(columns) is not int or not 0 <= columns <= a.features.units:
+        raise InvalidInput(
+            f"Expected held_out columns in the notes from 0 to {a.features.units} "
+            f"(got {columns!r:.60})."
+        )
+    return columns
 
 
 def _number(value: Any) -> float:

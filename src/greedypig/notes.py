@@ -184,6 +184,8 @@ class Notes:
     removed: Mapping[float, float]
     """Probability with this share switched off, as measured: of counterfactuals."""
     comparison: tuple[Method, ...]
+    warnings: tuple[str, ...] = ()
+    """What was warned of when the result was made."""
 
     @staticmethod
     def of(a: Attribution) -> Notes:
@@ -221,6 +223,7 @@ class Notes:
             kept=kept,
             removed=removed,
             comparison=tuple(_method(name, row) for name, row in comparison),
+            warnings=tuple(_warning(words) for words in _sequence(about, "warnings")),
         )
 
     @property
@@ -391,6 +394,12 @@ def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = about.get(name) or {}
     if not isinstance(value, Mapping):
         raise InvalidInput(f"Expected {name!r} in the notes to be a mapping (got {value!r:.60}).")
+    return value
+
+
+def _warning(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"Expected warnings in the notes as text (got {value!r:.60}).")
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from math import isfinite
 from os import PathLike
 from typing import Any
 
@@ -28,6 +29,7 @@ from .domains.table.batches import Batch, Feed, feed
 from .domains.table.build import network_for
 from .domains.table.checks import look
 from .domains.table.expected import Expected
+from .domains.table.held_out import measure
 from .domains.table.networks import Encoded, Network
 from .domains.table.objective import TableObjective
 from .domains.table.scorers import PathScores, Permutation
@@ -41,6 +43,8 @@ STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
 ONE_SHOT = ("ig", "permutation", "random")
 LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
+JUDGED = 64
+"""Held-out batches on which the columns selected are judged, at most."""
 MOST_ASKED = 16
 """Columns without a score that are tried by leaving them out."""
 
@@ -49,6 +53,7 @@ def select_features(
     model: Callable[..., Any],
     batches: Any,
     *,
+    valid: Any = None,
     loss: Any = "binary-cross-entropy",
     outputs: str = "logits",
     k: int | None = None,
@@ -77,6 +82,8 @@ def select_features(
     batches: (features, label) pairs that can be read again and again, a list or a stream; features
         are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
         DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
+    valid: batches of rows that the model has not learned from. The columns selected are judged on
+        them: `a.about["held_out"]` says after how many columns nothing more is gained.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row.
     outputs: "probabilities" for a model that ends in a sigmoid or a softmax.
@@ -109,14 +116,15 @@ def select_features(
     saved = checkpoint if group.first else None
     found = carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
     if silent := run.silent(found):
-        warnings.warn(
+        words = (
             f"The values of {silent} move the model's answer and have no gradient where it was "
             "taken: ids or rounding inside the model, or a flat spot (more steps see further). "
             "Their scores are 0 for that reason alone. Try "
-            "method='permutation' or 'greedy', or give ids as a category of their own.",
-            stacklevel=levels_to_caller(),
+            "method='permutation' or 'greedy', or give ids as a category of their own."
         )
-    return found
+        warnings.warn(words, stacklevel=levels_to_caller())
+        found = found.with_notes({"warnings": [*run.concerns, words]})
+    return found if valid is None else run.judged(found, valid)
 
 
 class _Selection:
@@ -166,7 +174,7 @@ class _Selection:
         self.concerns, self._constant = seen.warnings + asked, seen.constant
         if not group.first:  # One process speaks for all.
             self.concerns = []
-        self._first = group.first
+        self._first, self._seed = group.first, seed
         self._example = source.example()
         # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
         absent = set_baseline(network, baseline, sampled(), group, example=self._example,
@@ -190,12 +198,25 @@ class _Selection:
 
     def attribution(self, events: Rounds) -> Attribution:
         """The result so far, with what was spent in all sittings."""
+        warned = {"warnings": self.concerns} if self.concerns else {}
         return events.attribution().with_notes(
             {
                 "kind": "table",
                 "gradient_batches": self.objective.batches_used,
                 "gradient_rows": self.objective.rows_used,
+                **warned,
             }
+        )
+
+    def judged(self, found: Attribution, valid: Any) -> Attribution:
+        """The result with G of its first columns on other rows; every process reads them all."""
+        with Undisturbed():
+            source = feed(valid, self._seed, ALONE)
+            seen = measure(self.objective.network, source.sample(JUDGED), found.order.tolist(),
+                           found.selected)  # fmt: skip
+        values = [v if isfinite(v) else None for v in seen.values]
+        return found.with_notes(
+            {"held_out": {"columns": seen.columns, "values": values, "rows": seen.rows}}
         )
 
     def silent(self, found: Attribution) -> str:

@@ -257,6 +257,98 @@ def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
     assert plan.settled(schema).baseline == baseline
 
 
+@pytest.mark.parametrize(
+    ("columns", "ks"),
+    [(1, (1,)), (3, (1, 2)), (10, (1, 2, 3, 5, 7)), (11, (1, 2, 3, 5, 7, 10)),
+     (20, (1, 2, 3, 5, 7, 10)), (21, (5, 10, 20)), (31, (5, 10, 20, 30))],
+)  # fmt: skip
+def test_a_table_of_few_columns_is_retrained_on_one_two_and_three(columns, ks):
+    from types import SimpleNamespace
+
+    from greedypig.cli.select_plan import Plan
+    from greedypig.tables import Reading
+
+    plan = Plan("y", Reading(), (), 1, 0, ("ig",), None, None, None, None, None, "logits",
+                None, None, 1e-3, None)  # fmt: skip
+    schema = SimpleNamespace(numbers=range(columns - 1), categories=range(1))
+    assert plan.settled(schema).ks == ks
+
+
+def messy(place):
+    """600 rows: `row` numbers them, c has gaps, f and g are noise."""
+    table = rows()
+    random = np.random.default_rng(5)
+    gaps = np.where(random.random(600) < 0.2, np.nan, table["c"].to_numpy())
+    table = table.set_column(2, "c", pa.array(gaps))
+    for name in "fg":
+        table = table.append_column(name, pa.array(random.normal(size=600)))
+    table = table.append_column("row", pa.array(random.permutation(600)))
+    pq.write_table(table, place / "m.parquet")
+    return "select", "m.parquet", "--label", "y", "--k", "1,3", "--seeds", "2"
+
+
+def test_warnings_stand_in_every_file_also_after_a_resume(answer, call, place):
+    words = messy(place)
+    found = answer(*words)
+    left, filled = found["warnings"]
+    assert "number the rows: 'row' (is 0 to 599, each once)" in left
+    assert "missing indicator" in filled
+    assert found["left_out"] == ["row"]
+    assert "row" not in found["order"]
+    again = answer(*words, "--resume")
+    assert again["warnings"] == found["warnings"]
+    folder = place / "m-selection"
+    a = gp.load(folder / "selection.gpig")
+    assert a.about["selection"]["warnings"] == found["warnings"]
+    for name in ("selection.md", "selection.html"):
+        text = (folder / name).read_text().replace("&#x27;", "'")
+        assert left in text
+        assert filled in text
+    with (folder / "selection.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [json.loads(line["warnings"]) for line in lines if line["warnings"]] == [[left, filled]]
+    assert lines[-1]["method"] == "all columns"
+
+
+def test_a_row_number_is_ranked_on_request_and_for_models_of_one_s_own(answer, call, place):
+    words = messy(place)
+    kept = answer(*words, "--keep", "row", *QUICK)
+    assert "row" in kept["order"]
+    assert kept["left_out"] == []
+    assert not [w for w in kept["warnings"] if "'row'" in w]
+    code, _, err = call("select", "m.parquet", "--label", "y", "--k", "8", "--out", "n")
+    assert code == 2
+    assert "--k of at most 7" in err.replace("\n", " ")
+    assert "--keep row" in err.replace("\n", " ")
+    code, _, err = call(*words, "--keep", "rwo")
+    assert code == 2
+    assert "'rwo'" in err
+
+
+def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
+    random = np.random.default_rng(0)
+    x = random.standard_normal((8, 1200))
+    y = 3 * x[0] + 2 * x[1] + 0.5 * random.standard_normal(1200)
+    pq.write_table(pa.table({**dict(zip("abcdefgh", x, strict=True)), "y": y}), place / "t.parquet")
+    words = ("select", "t.parquet", "--label", "y", "--k", "1,2,5", "--seeds", "2", "--epochs", "8")
+    found = answer(*words)
+    assert found["useful"] == 2
+    assert found["order"][:2] == ["a", "b"]
+    _, out, _ = call(*words, "--resume")
+    text = " ".join(out.split())
+    noise = ", ".join(found["order"][2:5])
+    assert f"best first: a, b nothing gained by: {noise}" in text
+    sentence = "Nothing is gained after the first 2 columns, up to 'b'"
+    assert sentence in text
+    folder = place / "t-selection"
+    marked = (folder / "selection.md").read_text()
+    assert sentence in marked
+    assert f"- greedy-pig: a, b; nothing gained by: {noise}" in marked
+    page = (folder / "selection.html").read_text()
+    assert sentence in page.replace("&#x27;", "'")
+    assert page.count("nothing gained</small>") == 3
+
+
 def test_texts_categories_and_a_folder_of_csv(answer, place):
     (place / "days").mkdir()
     for i in range(2):

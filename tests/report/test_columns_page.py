@@ -225,3 +225,32 @@ def test_a_way_of_many_columns_a_round_is_not_drawn():
     a = gp.greedy_pig(gp.objective(lambda m: m.sum(1), 4), per_round=2)
     with pytest.raises(gp.InvalidInput, match="one column a round"):
         plots.column_path(a)
+
+
+@pytest.mark.parametrize(
+    ("enough", "losses", "useful"),
+    [
+        (2, {"1": loss(0.5), "3": loss(0.5)}, 2),
+        (0, {"1": loss(0.5), "3": loss(0.5)}, 0),
+        (0, {"1": loss(0.9), "3": loss(0.5)}, 3),  # Retraining tells that 3 are better than 1.
+        (2, {"1": loss(0.9), "3": loss(0.5)}, 2),  # That 1 is too few is no news.
+        (1, {"1": loss(0.9), "3": loss(0.8)}, None),  # All columns are better than 3.
+        (None, {"1": loss(0.5), "3": loss(0.5)}, None),
+    ],
+)
+def test_nothing_is_gained_only_where_retraining_agrees(enough, losses, useful):
+    a = selected(losses={"greedy-pig": losses}, loss_all=loss(0.5))
+    a = a.with_notes({"held_out": {"columns": enough}})
+    notes = ColumnNotes.of(a)
+    assert notes.useful == useful
+    assert bool(notes.gained()) == (useful is not None)
+    assert notes.gained() in report.html(a).replace("&#x27;", "'")
+
+
+def test_warnings_are_on_the_page_as_text():
+    page = report.html(selected(warnings=["'zip' <b>leaks</b>"]))
+    assert "&#x27;zip&#x27; &lt;b&gt;leaks&lt;/b&gt;" in page
+    with pytest.raises(ValueError, match="warnings"):
+        ColumnNotes.of(selected(warnings=[3]))
+    with pytest.raises(ValueError, match="held_out"):
+        ColumnNotes.of(selected().with_notes({"held_out": {"columns": 99}}))

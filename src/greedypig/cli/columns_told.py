@@ -21,7 +21,7 @@ from .terminal import BOLD, DIM, Terminal, duration
 
 STEM = "selection"
 CSV_HEAD = ["method", "k", "loss", "loss_standard_error", "accuracy", "accuracy_standard_error",
-            "r2", "columns"]  # fmt: skip
+            "r2", "columns", "warnings"]  # fmt: skip
 CSV_MARK = ",".join(CSV_HEAD[:4]).encode()
 ALL, CONSTANT = "all columns", "constant answer"
 
@@ -61,8 +61,10 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
         f"from, {notes.valid_rows:,} to judge; label {notes.label}{_task(notes)}"
     )
     say(terminal.style(terminal.wrapped(head), BOLD))
-    best = a.top(min(max(notes.ks), 10))
-    say(terminal.wrapped(f"best first: {', '.join(best)}", "  ", "    "))
+    best, rest = _cut(notes, a.top(min(max(notes.ks), 10)))
+    say(terminal.wrapped(f"best first: {', '.join(best) or 'none'}", "  ", "    "))
+    if rest:
+        say(terminal.wrapped(f"nothing gained by: {', '.join(rest)}", "  ", "    "))
     say()
     errors = _tell_rows(notes, _loss_rows(notes), terminal)
     say()
@@ -76,12 +78,20 @@ def tell(found: Found, terminal: Terminal, files: list[Path]) -> None:
         say(terminal.wrapped(R2_WORDS))
     for line in remarks(notes):
         say(terminal.wrapped(line))
+    if gained := notes.gained():
+        say(terminal.wrapped(gained))
     spent = found.result.about.get("gradient_batches", 0)
     say(terminal.wrapped(
         f"{count(int(spent), 'gradient batch', 'gradient batches')} for the order, "
         f"{duration(found.seconds)} in all. Wrote {outputs.shown(files[0].parent)}: "
         f"{', '.join(f.name for f in files)}"
     ))  # fmt: skip
+
+
+def _cut(notes: ColumnNotes, order: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns of the first method's order that bring something, and the others."""
+    useful = len(order) if notes.useful is None else notes.useful
+    return list(order[:useful]), list(order[useful:])
 
 
 def _tell_rows(notes: ColumnNotes, cells: Rows, terminal: Terminal) -> bool:
@@ -168,10 +178,18 @@ def _markdown(found: Found) -> str:
     ]  # fmt: skip
     if rows := _r2_rows(notes):
         lines += ["", R2_WORDS, *_markdown_rows(heads, rows)]
-    lines += ["", *remarks(notes), ""]
-    for method, order in notes.orders.items():
+    # Blank lines between sentences: Markdown joins lines.
+    for sentence in (*remarks(notes), notes.gained()):
+        lines += ["", sentence] if sentence else []
+    if notes.warnings:
+        lines += ["", "## Warnings", "", *(f"- {_escaped(words)}" for words in notes.warnings)]
+    lines += ["", "## Columns, best first", ""]
+    for i, (method, order) in enumerate(notes.orders.items()):
+        shown = [_escaped(c) for c in order[: max(notes.ks)]]
+        best, rest = _cut(notes, shown) if i == 0 else (shown, [])
         if method != "random":
-            lines.append(f"- {method}: {', '.join(_escaped(c) for c in order[: max(notes.ks)])}")
+            tail = f"; nothing gained by: {', '.join(rest)}" if rest else ""
+            lines.append(f"- {method}: {', '.join(best) or 'none'}{tail}")
     return "\n".join(lines) + "\n"
 
 
@@ -198,13 +216,15 @@ def _csv(notes: ColumnNotes) -> str:
             rate = notes.accuracies.get(method, {}).get(k)
             # Random columns differ from seed to seed.
             names = "" if method == "random" else _listed(notes.orders[method][:k])
-            writer.writerow([method, k, *_pair(loss), *_pair(rate), r2(loss.mean), names])
+            writer.writerow([method, k, *_pair(loss), *_pair(rate), r2(loss.mean), names, ""])
     n, same = len(notes.kinds), notes.constant
     if same is not None:
         rate = None if same.accuracy is None else Loss(same.accuracy, None)
-        writer.writerow([CONSTANT, 0, same.loss, "", *_pair(rate), r2(same.loss), ""])
+        writer.writerow([CONSTANT, 0, same.loss, "", *_pair(rate), r2(same.loss), "", ""])
     whole = notes.loss_all
-    writer.writerow([ALL, n, *_pair(whole), *_pair(notes.accuracy_all), r2(whole.mean), ""])
+    # Of the whole table, so beside all its columns. A line of comment would not be CSV.
+    warned = _listed(notes.warnings) if notes.warnings else ""
+    writer.writerow([ALL, n, *_pair(whole), *_pair(notes.accuracy_all), r2(whole.mean), "", warned])
     return text.getvalue()
 
 
@@ -229,6 +249,9 @@ def record(found: Found, plan: Plan, files: list[str]) -> dict[str, Any]:
     return {
         "order": a.top(a.features.units),
         "selected": a.selected,
+        "useful": notes.useful,
+        "left_out": list(notes.left_out),
+        "warnings": list(notes.warnings),
         "losses": {m: {str(k): plain(v) for k, v in by.items()} for m, by in notes.losses.items()},
         "accuracies": {
             m: {str(k): plain(v) for k, v in by.items()} for m, by in notes.accuracies.items()

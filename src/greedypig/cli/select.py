@@ -38,7 +38,6 @@ EXAMPLES = """\
   greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
   greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
   greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
-USUAL_KS, FEW_KS = (5, 10, 20, 30), (1, 2, 3, 5, 7)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="trainings of each set of columns (default: %(default)s)")  # fmt: skip
     group.add_argument("--epochs", type=options.whole, metavar="N",
                        help="at most; ends when the validation loss does not fall "
-                       "(default: 20, of small tables 1,000 batches)")  # fmt: skip
+                       "(default: 20, of small tables 3,000 batches)")  # fmt: skip
     group.add_argument("--rate", type=float, default=1e-3, help="of Adam (default: %(default)s)")
     group.add_argument("--batch-size", type=options.whole, metavar="N",
                        help="rows of a batch, about (default: 512, of small tables fewer)",
@@ -77,7 +76,9 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--label", metavar="NAME", help="the column to predict")
     group.add_argument("--task", choices=("classification", "regression"),
                        help="(default: found from the label's values)")  # fmt: skip
-    for name, what in (("drop", "leave these out"), ("categorical", "take these as categories"),
+    for name, what in (("drop", "leave these out"),
+                       ("keep", "rank these although they number the rows"),
+                       ("categorical", "take these as categories"),
                        ("numeric", "take these as numbers")):  # fmt: skip
         group.add_argument(f"--{name}", metavar="A,B,…", action="append", default=[],
                            help=f"{what}; may be given again")  # fmt: skip
@@ -90,7 +91,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
 def _add_search(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the search")
     group.add_argument("--k", metavar="N,M,…", help="how many columns to keep (default: those of "
-                       "5,10,20,30 that are fewer than all, of up to ten columns 1,2,3,5,7)",
+                       "5,10,20,30 that are fewer than all; of up to 20 columns 1,2,3,5,7,10)",
                        )  # fmt: skip
     group.add_argument("--model", metavar="NAME",
                        help="package.module:factory of your trained model; it may take the "
@@ -127,6 +128,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
     try:
         table, valid, plan = _plan(args)
+        warned = _warn_of_shared_files(table, valid)
         folder = outputs.folder(Path(args.out or _name(args.tables)))
         columns_told.refuse_foreign(folder)
         device = options.device(own_device(args.device))
@@ -135,7 +137,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
     except (InvalidInput, InvalidType, InvalidFile) as error:
         raise UsageError(str(error)) from error
     job = Selecting(table, valid, plan, folder, device=device, group=group,
-                    command=terminal.command_line())  # fmt: skip
+                    command=terminal.command_line(), warned=warned)  # fmt: skip
     with terminal.bar(Path(table.source).name) as bar:
         try:
             job.open(args.resume or restarted())
@@ -175,20 +177,20 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
             f"{', …' if len(table.kinds) > 12 else ''} (got none)."
         )
     table.check(label)
-    drop, categorical, numeric = (
-        _columns(given, table) for given in (args.drop, args.categorical, args.numeric)
+    drop, keep, categorical, numeric = (
+        _columns(given, table) for given in (args.drop, args.keep, args.categorical, args.numeric)
     )
     table = table.without([n for n in drop if n != label])
     valid = (
         None if args.valid is None
         else open_table(args.valid, layout=layout_given, keep=table.kinds)
     )  # fmt: skip
-    _warn_of_shared_files(table, valid)
     task: Any = {"classification": "classes", "regression": "number", None: None}[args.task]
+    kept = None if args.model is not None else keep  # A model takes the columns that it knows.
     if is_criteo and not (categorical or numeric or drop):
-        reading = criteo_reading(task=task)
+        reading = criteo_reading(task=task, keep=kept)
     else:
-        reading = Reading(categorical, numeric, task=task)
+        reading = Reading(categorical, numeric, keep=kept, task=task)
     if args.valid_share is not None and not 0 < args.valid_share < 1:
         raise UsageError(f"Expected --valid-share between 0 and 1 (got {args.valid_share:g}).")
     if args.mask_finetune is not None and args.baseline == "conditional":
@@ -208,22 +210,25 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     )  # fmt: skip
 
 
-def _warn_of_shared_files(table: Table, valid: Table | None) -> None:
+def _warn_of_shared_files(table: Table, valid: Table | None) -> list[str]:
     ours = {file.path.resolve() for file in table.files}
     shared = [file.path for file in (valid.files if valid else ()) if file.path.resolve() in ours]
-    if shared:
-        warnings.warn(
-            f"{outputs.shown(shared[0])} is among the rows to learn from and the rows to judge on: "
-            "losses will be too low. Try --valid with rows of its own, or none.", stacklevel=2,
-        )  # fmt: skip
+    said = [
+        f"{outputs.shown(path)} is among the rows to learn from and the rows to judge on: "
+        "losses will be too low. Try --valid with rows of its own, or none."
+        for path in shared[:1]
+    ]
+    for words in said:
+        warnings.warn(words, stacklevel=2)
+    return said
 
 
 def _ks(text: str | None, columns: int) -> tuple[int, ...]:
+    """What was asked for; nothing where that is to be decided by the columns."""
     if columns < 1:
         raise UsageError("Expected columns besides the label (got none).")
     if text is None:
-        usual = USUAL_KS if columns > USUAL_KS[1] else FEW_KS
-        return tuple(k for k in usual if k < columns) or (1,)
+        return ()
     parts = _words(text)
     if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"Expected --k as whole numbers ≥ 1 with commas (got {text!r}).")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class Seen:
     network: str
     network_loss: float
     constant: Constant | None
+    left_out: Sequence[str] = ()
+    """Columns that number the rows."""
+    warned: Sequence[str] = ()
+    """What was warned of on the way."""
 
 
 def answer(
@@ -60,6 +64,7 @@ def answer(
         "kinds": _kinds(seen.schema.only(seen.train.schema.names)),
         "network": seen.network, "network_loss": seen.network_loss,
         "constant": None if seen.constant is None else asdict(seen.constant),
+        "left_out": list(seen.left_out), "warnings": list(seen.warned),
     }  # fmt: skip
     a = a.with_notes({
         "kind": "table", "source": source, "model": seen.network,

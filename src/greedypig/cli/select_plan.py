@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..core.errors import quoted
 from ..selection import STEPS
 from ..tables import Batches, Effort, Reading, Schema
+from ..tables.suspects import drop_words
 from .failures import UsageError
 from .own_answers import Outputs
 
-TRAINING = "Glorot, small steps"
+TRAINING = "Glorot, small steps, missing indicators, patience"
 """Results of networks that were trained otherwise, by earlier versions, are not gone on with."""
 METHODS = ("greedy-pig", "ig", "random")
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
 EMBEDDING, EXPECTED = 8, 2048
 """Numbers of a category, and of a row, up to which baseline "conditional" is the default."""
 HELD, MOST_HELD, HELD_ROWS = 0.1, 0.3, 1000
+USUAL_KS, FEW_KS, FEW = (5, 10, 20, 30), (1, 2, 3, 5, 7, 10), 20
+"""How many columns are kept where nobody says, of many columns and of at most FEW."""
 EACH = 40
 """Batches of each gradient of greedy-pig, where no budget is given."""
 
@@ -30,6 +34,7 @@ class Plan:
     label: str
     reading: Reading
     ks: tuple[int, ...]
+    """Empty until the columns are known, where nobody says: see `settled`."""
     seeds: int
     seed: int
     methods: tuple[str, ...]
@@ -55,18 +60,28 @@ class Plan:
         """Share of the rows to judge on: a tenth, of a small table more."""
         return self.valid_share or min(MOST_HELD, max(HELD, HELD_ROWS / rows))
 
-    def settled(self, schema: Schema) -> Plan:
-        """The plan with the baseline for these columns.
+    def settled(self, schema: Schema, left_out: Sequence[str] = ()) -> Plan:
+        """The plan with the ks and the baseline for these columns.
 
         Which columns suffice is asked of our own network, so that copies should not come again; of
         a model of the user's, which columns it reads. A regression on very many numbers would not
         be quick any more.
         """
+        columns = len(schema.numbers) + len(schema.categories)
+        usual = USUAL_KS if columns > FEW else FEW_KS
+        ks = self.ks or tuple(k for k in usual if k < columns) or (1,)
+        if max(ks) > columns:
+            raise UsageError(
+                f"Expected --k of at most {columns}, the number of columns without "
+                f"{quoted(list(left_out))}, which number the rows (got {max(ks)}). Try --keep "
+                f"{drop_words(left_out)} to rank those too."
+            )
         if self.baseline is not None:
-            return self
+            return replace(self, ks=ks)
         width = len(schema.numbers) + EMBEDDING * len(schema.categories)
         own = self.model is None and self.finetune is None
-        return replace(self, baseline="conditional" if own and width <= EXPECTED else "zero")
+        baseline = "conditional" if own and width <= EXPECTED else "zero"
+        return replace(self, ks=ks, baseline=baseline)
 
     def identity(self) -> dict[str, Any]:
         """What must be the same to go on with: everything but what only adds."""

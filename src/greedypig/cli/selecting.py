@@ -8,9 +8,10 @@ trainings of the proof. They see each other's work in the folder.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from os import fspath
@@ -56,6 +57,8 @@ from .terminal import Bar
 
 VALID_BATCH = 4096
 WORK = "work"
+ALSO_IN_SURVEY = (r"The values of .* are constant", r".* (equal|decide) the label[. ]")
+"""Warnings of a selection that the survey gives from all rows; the second if it found leaks."""
 CLOCK = ".seconds"
 """File of the seconds that all sittings took."""
 
@@ -65,13 +68,14 @@ class Selecting:
 
     def __init__(
         self, table: Table, valid: Table | None, plan: Plan, folder: Path, *,
-        device: torch.device, group: Group, command: str,
+        device: torch.device, group: Group, command: str, warned: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.table, self.valid_table, self.plan = table, valid, plan
         self.folder, self.work = folder, folder / WORK
         self.device, self.group, self.command = device, group, command
         self.stage = "looking at the files"
-        self._leaks_told = False
+        self.warned = list(warned)
+        self._told_by_survey: tuple[str, ...] = ()
         self._meter = Meter()
 
     def open(self, resume: bool) -> None:
@@ -107,14 +111,15 @@ class Selecting:
         """All stages."""
         self._meter.bar = bar
         found = self._surveyed()
-        self._leaks_told = bool(found.leaks)
-        self.plan = self.plan.settled(found.schema)
+        self.warned += found.warnings
+        self._told_by_survey = ALSO_IN_SURVEY[: 2 if found.leaks else 1]
+        self.plan = self.plan.settled(found.schema, found.left_out)
         train, valid = self._batches(found)
         self._reckon(train)
         model, network = self._model(found.schema, train, valid)
         scores = evaluate(model, batches_for(model, valid))
         results = {
-            m: self._select(m, model, train) for m in self.plan.methods if m != "random"
+            m: self._select(m, model, train, valid) for m in self.plan.methods if m != "random"
         }  # fmt: skip
         orders = {m: [self._names(a)] for m, a in results.items()}
         if "random" in self.plan.methods:
@@ -123,7 +128,9 @@ class Selecting:
         proof = self._retrain(orders, train, valid)
         self.stage = "judging a constant answer"
         constant = constant_answer(train, valid) if self.group.first else None  # Who tells it.
-        seen = Seen(found.schema, train, valid, network, scores.loss, constant)
+        self._gather(results)
+        seen = Seen(found.schema, train, valid, network, scores.loss, constant,
+                    found.left_out, list(dict.fromkeys(self.warned)))  # fmt: skip
         return answer(
             self.plan, seen, results, orders, proof, source=Path(self.table.source).name,
             command=self.command, seconds=self._meter.seconds(),
@@ -153,6 +160,7 @@ class Selecting:
             return train, valid
         train = Batches(self.table, found, batch_size=plan.batch_size, **common)
         held = count_rows(self.valid_table, model_schema)
+        self.warned += held.warnings
         valid = Batches(self.valid_table, held, batch_size=VALID_BATCH, shuffle=False, **common)
         return train, valid
 
@@ -173,7 +181,10 @@ class Selecting:
         """The network to be explained, and what it is called."""
         if self.plan.model is not None:
             own = self._own.to(self.device).eval()
-            model, name = adapted(own, train, self.plan.outputs), self.plan.model
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", UserWarning)
+                model, name = adapted(own, train, self.plan.outputs), self.plan.model
+            self._repeat(said)
         else:
             model, name = self._trained(schema, train, valid), "TabularMLP"
         if self.plan.finetune is None:
@@ -218,7 +229,23 @@ class Selecting:
         read.load_state_dict(load_file(file), strict=True)
         return read.to(self.device).eval().requires_grad_(False)
 
-    def _select(self, method: str, model: nn.Module, train: Batches) -> gp.Attribution:
+    def _repeat(self, said: Sequence[warnings.WarningMessage]) -> None:
+        """Warn again of what was recorded, and keep it for the result."""
+        for one in said:
+            warnings.warn(one.message, one.category, stacklevel=2)
+            if issubclass(one.category, UserWarning):
+                self.warned.append(" ".join(str(one.message).split()))
+
+    def _gather(self, results: Mapping[str, gp.Attribution]) -> None:
+        """Keep what the selections warned of, but for what the survey has said of all rows."""
+        for a in results.values():
+            for words in a.about.get("warnings", ()):
+                if not any(re.match(told, words) for told in self._told_by_survey):
+                    self.warned.append(words)
+
+    def _select(
+        self, method: str, model: nn.Module, train: Batches, valid: Batches
+    ) -> gp.Attribution:
         """One method's ranking; a round that is done is kept."""
         self.stage = f"selecting by {method}"
         result, partial = self.work / f"{method}.gpig", self.work / f"{method}.partial.gpig"
@@ -229,13 +256,12 @@ class Selecting:
             plan.refuse_other(gp.load(saved).settings, plan.gradient_batches(train))
         rounds = max(plan.ks) if method in ("greedy-pig", "sequential-gradient", "greedy") else 1
         with self._meter.stage(self.stage, method) as at, warnings.catch_warnings():
-            # The survey has told of these already, from all rows.
-            warnings.filterwarnings("ignore", message=r"The values of .* are constant")
-            if self._leaks_told:
-                warnings.filterwarnings("ignore", message=r".* (equal|decide) the label[. ]")
+            for told in self._told_by_survey:
+                warnings.filterwarnings("ignore", message=told)
             try:
                 a = gp.select_features(
-                    model, batches_for(model, train), loss=train.schema.loss, method=method,
+                    model, batches_for(model, train), valid=batches_for(model, valid),
+                    loss=train.schema.loss, method=method,
                     k=max(plan.ks), steps=plan.steps if method == "greedy-pig" else None,
                     budget=plan.gradient_batches(train), baseline=plan.baseline,
                     names=train.schema.names, seed=plan.seed, group=self.group, resume=saved,

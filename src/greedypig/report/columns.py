@@ -12,7 +12,7 @@ from ..notes import Line, Notes
 from ..places import rounds_line
 from .chart import Chart, line_chart, line_class
 from .markup import document, escape, table
-from .sections import first_units, made
+from .sections import first_units, made, warned
 
 CONSTANT_WORDS = (
     " The constant answer is the training rows’ rates, or their mean, for every row: columns that "
@@ -38,7 +38,7 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
 <header><p class="eyebrow">{_eyebrow(a, notes, columns)}</p>
 <h1>Which columns predict “{escape(columns.label)}”?</h1>
 <p class="lead">{_lead(a, columns)}</p></header>
-<main id="main">
+<main id="main">{warned(columns.warnings)}
 <div class="columns"><div>{first_units(a, shown)}{way if short else ""}</div>
 <div>{_proof(columns)}</div></div>
 {"" if short else way}{_rankings(columns)}{made(a, notes)}
@@ -71,6 +71,8 @@ def _lead(a: Attribution, columns: ColumnNotes) -> str:
     text += "."
     for sentence in columns.cautions():
         text += f" <b>{escape(sentence)}</b>"
+    if gained := columns.gained():
+        text += f" {escape(gained)}"
     if columns.task:
         text = f"{escape(columns.label)}: {escape(columns.task)}. {text}"
     if "ig" in columns.losses and method != "ig" and k in columns.losses["ig"]:
@@ -298,4 +300,7 @@ def _column(columns: ColumnNotes, method: str, place: int) -> str:
     if place >= len(order):
         return "–"
     kind = columns.kinds.get(order[place], "")
+    useful = columns.useful if method == next(iter(columns.orders)) else None
+    if useful is not None and place >= useful:
+        kind = ", ".join(part for part in (kind, "nothing gained") if part)
     return f"{escape(order[place])} <small>{escape(kind)}</small>"

@@ -15,7 +15,7 @@ from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html
 from .markup import document, escape, png
-from .sections import comparison, curves, first_units, made, predictions
+from .sections import comparison, curves, first_units, made, predictions, warned
 from .words import how_taken, summary, warning
 
 
@@ -49,6 +49,7 @@ def html(a: Attribution) -> str:
     plots = f"<section><h2>Curves</h2>{drawn}</section>" if drawn else ""
     caution = warning(a, notes)
     noted = f'<div class="warn" role="note">{caution}</div>' if caution else ""
+    noted += warned(notes.warnings)
     if picture is None:
         left = first_units(a)
         right = plots + predictions(notes)

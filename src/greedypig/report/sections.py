@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
 from typing import Any
@@ -18,6 +18,14 @@ from .words import method_setting
 
 LONGEST = 200
 """Rows of a table; a longer one says what it leaves out."""
+
+
+def warned(sentences: Sequence[str]) -> str:
+    """What was warned of when the result was made."""
+    if not sentences:
+        return ""
+    items = "".join(f"<li>{escape(words)}</li>" for words in sentences)
+    return f'<div class="warn" role="note"><b>Warnings</b><ul>{items}</ul></div>'
 
 
 def predictions(notes: Notes) -> str:

@@ -118,7 +118,7 @@ def survey(
     """
     reading = reading or Reading()
     table.check(label)
-    for name in (*reading.categorical, *reading.numeric, *reading.log):
+    for name in (*reading.categorical, *reading.numeric, *reading.log, *(reading.keep or ())):
         table.check(name)
     columns = [name for name in table.kinds if name != label]
     if not columns:
