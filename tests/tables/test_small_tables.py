@@ -92,15 +92,31 @@ def test_an_epoch_of_a_small_table_is_several_steps(tmp_path, rows, size):
     assert Batches(table, found, batch_size=64).batch_size == 64
 
 
-def test_small_tables_get_more_epochs_and_more_patience_unless_told(tmp_path):
+def test_small_tables_get_more_epochs_patience_and_weight_decay_unless_told(tmp_path):
     def effort(rows):
         table, found = opened(tmp_path, np.arange(rows)[:, None] / rows, np.arange(rows) % 2)
-        return (train := Batches(table, found)), Effort().longest(train), Effort().waits(train)
+        train, own = Batches(table, found), Effort()
+        return train, own.longest(train), own.waits(train), own.weight_decay(train)
 
-    train, epochs, patience = effort(150)
-    assert epochs * len(train) >= 1000
-    assert patience == 8
-    train, epochs, patience = effort(40_000)
-    assert (epochs, patience) == (20, 2)
+    train, epochs, patience, decay = effort(150)
+    assert epochs * len(train) >= 3000
+    assert (patience, decay) == (20, 0.01)
+    _, _, patience, decay = effort(2000)
+    assert patience == 10
+    assert decay == pytest.approx(3 / 2000 * 0.8)
+    train, epochs, patience, decay = effort(40_000)
+    assert (epochs, patience, decay) == (20 if len(train) >= 150 else 39, 2, 1e-5)
     assert Effort(epochs=3).longest(train) == 3
     assert Effort(patience=5).waits(train) == 5
+    assert Effort(decay=0.5).weight_decay(train) == 0.5
+
+
+def test_a_rough_start_does_not_end_the_training_of_a_small_table(tmp_path):
+    """Two thirds of the variance of Friedman's table are left by a training that is cut short."""
+    x, y = datasets.make_friedman1(400, 15, noise=1.0, random_state=3)
+    losses = []
+    for split in range(SPLITS):
+        train, valid = parts(*opened(tmp_path, x, y), split=split)
+        done = train_network(new_network(train.schema, seed=split), train, valid, seed=split)
+        losses.append(done.scores.loss / constant_answer(train, valid).loss)
+    assert fmean(losses) < 0.16

@@ -186,7 +186,8 @@ class Trials:
 
     def _fresh(self, schema: Schema, seed: int) -> nn.Module:
         at_rate = self.request.tables.start == "rate"
-        return new_network(schema, seed=seed, at_rate=at_rate).to(self.request.device)
+        network = new_network(schema, seed=seed, at_rate=at_rate, indicators=False)
+        return network.to(self.request.device)
 
     @property
     def _key(self) -> Any:
@@ -199,7 +200,7 @@ class Trials:
 
     def _network(self, model: int, variant: Variant) -> nn.Module:
         place = self._tuned_at(variant, model) if variant.tuned else self._model_at(model)
-        network = new_network(self.ground.survey.schema)
+        network = new_network(self.ground.survey.schema, indicators=False)
         network.load_state_dict(_load(place))
         return network.to(self.request.device).eval().requires_grad_(False)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from math import ceil, isfinite, sqrt
+from math import ceil, isfinite
 from time import monotonic
 from typing import Any
 
@@ -97,15 +97,18 @@ class Trained:
     seconds: float
 
 
-def new_network(schema: Schema, *, seed: int = 0, at_rate: bool = True) -> TabularMLP:
-    """The default network for a table's columns, with fresh weights drawn by the seed. Numbers
-    with missing values have a missing indicator.
+def new_network(
+    schema: Schema, *, seed: int = 0, at_rate: bool = True, indicators: bool = True
+) -> TabularMLP:
+    """The default network for a table's columns, with fresh weights drawn by the seed.
 
+    indicators: numbers with missing values have a missing indicator.
     at_rate: before it learns it answers with the shares of the classes. A network that must learn
     a rare class's rate first learns it from any column, noise too, and then seems to need it.
     """
+    gaps = schema.gaps if indicators else ()
     network = TabularMLP(
-        len(schema.numbers), schema.sizes, outputs=schema.outputs, gaps=schema.gaps, seed=seed
+        len(schema.numbers), schema.sizes, outputs=schema.outputs, gaps=gaps, seed=seed
     )
     if at_rate and schema.label.shares:
         network.start_at(schema.label.shares)
