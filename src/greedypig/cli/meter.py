@@ -72,7 +72,7 @@ class Meter:
         if self._clock is not None and monotonic() - self._kept >= KEPT_EVERY:
             self._kept = monotonic()
             with suppress(OSError):  # A full disk is told of by what matters more.
-                write_whole(self._clock, f"{self.seconds():.1f}")
+                write_whole(self._clock, f"{self.seconds():.3f}")
 
     def stage(self, label: str, name: str) -> _Stage:
         """A stage, as a context that gives a function to tell its share done."""
