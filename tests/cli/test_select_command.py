@@ -310,7 +310,7 @@ def test_warnings_stand_in_every_file_also_after_a_resume(answer, call, place):
     assert lines[-1]["method"] == "all columns"
 
 
-def test_a_row_number_is_ranked_on_request_and_for_models_of_one_s_own(answer, call, place):
+def test_a_row_number_is_ranked_on_request(answer, call, place):
     words = messy(place)
     kept = answer(*words, "--keep", "row", *QUICK)
     assert "row" in kept["order"]
@@ -323,6 +323,15 @@ def test_a_row_number_is_ranked_on_request_and_for_models_of_one_s_own(answer, c
     code, _, err = call(*words, "--keep", "rwo")
     assert code == 2
     assert "'rwo'" in err
+
+
+def test_a_model_of_one_s_own_gets_all_its_columns(answer, place):
+    table = rows().set_column(4, "e", pa.array(range(600)))
+    pq.write_table(table, place / "t.parquet")
+    found = answer("select", "t.parquet", "--label", "y", *OWN, "--k", "2", *QUICK)
+    assert sorted(found["order"]) == list(NAMES)
+    assert found["left_out"] == []
+    assert [w for w in found["warnings"] if "'e' number the rows" in w]
 
 
 def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
