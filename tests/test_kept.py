@@ -255,11 +255,12 @@ def test_threads_that_share_a_model_do_not_share_its_copy():
         agree(a, expected[i])
 
 
-def test_threads_that_keep_the_random_state_do_not_lock_each_other():
+def test_threads_that_fork_the_random_state_do_not_lock_each_other():
     """torch.get_rng_state alone does, within a second: in a process that can be given up."""
     program = """
 import gc, os, sys, threading, time
-from greedypig.core.lockstep import Undisturbed
+import torch
+from greedypig.core.randomness import Fork
 gc.set_threshold(5)
 sys.setswitchinterval(1e-6)
 
@@ -269,8 +270,7 @@ class Cycle:
 
 def work():
     for _ in range(2000):
-        with Undisturbed():
-            Cycle()
+        Fork().call(lambda: (Cycle(), torch.rand(1)))
 
 threads = [threading.Thread(target=work) for _ in range(6)]
 for t in threads: t.start()

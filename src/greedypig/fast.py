@@ -17,6 +17,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
+from .core.randomness import Fork
 from .frozen import HOOKS, Frozen, twin_of
 from .held import all_modules
 
@@ -217,7 +218,7 @@ class _Leaf(nn.Module):
 def nodes_of(network: nn.Module) -> list[Any]:
     """What calls what, from the input to the output; nothing of a network that cannot be read."""
     try:
-        return list(_read(network).nodes)
+        return list(Fork().call(_read, network).nodes)  # Its forward may draw random numbers.
     except Exception as error:  # Control flow that depends on data, for one.
         log.debug("%s cannot be read (%s)", type(network).__name__, error)
         return []

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from .core.errors import InvalidInput
+from .core.randomness import Forked
 from .fingerprint import module_of, modules_behind
 from .held import Copies, Hold, all_modules
 
@@ -44,22 +45,26 @@ class Frozen:
     met: tuple[nn.Module, ...] = ()
     """Those of the held ones that nobody knew of before the first call."""
     _copies: Copies = field(default_factory=dict, repr=False)
+    _forked: Forked = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._forked = Forked(self.call)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's output, computed in eval mode and without parameter gradients."""
+        """The model's output in eval mode, without parameter gradients; draws are forked."""
         if self.watched and not self.held:
-            return self.call(*args, **kwargs)
+            return self._forked(*args, **kwargs)
         hold = Hold(self._copies)
         try:
             for module in self.held:
                 hold.take(module)
             if self.watched:
-                return self.call(*args, **kwargs)
+                return self._forked(*args, **kwargs)
             # What a function or a forward reaches by way of globals, registries or other objects
             # is seen when it is called, and held from that very moment.
             private = [] if self.module is None else all_modules(self.module)
             with hold.watching(but={id(m) for m in private}):
-                output = self.call(*args, **kwargs)
+                output = self._forked(*args, **kwargs)
             known = {id(m) for m in self.held}
             self.held, self.watched = tuple(hold.roots), True
             self.met = tuple(m for m in self.held if id(m) not in known)

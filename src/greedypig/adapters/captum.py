@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
-from ..core.randomness import kept_state
+from ..core.randomness import Fork
 from ..core.rounds import Problem, run
 from ..core.schedule import whole
 from ..core.scorers import IntegratedGradients
@@ -310,9 +309,9 @@ class CaptumScorer:
         takes_baselines = "baselines" in parameters or "kwargs" in parameters
         inputs = end if takes_baselines or self.at == "input" else begin
         extra = {"baselines": tuple(begin)} if takes_baselines else {}
-        with _seeded(self.seed or 0), torch.enable_grad():
+        with torch.enable_grad():
             leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
-            found = captum.attribute(leaves, **extra, **self.options)
+            found = _seeded(self.seed or 0, captum.attribute, leaves, **extra, **self.options)
         return torch.cat([t.detach().reshape(-1) for t in found])
 
 
@@ -358,14 +357,12 @@ class _Objective(nn.Module):
         return values
 
 
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Captum draws from torch's and numpy's global generators: seed both, then put them back."""
+def _seeded(seed: int, attribute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Captum draws from torch's and NumPy's global generators. Torch's is left alone; NumPy has no
+    other for one thread, so its own is seeded and put back."""
     state = np.random.get_state()
     try:
-        with kept_state():
-            torch.manual_seed(seed)
-            np.random.seed(seed % 2**32)
-            yield
+        np.random.seed(seed % 2**32)
+        return Fork(seed).call(attribute, *args, **kwargs)
     finally:
         np.random.set_state(state)

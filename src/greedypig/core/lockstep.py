@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from . import randomness
 from .errors import NonFinite
 from .objective import PointObjective
 
@@ -122,13 +121,11 @@ def alone(task: Task[T]) -> Iterator[T]:
 
 
 def finish(task: Task[Any]) -> None:
-    """Run one task to its end, its events unseen. A model that draws random numbers draws those
-    that it would draw in `alone`: the same after every event."""
-    with Undisturbed() as undisturbed:
+    """Run one task to its end, its events unseen."""
+    with Undisturbed():
         try:
             while True:
                 _event(task)
-                randomness.put_back(undisturbed.state)
         except StopIteration:
             return
 
@@ -285,13 +282,12 @@ def drive(tasks: Iterator[Task[T] | None]) -> Iterator[tuple[Task[T], T | Except
 
 
 class Undisturbed:
-    """Work with autograd on, whatever mode the caller is in, and leave the global RNG as it was.
+    """Work outside of inference mode, whatever mode the caller is in.
 
     Held only while the engine works, never while the caller's own code runs between two steps.
     """
 
     def __enter__(self) -> Undisturbed:
-        self.state = randomness.state()
         self.mode = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         if self.mode is not None:
             self.mode.__enter__()
@@ -300,7 +296,6 @@ class Undisturbed:
     def __exit__(self, *error: object) -> None:
         if self.mode is not None:
             self.mode.__exit__(*error)
-        randomness.put_back(self.state)
 
 
 def _advance(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, NotDifferentiable
 from .layout import Layout
+from .randomness import Forked
 from .schedule import whole
 
 Runs: TypeAlias = "Sequence[tuple[Any, int]]"
@@ -353,9 +354,10 @@ def objective(
     n = whole(n)
     if type(n) is not int or n < 1:
         raise InvalidInput(f"Expected n to be a whole number ≥ 1 (got {n!r}).")
-    oracle = Oracle(lambda points, _: g(points), n, batch_size=batch_size)
+    asked = Forked(g)
+    oracle = Oracle(lambda points, _: asked(points), n, batch_size=batch_size)
     if dtype is None:
-        dtype = _fitting_dtype(g, n, device)
+        dtype = _fitting_dtype(asked, n, device)
     elif not dtype.is_floating_point:
         raise InvalidType(f"Expected a floating-point dtype (got {dtype}).")
     start = torch.zeros(n, dtype=dtype, device=device)

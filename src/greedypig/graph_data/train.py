@@ -26,7 +26,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ..core.errors import InvalidFile, InvalidInput
-from ..core.randomness import kept_state
+from ..core.randomness import Fork
 from ..models import GCN
 from ..sparse import Adjacency, Matrix, Pattern
 from ..whole_file import write_whole
@@ -85,10 +85,8 @@ class Training:
         self.graph, self.recipe, self.seed = graph, recipe or Recipe.of(graph), seed
         self._check()
         recipe = self.recipe
-        with kept_state():
-            torch.manual_seed(seed)
-            self.model = GCN(graph.x.shape[1], graph.class_count, recipe.hidden, recipe.layers,
-                             recipe.dropout)  # fmt: skip
+        self.model = Fork(seed).call(GCN, graph.x.shape[1], graph.class_count, recipe.hidden,
+                                     recipe.layers, recipe.dropout)  # fmt: skip
         self.model.to(graph.x.device).requires_grad_(False).eval()
         self.parameters = dict(self.model.named_parameters())
         self.first = {k: torch.zeros_like(p) for k, p in self.parameters.items()}

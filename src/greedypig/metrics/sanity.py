@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..core.attribution import Attribution
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..core.lockstep import Undisturbed
+from ..core.randomness import Fork
 from ..core.schedule import check_count
 from ..explain import explain
 from ..frozen import twin_of
@@ -270,9 +271,7 @@ def _randomise(module: nn.Module, how: str, generator: torch.Generator) -> None:
                 f"Expected layers with reset_parameters for how='reset' (got "
                 f"{type(module).__name__}). Try how='shuffle'."
             )
-        with torch.random.fork_rng():
-            torch.manual_seed(int(torch.randint(2**31, (1,), generator=generator)))
-            reset()
+        Fork(int(torch.randint(2**31, (1,), generator=generator))).call(reset)
         return
     for parameter in module.parameters(recurse=False):
         order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import GreedyPigError, InvalidInput, MissingPackage
-from ..core.randomness import kept_state
+from ..core.randomness import Fork
 from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
@@ -81,14 +81,16 @@ def load(
 
 def _build(model_class: type[ImageModel], seed: int) -> ImageModel:
     """A network with random weights that keep a signal's size across layers (He et al., 2015)."""
-    with kept_state(), torch.device("cpu"):
-        # torch.manual_seed would reseed the accelerators too, which the fork does not cover.
-        torch.default_generator.manual_seed(seed)
+
+    def build() -> ImageModel:
         model = model_class()
         for module in model.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")
-    return model
+        return model
+
+    with torch.device("cpu"):
+        return Fork(seed).call(build)
 
 
 def _find_weights(name: str) -> Path:

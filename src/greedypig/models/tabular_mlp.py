@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType
-from ..core.randomness import kept_state
+from ..core.randomness import Fork
 
 __all__ = ["TabularMLP"]
 
@@ -77,8 +77,7 @@ class TabularMLP(nn.Module):
         self.table = nn.Embedding(total, self.embedding, _weight=empty) if sizes else None
         widths = [len(owners), *self.hidden, self.outputs]
         # Layers draw their first numbers from the global generator, which is not ours to turn.
-        with kept_state():
-            linear = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        linear = Fork(seed).call(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)])
         self.first = linear[0]
         self.rest = nn.Sequential(*(m for layer in linear[1:] for m in (nn.ReLU(), layer)))
         self.reset(seed)

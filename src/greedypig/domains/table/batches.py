@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from ...core.errors import InvalidInput, InvalidType
-from ...core.randomness import kept_state
+from ...core.randomness import Fork
 from .arrays import is_frame
 
 
@@ -245,10 +245,12 @@ class StreamedFeed(Feed):
 
     def _once(self, epoch: int) -> Iterator[Batch]:
         """Every batch once; loaders that shuffle by the global random state do so by our seed."""
-        with kept_state():
-            torch.manual_seed(seed_from(self.seed, epoch))
+
+        def begin() -> tuple[Iterator[Any], list[Any]]:
             source = iter(self.batches)
-            first = list(islice(source, 1))
+            return source, list(islice(source, 1))
+
+        source, first = Fork(seed_from(self.seed, epoch)).call(begin)
         count = len(first)
         yield from map(as_batch, first)
         for batch in source:
