@@ -654,6 +654,100 @@ def test_buffers_that_a_function_s_model_writes_or_replaces_come_back():
     assert (float(net.written), float(net.replaced)) == (0, 0)
 
 
+class Writes(nn.Module):
+    """Counts its calls in a buffer, in a way that torch may not see."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.net = how, nn.Linear(6, 3)
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "in place":
+            self.count += 1
+        elif self.how == "by data":
+            self.count.data += 1
+        elif self.how == "by NumPy":
+            self.count.numpy()[:] += 1
+        elif self.how == "in another size":
+            self.count.resize_(3).fill_(7.0)
+        elif self.how == "anew":
+            self.count = self.count + 1
+        return self.net(x) * (1 + self.count.sum())
+
+
+@pytest.mark.parametrize("how", ["in place", "by data", "by NumPy", "in another size", "anew"])
+def test_buffers_come_back_however_a_function_s_model_writes_on_them(how):
+    net = Writes(how)
+    kept, place = net.count, net.count.data_ptr()
+    a = gp.explain(lambda x: net(x), torch.linspace(-1, 1, 6), target=0, rounds=3, steps=2)
+    assert net.count is kept
+    assert net.count.tolist() == [0, 0]
+    if how != "in another size":
+        assert net.count.data_ptr() == place
+    # Every call of the model found it at 0, and so made it 1 and 1, or 7, 7 and 7.
+    scale, plain = 1 + (21 if how == "in another size" else 2), net.net
+    expected = gp.explain(
+        lambda x: plain(x) * scale, torch.linspace(-1, 1, 6), target=0, rounds=3, steps=2
+    )
+    agree(a, expected)
+
+
+def test_sparse_buffers_of_a_function_s_model_stay():
+    class Neighbours(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("edges", torch.eye(6).to_sparse())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sparse.mm(self.edges, x.T).T
+
+    net = Neighbours()
+    kept = net.edges
+    gp.explain(lambda x: net(x), torch.linspace(-1, 1, 6), target=0, rounds=3, steps=2)
+    assert net.edges is kept
+    assert torch.equal(net.edges.to_dense(), torch.eye(6))
+
+
+def test_what_the_caller_writes_between_two_answers_stays():
+    net = Writes("not at all")
+    xs = [torch.linspace(-1, i, 6) for i in range(4)]
+    for done, _ in enumerate(gp.explain_many(lambda x: net(x), xs, rounds=2, batch_size=2), 1):
+        net.count.data += 1  # As a fused optimiser does: torch counts no version.
+        assert net.count.tolist() == [done, done]
+
+
+def test_the_caller_s_own_graph_stays_valid_while_its_model_is_explained():
+    net = Writes("by data")
+    out = (net.net(torch.ones(1, 6)).sum(1, keepdim=True) * net.count).sum()
+    gp.explain(lambda x: net(x), torch.ones(6), rounds=2, steps=2)
+    out.backward()  # It saved the buffer, which must not count as written on.
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: lambda x: m(x)], ids=["model", "function"])
+def test_observers_of_quantisation_come_back(wrap, trained):
+    """They write by a fused kernel, in eval mode too, and resize what is empty."""
+    from torch.ao import quantization
+
+    net = nn.Sequential(
+        quantization.QuantStub(), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(4, 3), quantization.DeQuantStub(),
+    )  # fmt: skip
+    net.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    net = quantization.prepare_qat(net.train())
+    if trained:
+        net(torch.rand(2, 3, 6, 5))
+    watch = Watch(net)
+    gp.explain(wrap(net), 5 * picture(), target=0, rounds=2, steps=2)
+    after = net.state_dict()
+    assert {k: bits(t) for k, t in after.items()} == {
+        k.removesuffix(": state"): v for k, v in watch.state.items() if k.endswith(": state")
+    }
+    net(torch.rand(2, 3, 6, 5))  # It can still be trained.
+
+
 def test_threads_that_share_a_function_s_model_leave_it_as_it_was():
     net = _dropping()
     wanted = gp.explain(copy.deepcopy(net), torch.ones(6), target=0, rounds=3, steps=3)

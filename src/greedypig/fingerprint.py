@@ -7,6 +7,7 @@ SHA-256 binds the sums together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from ctypes import c_char
 from functools import partial
 from hashlib import sha256
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -175,7 +176,23 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     """A digest of a text and of tensors by name, shape and numbers."""
     total = sha256(text.encode())
     for name, tensor in tensors.items():
-        flat = tensor.detach().reshape(-1).cpu().contiguous()
-        check = crc32(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
+        check = 0
+        for part in _dense_parts(tensor.detach()):
+            flat = part.reshape(-1).cpu().contiguous()
+            # Not by way of NumPy, which forbids its owner to resize it from then on.
+            size = flat.numel() * flat.element_size()
+            if size:
+                check = crc32((c_char * size).from_address(flat.data_ptr()), check)
         total.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} {check:08x};".encode())
     return total.hexdigest()[:32]
+
+
+def _dense_parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """The tensor, or what a sparse one is made of."""
+    if tensor.layout == torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)

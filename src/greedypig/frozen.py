@@ -23,7 +23,7 @@ from torch.nn.parameter import is_lazy
 from .core.errors import InvalidInput
 from .core.randomness import Forked
 from .fingerprint import module_of, modules_behind
-from .held import Copies, Hold, all_modules
+from .held import Hold, all_modules
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,6 @@ class Frozen:
     """Is it known which modules a call reaches?"""
     met: tuple[nn.Module, ...] = ()
     """Those of the held ones that nobody knew of before the first call."""
-    _copies: Copies = field(default_factory=dict, repr=False)
     _forked: Forked = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +53,7 @@ class Frozen:
         """The model's output in eval mode, without parameter gradients; draws are forked."""
         if self.watched and not self.held:
             return self._forked(*args, **kwargs)
-        hold = Hold(self._copies)
+        hold = Hold()
         try:
             for module in self.held:
                 hold.take(module)

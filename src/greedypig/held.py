@@ -1,7 +1,8 @@
 """The caller's own modules, frozen for the time of a call and put back after it.
 
-Several threads may hold the same module: the first finds it as the caller left it, the last puts
-it back. Every step may be interrupted by Ctrl-C and done again.
+Modes, flags and buffers are put back; parameters and plain attributes that a forward writes on are
+not. Several threads may hold the same module: the first finds it as the caller left it, the last
+puts it back. Every step may be interrupted by Ctrl-C and done again.
 """
 
 from __future__ import annotations
@@ -9,14 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
-
-Copies: TypeAlias = "dict[int, tuple[Tensor, int, Tensor]]"
-"""By a buffer's id: the buffer, its version when it was copied, and the copy."""
 
 
 def all_modules(root: nn.Module) -> list[nn.Module]:
@@ -35,33 +33,35 @@ def all_modules(root: nn.Module) -> list[nn.Module]:
 class _Before:
     """What a module was like before anybody held it, and who does now."""
 
-    def __init__(self, module: nn.Module, copies: Copies, *, running: bool) -> None:
-        self.module, self.mode = module, module.training
+    def __init__(self, module: nn.Module, *, running: bool) -> None:
+        # A module that torch.jit.freeze made has no mode any more.
+        self.module, self.mode = module, getattr(module, "training", None)
         # Flags only save time, and inside vmap and its like nobody may change them.
         self.flags = [] if running else [
             p for p in module._parameters.values()
             if p is not None and p.is_leaf and p.requires_grad
         ]  # fmt: skip
-        self.buffers = {name: None if b is None else _copied(b, copies)
+        self.buffers = {name: None if b is None else (b, b.detach().clone())
                         for name, b in module._buffers.items()}  # fmt: skip
         self.holders: set[int] = set()
 
     def freeze(self) -> None:
         """Eval mode, and no gradients for parameters."""
-        self.module.training = False
+        if self.mode is not None:
+            self.module.training = False
         for parameter in self.flags:
             parameter.requires_grad_(False)
 
     def restore(self) -> None:
         """Everything as it was; may be done again."""
-        self.module.training = self.mode
+        if self.mode is not None:
+            self.module.training = self.mode
         for parameter in self.flags:
             parameter.requires_grad_(True)
-        with torch.no_grad():
-            for name, kept in self.buffers.items():
-                self.module._buffers[name] = None if kept is None else kept[0]
-                if kept is not None and _version(kept[0]) != kept[1]:
-                    kept[0].copy_(kept[2])
+        for name, kept in self.buffers.items():
+            self.module._buffers[name] = None if kept is None else kept[0]
+            if kept is not None:
+                _put_back(*kept)
 
 
 _held: dict[int, _Before] = {}
@@ -71,11 +71,10 @@ _lock = threading.RLock()
 class Hold:
     """Modules that one call has in its hands."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self) -> None:
         self.roots: list[nn.Module] = []
         """What was asked to be held; their submodules are too."""
         self._mine: dict[int, _Before] = {}
-        self._copies = copies
 
     def take(self, root: nn.Module, *, running: bool = False) -> None:
         """Freeze a module and all in it, unless that is done; running: it is being called."""
@@ -85,7 +84,7 @@ class Hold:
             for module in all_modules(root):
                 before = _held.get(id(module))
                 if before is None:
-                    before = _Before(module, self._copies, running=running)
+                    before = _Before(module, running=running)
                 self._mine[id(module)] = before
                 before.holders.add(id(self))
                 _held[id(module)] = before
@@ -128,15 +127,18 @@ class Hold:
                     _held.pop(key, None)
 
 
-def _copied(buffer: Tensor, copies: Copies) -> tuple[Tensor, int, Tensor]:
-    """A copy of the buffer; of an earlier call where nobody wrote on it since."""
-    kept, version = copies.get(id(buffer)), _version(buffer)
-    if kept is None or kept[0] is not buffer or kept[1] != version or version < 0:
-        kept = buffer, version, buffer.detach().clone()
-        copies[id(buffer)] = kept
-    return kept
+def _put_back(buffer: Tensor, before: Tensor) -> None:
+    """The numbers that the buffer held before.
 
-
-def _version(tensor: Tensor) -> int:
-    """How often torch saw it written on; −1 for tensors that keep no count."""
-    return -1 if tensor.is_inference() else tensor._version
+    They are compared, as writing by `.data`, by NumPy or by a fused kernel leaves no version.
+    """
+    try:
+        if torch.equal(buffer, before):
+            return
+    except NotImplementedError:  # Of sparse tensors and some dtypes: written without a look.
+        pass
+    # Numbers that only inference mode may write on, were written on there.
+    with torch.no_grad(), torch.inference_mode(buffer.is_inference()):
+        if buffer.shape != before.shape:
+            buffer.resize_(before.shape)
+        buffer.data.copy_(before)  # By .data too, so that a graph of the caller's stays valid.
