@@ -127,5 +127,5 @@ def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch
     code, _, err = call("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1",
                         "--epochs", "1", "--out", "out")  # fmt: skip
     assert code == 1
-    assert "No space left for out" in err
+    assert "No space left on device). Kept: out/work. Go on with:" in err
     assert "--resume" in err

@@ -265,3 +265,103 @@ def test_the_page_shows_a_command_that_can_be_typed_again(place):
     assert shown.endswith(
         "-m greedypig explain 'my photo.png' --model tiny_models:build --rounds 2"
     )
+
+
+CLOSED = {"stdout": ">&-", "stderr": "2>&-", "both": ">&- 2>&-", "all three": "<&- >&- 2>&-"}
+
+
+@pytest.mark.parametrize("streams", CLOSED.values(), ids=CLOSED)
+def test_streams_that_the_shell_closed_are_no_error(place, streams):
+    words = shlex.join([sys.executable, "-m", "greedypig", "explain", "photo.png", *TINY, "--json"])
+    done = subprocess.run(["sh", "-c", f"{words} {streams}"], cwd=place, env=environment(),
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert greedypig.load(place / "photo.gpig").selected > 0
+    assert (place / "photo.html").exists()
+    if streams == "2>&-":
+        assert json.loads(done.stdout)["class"] == "red"
+
+
+def test_an_error_does_not_go_to_standard_output_where_standard_error_is_closed(place):
+    words = shlex.join([sys.executable, "-m", "greedypig", "explain", "gone.png", *TINY])
+    done = subprocess.run(["sh", "-c", f"{words} 2>&-"], cwd=place, env=environment(),
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["explain", "--help"]])
+def test_help_that_nobody_can_read_is_no_traceback(place, monkeypatch, words):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(words) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_standard_output_that_is_full_is_one_sentence(place):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "greedypig", "explain", "photo.png", *TINY],
+                              cwd=place, env=environment(), stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "error: standard output: No space left on device.\n"
+
+
+EVIL = "evil\x1b[31m\x07\x9b2J\u202egnp.exe.png"
+SEEN = r"evil\x1b[31m\x07\x9b2J\u202egnp.exe.png"
+
+
+def test_names_of_files_do_nothing_to_the_terminal(place, call):
+    make_photo(place / EVIL)
+    _, out, err = call("explain", EVIL, *TINY)
+    assert SEEN in out.replace("\n", "")
+    missing = call("explain", "gone\r" + EVIL, *TINY)
+    wrong = call("explain", EVIL, *TINY, "--no-such\x1b[31m")
+    assert SEEN in missing[2]
+    for text in (out, err, *missing[1:], *wrong[1:]):
+        assert not set(text) & {"\x1b", "\r", "\x07", "\x9b", "\u202e"}
+
+
+def test_names_of_columns_do_nothing_to_the_terminal(place, call):
+    rows = [f"{i % 7},{(5 * i) % 11},{int(i % 7 > 3)}" for i in range(200)]
+    (place / "t.csv").write_text("\n".join(["a\x1b[31m,b\x07,y", *rows]))
+    code, out, err = call("select", "t.csv", "--label", "y", "--k", "1,2", "--seeds", "1",
+                          "--epochs", "1", "--methods", "ig")  # fmt: skip
+    assert code == 0, err
+    assert r"a\x1b[31m" in out
+    assert not set(out + err) & {"\x1b", "\x07"}
+    order = greedypig.load(place / "t-selection" / "selection.gpig").top(2)
+    assert set(order) == {"a\x1b[31m", "b\x07"}  # The data keep their own names.
+    page = (place / "t-selection" / "selection.html").read_text()
+    assert "a\ufffd[31m" in page
+    assert "\x1b" not in page
+
+
+def test_names_do_nothing_to_a_terminal_with_colours_and_a_bar(place):
+    make_photo(place / "evil\x1b[31m\x1b]0;title\x07.png")
+    code, shown = on_a_terminal("explain", "evil\x1b[31m\x1b]0;title\x07.png", "--model",
+                                "tiny_models:slow", "--rounds", "4", "--steps", "1", "--no-html",
+                                cwd=place)  # fmt: skip
+    assert code == 0, shown
+    assert "\x1b[1mevil\\x1b[31m\\x1b]0;title\\x07.png: red" in shown  # Ours is bold all the same.
+    assert "\x07" not in shown
+    assert set(re.findall(r"\x1b[^mK]*[mK]?", shown)) <= {"\x1b[1m", "\x1b[2m", "\x1b[33m",
+                                                          "\x1b[0m", "\x1b[K"}  # fmt: skip
+
+
+def test_tracebacks_do_nothing_to_the_terminal(monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("odd\x1b[31m")
+
+    monkeypatch.setattr(COMMANDS["report"], "run", fail)
+    assert main(["report", "x.gpig", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "\x1b" not in err
+
+
+def test_the_hint_to_go_on_can_be_typed_whatever_the_name():
+    words = ("explain", "a\x1b[31m'b\\c\nd\xff \udcff.png", "two words")
+    line = Terminal(command=("printf '%s\\0'", *words)).command_line()
+    assert line.isprintable()
+    done = subprocess.run(["bash", "-c", line], capture_output=True, timeout=60)
+    assert done.stdout == b"".join(os.fsencode(word) + b"\0" for word in words)

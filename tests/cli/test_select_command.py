@@ -545,7 +545,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch)
         m.setattr(storage, "write_whole", full)
         code, _, err = call(*ARGS)
     assert code == 1
-    assert "No space left for t-selection. What was done is in" in err
+    assert "No space left on device). Kept: t-selection/work. Go on with:" in err
     assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
     assert answer(*ARGS, "--resume")["order"] == whole["order"]
 

@@ -97,6 +97,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if found.files:
         folder = _folder(args.out, found.files)
         runs = _runs(found, names, folder, args.resume)
+        for run in runs:
+            run.sitting.watched_by(terminal)
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
         standings.refuse_foreign(folder)
@@ -164,11 +166,9 @@ def _hold(
         except KeyboardInterrupt:
             run.sitting.keep()
             failures.release()
-            terminal.fail(
+            raise Stopped(
                 f"Stopped at {run.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
-            )
-            terminal.tell_resume()
-            raise Stopped from None
+            ) from None
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:

@@ -154,7 +154,7 @@ def _judge_all(
     search = given(args, "objective", "rounds", "steps", "schedule", "budget")
     inside = outputs.folder(folder / METHODS_FOLDER)
     sittings = {n: Sitting(inside / f"{n}.gpig", args.resume, Watch(len(shares))) for n in names}
-    outputs.refuse_foreign([s.result for s in sittings.values()])
+    outputs.refuse_foreign([s.watched_by(terminal).result for s in sittings.values()])
     results: dict[str, gp.Attribution] = {}
     for i, (name, sitting) in enumerate(sittings.items()):
         watch = sitting.watch
@@ -164,8 +164,7 @@ def _judge_all(
         if name == "ig" and FIRST in results:
             own["steps"] = results[FIRST].gradients_used  # At equal cost.
         question = EdgeQuestion(name, graph, network.model, judge, shares, watch)
-        stopped = f"Stopped at {METHODS[name]}, after {count(i, 'method')}"
-        with sitting.minded(terminal, stopped, "The rounds done are"):
+        with sitting.minded(f"Stopped at {METHODS[name]}, after {count(i, 'method')}."):
             results[name] = sitting.answer(
                 question, {**own, "seed": args.seed}, graph.x, graph.name, terminal.command_line()
             )

@@ -84,6 +84,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     stems = outputs.stems(args.out, found.files)
     jobs = [Job(path, found.names[path], stem, args)
             for path, stem in zip(found.files, stems, strict=True)]  # fmt: skip
+    for job in jobs:
+        job.sitting.watched_by(terminal)
     index = _index(jobs, args)
     outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
     summary = Summary(terminal, found, args, search["features"])
@@ -150,8 +152,8 @@ def _explain_all(
             a = job.sitting.answer(question, search, opened.x, job.name, command)
             files = job.draw(a)
         except KeyboardInterrupt:
-            summary.stopped(job.name, job.sitting.keep())
-            raise Stopped from None
+            job.sitting.keep()
+            raise Stopped(summary.stopped(job.name)) from None
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:

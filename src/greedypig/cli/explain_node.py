@@ -68,13 +68,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     page, picture = stem.with_suffix(".html"), stem.with_suffix(".png")
     sitting = Sitting(stem.with_suffix(".gpig"), args.resume, Watch(args.draws))
     outputs.refuse_foreign([sitting.result, page, picture, folder / MODEL])
+    sitting.watched_by(terminal)
     search = given(args, "k", "hops", "objective", "rounds", "steps") | {"seed": args.seed}
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(sitting.watch.share, 1)
         question = NodeQuestion(node, graph, network, args)
-        with sitting.minded(terminal, f"Stopped at node {node}", "The edges so far are"):
+        with sitting.minded(f"Stopped at node {node}."):
             a = sitting.answer(question, search, graph.x, Path(args.graph).name,
                                terminal.command_line())  # fmt: skip
     files = [sitting.result, page]

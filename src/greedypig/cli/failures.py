@@ -19,7 +19,7 @@ class Unfit(GreedyPigError):
 
 
 class Stopped(GreedyPigError):
-    """Stopped by the user, and all that is to be said was said: exit code 1."""
+    """Stopped by the user; the message says at what, and what was done is kept: exit code 1."""
 
 
 def sentence(error: BaseException, debug: bool = False) -> str:

@@ -9,15 +9,15 @@ import re
 import signal
 import sys
 import threading
-import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, Protocol
 
 import greedypig
 
 from .. import starting
+from ..core.errors import DiskFull
 from . import compare, compress, explain, explain_node, report, reproduce, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
@@ -48,12 +48,14 @@ DEBUG = "GREEDYPIG_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    _forgive_encodings()
+    _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = build_parser().parse_args(words)
     except SystemExit as end:  # argparse has said what there is to say.
         return _flushed(int(end.code or 0))
+    except OSError:  # Nobody reads the help, or nobody can.
+        return _flushed(FAILED)
     terminal = Terminal(
         json_wanted=args.json, quiet=args.quiet, command=(_program(), *words),
     )  # fmt: skip
@@ -71,12 +73,14 @@ def _run(command: Command, args: argparse.Namespace, terminal: Terminal, debug: 
     except BrokenPipeError:
         return FAILED  # Whoever read the output has had enough: `… | head`.
     except (KeyboardInterrupt, Stopped) as stop:
-        if not isinstance(stop, Stopped):
-            terminal.fail("Stopped.")
+        terminal.stopped(str(stop) or "Stopped.")
         return FAILED
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            terminal.trace(error)
+        if isinstance(error, DiskFull) and terminal.speaks:
+            terminal.stopped(sentence(error))
+            return FAILED
         terminal.fail(sentence(error, debug))
         return USAGE if isinstance(error, UsageError) else FAILED
 
@@ -213,24 +217,29 @@ def _short_warnings(terminal: Terminal) -> Iterator[None]:
         yield
 
 
-def _forgive_encodings() -> None:
-    """A file name that the terminal cannot show is shown escaped rather than ending the run."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
+def _prepare_streams() -> None:
+    """A stream that the shell closed (`>&-`) is as good as /dev/null, and Python's is None.
+
+    A file name that the terminal cannot show is shown escaped rather than ending the run.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
 def _flushed(code: int) -> int:
     """The exit code once the output is out; a reader that left is no reason for a traceback."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # What is left in the buffer would be written, and fail, once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code or FAILED
-    except (OSError, ValueError):
-        return code or FAILED
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # What is left in the buffer would be written, and fail, once more at the end.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or FAILED
     return code
 
 

@@ -21,7 +21,6 @@ from ..wording import count
 from . import options
 from .failures import Stopped, UsageError
 from .options_graph import given
-from .outputs import shown
 from .terminal import Bar, Terminal
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.safetensors"
@@ -70,6 +69,8 @@ def network_for(
             return _given_network(graph, args)
         except (GreedyPigError, FileNotFoundError) as error:
             raise UsageError(str(error)) from error
+    for file in (folder / PARTIAL, folder / MODEL):
+        terminal.keeps(file, args.resume)
     recipe = Recipe.of(graph, **given(args, "hidden", "layers", "epochs"))
     try:
         training = Training(graph, recipe, seed=args.seed)
@@ -84,7 +85,7 @@ def network_for(
         return Network(load_model(file, graph), name, kept, file)
     if args.resume:
         training.take_up(folder / PARTIAL)
-    _train(training, folder, name, terminal, bar)
+    _train(training, folder, name, bar)
     done = training.trained()
     facts |= {"epochs": done.epochs, "best_epoch": done.best_epoch,
               "val_accuracy": done.val_accuracy}  # fmt: skip
@@ -93,7 +94,7 @@ def network_for(
     return Network(done.model, name, facts, file)
 
 
-def _train(training: Training, folder: Path, name: str, terminal: Terminal, bar: Bar) -> None:
+def _train(training: Training, folder: Path, name: str, bar: Bar) -> None:
     bar.label = f"training {name}"
     most = training.recipe.epochs
     bar.follow(lambda: training.epoch, most)
@@ -101,12 +102,9 @@ def _train(training: Training, folder: Path, name: str, terminal: Terminal, bar:
         while not training.finished:
             training.step()
     except KeyboardInterrupt:
-        terminal.fail(f"Stopped while training, after {count(training.epoch, 'epoch')}.")
         if training.epoch:
             training.save(folder / PARTIAL)
-            terminal.note(f"The network so far is in {shown(folder / PARTIAL)}.")
-            terminal.tell_resume()
-        raise Stopped from None
+        raise Stopped(f"Stopped while training, after {count(training.epoch, 'epoch')}.") from None
 
 
 def _given_network(graph: Graph, args: argparse.Namespace) -> Network:

@@ -201,13 +201,14 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Run one reproduction or all, tell the tables."""
     with joined(args.device) as group:
         if not group.first:  # One process speaks for all.
-            terminal.json_wanted, terminal.quiet = False, True
+            terminal.follow()
         # With photos of one's own, all is all that is about photos.
         every = OF_PHOTOS if args.photos is not None else MODULES
         names = list(every) if args.what == ALL else [args.what]
         _refuse_idle(args, names)
         out = outputs.folder(Path(args.out))
         for name in names:
+            terminal.keeps(out / "rows" / name, args.resume)
             files = [out / file for file in reproduction(name).FILES]
             outputs.refuse_foreign([f for f in files if f.suffix == ".png"])
             outputs.refuse_foreign([f for f in files if f.suffix == ".md"], PAGE_MARK.encode())
@@ -252,12 +253,9 @@ def _one(
         try:
             result = reproduction(name).run(_request(args, out, group, progress))
         except KeyboardInterrupt:
-            terminal.fail(f"Stopped {name} after {done} of {count(total, 'piece')} of its work.")
-            terminal.note(
-                f"What was measured is kept in {outputs.shown(out)}. "
-                f"Go on with: {terminal.resume_hint()}"
-            )
-            raise Stopped from None
+            raise Stopped(
+                f"Stopped {name} after {done} of {count(total, 'piece')} of its work."
+            ) from None
         except (InvalidInput, InvalidType) as error:
             raise UsageError(str(error)) from error
     # A process that ends early, with an exit code of its own, would end the one that writes.

@@ -11,8 +11,6 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from .. import selection
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..distributed import Group, joined, own_device, restarted
@@ -121,7 +119,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Do the job, on one process or on many."""
     with joined(args.device) as group:
         if not group.first:  # One process speaks for all.
-            terminal.json_wanted, terminal.quiet = False, True
+            terminal.follow()
         return _run(args, terminal, group)
 
 
@@ -138,24 +136,15 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
         raise UsageError(str(error)) from error
     job = Selecting(table, valid, plan, folder, device=device, group=group,
                     command=terminal.command_line(), warned=warned)  # fmt: skip
+    terminal.keeps(job.evidence, args.resume or restarted(), job.work)
     with terminal.bar(Path(table.source).name) as bar:
         try:
             job.open(args.resume or restarted())
             found = job.run(bar)
         except KeyboardInterrupt:
-            if group.first:
-                terminal.fail(f"Stopped while {job.stage}. {job.kept()}")
-                terminal.tell_resume()
-            raise Stopped from None
+            raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType) as error:
             raise UsageError(str(error)) from error
-        except (OSError, SafetensorError) as error:
-            # Safetensors has an error of its own, without a number.
-            if not group.first or "No space left" not in str(error):
-                raise
-            terminal.fail(f"No space left for {outputs.shown(folder)}. {job.kept()}")
-            terminal.tell_resume()
-            raise Stopped from None
     if not group.first:
         return DONE
     files = columns_told.write(found, folder, page=not args.no_html)

@@ -56,7 +56,7 @@ from .select_plan import ANEW, Plan
 from .terminal import Bar
 
 VALID_BATCH = 4096
-WORK = "work"
+WORK, SURVEY = "work", "survey.json"
 ALSO_IN_SURVEY = (r"The values of .* are constant", r".* (equal|decide) the label[. ]")
 """Warnings of a selection that the survey gives from all rows; the second if it found leaks."""
 CLOCK = ".seconds"
@@ -102,10 +102,10 @@ class Selecting:
                 f"{', '.join(other)}). Try those, or {ANEW}."
             )
 
-    def kept(self) -> str:
-        """What is there to go on from."""
-        done = sorted(p.name for p in self.work.glob("*") if not p.name.startswith("."))
-        return f"What was done is in {self.work}." if len(done) > 1 else "Nothing was done yet."
+    @property
+    def evidence(self) -> Path:
+        """The first file that is worth going on from."""
+        return self.work / SURVEY
 
     def run(self, bar: Bar) -> Found:
         """All stages."""
@@ -138,7 +138,7 @@ class Selecting:
 
     def _surveyed(self) -> Survey:
         self.stage = "looking at the columns"
-        kept = self.work / "survey.json"
+        kept = self.work / SURVEY
         if self.group.first and not kept.exists():
             with self._meter.stage("looking at the columns", "survey") as at:
                 made = survey(self.table, self.plan.label, self.plan.reading,

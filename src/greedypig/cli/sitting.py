@@ -22,7 +22,7 @@ from ..core.errors import (
 )
 from .asking import Watch
 from .failures import Stopped, Unfit, UsageError, sentence
-from .outputs import folder, shown
+from .outputs import folder
 from .terminal import Terminal
 
 PARTIAL = ".partial"
@@ -59,6 +59,7 @@ class Sitting:
     resume: bool
     watch: Watch = field(default_factory=Watch)
     before: Paid = Paid()
+    finished: bool = False
 
     @property
     def partial(self) -> Path:
@@ -84,29 +85,31 @@ class Sitting:
             a = question.with_notes(a, x, source, command)
         folder(self.result.parent)
         a.save(self.result)
+        self.finished = True
         self.partial.unlink(missing_ok=True)
         return a
 
-    def keep(self) -> Path | None:
-        """Save the rounds done so far, if any, and tell where."""
-        kept = self.watch.so_far()
-        if kept is None:
-            return None
-        folder(self.partial.parent)
-        kept.save(self.partial)
-        return self.partial
+    def watched_by(self, terminal: Terminal) -> Sitting:
+        """The same, with its files told when the command is stopped."""
+        for file in (self.partial, self.result):
+            terminal.keeps(file, self.resume)
+        return self
+
+    def keep(self) -> None:
+        """Save the rounds done so far, if any, unless the result itself is saved."""
+        rounds = None if self.finished else self.watch.so_far()
+        if rounds is not None:
+            folder(self.partial.parent)
+            rounds.save(self.partial)
 
     @contextmanager
-    def minded(self, terminal: Terminal, stopped: str, done: str) -> Iterator[None]:
-        """While it runs: Ctrl-C keeps and tells what is `done`, a mistake is one of the command."""
+    def minded(self, stopped: str) -> Iterator[None]:
+        """While it runs: Ctrl-C keeps what is done, a mistake is one of the command."""
         try:
             yield
         except KeyboardInterrupt:
-            partial = self.keep()
-            kept = "" if partial is None else f" {done} in {shown(partial)}."
-            terminal.fail(f"{stopped}.{kept}")
-            terminal.tell_resume()
-            raise Stopped from None
+            self.keep()
+            raise Stopped(stopped) from None
         except (UsageError, MissingPackage):
             raise
         except GreedyPigError as error:

@@ -86,14 +86,11 @@ class Summary:
         """Tell one failure."""
         self.failures.add(path, error)
 
-    def stopped(self, name: str, partial: Path | None) -> None:
-        """Tell that Ctrl-C came during this photo."""
+    def stopped(self, name: str) -> str:
+        """That Ctrl-C came during this photo; what was held back is told."""
         self.failures.release()
-        kept = "" if partial is None else f" The rounds done are in {shown(partial)}."
         done = f" after {count(len(self.done), 'photo')}" if self.done else ""
-        self.terminal.fail(f"Stopped at {name}{done}.{kept}")
-        if partial is not None or self.done:
-            self.terminal.tell_resume()
+        return f"Stopped at {name}{done}."
 
     def files(self, files: list[Path]) -> None:
         """Remember files that belong to no photo alone."""

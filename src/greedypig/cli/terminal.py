@@ -3,6 +3,9 @@
 With --json standard output carries one object and nothing else; with --quiet only what went wrong
 is told. Colours and bars appear on terminals alone, and only there lines are broken to fit: what
 goes into a pipe or a file is for programs and editors, one line for each thing said.
+
+Names of files, columns and classes are other people's text. What they could do to a terminal is
+taken from them in one place, `visible`, which all lines pass on their way out.
 """
 
 from __future__ import annotations
@@ -14,14 +17,31 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TextIO
 
-BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
+from .outputs import shown
+
+_PLAIN, BOLD, DIM, RED, YELLOW = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3", "\ufdd4"
+"""Marks of styles inside a text, for `visible` to turn into escape sequences. They are
+noncharacters, which Unicode leaves to a program's own use."""
+_SEQUENCES = {ord(_PLAIN): "\x1b[0m", ord(BOLD): "\x1b[1m", ord(DIM): "\x1b[2m",
+              ord(RED): "\x1b[31m", ord(YELLOW): "\x1b[33m"}  # fmt: skip
+_CONTROLS = [c for c in (*range(0x20), *range(0x7F, 0xA0)) if chr(c) not in "\n\t"]
+_DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+"""Line ends and changes of the writing direction: a name could hide its own ending with them."""
+_ESCAPED = {c: f"\\x{c:02x}" for c in _CONTROLS} | {
+    c: f"\\u{c:04x}" for c in (*_DIRECTIONS, *_SEQUENCES)
+}
 _LEAST_WIDTH, _USUAL_WIDTH, _MOST_WIDTH = 20, 80, 100
 UNLIMITED = 1_000_000
 """The width where nobody's screen ends: lines are not broken, names not cut."""
+_NAMED = 3
+"""Kept files that are told by name."""
 _TICK = 0.1
 """Seconds between two drawings of a bar."""
 
@@ -35,6 +55,9 @@ class Terminal:
         self.json_wanted, self.quiet = json_wanted, quiet
         self.command = tuple(command)
         """The command line as it was typed, program first."""
+        self.speaks = True
+        """Of several processes the first one speaks for all; the others tell errors alone."""
+        self._kept: dict[Path, _Kept] = {}
         self.subject = ""
         """What is being done, where there are several things: warnings begin with it."""
         self._bar: Bar | None = None
@@ -84,27 +107,58 @@ class Terminal:
         if self.json_wanted:
             self._print(json.dumps(record, allow_nan=False), sys.stdout)
 
+    def trace(self, error: BaseException) -> None:
+        """Where an error came from, on standard error."""
+        self._print("".join(traceback.format_exception(error)).rstrip(), sys.stderr)
+
     def _print(self, text: str, stream: TextIO) -> None:
-        if self._bar is None:
-            print(text, file=stream, flush=True)
-            return
-        with self._bar.hidden():
-            print(text, file=stream, flush=True)
+        line = visible(text, colours=_has_colours(stream))
+        with nullcontext() if self._bar is None else self._bar.hidden():
+            try:
+                print(line, file=stream, flush=True)
+            except (OSError, ValueError) as error:
+                # That standard error cannot be written to could be told nowhere.
+                if stream is sys.stdout:
+                    reason = getattr(error, "strerror", None) or str(error)
+                    number = getattr(error, "errno", None)
+                    raise OSError(number, reason, "standard output") from error
 
     def style(self, text: str, *codes: str, stream: TextIO | None = None) -> str:
         """Text in a colour or weight, where the stream shows them."""
         if not codes or not _has_colours(sys.stdout if stream is None else stream):
             return text
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
+        return f"{''.join(codes)}{text}{_PLAIN}"
 
-    def tell_resume(self) -> None:
-        """The command that goes on, on a line of its own to be copied."""
-        if not self.quiet:
-            self._print(f"Go on with:\n  {self.resume_hint()}", sys.stderr)
+    def follow(self) -> None:
+        """Be silent but for errors: another process speaks for all."""
+        self.speaks, self.json_wanted, self.quiet = False, False, True
+
+    def keeps(self, evidence: Path, resume: bool, name: Path | None = None) -> None:
+        """A file or folder that --resume goes on from, once this run has written to it.
+
+        resume: whether this run itself goes on from it, so that it counts as it is.
+        name: what to call it, if not by its own name.
+        """
+        before: Set[tuple[str, int, int]] = set() if resume else _files(evidence)
+        self._kept.setdefault(evidence, _Kept(evidence if name is None else name, before))
+
+    def stopped(self, why: str) -> None:
+        """That it ended early, what is kept, and the command that goes on or starts again."""
+        if not self.speaks:
+            return
+        kept = [shown(k.name) for path, k in self._kept.items() if _files(path) - k.before]
+        more = f" and {len(kept) - _NAMED} more" if len(kept) > _NAMED else ""
+        if kept:
+            said = f"Kept: {', '.join(kept[:_NAMED])}{more}. Go on with:\n  {self.resume_hint()}"
+        elif "--resume" in self.command:
+            said = f"Go on with:\n  {self.resume_hint()}"
+        else:
+            said = f"Nothing was kept to go on from. Start again with:\n  {self.command_line()}"
+        self.fail(f"{why} {said}")
 
     def resume_hint(self) -> str:
         """The command line that goes on where this one was stopped."""
-        words = [word for word in self.command[1:] if word != "--resume"]
+        words = [word for word in self.command[1:] if word not in ("--resume", "--no-resume")]
         # Behind the subcommand: a "--" further on would make a file name of it.
         words[1:1] = ["--resume"]
         return self._line(words)
@@ -116,7 +170,7 @@ class Terminal:
     def _line(self, words: Sequence[str]) -> str:
         # The program may be several words, "python -m greedypig", and is quoted already.
         program = self.command[0] if self.command else "greedypig"
-        return f"{program} {shlex.join(words)}"
+        return f"{program} {' '.join(map(_quoted, words))}"
 
     @contextmanager
     def bar(self, label: str) -> Iterator[Bar]:
@@ -176,15 +230,16 @@ class Bar:
         """Out of the way while other lines are written; the next tick draws it again."""
         with self._pen:
             if self._thread is not None and not self._ended.is_set():
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+                with suppress(OSError, ValueError):  # The terminal went away.
+                    sys.stderr.write("\r\x1b[K")
+                    sys.stderr.flush()
             yield
 
     def line(self) -> str:
         """The line as it is now."""
         width = width_of(sys.stderr) - 1
         phase = "" if self._phase is None else self._phase()
-        text = f"{self.label}: {phase}" if phase else self.label
+        text = visible(f"{self.label}: {phase}" if phase else self.label)
         if self._done is None or self._total <= 0:
             return _cut(text, width)
         done = min(self._done(), self._total)
@@ -224,6 +279,38 @@ class Bar:
                     sys.stderr.flush()
                 except (OSError, ValueError):  # The terminal went away; the work goes on.
                     return
+
+
+@dataclass(frozen=True)
+class _Kept:
+    name: Path
+    before: Set[tuple[str, int, int]]
+    """Its files when the run began: what is no work of this run."""
+
+
+def _files(path: Path) -> Set[tuple[str, int, int]]:
+    """The files at or below a path, each as it is now: a file written anew is another."""
+    found = [path] if path.is_file() else path.rglob("*")
+    stats = ((str(f), f.stat()) for f in found if f.is_file())
+    return {(name, stat.st_ino, stat.st_mtime_ns) for name, stat in stats}
+
+
+def visible(text: str, *, colours: bool = False) -> str:
+    """Text that does nothing to a terminal but appear there, control characters as \\x1b.
+
+    colours: turn the marks of `Terminal.style` into colours and weights.
+    """
+    return text.translate(_ESCAPED | _SEQUENCES if colours else _ESCAPED)
+
+
+def _quoted(word: str) -> str:
+    """A word for the shell; $'…' where it holds what a terminal cannot show."""
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = (
+        chr(b) if 0x20 <= b < 0x7F and b not in b"'\\" else f"\\x{b:02x}" for b in os.fsencode(word)
+    )
+    return f"$'{''.join(plain)}'"
 
 
 def width_of(stream: TextIO) -> int:
