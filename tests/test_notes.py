@@ -196,6 +196,17 @@ def test_importance_of_numbers_is_the_attribution_s_own():
     assert Picture.of(a).importance == pytest.approx(a.importance().mean(0).numpy(), abs=1e-6)
 
 
+@pytest.mark.parametrize("k", [None, 5])
+def test_maps_show_nothing_where_the_input_is_the_baseline_or_was_not_selected(k):
+    x = torch.rand(3, 4, 5) + 0.1
+    x[:, :, 2:] = 0
+    a = gp.explain(lambda rows: rows.flatten(1).square().sum(1), x, outputs="values", k=k)
+    picture = Picture.of(a)
+    assert (picture.importance[:, 2:] == 0).all()
+    assert picture.importance == pytest.approx(a.importance().mean(0).numpy(), abs=1e-6)
+    assert int((a.importance() > 0).sum()) == (24 if k is None else 5)
+
+
 def test_importance_of_windows_spans_the_whole_scale():
     found = Picture.of(ranked((3, 8, 8), features=gp.windows(3), method="greedy-pig")).importance
     assert found.max() == 1

@@ -227,7 +227,7 @@ def test_places_that_no_round_selected_are_masked_and_counted():
 def test_maps_of_stopped_runs_say_what_ranks_the_rest():
     stopped = photo(method="greedy-pig", k=6, rounds=2)
     for draw in (plots.heatmap, plots.overlay):
-        assert "not selected: by last score" in bar_of(draw(stopped)).get_xlabel()
+        assert "not selected: 0" in bar_of(draw(stopped)).get_xlabel()
         assert "not selected" not in bar_of(draw(photo())).get_xlabel()
         assert "colours" not in bar_of(draw(photo(features="pixels"))).get_xlabel()
 

@@ -54,7 +54,7 @@ def test_pictures_come_back_whatever_a_unit_is(path, features, named):
     assert b.settings == json.loads(json.dumps(dict(a.settings)))
     assert b.provenance == a.provenance
     assert b.seconds == a.seconds
-    for tree in ("scores", "importance", "ranking"):
+    for tree in ("scores", "importance", "contributions", "ranking"):
         found, expected = getattr(b, tree), getattr(a, tree)
         if tree != "scores":
             found, expected = found(), expected()
@@ -128,7 +128,7 @@ def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
     assert os.listdir(path.parent) == [path.name]
     with safe_open(path, "pt") as file:
         record = json.loads(file.metadata()["greedypig"])
-        assert set(file.keys()) == {*TENSORS, "features.ids"}
+        assert set(file.keys()) == {*TENSORS, "first_scores", "features.ids"}
     assert record["schema"] == 2
     assert record["stop"] == "ALL"
 

@@ -44,6 +44,9 @@ class Picture:
     """(h, w, 3): what an absent number looks like."""
     ranks: NDArray[np.int64]
     """(channels, h, w): position in the order of the first unit that holds the number."""
+    shared: NDArray[np.int64]
+    """(channels, h, w): the same, but equal for equal scores of a round, and the last position for
+    what was never selected or had a score of 0."""
     units: int
 
     @staticmethod
@@ -55,8 +58,12 @@ class Picture:
             return None
         flat = a.features.first_rank(a.order).cpu().numpy()
         shape = a.layout.shapes[0]
-        ranks = flat.reshape(shape)
-        ranks = ranks.reshape(-1, *size) if shape[-2:] == size else np.moveaxis(ranks, -1, 0)
+        positions = a.shared_positions()[a.order].cpu().numpy()[flat]
+
+        def placed(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+            ranks = ranks.reshape(shape)
+            return ranks.reshape(-1, *size) if shape[-2:] == size else np.moveaxis(ranks, -1, 0)
+
         if baseline is None:
             level = COLOURS.get(str(a.about.get("baseline")), 127)
             baseline = np.full((*size, 3), level, np.uint8)
@@ -65,7 +72,8 @@ class Picture:
                 f"Expected a baseline of {size[0]} × {size[1]} places "
                 f"(got {baseline.shape[0]} × {baseline.shape[1]})."
             )
-        return Picture(pixels, baseline, ranks, a.features.units)
+        shared = placed(np.minimum(positions, flat.max()))
+        return Picture(pixels, baseline, placed(flat), shared, a.features.units)
 
     @property
     def first(self) -> NDArray[np.int64]:
@@ -82,8 +90,9 @@ class Picture:
         few are needed to cover everything, it still spans the whole scale.
         """
         counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
-        earlier = (np.cumsum(counts) - counts)[self.ranks]
-        found: NDArray[np.float64] = 1 - earlier.mean(0) / max(int(earlier.max()), 1)
+        earlier = np.cumsum(counts) - counts
+        most = max(int(earlier[self.ranks.max()]), 1)
+        found: NDArray[np.float64] = 1 - earlier[self.shared].mean(0) / most
         return found
 
     def share(self, k: int) -> float:

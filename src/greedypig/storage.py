@@ -64,8 +64,9 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     for name, tensor in attribution.attachments.items():
         check_attachment(name, tensor)
         tensors[ATTACHMENTS + name] = tensor
-    if attribution.memory is not None:
-        tensors["memory"] = attribution.memory
+    for name in ("first_scores", "memory"):
+        if (extra := getattr(attribution, name)) is not None:
+            tensors[name] = extra
     try:
         text = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -143,6 +144,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         provenance=_mapping(record, "provenance"),
         about=_mapping(record, "about") if record["schema"] > 1 else {},
         attachments=_restore_attachments(record, tensors),
+        first_scores=tensors.get("first_scores"),
         memory=tensors.get("memory"),
     )
     _check(attribution)
@@ -154,8 +156,10 @@ def _check(a: Attribution) -> None:
     units = a.features.units
     if a.layout.n != a.features.n:
         raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
-    for name in ("order", "unit_scores", "last_scores"):
+    for name in ("order", "unit_scores", "last_scores", "first_scores"):
         tensor = getattr(a, name)
+        if tensor is None and name == "first_scores":
+            continue
         if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
     memory = a.memory

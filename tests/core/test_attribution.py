@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -41,8 +42,11 @@ def test_mask_ranking_and_importance_agree_with_order(a):
         assert torch.equal(mask, a.features.members(a.order[:k]))
         # The first elements of the ranking are those of the first units.
         assert set(ranking[: int(mask.sum())].tolist()) == set(torch.nonzero(mask)[:, 0].tolist())
-    assert all(importance[i] >= importance[j] for i, j in pairwise(ranking))
-    assert float(importance.max()) == 1
+    counted = [i for i in ranking.tolist() if float(a.scores[i]) != 0]
+    assert all(importance[i] >= importance[j] for i, j in pairwise(counted))
+    assert all(float(importance[i]) == 0 for i in range(n) if i not in counted)
+    if float(a.scores[ranking[0]]) != 0:
+        assert float(importance.max()) == 1
     assert float(importance.min()) >= 0
 
 
@@ -56,6 +60,63 @@ def test_scores_show_each_element_its_first_unit_s_score(a):
 def test_importance_falls_evenly_from_1_to_0():
     a = gp.greedy_pig(modular([1, 4, 2, 3, 0]).objective(), per_round=1)
     assert a.importance().tolist() == [0.25, 1, 0.5, 0.75, 0]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_equals_share_one_importance_and_zeros_have_none(rounds):
+    a = gp.greedy_pig(modular([0, 3, 0, 1, 3, 0]).objective(), rounds=rounds, schedule="geometric")
+    importance = a.importance()
+    assert importance[[0, 2, 5]].tolist() == [0, 0, 0]
+    assert importance[1] == 1
+    assert 0 < importance[3] < importance[4]
+    if rounds == 1:  # Taken in one round.
+        assert importance[4] == 1
+
+
+def test_what_was_never_selected_has_no_importance_and_contributes_nothing():
+    a = gp.greedy_pig(modular([1, 4, 2, 3]).objective(), per_round=1, k=2)
+    assert a.order.tolist() == [1, 3, 2, 0]
+    assert a.importance()[[0, 2]].tolist() == [0, 0]
+    assert a.importance()[1] == 1
+    assert a.contributions().tolist() == pytest.approx([0, 4, 0, 3])
+    nothing = gp.greedy_pig(modular([0, 0]).objective(), per_round=1)
+    assert nothing.importance().tolist() == nothing.contributions().tolist() == [0, 0]
+
+
+@given(results())
+def test_contributions_sum_to_the_gain_of_what_was_selected(a):
+    if len(a.picks) == 1:
+        assert torch.equal(a.contributions(), a.scores)
+        return
+    found = a._unit_contributions()
+    if float(a.unit_scores.abs().min()) > 0 or a.selected < a.features.units:
+        gain = float(a.values[-1] - a.values[0])
+        assert float(found.sum()) == pytest.approx(gain, abs=1e-5 + 1e-4 * abs(gain))
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_contributions_of_a_modular_function_are_its_weights(rounds):
+    weights = [1.0, -4.0, 2.0, 0.0, 2.0]
+    a = gp.greedy_pig(modular(weights).objective(), rounds=rounds)
+    assert a.contributions().tolist() == pytest.approx(weights, abs=1e-6)
+
+
+def test_values_that_were_not_measured_join_the_next_that_was():
+    a = gp.greedy_pig(modular([3, 2, 1]).objective(), per_round=1)
+    for hidden in ([1], [1, 2], [1, 2, 3], [0, 1, 2, 3]):
+        values = a.values.clone()
+        values[hidden] = float("nan")
+        found = replace(a, values=values).contributions()
+        assert found.tolist() == pytest.approx([3, 2, 1], abs=1e-6)
+
+
+def test_the_first_of_two_copies_contributes_more():
+    """g = max(a, b) as 1 − (1 − a)(1 − b): alone each is worth 1, the second adds nothing."""
+    g = gp.objective(lambda m: 1 - (1 - m[:, 0]) * (1 - m[:, 1]), 2)
+    a = gp.greedy_pig(g, per_round=1, steps=20)
+    first, second = a.contributions()[a.order].tolist()
+    assert first > second
+    assert first + second == pytest.approx(1, abs=1e-5)
 
 
 def test_a_single_feature_has_importance_1():

@@ -223,6 +223,18 @@ def test_views_show_importance_overlay_order_and_photo(visit):
     assert v.said == []
 
 
+def test_the_map_is_dark_where_the_input_is_the_baseline(visit):
+    x = torch.rand(3, 8, 9) + 0.1
+    x[:, :, 4:] = 0
+    a = gp.explain(lambda rows: rows.flatten(1).square().sum(1), x, outputs="values")
+    v = visit(a)
+    v.page.click("#tab-heat")
+    light = v.canvas() @ np.array([0.2126, 0.7152, 0.0722])
+    assert (light[:, 4:] == light.min()).all()
+    level = Picture.of(a).importance
+    assert np.corrcoef(light.reshape(-1), level.reshape(-1))[0, 1] > 0.98
+
+
 def test_what_was_ranked_at_once_is_not_told_as_selected(visit):
     words = ["Ranked", "Selected"]
     for method, (told, untold) in {"ig": words, "greedy-pig": words[::-1]}.items():

@@ -87,9 +87,9 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         """Attributions shaped like `inputs`, batch axis included.
 
         With n_rounds=1 they are integrated gradients, with weights that sum to 1 (Captum's own of
-        riemann_trapezoid do not). With more they are `importance`: 1 for the
-        first pick falling to 0 for the last, since raw scores of different rounds do not
-        compare. Every row of the batch is a problem of its own.
+        riemann_trapezoid do not). With more they are `Attribution.contributions()`: signed, with
+        the sum F(inputs) − F(baselines), since raw scores of different rounds do not compare.
+        Every row of the batch is a problem of its own.
 
         feature_mask: ids of features that are selected together, as elsewhere in Captum.
         delta: per row, the largest completeness error of its rounds,
@@ -111,10 +111,11 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             internal_batch_size, feature_mask,
         )  # fmt: skip
         scorer = IntegratedGradients(n_steps, _RULES[method])
-        problems = batch.problems(scorer, n_rounds, measured=return_convergence_delta)
+        measured = n_rounds > 1 or return_convergence_delta
+        problems = batch.problems(scorer, n_rounds, measured=measured)
         results = [p.attribution() for p in run(problems)]
         loan.end()
-        trees = [a.scores if n_rounds == 1 else a.importance() for a in results]
+        trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
         columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
         attributions = tuple(
             torch.stack(column).to(row) for column, row in zip(columns, rows, strict=True)

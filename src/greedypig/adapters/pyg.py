@@ -302,12 +302,14 @@ def _check_answer(
 
 
 def _spread(a: Attribution | None, columns: Tensor, count: int) -> Tensor:
-    """(count,) the mask: from 1 for the first unit taken evenly down, 0 for those not taken."""
+    """(count,) the mask: from 1 for the first unit taken evenly down, equal for equal scores of a
+    round, 0 for units not taken and for scores of 0."""
     mask = torch.zeros(count, device=columns.device)
     if a is None:
         return mask
-    ranks = a.features.first_rank(a.order).to(columns.device)
-    taken = (1 - ranks / a.selected).clamp_min(0)
+    first = a.order[a.features.first_rank(a.order)]
+    ranks = a.shared_positions()[first].to(columns.device)
+    taken = (1 - ranks / max(a.selected, 1)).clamp_min(0)
     mask[columns] = taken.to(mask)
     return mask
 

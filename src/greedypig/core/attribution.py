@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import isfinite
 from os import PathLike
 from typing import Any
 
@@ -25,6 +26,9 @@ ATTACHED = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
 """Dtypes that an attachment may have."""
+FIRST_ROUND = 0.75
+"""The first round's share of `contributions`; the gains of the rounds have the rest. Chosen on
+other networks and examples than those of benchmarks/RESULTS-quantus.md."""
 
 
 def check_attachment(name: str, tensor: Any) -> None:
@@ -109,6 +113,9 @@ class Attribution:
     """What a unit is."""
     layout: Layout
     """How elements fold back into the caller's tensors."""
+    first_scores: Tensor | None = None
+    """(units,) every unit's score in the first round, where scores are integrals along the path to
+    everything, as those of integrated gradients are; `contributions` uses them."""
     memory: Tensor | None = None
     """(n,) every element's score in the last round, where a resumed run goes on from them and
     units are not elements (whose scores are in `last_scores`)."""
@@ -131,10 +138,68 @@ class Attribution:
         return self.layout.unflatten(self.unit_scores[self._first_unit()])
 
     def importance(self) -> Tree:
-        """Shaped like x: 1 for the first pick, falling evenly to 0; agrees with `order`."""
-        ranks = self.features.first_rank(self.order).double()
+        """Shaped like x: 1 for the first pick, falling evenly to 0 in the order of selection.
+
+        Picks of one round with equal scores share one value. What was never selected, and what had
+        a score of 0, has 0. `contributions` says how much each feature gives.
+        """
+        positions = self.shared_positions()[self._first_unit()].double()
         # Of overlapping units the last may have nothing left that is not taken.
-        return self.layout.unflatten((1 - ranks / ranks.max().clamp_min(1)).float())
+        last = self.features.first_rank(self.order).max().clamp_min(1)
+        return self.layout.unflatten((1 - positions / last).clamp_min(0).float())
+
+    def shared_positions(self) -> Tensor:
+        """(units,) long: each unit's position in `order`, or that of its round's first equal score.
+
+        It is the number of units where a unit was never selected or had a score of 0.
+        """
+        units = self.features.units
+        taken = self.order[: self.selected]
+        scores = self.unit_scores[taken]
+        rounds = torch.arange(len(self.picks)).repeat_interleave(torch.tensor(self.picks).long())
+        new = torch.ones(self.selected, dtype=torch.bool)
+        new[1:] = (scores[1:] != scores[:-1]) | (rounds[1:] != rounds[:-1])
+        starts = torch.where(new, torch.arange(self.selected), 0).cummax(0).values
+        positions = torch.full((units,), units)
+        positions[taken] = torch.where(scores != 0, starts, units)
+        return positions
+
+    def contributions(self) -> Tree:
+        """Shaped like x: each feature's signed part in G(S) − G(∅), S being what was selected.
+
+        The sum over units is G(S) − G(∅). Of several rounds it is the weighted mean of two
+        divisions: each round's gain in G among its picks, and, where scores are integrals, the
+        whole gain by the first round's scores. Of one round it is the scores. What was never
+        selected, and what had a score of 0, has 0. Unlike `importance` it need not follow the
+        order. Of overlapping units an element shows the first that was taken.
+        """
+        return self.layout.unflatten(self._unit_contributions()[self._first_unit()])
+
+    def _unit_contributions(self) -> Tensor:
+        """(units,) the same by unit.
+
+        gains_i = part of G(S_r) − G(S_{r−1}) where round r took i; contributions_i =
+        0.75 · first_i + 0.25 · gains_i where there are first scores, else gains_i.
+        """
+        scores = self.unit_scores.double()
+        if len(self.picks) < 2:
+            return self.unit_scores
+        gains = torch.zeros_like(scores)
+        begin = end = 0
+        known = float(self.values[0])
+        for picks, value in zip(self.picks, self.values[1:].tolist(), strict=True):
+            end += picks
+            if isfinite(value) and isfinite(known):  # Else with the rounds up to the next value.
+                units = self.order[begin:end]
+                gains[units] = _divided(value - known, scores[units])
+                begin, known = end, value
+        left = self.order[begin:end]
+        gains[left] = scores[left]  # Where no value is known.
+        if self.first_scores is None:
+            return gains.to(self.unit_scores)
+        first = torch.where(scores != 0, self.first_scores.double(), 0)
+        first = _divided(float(gains.sum()), first)
+        return (FIRST_ROUND * first + (1 - FIRST_ROUND) * gains).to(self.unit_scores)
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the elements of the top k units."""
@@ -203,6 +268,13 @@ class Attribution:
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
         )
+
+
+def _divided(total: float, scores: Tensor) -> Tensor:
+    """Scores, with what they lack of the total added in proportion to their size."""
+    size = scores.abs()
+    lack = total - float(scores.sum())
+    return scores + lack * size / size.sum().clamp_min(torch.finfo(torch.float64).tiny)
 
 
 def is_one_shot(a: Attribution) -> bool:

@@ -61,6 +61,7 @@ class Problem:
             self.mask = torch.zeros_like(objective.start)
             self.taken = self.mask.new_zeros(features.units, dtype=torch.bool)
         self.count, self.complete = 0, False
+        self.first: Tensor | None = None
         self.last: Tensor | None = None
         self.before: Tensor | None = None
         self._elements = isinstance(features, Elements)
@@ -128,6 +129,7 @@ class Problem:
             seconds=time.monotonic() - self.began,
             stop=self.stopped,
             last_scores=self._last().cpu().clone(),
+            first_scores=None if self.first is None else self.first.cpu().clone(),
             memory=None if self.before is None or self._elements else self.before.cpu().clone(),
             features=self.features,
             layout=self.objective.layout,
@@ -156,6 +158,8 @@ class Problem:
             )  # fmt: skip
         if self.rounds:
             self.last = saved.last_scores.to(self.mask)
+            if saved.first_scores is not None:
+                self.first = saved.first_scores.to(self.mask)
             if getattr(self.scorer, "remembers", False):
                 kept = saved.last_scores if self._elements else saved.memory
                 if kept is None:
@@ -230,6 +234,8 @@ class Problem:
             chosen = self.features.pick_units(self.last, self.mask, self.taken, z)
             scores = self.last[chosen]
             total = self.last[~self.features.blocked(self.mask, self.taken)].sum().item()
+        if not self.rounds and len(self.schedule) > 1 and getattr(self.scorer, "integrates", False):
+            self.first = self.last
         if self.limits.gain:
             positive = scores > 0
             chosen, scores = chosen[positive], scores[positive]

@@ -141,6 +141,11 @@ class IntegratedGradients(PlannedScorer):
     def cost(self) -> int:
         return len(self._quadrature.nodes)
 
+    @property
+    def integrates(self) -> bool:
+        """Are its scores an integral along the path? A single gradient is none."""
+        return self.cost() > 1
+
     def settings(self) -> dict[str, Any]:
         own = self.rule if isinstance(self.rule, str) else [
             list(self.rule.nodes), list(self.rule.weights)

@@ -196,7 +196,7 @@ def _importance_words(a: Attribution, picture: Picture) -> str:
     if bool((picture.ranks != picture.ranks[:1]).any()):
         words.append("mean over the colours")
     if bool((picture.ranks >= a.selected).any()):
-        words.append("not selected: by last score")
+        words.append("not selected: 0")
     done = "ranked" if is_one_shot(a) else "taken"
     lines = [f"importance: 1 = {done} first, 0 = last", "; ".join(words)]
     return "\n".join(line for line in lines if line)

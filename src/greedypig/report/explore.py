@@ -45,7 +45,11 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
     stride = explorer_stride(picture)
     ranks = picture.ranks[:, ::stride, ::stride]
     width_of = 2 if picture.units <= 1 << 16 else 3 if picture.units <= 1 << 24 else 4
-    raw = ranks.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :width_of]
+    shared = picture.shared[:, ::stride, ::stride]
+
+    def raw(numbers: NDArray[np.int64]) -> str:
+        return packed(numbers.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :width_of].tobytes())
+
     base = picture.baseline[::stride, ::stride]
     flat = bool((base == base[:1, :1]).all())
     pixels = None if picture.pixels is None else picture.pixels[::stride, ::stride]
@@ -68,7 +72,8 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "once": is_one_shot(a),
         "grays": [DARK, LIGHT],
         "bytes": width_of,
-        "ranks": packed(raw.tobytes()),
+        "ranks": raw(ranks),
+        "shared": None if np.array_equal(shared, ranks) else raw(shared),
         "picture": None if pixels is None else packed(pixels.tobytes()),
         "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
         "label": notes.label or "the class",

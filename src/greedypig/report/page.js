@@ -86,13 +86,18 @@
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const [channels, height, width] = e.shape;
   const places = height * width;
-  const raw = bytes(e.ranks);
-  const ranks = new Uint32Array(channels * places);
-  for (let i = 0; i < ranks.length; i++) {
-    let rank = 0;
-    for (let b = e.bytes - 1; b >= 0; b--) rank = rank * 256 + raw[i * e.bytes + b];
-    ranks[i] = rank;
-  }
+  const numbers = (text) => {
+    const raw = bytes(text);
+    const out = new Uint32Array(channels * places);
+    for (let i = 0; i < out.length; i++) {
+      let rank = 0;
+      for (let b = e.bytes - 1; b >= 0; b--) rank = rank * 256 + raw[i * e.bytes + b];
+      out[i] = rank;
+    }
+    return out;
+  };
+  const ranks = numbers(e.ranks);
+  const shared = e.shared === null ? ranks : numbers(e.shared);
   const picture = e.picture === null ? null : bytes(e.picture);
   const baseline = new Uint8Array(places * 3);
   if (Array.isArray(e.baseline)) for (let i = 0; i < baseline.length; i++) baseline[i] = e.baseline[i % 3];
@@ -112,7 +117,7 @@
       for (let c = 0; c < channels; c++) {
         const rank = ranks[c * places + p];
         if (rank < least) least = rank;
-        sum += earlier[rank];
+        sum += earlier[Math.min(shared[c * places + p], last)];
       }
       first[p] = least;
       importance[p] = 1 - sum / channels / Math.max(most, 1);
