@@ -29,18 +29,24 @@ def slopes(function, x, width=0.5):
 # Views.
 
 
-@pytest.mark.parametrize(("share", "place"), [(1.0, 0.3), (0.5, 0.0), (0.5, 1.0), (0.37, 0.6)])
+@pytest.mark.parametrize(("share", "place"), [(1.0, 0.0), (0.5, 0.0), (0.5, 0.9), (0.37, 0.6)])
 def test_interpolated_lines_are_means_and_keep_straight_lines_straight(share, place):
     weights = interpolation(20, share, place)
     assert torch.allclose(weights.sum(1), torch.ones(20, dtype=torch.float64))
     assert float(weights.min()) >= 0
-    seen = weights @ torch.arange(20, dtype=torch.float64)
-    inner = seen[(seen > 0) & (seen < 19)]
-    assert torch.allclose(inner.diff(), torch.full((len(inner) - 1,), share, dtype=torch.float64))
+    steps = (weights @ torch.arange(20, dtype=torch.float64)).diff()
+    straight = torch.isclose(steps, torch.full((19,), share, dtype=torch.float64))
+    assert int((~straight).sum()) <= 4  # Only where it wraps around the end.
+
+
+def test_every_place_is_seen_equally_often():
+    for share in (0.4, 0.7, 1.0):
+        places = [interpolation(16, share, i / 16).sum(0) for i in range(16)]
+        assert torch.allclose(sum(places), torch.full((16,), 16.0, dtype=torch.float64))
 
 
 def test_the_whole_line_is_seen_as_it_is():
-    assert torch.equal(interpolation(9, 1.0, 0.7), torch.eye(9, dtype=torch.float64))
+    assert torch.equal(interpolation(9, 1.0, 0.0), torch.eye(9, dtype=torch.float64))
     assert torch.equal(interpolation(1, 0.5, 0.5), torch.ones(1, 1, dtype=torch.float64))
 
 
@@ -57,7 +63,7 @@ def test_a_view_enlarges_a_corner_and_mirrors_it():
     x[0, :4, :4] = 1
     like = torch.zeros(1)
     seen = View.drawn((1, 8, 8), 0.25, [0.0, 0.0, 0.0, 0.9], like)(x.reshape(-1)).view(8, 8)
-    assert torch.equal(seen[:7, :7], torch.ones(7, 7))
+    assert torch.equal(seen[1:7, 1:7], torch.ones(6, 6))
     mirrored = View.drawn((1, 8, 8), 0.25, [0.0, 0.0, 0.0, 0.1], like)(x.reshape(-1)).view(8, 8)
     assert torch.equal(mirrored, seen.flip(1))
 
@@ -189,7 +195,7 @@ def test_crops_prefer_what_does_not_hang_on_single_pixels():
     places = torch.arange(32).unsqueeze(1) + torch.arange(32)
     weights = torch.zeros(3, 32, 32)
     weights[0] = torch.where(places % 2 == 0, 1.5, -1.5)
-    weights[1] = 1.0
+    weights[1], weights[2] = 1.0, -0.9  # 160 picks give more than the whole: 240 > 102.4.
     model, x = plane(weights), torch.ones(3, 32, 32)
     plain = gp.explain(model, x, method="ig").mask(512)
     assert bool(plain[0].sum() == 512)
@@ -270,13 +276,14 @@ def large():
         ({"rounds": 2, "schedule": "equal"}, "steady-gradients"),
         ({"rounds": 2, "steps": 2}, "integrated-gradients"),
         ({"rounds": 2, "rule": "left"}, "integrated-gradients"),
-        ({"rounds": 2, "features": "pixels"}, "integrated-gradients"),
+        ({"rounds": 2, "features": "pixels"}, "steady-gradients"),
+        ({"rounds": 2, "features": gp.grid(32)}, "steady-gradients"),
         ({"rounds": 2, "objective": "log-probability"}, "integrated-gradients"),
         ({"rounds": 2, "objective": "counterfactual"}, "integrated-gradients"),
     ],
     ids=str,
 )
-def test_the_elements_of_photos_are_seen_in_views_unless_steps_are_asked_for(options, scorer):
+def test_photos_are_seen_in_views_unless_steps_are_asked_for(options, scorer):
     net, x = large()
     a = gp.explain(net, x, **options)
     assert a.settings["scorer"] == scorer
@@ -291,6 +298,47 @@ def test_small_and_gray_pictures_are_not():
     for model, seen in ((net, x[:, :127]), (gray, x[:1])):
         a = gp.explain(model, seen, rounds=2)
         assert a.settings["scorer"] == "integrated-gradients"
+
+
+# Where views begin, and where they lie.
+
+
+def test_the_picture_is_seen_as_it_is_until_the_prediction_is_reached():
+    """p = σ(Σ picks): as long as p(S) < p(x) the scores are exact, whatever crops would show."""
+    torch.manual_seed(0)
+    weights = torch.rand(3, 16, 16) + 0.5
+    model = lambda b: torch.stack([torch.zeros(len(b)), (b * weights).flatten(1).sum(1) / 99], 1)  # noqa: E731
+    a = gp.explain(model, torch.ones(3, 16, 16), target=1, baseline="zero",
+                   method=gp.Greedy(gp.SteadyGradients(place=0)), rounds=8)  # fmt: skip
+    assert torch.equal(a.order, weights.reshape(-1).argsort(descending=True, stable=True))
+
+
+def circular(seed):
+    """A network without a border: every place is like any other."""
+    torch.manual_seed(seed)
+    layers = []
+    for width, out in ((3, 16), (16, 32), (32, 32)):
+        layers += [nn.Conv2d(width, out, 3, 2, 1, padding_mode="circular"), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    for parameter in net.parameters():
+        parameter.data *= 1.8
+    return net
+
+
+def test_the_border_of_noise_is_selected_as_often_as_its_middle():
+    """Of the top 10 % of noise under networks without a border: 10 % at the border, 10 % inside."""
+    border = torch.ones(128, 128, dtype=torch.bool)
+    border[16:-16, 16:-16] = False
+    shares = []
+    for seed in range(12):
+        x = torch.randn(3, 128, 128, generator=torch.Generator().manual_seed(seed))
+        a = gp.explain(circular(seed), x, baseline="zero", method="steady-pig", seed=seed, k=4915)
+        assert a.settings["crop"] < 1
+        mask = a.mask(4915)
+        shares.append([float(mask[:, part].double().mean()) for part in (border, ~border)])
+    at_border, inside = torch.tensor(shares).mean(0).tolist()
+    assert at_border == pytest.approx(0.1, abs=0.007)
+    assert inside == pytest.approx(0.1, abs=0.007)
 
 
 # Networks that were not trained to bear views.

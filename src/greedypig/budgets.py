@@ -72,10 +72,10 @@ def climbing(
 
 def _usual(search: Mapping[str, Any], shape: Sequence[int]) -> PlannedScorer | None:
     """What "greedy-pig" is for the elements of a picture, where nothing else is asked of it."""
-    elements = search.get("features", "elements") == "elements"
-    if search["method"] != "greedy-pig" or not elements or {"steps", "rule"} & set(search):
+    if search["method"] != "greedy-pig" or {"steps", "rule"} & set(search):
         return None
-    return methods.default_scorer(search.get("objective", "softmax"), shape)
+    elements = search.get("features", "elements") == "elements"
+    return methods.default_scorer(search.get("objective", "softmax"), shape, elements=elements)
 
 
 def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:

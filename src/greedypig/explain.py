@@ -295,8 +295,9 @@ class _Job:
         objective = self.family.objective(example, x, self.baseline)
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer
-        if self.usual and features.kind == "elements" and is_picture(example.layout):
-            scorer = methods.default_scorer(self.usual, example.layout.shapes[0]) or scorer
+        if self.usual and is_picture(example.layout):
+            shape, elements = example.layout.shapes[0], features.kind == "elements"
+            scorer = methods.default_scorer(self.usual, shape, elements=elements) or scorer
         if self.named and isinstance(scorer, SteadyGradients):
             scorer = self._borne(scorer, example)
         return make_problem(

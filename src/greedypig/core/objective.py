@@ -197,6 +197,8 @@ class PointObjective:
         self.layout = layout or Layout.vector(self.n)
         self.reversed = False
         """True where the line leads away from the input: a counterfactual."""
+        self.probability = False
+        """True where g is a probability, from 0 to 1."""
         self.ends: tuple[float, float] | None = None
         """g(0) and g(1), where they are known already."""
         self._meters = [[0]]

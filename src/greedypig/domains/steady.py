@@ -1,12 +1,11 @@
-"""Scores that hold when the network looks a little differently: the default for photos.
+"""Steady PIG: greedy rounds on changing views of a photo, the default method for photos.
 
-Greedy rounds climb whatever the network rewards, also what it rewards by accident: a speck that
-works on one grid of pixels, at one size, in one neighbourhood. Such masks win the network's own
-curve and mean nothing to another network. So every point of the integral is met under other
-circumstances, of the kinds that networks are trained to bear: a little noise, a random part of the
-faint rest at full strength, and after the first picks a crop enlarged to the picture's full size.
-What scores on all of these is in the photo; and it lies in a place: a lone element that helps
-amid others that speak against the class is an accident too (reproduction/study).
+Greedy rounds also select what the network rewards by accident: single values that help at one
+position and one scale. Such masks win the network's own curve and mean nothing to another network.
+So a round works in two ways, and g(1_S) decides which. As long as the selected features give a lower
+probability than the photo, all gradients are taken on the photo as it is, to reach the prediction.
+Once they give it, gradients are taken on crops enlarged to full size, with a little noise, so that
+the next features support the prediction in other views too (reproduction/study).
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ from ..core.schedule import check_count, whole
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_normal, seeded_uniform
 from .image import picture_shape
 
-EARLY = 0.05
-"""Up to this share of the elements the network's own answer is made; what follows makes it hold."""
-PLACED = 0.1
-"""Up to this share of the elements places count: later picks fill in what the places lack."""
+FIRST = 0.1
+"""The share of the elements that should be enough to reach the prediction. Until it is selected the
+neighbourhood counts, and points on the path to a prediction that is not reached move toward 1_S."""
 NEAR = 1 / 14
 """The standard deviation of a neighbourhood, as a share of the picture's shorter side."""
 ALIKE = 1 / 4
@@ -40,17 +38,21 @@ TINY = 1e-30
 
 @dataclass(frozen=True)
 class SteadyGradients(PlannedScorer):
-    """The mean over `steps` views of gradient · way, at points between 1_S and 1; then the place's.
+    """The mean over `steps` views of gradient · way, at points between 1_S and 1.
 
-    scores_i = way_i / steps · Σ_j [viewᵀ_j ∇g(view_j(1_S + level_j · 1_S̄ + noise_j))]_i
+    scores_i = way_i / steps · Σ_j weight_j · [viewᵀ_j ∇g(view_j(1_S + level_j · 1_S̄ + noise_j))]_i
 
     level_j = (t_j + [u < t_j]) / 2 for every element, u uniform and t_j in the j-th part of [0, 1].
-    Once 1/20 of the elements is selected, view_j enlarges a crop of `crop` to 1 of the picture's
-    area, mirrored or not, and noise_j ~ N(0, 1) · noise · (range of the input). The first picks are
-    tender: for them the picture is seen as it is. With crop = 1 it always is.
+    Let p = g(1_S). With p < g(1) all views are the picture as it is, and t_j shrinks with the share
+    selected, to a tenth once 1/10 is selected; where g is a probability, weight_j = mean g / g at
+    point j, which makes it the gradient of log g, and else 1. With p ≥ g(1), view_j enlarges a
+    crop of `crop` to 1 of the picture's area, mirrored or not, and noise_j ~ N(0, 1) · noise ·
+    (range of the input). Crops wrap around the edges, so every place is seen equally often. The
+    first view stays the picture as it is, unless g is a probability and p ≥ (1 + g(1)) / 2: then
+    more of the same would only push p higher above the photo's.
     kinks > 0 takes the gradient with ramps of that width in place of ReLU's steps (`soft_kinks`).
-    Until 1/10 is selected, `place` · (mean score of what is near and not selected, over all
-    colours) is added, scaled to the root mean square of the scores.
+    For single elements, until 1/10 of them is selected, `place` · (mean score of the neighbourhood)
+    is added, scaled to the root mean square of the scores.
     """
 
     steps: int = 3
@@ -73,35 +75,60 @@ class SteadyGradients(PlannedScorer):
         """The scores at 1_S: one gradient for every view, no more of them at once than a batch."""
         shape = picture_shape(at.objective.layout, "method='steady-pig'")
         limit = at.objective.oracle.batch_size
-        total = torch.zeros_like(at.objective.end)
+        value, full = yield from self._values(at)
+        plain = self._plain_views(at, value, full)
+        relative = at.objective.probability and bool(value < full)
+        share = float(at.mask.double().mean())
+        stretch = max(0.1, 1 - share / FIRST) if value < full else 1.0
+        total, mean = torch.zeros_like(at.objective.end), value.new_zeros(())
         for lo in range(0, self.steps, limit):
             steps = range(lo, min(lo + limit, self.steps))
-            plans = (self._seen(at, shape, step) for step in steps)
-            for part in (yield from together(plans, limit)):
-                total += part
-        if self.place and float(at.mask.double().mean()) < PLACED:
+            plans = (self._seen(at, shape, step, step >= plain, stretch) for step in steps)
+            for gradient, found in (yield from together(plans, limit)):
+                total += gradient / found.clamp_min(TINY) if relative else gradient
+                mean += found / self.steps
+        total *= mean if relative else 1
+        elements = at.features.kind == "elements"
+        if self.place and elements and share < FIRST:
             total += self.place * around(total, at.mask, shape)
-        return Scored(elements=total)
+        return Scored(elements=total, value=value)
 
-    def _seen(self, at: Situation, shape: tuple[int, int, int], step: int) -> Plan[Tensor]:
-        """What one view adds to the scores."""
+    def _values(self, at: Situation) -> Plan[tuple[Tensor, Tensor]]:
+        """g(1_S) and g(1)."""
+        problem = at.objective
+        masks = [at.mask] if problem.ends is not None else [at.mask, torch.ones_like(at.mask)]
+        points = problem.place(torch.stack(masks))
+        answer = yield from ask(Request(problem, len(points), lambda lo, hi: points[lo:hi]))
+        value = answer.values[0]
+        known = None if problem.ends is None else value.new_tensor(problem.ends[1])
+        return value, answer.values[1] if known is None else known
+
+    def _plain_views(self, at: Situation, value: Tensor, full: Tensor) -> int:
+        """How many views, the first ones, are the picture as it is."""
+        if value < full:
+            return self.steps
+        return 0 if at.objective.probability and value >= (1 + full) / 2 else 1
+
+    def _seen(
+        self, at: Situation, shape: tuple[int, int, int], step: int, cropped: bool, stretch: float
+    ) -> Plan[tuple[Tensor, Tensor]]:
+        """What one view adds to the scores, and its g; stretch: how far t reaches, at most 1."""
         problem = at.objective
         begin, end = problem.place(at.mask), problem.end
         chance = seeded_uniform(5 + end.numel(), at.seed, at.round, step)
-        level = _level((step + float(chance[0])) / self.steps, chance[5:]).to(end)
+        t = stretch * (step + float(chance[0])) / self.steps
+        level = _level(t, chance[5:]).to(end)
         point, back = torch.lerp(begin, end, level), None
-        if float(at.mask.double().mean()) >= EARLY:
-            if self.noise:
-                spread = self.noise * problem.span
-                point += spread * seeded_normal(end, at.seed, at.round, step, 1)
-            if self.crop < 1:
-                view = View.drawn(shape, self.crop, chance[1:5].tolist(), end)
-                point, back = view(point), view.back
+        if cropped and self.noise:
+            point += self.noise * problem.span * seeded_normal(end, at.seed, at.round, step, 1)
+        if cropped and self.crop < 1:
+            view = View.drawn(shape, self.crop, chance[1:5].tolist(), end)
+            point, back = view(point), view.back
         asked = problem.softened(self.kinks) if self.kinks else problem
         weight = torch.full((1,), 1 / self.steps, dtype=end.dtype, device=end.device)
         row = point.unsqueeze(0)
         answer = yield from ask(Request(asked, 1, lambda lo, hi: row, weight, end - begin, back))
-        return answer.gradient
+        return answer.gradient, answer.values[0]
 
     def cost(self) -> int:
         """One gradient for every view."""
@@ -174,14 +201,10 @@ class View(NamedTuple):
 
 def interpolation(length: int, share: float, place: float) -> Tensor:
     """(length, length) float64, rows summing to 1: a stretch of `share` of the line, beginning at
-    `place` of what it leaves free, drawn out to the whole line."""
-    first = (1 - share) * place * length
-    at = first + (torch.arange(length, dtype=torch.float64) + 0.5) * share - 0.5
-    at = at.clamp(0, length - 1)
-    low = at.floor().clamp(max=max(length - 2, 0))
+    `place` of it and wrapping around its end, drawn out to the whole line."""
+    at = place * length + (torch.arange(length, dtype=torch.float64) + 0.5) * share - 0.5
+    low = at.floor()
     weights = torch.zeros(length, length, dtype=torch.float64)
-    index = low.long().unsqueeze(1)
-    weights.scatter_(1, index, (1 - (at - low)).unsqueeze(1))
-    if length > 1:
-        weights.scatter_(1, index + 1, (at - low).unsqueeze(1))
+    for index, weight in ((low, 1 - (at - low)), (low + 1, at - low)):
+        weights.scatter_add_(1, (index.long() % length).unsqueeze(1), weight.unsqueeze(1))
     return weights

@@ -260,6 +260,7 @@ class ModelFamily:
         if self.first is not None and _lone_row(example, self.first.inputs):
             objective.first = self.first
         objective.reversed = self.target.towards_baseline
+        objective.probability = self.target.name == "softmax" and example.reference.classes
         return objective
 
     def _oracle(self, example: Example) -> Oracle:
