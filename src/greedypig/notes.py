@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from .core.attribution import Attribution
+from .core.attribution import REACHED, Attribution, Fall, find_fall
 from .core.errors import InvalidInput, InvalidType
 
 DELETION = "deletion"
@@ -298,6 +298,21 @@ class Notes:
         predicted one it would explain the predicted one.
         """
         return self.predicted and self.objective != "log-likelihood"
+
+    def needed(self) -> float | None:
+        """The smallest share from which on the probability stays at 9/10 of the whole's or above."""
+        if self.curve is None or not self.probability:
+            return None
+        points = list(zip(self.curve.fractions, self.curve.values, strict=True))
+        enough = [v >= REACHED * self.probability for _, v in points]
+        last = max((i for i, each in enumerate(enough) if not each), default=-1)
+        return points[last + 1][0] if last + 1 < len(points) else None
+
+    def fall(self) -> Fall | None:
+        """Where the probability reached the whole's and is lost again with more features."""
+        if self.curve is None or self.probability is None:
+            return None
+        return find_fall(self.curve.fractions, self.curve.values, self.probability)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of a subset that outdoes the whole input by more than 0.01.

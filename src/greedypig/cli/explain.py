@@ -183,6 +183,7 @@ def _json(found: Found, summary: Summary) -> dict[str, Any]:
             "removed": a.about["removed"],
             "nothing": a.about["nothing"],
             "excess": _excess_record(a),
+            "fall": None if (fall := Notes.of(a).fall()) is None else fall._asdict(),
             "order": a.order.tolist() if unranked(a) is None else [],
             "note": unranked(a),
             "selected": a.selected,

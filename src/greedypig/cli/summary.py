@@ -41,6 +41,7 @@ class Summary:
         self.failures = Failures(terminal.fail, several=not found.single)
         self.extra: list[Path] = []
         self._surer: list[gp.Attribution] = []
+        self._lost: list[str] = []
         self._reach: float | None = args.reach
         self._k: int | None = args.k
         self._asked: int | None = getattr(features, "segments", None)
@@ -66,6 +67,8 @@ class Summary:
         self._before += before.gradients
         if excess is not None:
             self._surer.append(a)
+        if Notes.of(a).fall() is not None:
+            self._lost.append(name)
         if self._missed(a):
             self._beyond.append(name)
         if opened.enlarged:
@@ -113,6 +116,12 @@ class Summary:
         terminal, done = self.terminal, [a for _, a, _ in self.done]
         for line in self._below(table, done):
             terminal.say(terminal.wrapped(line))
+        if self._lost:
+            terminal.surer(
+                f"{count(len(self._lost), 'explanation')} that does not hold: the probability is "
+                f"reached and lost again with more features ({listed(self._lost)}). Try another "
+                "--seed or more --rounds."
+            )
         if self._surer:
             terminal.surer(
                 f"{count(len(self._surer), 'photo')} with a part that makes the network more "
@@ -195,7 +204,14 @@ class Summary:
             say(terminal.wrapped(_moved(a), "  ", "    "))
         if "second-opinion" in about["curves"]:
             say(terminal.wrapped(_second(about), "  ", "    "))
-        if excess is not None:
+        fall = Notes.of(a).fall()
+        if fall is not None:
+            terminal.surer(
+                f"This explanation does not hold: {_percent(fall.reached_at)} of the features "
+                f"give {chance(fall.reached)}, {_percent(fall.lost_at)} give {chance(fall.lost)}. "
+                "Try another --seed or more --rounds, and compare what is selected first.", "  "
+            )  # fmt: skip
+        elif excess is not None:
             share, probability = excess
             terminal.surer(
                 f"already {_percent(share)} of it makes the network more certain "

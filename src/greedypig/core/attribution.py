@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,43 @@ def check_attachment(name: str, tensor: Any) -> None:
         raise InvalidInput(
             f"Expected {name} with at most 8 axes (got shape {tuple(tensor.shape)})."
         )
+
+
+REACHED, LOST = 0.9, 0.75
+"""Shares of G of everything: a value that reaches the first and later falls below the second has
+been lost again."""
+
+
+class Fall(NamedTuple):
+    """G(S) reached that of everything and was lost again as more was selected: not to be trusted."""
+
+    reached_at: float
+    """The share of the features with the highest value before the fall …"""
+    reached: float
+    """… and that value."""
+    lost_at: float
+    """The larger share with the lowest value after it …"""
+    lost: float
+    """… and that value."""
+
+
+def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> Fall | None:
+    """The deepest fall of a curve of values ≥ 0 that had reached 9/10 of `full`, if there is one.
+
+    It counts where the value falls below 3/4 of `full`. For values below 0 shares mean nothing.
+    """
+    known = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
+    if not isfinite(full) or full <= 0 or any(v < 0 for _, v in known):
+        return None
+    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), None)
+    if first is None:
+        return None
+    lost_at, lost = min(known[first:], key=lambda point: point[1])
+    if lost >= LOST * full:
+        return None
+    before = [point for point in known[first:] if point[0] <= lost_at]
+    reached_at, reached = max(before, key=lambda point: point[1])
+    return Fall(reached_at, reached, lost_at, lost)
 
 
 class StopReason(Enum):
@@ -200,6 +237,16 @@ class Attribution:
         first = torch.where(scores != 0, self.first_scores.double(), 0)
         first = _divided(float(gains.sum()), first)
         return (FIRST_ROUND * first + (1 - FIRST_ROUND) * gains).to(self.unit_scores)
+
+    @property
+    def fall(self) -> Fall | None:
+        """Where G(S) reached that of everything and was lost again in a later round, else None.
+
+        Such an order does not hold: what it selects first explains the output only together with
+        nothing else. Try another seed, more rounds, or objective="log-likelihood".
+        """
+        counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.units)
+        return find_fall(counts.tolist(), self.values.tolist(), self.full_value)
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the elements of the top k units."""

@@ -66,15 +66,12 @@ def _of_picture(a: Attribution, notes: Notes) -> str:
             f"For the whole photo the model says <b>{label}</b> "
             f"with <b>{chance(notes.probability)}</b>."
         )
-    if notes.curve is not None and notes.probability:
-        reached = next(
-            (f for f, v in zip(notes.curve.fractions, notes.curve.values, strict=True)
-             if v >= 0.9 * notes.probability), None)  # fmt: skip
-        if reached is not None and reached < 1:
-            sentences.append(
-                f"It needs {_needed(reached)} of the numbers to be nine tenths as sure as with "
-                "all of them."
-            )
+    needed = notes.needed()
+    if needed is not None and needed < 1:
+        sentences.append(
+            f"From {_needed(needed)} of the numbers on, the probability stays at nine tenths of "
+            "the whole photo’s or above."
+        )
     if a.features.kind == "elements" and sentences:
         sentences.append("A number is one colour of one pixel.")
     return " ".join(sentences) or _of_units(a, notes)
@@ -131,6 +128,9 @@ def warning(a: Attribution, notes: Notes) -> str | None:
     """Where a part makes the model more certain than the whole: what that means, how to check."""
     if notes.removing:
         return None
+    lost = _fall_warning(notes)
+    if lost is not None:
+        return lost
     found = notes.excess()
     if found is None:
         return _plain_warning(a, notes) if notes.curve is None else _bare_warning(notes)
@@ -164,6 +164,18 @@ def warning(a: Attribution, notes: Notes) -> str | None:
             "and not for more."
         )
     return text + "</p>"
+
+
+def _fall_warning(notes: Notes) -> str | None:
+    fall = notes.fall()
+    if fall is None:
+        return None
+    return (
+        f"<p><b>This explanation does not hold.</b> With {_tied(fall.reached_at)} of the features "
+        f"the probability is {chance(fall.reached)}, with {_tied(fall.lost_at)} it is "
+        f"{chance(fall.lost)}, and the whole photo gives {chance(notes.probability or 0)}. Try "
+        "another seed or more rounds, and compare what they select first.</p>"
+    )
 
 
 def _bare_warning(notes: Notes) -> str | None:
