@@ -63,7 +63,7 @@ def test_defaults_keep_the_steps_of_a_round_and_named_settings_their_proportion(
     assert paid(within(SEARCHES["default"], 5)) == (2, 2)  # Not one round of 3.
     assert paid(within(SEARCHES["default"], 1)) == (1, 1)
     assert paid(within(SEARCHES["matching"], 50)) == (50, 1)
-    assert paid(within(SEARCHES["blocks"], 50)) == (10, 5)
+    assert paid(within(SEARCHES["blocks"], 50)) == (16, 3)
     assert paid(within(SEARCHES["sequential"], 50)) == (50, 1)
     assert paid(within(SEARCHES["paper"], 50)) == scaled(100, 20, 50) == (15, 3)
     assert paid(within(SEARCHES["ig with steps"], 50)) == (1, 50)

@@ -51,11 +51,9 @@ def test_results_know_of_their_fall():
     assert gp.explain(Spoiled(), torch.ones(4), target=1, baseline="zero").fall is None
 
 
-def test_pages_say_that_such_an_explanation_does_not_hold(tmp_path):
-    a = spoiled().with_notes(
-        {"kind": "image", "class": "cat", "probability": 0.998,
-         "curves": {"softmax": {"fractions": [0, 0.5, 0.75, 1], "values": [0, 0.998, 0.002, 0.998]}}}
-    )  # fmt: skip
+def test_pages_say_that_such_an_explanation_does_not_hold():
+    line = {"fractions": [0, 0.5, 0.75, 1], "values": [0, 0.998, 0.002, 0.998]}
+    a = spoiled().with_notes({"class": "cat", "probability": 0.998, "curves": {"softmax": line}})
     text = report.html(a)
     assert "does not hold" in text
     assert "0.002" in text

@@ -94,8 +94,10 @@ def main() -> None:
             for photo in list(Photos(args.photos))[:: args.every]:
                 file = folder / f"{photo.path.parent.name}-{photo.path.stem}.json"
                 if not file.exists():
-                    record = measured(models[network], models[NETWORKS[network]], photo.image,
-                                      FEATURES[features], {"objective": args.objective})  # fmt: skip
+                    record = measured(
+                        models[network], models[NETWORKS[network]], photo.image,
+                        FEATURES[features], {"objective": args.objective},
+                    )  # fmt: skip
                     file.write_text(json.dumps(record))
                 records.append(json.loads(file.read_text()))
             print(f"{network}, {features}: {line(records)}", flush=True)

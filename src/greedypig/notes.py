@@ -300,7 +300,7 @@ class Notes:
         return self.predicted and self.objective != "log-likelihood"
 
     def needed(self) -> float | None:
-        """The smallest share from which on the probability stays at 9/10 of the whole's or above."""
+        """The smallest share from which the probability stays at 9/10 of the whole's or above."""
         if self.curve is None or not self.probability:
             return None
         points = list(zip(self.curve.fractions, self.curve.values, strict=True))

@@ -53,8 +53,9 @@ def test_neither_0_nor_1_is_said_of_a_probability_that_is_neither(p, said):
 
 def test_shares_in_sentences_have_two_digits():
     line = {"softmax": {"fractions": [0, 0.0404, 0.232, 1], "values": [0, 0.7, 0.9, 0.75]}}
-    text = visible(report.html(photo(about={"curves": line})))
-    assert "It needs about 4 % of the numbers" in text
+    kept = {"0.01": 0.02, "0.05": 0.72, "0.1": 0.8}
+    text = visible(report.html(photo(about={"curves": line, "kept": kept})))
+    assert "From about 4 % of the numbers on" in text
     assert "With 23 % of the numbers the model gives 0.900" in text
 
 

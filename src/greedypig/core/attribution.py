@@ -53,7 +53,7 @@ been lost again."""
 
 
 class Fall(NamedTuple):
-    """G(S) reached that of everything and was lost again as more was selected: not to be trusted."""
+    """G(S) reached that of everything and was lost again as more was selected."""
 
     reached_at: float
     """The share of the features with the highest value before the fall …"""

@@ -2,10 +2,10 @@
 
 Greedy rounds also select what the network rewards by accident: single values that help at one
 position and one scale. Such masks win the network's own curve and mean nothing to another network.
-So a round works in two ways, and g(1_S) decides which. As long as the selected features give a lower
-probability than the photo, all gradients are taken on the photo as it is, to reach the prediction.
-Once they give it, gradients are taken on crops enlarged to full size, with a little noise, so that
-the next features support the prediction in other views too (reproduction/study).
+So a round works in two ways, and g(1_S) decides which. As long as the selected features give a
+lower probability than the photo, all gradients are taken on the photo as it is, to reach the
+prediction. Once they give it, gradients are taken on crops enlarged to full size, with a little
+noise, so that the next features support the prediction in other views too (reproduction/study).
 """
 
 from __future__ import annotations
