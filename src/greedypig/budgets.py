@@ -1,8 +1,8 @@
 """A method for a given number of gradients: one rule for every command that has a --budget.
 
 - Greedy rounds at their defaults keep the steps of a round and take fewer rounds, as long as there
-  are as many rounds as steps; below that, as many of both. One round would not be greedy. For the
-  elements of pictures "greedy-pig" is what `methods.default_scorer` says, as without a budget.
+  are as many rounds as steps; below that, as many of both. One round would not be greedy. For
+  pictures "greedy-pig" is what `methods.default_scorer` says, as without a budget.
 - Rounds and steps that a setting names itself, as the paper's 100 × 20, are cut in proportion.
 - One-shot methods take fewer steps; Smooth IG keeps its noisy copies as long as each has a step.
 
@@ -71,7 +71,7 @@ def climbing(
 
 
 def _usual(search: Mapping[str, Any], shape: Sequence[int]) -> PlannedScorer | None:
-    """What "greedy-pig" is for the elements of a picture, where nothing else is asked of it."""
+    """What "greedy-pig" is for a picture, where nothing else is asked of it."""
     if search["method"] != "greedy-pig" or {"steps", "rule"} & set(search):
         return None
     elements = search.get("features", "elements") == "elements"
