@@ -96,8 +96,8 @@ def explain(
         "gauss-legendre", "gauss-radau" or a gp.Rule. Where nothing of all this is given, Greedy PIG
         takes 20 geometric rounds of 5 midpoints, and for the elements of a picture with
         objective="log-likelihood" 100 rounds of one gradient (rule "left"). Where no steps and no
-        rule are given it takes 33 rounds of 3 views for a photo (three channels, 128 × 128 pixels or
-        more): "steady-pig".
+        rule are given it takes 33 rounds of 3 views for a photo (three channels, 128 × 128 pixels
+        or more): "steady-pig".
     budget, seconds, reach, gain: reasons to stop early: gradients paid, seconds passed,
         G(S) ≥ reach · G(full), no unit left with a positive score.
     values: when G(S) is measured: "each" round, for all at the "end" (cheapest), or only where it
