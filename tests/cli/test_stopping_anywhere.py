@@ -80,6 +80,12 @@ def way_on(err):
     return words[1:]
 
 
+@pytest.fixture(autouse=True)
+def started_as_greedypig(monkeypatch):
+    """The printed command begins with the program's name, which follows from how it was started."""
+    monkeypatch.setattr(sys, "argv", ["greedypig"])
+
+
 @pytest.fixture
 def inputs(place, graph, quick_figures):
     make_photo(place / "second.png", (30, 200, 40))

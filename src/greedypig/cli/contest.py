@@ -73,7 +73,7 @@ def _at_most(units: int, search: Mapping[str, Any], budget: int | None) -> dict[
     if search.get("rounds") is None or search["rounds"] <= units:
         return dict(search)
     fitted = {**search, "rounds": units}
-    if budget is not None and search["method"] == "greedy-pig":
+    if budget is not None and search["method"] in ("greedy-pig", "steady-pig"):
         fitted["steps"] = budget // units
     return fitted
 
