@@ -52,7 +52,8 @@ def _one(baseline: Any, x: Any, layout: Layout, model: Any) -> Tensor:
         baseline = "zero" if _own_colours(model) is None else "gray"
     if callable(baseline):
         baseline = baseline(x)
-    if layout.kind == "tensor" or isinstance(baseline, int | float | str):
+    lone = len(tensors) == 1 and not isinstance(baseline, tuple | Mapping)
+    if layout.kind == "tensor" or lone or isinstance(baseline, int | float | str):
         pieces = [baseline] * len(tensors)
     elif isinstance(baseline, Mapping):
         if layout.kind != "dict" or sorted(baseline) != sorted(layout.names):

@@ -173,8 +173,8 @@ class Target:
         objective="logit", the logits of 1 − p and p, for (−z, z).
         """
         tensor = _find_tensor(output)
-        if tensor.dim() == 2 and tensor.shape[1] == 1 and self.function is None:
-            tensor = tensor.squeeze(1)
+        if self.function is None and tensor.dim() > 1:
+            tensor = _without_axes_of_one(tensor)
         fits = tensor.dim() in (1, 2) or self.function is not None
         if tensor.dim() == 0 or tensor.shape[0] != rows or not fits:
             raise InvalidInput(
@@ -399,6 +399,19 @@ def _find_tensor(output: Any) -> Tensor:
         "Expected the model to return a tensor, a tuple that begins with one, a dict or object "
         f"with 'logits' (got {type(output).__name__})."
     )
+
+
+def _without_axes_of_one(output: Tensor) -> Tensor:
+    """(m, 1) and (m, 1, 1, 1) as (m,), and what convolutions give, (m, classes, 1, 1), as
+    (m, classes).
+
+    (m, classes, 1) stays: it may be what a model of one output makes of a whole batch.
+    """
+    if all(size == 1 for size in output.shape[1:]):
+        return output.flatten()
+    if output.dim() > 3 and all(size == 1 for size in output.shape[2:]):
+        return output.flatten(1)
+    return output
 
 
 def _take(table: Tensor, columns: list[int], runs: Sequence[tuple[Any, int]]) -> Tensor:

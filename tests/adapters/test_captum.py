@@ -463,6 +463,55 @@ def test_interrupted_layer_methods_do_not_spoil_later_answers():
     assert torch.equal(gp.explain(model, picture(), method="ig", steps=3).scores, expected)
 
 
+# Attributions per unit of the inputs.
+
+
+@pytest.mark.parametrize("still", [False, True], ids=["all move", "some stay at the baseline"])
+@pytest.mark.parametrize("method", ["riemann_middle", "riemann_left", "gausslegendre"])
+def test_without_the_inputs_factor_one_round_is_captum_s_local_attribution(method, still):
+    baselines = torch.full_like(ROWS, 0.3)
+    if still:
+        baselines[:2, 1:3] = ROWS[:2, 1:3]
+    ask = {"baselines": baselines, "target": [0, 1, 2, 3], "n_steps": 7, "method": method}
+    ours = GreedyPIG(mlp(), multiply_by_inputs=False)
+    theirs = IntegratedGradients(mlp(), multiply_by_inputs=False)
+    assert ours.multiplies_by_inputs is theirs.multiplies_by_inputs is False
+    found = ours.attribute(ROWS, **ask, n_rounds=1)
+    assert close(found, theirs.attribute(ROWS, **ask), 1e-5)
+
+
+def test_without_the_inputs_factor_rounds_are_divided_by_the_way():
+    baselines = torch.full_like(ROWS, 0.3)
+    baselines[0, 2] = ROWS[0, 2]
+    ask = {"baselines": baselines, "target": 1, "n_rounds": 3}
+    whole = GreedyPIG(mlp()).attribute(ROWS, **ask)
+    local, _ = GreedyPIG(mlp(), multiply_by_inputs=False).attribute(
+        ROWS, **ask, return_convergence_delta=True
+    )
+    moved = baselines != ROWS
+    assert torch.allclose((local * (ROWS - baselines))[moved], whole[moved], atol=1e-6)
+    assert float(local[0, 2]) == 0
+
+
+def test_groups_have_no_unit_to_divide_by():
+    with pytest.raises(gp.InvalidInput, match="feature_mask with multiply_by_inputs=False"):
+        GreedyPIG(mlp(), multiply_by_inputs=False).attribute(
+            ROWS, target=0, feature_mask=torch.arange(6) // 2
+        )
+
+
+def test_a_future_is_refused_as_captum_s_ig_refuses_it():
+    with pytest.raises(NotImplementedError, match=r"Try attribute\(\)"):
+        GreedyPIG(mlp()).attribute_future(ROWS, target=0)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)], ids=str)
+def test_one_output_per_row_may_have_further_axes_of_one(shape):
+    net = linear(6, 1)
+    found = GreedyPIG(lambda x: net(x).view(len(x), *shape)).attribute(ROWS, n_rounds=1)
+    assert close(found, net.weight.detach() * ROWS, 1e-5)
+
+
 # Captum's methods as scorers.
 
 

@@ -18,10 +18,12 @@ from ..core.algorithms import make_problem
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
+from ..core.lockstep import Undisturbed
 from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
+from ..core.quadrature import Rule, rule
 from ..core.randomness import Fork
 from ..core.rounds import Problem, run
-from ..core.schedule import whole
+from ..core.schedule import check_switch, whole
 from ..core.scorers import IntegratedGradients
 from ..domains.tensor import ModelObjective
 from ..kept import Loan
@@ -65,10 +67,18 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
     The objective is the forward function's own output at the target, as Captum does; wrap the
     model in a softmax to explain a probability. A module is never changed: a frozen copy in
     eval mode is used.
+
+    multiply_by_inputs=False gives attributions per unit of the inputs: those of `attribute` divided
+    by (inputs − baselines). With n_rounds=1 that is the mean gradient on the way, also where an
+    input is at its baseline; with more rounds such an input has 0. Selection is the same.
     """
 
-    def __init__(self, forward_func: Callable[..., Tensor]) -> None:
+    def __init__(
+        self, forward_func: Callable[..., Tensor], multiply_by_inputs: bool = True
+    ) -> None:
         super().__init__(forward_func)
+        check_switch("multiply_by_inputs", multiply_by_inputs)
+        self._multiply_by_inputs = multiply_by_inputs
 
     @log_usage()  # type: ignore[untyped-decorator]  # NoiseTunnel calls its __wrapped__.
     def attribute(
@@ -105,6 +115,11 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         n_rounds = whole(n_rounds)
         if type(n_rounds) is not int or n_rounds < 1:
             raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
+        if feature_mask is not None and not self._multiply_by_inputs:
+            raise InvalidInput(
+                "Expected no feature_mask with multiply_by_inputs=False (got both): a group of "
+                "inputs has no single unit. Try multiply_by_inputs=True."
+            )
         loan = Loan(self.forward_func)
         batch = _Batch(
             loan.plain, rows, starts, target, additional_forward_args,
@@ -114,12 +129,16 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         measured = n_rounds > 1 or return_convergence_delta
         problems = batch.problems(scorer, n_rounds, measured=measured)
         results = [p.attribution() for p in run(problems)]
-        loan.end()
         trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
         columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
         attributions = tuple(
             torch.stack(column).to(row) for column, row in zip(columns, rows, strict=True)
         )
+        if not self._multiply_by_inputs:
+            attributions = batch.per_unit(
+                attributions, rule(_RULES[method], n_steps) if n_rounds == 1 else None
+            )
+        loan.end()
         output = _format_output(is_tuple, attributions)
         if not return_convergence_delta:
             return output
@@ -134,10 +153,17 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         """Yes: see `attribute`."""
         return True
 
+    def attribute_future(self, *args: Any, **kwargs: Any) -> Any:
+        """Not implemented, as in captum.attr.IntegratedGradients."""
+        raise NotImplementedError(
+            "Expected attribute() (got attribute_future(), which methods with gradients do not "
+            "have). Try attribute()."
+        )
+
     @property
     def multiplies_by_inputs(self) -> bool:
-        """Scores are global attributions, gradient times movement."""
-        return True
+        """Are attributions multiplied by (inputs − baselines)?"""
+        return self._multiply_by_inputs
 
 
 class _Batch:
@@ -173,8 +199,7 @@ class _Batch:
     ) -> Iterator[Problem]:
         """One run of Algorithm 1 per row; with the values of F only where they are asked for."""
         for i in range(self.count):
-            end = torch.cat([r[i].reshape(-1) for r in self.rows])
-            start = torch.cat([s[i].reshape(-1).to(end) for s in self.starts])
+            start, end = self._ends(i)
             objective = PointObjective(self.oracle, start, end, owner=i, layout=self.layout)
             if not measured:
                 objective.ends = (0.0, 0.0)  # Nobody looks, and a pass for nothing is saved.
@@ -184,6 +209,37 @@ class _Batch:
                 schedule="geometric" if rounds > 1 else None, label=f"row {i}",
                 values="end" if measured else "free",
             )  # fmt: skip
+
+    def per_unit(self, attributions: tuple[Tensor, ...], path: Rule | None) -> tuple[Tensor, ...]:
+        """attributions / (inputs − baselines); where that is 0 / 0, the mean gradient on the path,
+        or 0 without one."""
+        ways = [r - s.to(r) for r, s in zip(self.rows, self.starts, strict=True)]
+        still = torch.stack([(w == 0).flatten(1).any(1) for w in ways]).any(0)
+        means = [torch.zeros_like(r) for r in self.rows]
+        if path is not None:
+            for i in still.nonzero().flatten().tolist():
+                for mean, part in zip(means, self._mean_gradient(i, path), strict=True):
+                    mean[i] = part
+        return tuple(
+            torch.where(w == 0, m, a / torch.where(w == 0, 1, w))
+            for a, w, m in zip(attributions, ways, means, strict=True)
+        )
+
+    def _mean_gradient(self, row: int, path: Rule) -> list[Tensor]:
+        """Σ_k weights_k · ∇F(start + nodes_k · (end − start)), like each of the row's inputs."""
+        start, end = self._ends(row)
+        nodes = start.new_tensor(path.nodes).unsqueeze(1)
+        points = torch.lerp(start, end, nodes)
+        with Undisturbed():
+            _, found, _ = self.oracle.evaluate(points, [(row, len(points))], gradient=True)
+        assert found is not None
+        weights = found.new_tensor(path.weights)
+        return [part[0] for part in self.layout.split((weights @ found).unsqueeze(0))]
+
+    def _ends(self, row: int) -> tuple[Tensor, Tensor]:
+        """(n,) each: the baselines and the inputs of a row, end to end."""
+        end = torch.cat([r[row].reshape(-1) for r in self.rows])
+        return torch.cat([s[row].reshape(-1).to(end) for s in self.starts]), end
 
     def _features(self, row: int) -> Features:
         if self.masks is None:
@@ -209,14 +265,12 @@ class _Batch:
             raise InvalidInput(
                 f"Expected a target within the forward function's output (got {self.target!r})."
             ) from error
-        if output.dim() == 2 and output.shape[1] == 1:
-            return output.squeeze(1)
-        if output.shape != points.shape[:1]:
-            raise InvalidInput(
-                f"Expected one number per row at target={self.target!r} (got "
-                f"{tuple(output.shape)}). Try target= for a forward function with several outputs."
-            )
-        return output
+        if output.shape[:1] == points.shape[:1] and output.numel() == points.shape[0]:
+            return output.reshape(-1)  # (m,), (m, 1), (m, 1, 1, 1) …
+        raise InvalidInput(
+            f"Expected one number per row at target={self.target!r} (got "
+            f"{tuple(output.shape)}). Try target= for a forward function with several outputs."
+        )
 
     def _rows_of(self, extra: Any, index: Tensor) -> Any:
         if isinstance(extra, Tensor) and extra.dim() and extra.shape[0] == self.count:

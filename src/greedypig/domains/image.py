@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def tokens() -> FeatureMaker:
     """All numbers of a row of a (length, size) input together: a token's embedding."""
 
     def make(layout: Layout) -> Features:
-        if layout.kind != "tensor" or len(layout.shapes[0]) != 2:
+        if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
             raise InvalidInput(
                 f"Expected one input (length, size) for features='tokens' (got {layout.shapes})."
             )
@@ -97,7 +98,7 @@ class Superpixels:
                 bound = "≥ 0" if name == "sigma" else "> 0"
                 raise InvalidInput(f"Expected {name} to be a number {bound} (got {number!r}).")
 
-    def __call__(self, layout: Layout, x: Tensor) -> Features:
+    def __call__(self, layout: Layout, x: Any) -> Features:
         """One unit per region, numbered from the top left without gaps."""
         channels, height, width = picture_shape(layout, "gp.superpixels")
         if self.segments > height * width:
@@ -105,7 +106,8 @@ class Superpixels:
                 f"Expected at most as many segments as the {height * width} pixels of a "
                 f"{height} × {width} picture (got {self.segments})."
             )
-        regions = self._regions(x.detach().reshape(channels, height, width))
+        (picture,) = layout.tensors(x)
+        regions = self._regions(picture.detach().reshape(channels, height, width))
         ids = torch.unique(regions, return_inverse=True)[1]
         return Groups(ids.expand(channels, -1, -1).contiguous())
 
@@ -141,12 +143,12 @@ def superpixels(
 def is_picture(layout: Layout) -> bool:
     """Is the input one tensor (channels, height, width) with one or three channels?"""
     shape = layout.shapes[0]
-    return layout.kind == "tensor" and len(shape) == 3 and shape[0] in (1, 3)
+    return len(layout.shapes) == 1 and len(shape) == 3 and shape[0] in (1, 3)
 
 
 def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
     """(channels, height, width) of an input that is one picture; what: who asks."""
-    if layout.kind != "tensor" or len(layout.shapes[0]) not in (2, 3):
+    if len(layout.shapes) != 1 or len(layout.shapes[0]) not in (2, 3):
         raise InvalidInput(
             f"Expected one picture (channels, height, width) for {what} (got {layout.shapes})."
         )
