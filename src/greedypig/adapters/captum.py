@@ -108,18 +108,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         is_tuple = isinstance(inputs, tuple)
         rows, starts = _format_input_baseline(inputs, baselines)
         _check_rows(rows)
-        if method not in _RULES:
-            raise InvalidInput(
-                f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
-            )
-        n_rounds = whole(n_rounds)
-        if type(n_rounds) is not int or n_rounds < 1:
-            raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
-        if feature_mask is not None and not self._multiply_by_inputs:
-            raise InvalidInput(
-                "Expected no feature_mask with multiply_by_inputs=False (got both): a group of "
-                "inputs has no single unit. Try multiply_by_inputs=True."
-            )
+        n_rounds = self._checked(method, n_rounds, feature_mask)
         loan = Loan(self.forward_func)
         batch = _Batch(
             loan.plain, rows, starts, target, additional_forward_args,
@@ -148,6 +137,22 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             for a in results
         ]  # fmt: skip
         return output, torch.tensor(errors, dtype=rows[0].dtype, device=rows[0].device)
+
+    def _checked(self, method: str, n_rounds: Any, feature_mask: Any) -> int:
+        """The number of rounds, if what was asked can be done."""
+        if method not in _RULES:
+            raise InvalidInput(
+                f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
+            )
+        if feature_mask is not None and not self._multiply_by_inputs:
+            raise InvalidInput(
+                "Expected no feature_mask with multiply_by_inputs=False (got both): a group of "
+                "inputs has no single unit. Try multiply_by_inputs=True."
+            )
+        rounds = whole(n_rounds)
+        if type(rounds) is not int or rounds < 1:
+            raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
+        return rounds
 
     def has_convergence_delta(self) -> bool:
         """Yes: see `attribute`."""
