@@ -74,8 +74,7 @@ def _usual(search: Mapping[str, Any], shape: Sequence[int]) -> PlannedScorer | N
     """What "greedy-pig" is for a picture, where nothing else is asked of it."""
     if search["method"] != "greedy-pig" or {"steps", "rule"} & set(search):
         return None
-    elements = search.get("features", "elements") == "elements"
-    return methods.default_scorer(search.get("objective", "softmax"), shape, elements=elements)
+    return methods.default_scorer(search.get("objective", "softmax"), shape)
 
 
 def scaled(rounds: int, steps: int, budget: int) -> tuple[int, int]:

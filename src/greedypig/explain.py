@@ -94,7 +94,7 @@ def explain(
     schedule: "geometric" (the last round `ratio` = 50 times the first), "equal", or a list.
     steps, rule: nodes of the integral, and "midpoint", "left", "right", "trapezoid",
         "gauss-legendre", "gauss-radau" or a gp.Rule. Where nothing of all this is given, Greedy PIG
-        takes 20 geometric rounds of 5 midpoints, and for the elements of a picture with
+        takes 20 geometric rounds of 5 midpoints, and for a picture with
         objective="log-likelihood" 100 rounds of one gradient (rule "left"). Where no steps and no
         rule are given it takes 33 rounds of 3 views for a photo (three channels, 128 × 128 pixels
         or more): "steady-pig".
@@ -296,8 +296,7 @@ class _Job:
         features = _features(self.features, self.names, example.layout, x)
         scorer = self.scorer
         if self.usual and is_picture(example.layout):
-            shape, elements = example.layout.shapes[0], features.kind == "elements"
-            scorer = methods.default_scorer(self.usual, shape, elements=elements) or scorer
+            scorer = methods.default_scorer(self.usual, example.layout.shapes[0]) or scorer
         if self.named and isinstance(scorer, SteadyGradients):
             scorer = self._borne(scorer, example)
         return make_problem(

@@ -73,15 +73,10 @@ COLOURS, LEAST_SIDE = 3, 128
 a crop of less shows little."""
 
 
-def default_scorer(
-    objective: str, shape: Sequence[int], *, elements: bool = True
-) -> PlannedScorer | None:
+def default_scorer(objective: str, shape: Sequence[int]) -> PlannedScorer | None:
     """What "greedy-pig" takes for a picture where no steps and no rule are asked for; None where
-    that is what it takes elsewhere.
-
-    elements: whether the features are single elements, rather than pixels or regions.
-    """
-    if objective == "log-likelihood" and elements:
+    that is what it takes elsewhere."""
+    if objective == "log-likelihood":
         return MATCHING
     photo = shape[0] == COLOURS and min(shape[-2:]) >= LEAST_SIDE
     return STEADY if objective == "softmax" and photo else None

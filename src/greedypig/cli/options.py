@@ -128,9 +128,8 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
         type=whole,
         metavar="N",
         help="gradients a round, or of one-shot methods in all. Default of greedy-pig for a "
-        f"photo: {VIEWS} views with --objective softmax, as steady-pig takes, and for its "
-        "elements one gradient with log-likelihood; "
-        f"else {methods.STEPS} midpoints. --steps N asks it for N "
+        f"photo: {VIEWS} views with --objective softmax, as steady-pig takes, one gradient "
+        f"with log-likelihood; else {methods.STEPS} midpoints. --steps N asks it for N "
         "midpoints, as in Algorithm 1; N views are --method steady-pig --steps N. (ig and each "
         "copy of smooth-ig: 50, blur-ig 100, guided-ig 200)",
     )
