@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
 from captum.attr import IntegratedGradients
+from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -29,6 +31,8 @@ import quantus
 TRAIN = 1200
 FIRST_SEED, FIRST_DIGIT = 100, 1400
 """Smaller seeds and digits 1,200 to 1,400 were used to choose the definition of contributions."""
+ADAPTER: dict[str, Any] = {"objective": "logit", "rounds": 10, "rule": "gauss-legendre", "steps": 5}
+"""What the Captum adapter does by default, for `gp.explain`."""
 Explainer = Callable[..., np.ndarray]
 
 
@@ -69,12 +73,12 @@ def of_captum(method: type, *, softmax: bool, **options: Any) -> Explainer:
 
 
 def of_explain(part: str, **options: Any) -> Explainer:
-    """A map of `gp.explain`'s results: contributions, scores or the bare ranks."""
+    """A map of `gp.explain`'s results: contributions, importance, scores or the bare ranks."""
 
     def read(a: gp.Attribution) -> Tensor:
         if part == "ranks":
             return 1 - a.features.first_rank(a.order).view(1, 8, 8) / (a.features.n - 1)
-        return a.contributions() if part == "contributions" else a.scores
+        return a.scores if part == "scores" else getattr(a, part)()
 
     def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray:
         x = torch.as_tensor(inputs, dtype=torch.float32)
@@ -89,8 +93,7 @@ def explainers(softmax: bool) -> dict[str, Explainer]:
     made = {"integrated gradients (Captum)": of_captum(IntegratedGradients, softmax=softmax)}
     if not softmax:
         made["Captum adapter, default"] = of_captum(GreedyPIG, softmax=False)
-        options: dict[str, Any] = {"objective": "logit", "rounds": 10, "rule": "gauss-legendre",
-                                   "steps": 5}  # fmt: skip
+        options = ADAPTER
     else:
         options = {}
         made["gp.explain, contributions()"] = of_explain("contributions")
@@ -164,8 +167,38 @@ def table(softmax: bool, networks: int, examples: int) -> Iterator[str]:
         yield f"| {judge} | {better} | " + " | ".join(cells) + " |"
 
 
+def likeness(networks: int, examples: int) -> Iterator[str]:
+    """Spearman's correlation of a trained and a random network's maps of the same class."""
+    yield "| map | all pixels | the digit's pixels | background | positive, trained | random |"
+    yield "|---|---|---|---|---|---|"
+    maps = {part: of_explain(part, **ADAPTER)
+            for part in ("ranks", "importance", "scores", "contributions")}  # fmt: skip
+    maps["integrated gradients"] = of_captum(IntegratedGradients, softmax=False)
+    found: dict[str, list[list[float]]] = {name: [] for name in maps}
+    for i in range(networks):
+        net = trained(FIRST_SEED + i)
+        x = digits()[0][FIRST_DIGIT:][i * examples : (i + 1) * examples]
+        y = net(x).argmax(1)
+        other = deepcopy(net)
+        for layer in other:
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+        for name, explain in maps.items():
+            pairs = zip(x.flatten(1), explain(net, x, y).reshape(examples, -1),
+                        explain(other, x, y).reshape(examples, -1), strict=True)  # fmt: skip
+            for pixels, ours, theirs in pairs:
+                on = (pixels != 0).numpy()
+                parts = [spearmanr(ours[w], theirs[w])[0] for w in (on | True, on, ~on)]
+                found[name].append([*parts, (ours[on] > 0).mean(), (theirs[on] > 0).mean()])
+    for name, rows in found.items():
+        means, spread = np.mean(rows, 0), np.std(rows, 0) / len(rows) ** 0.5
+        cells = [f"{m:.3f} ± {e:.3f}" if np.isfinite(m) else "all 0"
+                 for m, e in zip(means[:3], spread[:3], strict=True)]  # fmt: skip
+        yield f"| {name} | " + " | ".join([*cells, *(f"{m:.2f}" for m in means[3:])]) + " |"
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", type=int, default=5)
     parser.add_argument("--examples", type=int, default=40, help="for each network")
@@ -176,6 +209,9 @@ def main() -> None:
         print(f"\n## Explained and judged: the predicted class's {what}\n", flush=True)
         for line in table(softmax, args.networks, args.examples):
             print(line, flush=True)
+    print("\n## How alike a trained and a random network's maps are\n", flush=True)
+    for line in likeness(args.networks, args.examples):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
