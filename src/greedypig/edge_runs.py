@@ -21,8 +21,16 @@ from .core.schedule import check_count, whole
 from .core.scorers import PlannedScorer, Scorer
 from .core.stopping import Stop
 from .domains.gcn import GCNObjective, Stack
-from .domains.graph import EdgeFunction, Graph, degree_order
+from .domains.graph import (
+    EdgeFunction,
+    Graph,
+    answer,
+    degree_order,
+    message_layers,
+    takes_weights,
+)
 from .domains.node_target import NodeTarget
+from .domains.reach import same
 from .domains.recognise import fast_stack
 from .fingerprint import callables, digest, fingerprint
 from .frozen import Frozen, freeze
@@ -33,6 +41,8 @@ GRADIENTS = 100
 STEPS, RULE, RATIO = 3, "gauss-radau", 20.0
 """Defaults of "greedy-pig": the gradient is steep where few edges are left, so one node is at 1_S
 itself, and early rounds are small. Figures in docs/graphs.md."""
+NODE_STEPS, NODE_RULE = 20, "gauss-legendre"
+"""Of one node's answer: few edges decide it, and 3 nodes do not resolve its path."""
 HALVES = (torch.float16, torch.bfloat16)
 READINGS = ("recomputed", "kept")
 SMALL = 200_000
@@ -68,10 +78,6 @@ class EdgeNetwork:
     ) -> None:
         if not callable(model):
             raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-        if normalisation not in READINGS:
-            raise InvalidInput(
-                f"Expected normalisation to be 'recomputed' or 'kept' (got {normalisation!r})."
-            )
         self.x, self.graph, self.normalisation = x.detach(), graph, normalisation
         self.fingerprint = fingerprint(model)
         self.frozen = _uncached(freeze(model))
@@ -99,26 +105,52 @@ class EdgeNetwork:
     def _asked(self, weight: Tensor) -> Any:
         """The model's answers, or in the house's words why there are none."""
         try:
+            if self.normalisation == "kept":
+                return answer(self.frozen, self.x, self.graph.edge_index, weight)
             return self.frozen(self.x, self.graph.edge_index, weight)
         except (GreedyPigError, torch.OutOfMemoryError):
             raise
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise InvalidInput(_refused(self.frozen, self.x, error)) from error
 
-    def check(self) -> None:
-        """Refuse a model to which the weights of edges mean nothing."""
-        if self.stack is not None or self.normalisation == "kept":
-            return
+    def misfit(self) -> tuple[str, InvalidInput | None]:
+        """Why weight 0 is no removed edge to this model, if so; the error where weights are idle.
+
+        Half of the edges are removed, once by their weights and once in fact.
+        """
         graph = self.graph
-        with torch.no_grad():
-            full = self._asked(graph.weight)
-            none = self._asked(torch.zeros_like(graph.weight))
-        if isinstance(full, Tensor) and torch.equal(full, none):
-            raise InvalidInput(
-                "Expected a model that uses its edge_weight (got one whose answers are the same "
-                "with all weights at 0). Try passing edge_weight on to its layers, or "
-                "normalisation='kept', which masks the messages of PyG's layers instead."
+        if self.stack is not None or not bool((graph.edge_index[0] != graph.edge_index[1]).any()):
+            return "", None
+        if not takes_weights(self.frozen):
+            return "The model takes no edge_weight.", _idle("that takes none")
+        kept = _half(graph)
+        columns = torch.nonzero(kept).squeeze(1)
+        try:
+            with torch.no_grad():
+                full = self._asked(graph.weight)
+                none = self._asked(torch.zeros_like(graph.weight))
+                masked = self._asked(graph.weight * kept)
+                cut = self.frozen(self.x, graph.edge_index[:, columns], graph.weight[columns])
+        except InvalidInput as error:
+            return "The model cannot be called with edge_weight.", error
+        except (RuntimeError, ValueError, IndexError):  # It knows this graph alone.
+            return "", None
+        for found in (full, none, masked, cut):
+            if not isinstance(found, Tensor) or not bool(torch.isfinite(found).all()):
+                return "", None
+        if torch.equal(full, none):
+            return (
+                "The model's answers are the same with all edge weights at 0.",
+                _idle("whose answers are the same with all weights at 0"),
             )
+        if same(masked, cut):
+            return "", None
+        off = float((masked - cut).abs().max()) if masked.shape == cut.shape else float("nan")
+        return (
+            "To this model an edge of weight 0 is not a removed edge, as where attention or a mean "
+            "counts every edge: with half of the edges at weight 0 its logits differ by up to "
+            f"{off:.2g} from those without these edges."
+        ), None
 
     def objective(self, target: NodeTarget) -> PointObjective:
         """g over the columns of edge_index."""
@@ -172,6 +204,60 @@ class EdgeNetwork:
         if target.nodes is not None:
             tensors["nodes"] = target.nodes
         return digest(tensors, f"graph of {self.graph.nodes} nodes")
+
+
+def settled(
+    model: Callable[..., Any], x: Tensor, graph: Graph, normalisation: str | None, optimize: bool
+) -> tuple[EdgeNetwork, str]:
+    """The model on a graph under a reading that fits it, and what is to be said of that.
+
+    normalisation None: "recomputed", or "kept" where weight 0 is no removed edge to the model and
+    its messages can be masked.
+    """
+    if normalisation not in (None, *READINGS):
+        raise InvalidInput(
+            f"Expected normalisation to be 'recomputed', 'kept' or None (got {normalisation!r})."
+        )
+    if normalisation == "kept":
+        return EdgeNetwork(model, x, graph, "kept", optimize), ""
+    network = EdgeNetwork(model, x, graph, "recomputed", optimize)
+    reason, error = network.misfit()
+    if reason and normalisation is None and _masks_messages(network.frozen):
+        other = EdgeNetwork(model, x, graph, "kept", optimize)
+        try:
+            other.logits()
+        except InvalidInput as failed:
+            raise error or failed from failed
+        return other, (
+            f"{reason} Its messages are masked instead (normalisation='kept'): G(S) is the answer "
+            "with all other messages at 0, not the one on the graph without these edges."
+        )
+    if error is not None:
+        raise error
+    return network, f"{reason} Try normalisation='kept'." if reason else ""
+
+
+def _idle(got: str) -> InvalidInput:
+    return InvalidInput(
+        f"Expected a model that uses its edge_weight (got one {got}). Try passing edge_weight on "
+        "to its layers, or normalisation='kept', which masks the messages of PyG's layers instead."
+    )
+
+
+def _masks_messages(network: Frozen) -> bool:
+    try:
+        return bool(message_layers(network))
+    except InvalidInput:
+        return False
+
+
+def _half(graph: Graph) -> Tensor:
+    """(columns,) 1 for loops and for a drawn half of the other units, 0 for the rest."""
+    units = int(graph.units.max()) + 1
+    drawn = torch.randperm(units, generator=torch.Generator().manual_seed(0)) < units // 2
+    source, target = graph.edge_index
+    stays: Tensor = drawn.to(source.device)[graph.units] | (source == target)
+    return stays.to(graph.weight)
 
 
 def _uncached(frozen: Frozen) -> Frozen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from time import monotonic
@@ -25,11 +25,11 @@ from .core.rounds import Rounds, ValuesWanted
 from .core.schedule import check_count, whole
 from .core.stopping import Stop
 from .domains.edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
-from .domains.graph import Graph, read_graph
-from .domains.neighbourhood import Growing, Neighbourhood, Pinned, neighbourhood
+from .domains.graph import read_graph
+from .domains.neighbourhood import Growing, Neighbourhood, Reaching, neighbourhood
 from .domains.node_target import NodeTarget, check_logits
 from .domains.reach import Reach, check_hops, depth_of, flows_back, reach_of, unknown_depth
-from .edge_runs import EdgeNetwork, Plan, naming_weights
+from .edge_runs import NODE_RULE, NODE_STEPS, EdgeNetwork, Plan, naming_weights, settled
 from .frozen import freeze
 from .runs import carry_out
 
@@ -44,7 +44,7 @@ def explain_edges(
     labels: Any = None,
     nodes: Any = None,
     undirected: bool | None = None,
-    normalisation: str = "recomputed",
+    normalisation: str | None = None,
     method: Any = "greedy-pig",
     rounds: int | None = None,
     steps: int | None = None,
@@ -75,8 +75,10 @@ def explain_edges(
         `labels`), or a callable from logits to a number.
     nodes: ids or a mask of the nodes that count; None for all.
     undirected: both directions of a pair are one unit; None looks whether the graph is symmetric.
-    normalisation: what an edge of weight 0 means to degrees: "recomputed" without it, or "kept"
-        as in the full graph, its messages alone being masked.
+    normalisation: what an absent edge is: "recomputed", it has weight 0 and degrees are counted
+        without it, or "kept", its messages alone are masked. None takes "recomputed", and "kept"
+        with a warning where weight 0 is no removed edge to the model (attention, edge features)
+        or the model takes no weights.
     method: "greedy-pig", "sequential-gradient", "ig", "gradient", "random", "degree" (drawn with
         probability ∝ (D_i D_j)^-½), a scorer, or gp.Greedy(scorer).
     optimize: use the hand-written gradient where the model is found to be a stack of graph
@@ -96,8 +98,9 @@ def explain_edges(
             raise InvalidInput("Expected at least one edge (got none).")
         for oddity in graph.oddities(undirected):
             warnings.warn(oddity, UserWarning, stacklevel=2)
-        network = EdgeNetwork(model, x, graph, normalisation, optimize)
-        network.check()
+        network, caution = settled(model, x, graph, normalisation, optimize)
+        if caution:
+            warnings.warn(caution, UserWarning, stacklevel=2)
         target = NodeTarget(objective, network.logits(), labels, nodes)
         problem = network.problem(target, plan)
     with naming_weights(graph):
@@ -122,17 +125,19 @@ def explain_node(
     k: int = 20,
     hops: int | None = None,
     target: int | None = None,
-    objective: Any = "log-likelihood",
+    objective: Any = None,
     undirected: bool | None = None,
-    normalisation: str = "recomputed",
+    normalisation: str | None = None,
     method: Any = "greedy-pig",
     rounds: int | None = None,
     steps: int | None = None,
     schedule: str | Sequence[int] | None = None,
+    ratio: float | None = None,
     rule: str | Rule | None = None,
     budget: int | None = None,
     seconds: float | None = None,
     reach: float | None = None,
+    gain: bool = False,
     seed: int = 0,
     optimize: bool = True,
     values: ValuesWanted = "end",
@@ -152,8 +157,11 @@ def explain_node(
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which spares those who
         explain many nodes a look through all edges for each.
-    target: the class to explain; None takes the predicted one. rounds: fewer than k take several
-    edges at a time. method: "random" grows at random. The rest is as in `explain_edges`.
+    target: the class to explain; None takes the model's answer as it is.
+    objective: None takes "expected-log-likelihood", which asks for the answer's own probabilities
+        and no surer ones; with a target its "log-likelihood".
+    rounds: fewer than k take several edges at a time. steps, rule: by default 20 nodes of
+        "gauss-legendre". method: "random" grows at random. The rest is as in `explain_edges`.
     """
     k = whole(k)
     check_count("k", k)
@@ -164,33 +172,40 @@ def explain_node(
         node = _node(node, edges.graph.nodes)
         if not callable(model):
             raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-        ground = _Ground(model, edges, x.detach(), node, undirected, normalisation, optimize)
+        ground = _Ground(model, edges, x.detach(), node, undirected, "kept", optimize)
+        near, caution = ground.reading(normalisation)
+        if caution:
+            warnings.warn(caution, UserWarning, stacklevel=2)
+        ground = replace(ground, normalisation=near)
         view = ground.view(check_hops(hops))
         around, hops = view.around, view.hops
         columns = around.columns[: around.reaching]
         ends = edges.graph.edge_index[:, columns]
         # With the edges that only count in degrees, the node's answer is the whole graph's.
         rim = ground.network(around)
+        if objective is None:
+            objective = "expected-log-likelihood" if target is None else "log-likelihood"
         aim = NodeTarget(objective, view.logits(rim), nodes=[around.node], target=target)
         settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
         settings |= {"method": method} if isinstance(method, str) else {}
         if around.reaching == 0:
             empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
             return empty.with_notes(_told(view.note), edges=columns, ends=ends)
-        part, network = ground.part(around), view.network or ground.masked(around)
-        network.check()
-        features = Growing(part.part(slice(0, around.reaching)), around.node)
+        network = view.network or ground.masked(around)
+        removing = ground.normalisation == "recomputed"
+        candidates = around.graph.part(slice(0, around.reaching))
+        features = Growing(candidates, around.node, local=removing or method == "random")
         note = _told(view.note, _fewer(k, features.units, hops))
         k = min(k, features.units)
         plan = Plan(
-            methods.Greedy("random") if method == "random" else method, steps, rule,
+            methods.Greedy("random") if method == "random" else method, *_path(method, steps, rule),
             {"rounds": k if rounds is None else min(k, whole(rounds)), "k": k,
-             "schedule": schedule},
-            Stop(budget, seconds, reach), seed, values, once={"rounds": 1, "k": k},
+             "schedule": schedule, "ratio": ratio},
+            Stop(budget, seconds, reach, gain), seed, values, once={"rounds": 1, "k": k},
         )  # fmt: skip
         problem = network.problem(
             aim, plan, features=features, settings=settings,
-            objective=_pinned(network.objective(aim), around.reaching),
+            objective=_reaching(network.objective(aim), around.reaching, removing),
         )  # fmt: skip
 
     def result(events: Rounds) -> Attribution:
@@ -252,6 +267,13 @@ class _Ground:
     normalisation: str
     optimize: bool
 
+    def reading(self, normalisation: str | None) -> tuple[str, str]:
+        """The normalisation that fits the model, seen two steps around the node; and a caution."""
+        near = self.cut(2)
+        graph = near.graph.turned() if self.back else near.graph
+        network, caution = settled(self.model, near.x, graph, normalisation, optimize=False)
+        return network.normalisation, caution
+
     def view(self, hops: int | None) -> _View:
         """As far as the model hears, or `hops` steps if they are given."""
         first = self.network(self.cut(1))
@@ -300,17 +322,13 @@ class _Ground:
         """Everything within so many steps."""
         return neighbourhood(self.followed, self.x, self.node, hops, self.undirected, everywhere)
 
-    def part(self, around: Neighbourhood) -> Graph:
-        """The edges that are there when all candidates are on."""
-        return around.graph if self.normalisation == "kept" else around.within()
-
     def network(self, around: Neighbourhood) -> EdgeNetwork:
         """The model on a neighbourhood, as it is."""
-        return self._on(around, around.graph, optimize=False)
+        return self._on(around, optimize=False)
 
     def masked(self, around: Neighbourhood) -> EdgeNetwork:
-        """The model on what can be masked there."""
-        return self._on(around, self.part(around), self.optimize)
+        """The same, fast where that is known."""
+        return self._on(around, self.optimize)
 
     def answer(self, around: Neighbourhood) -> Tensor:
         """What the model says of the node there."""
@@ -318,8 +336,8 @@ class _Ground:
         check_logits(logits)
         return logits[around.node]
 
-    def _on(self, around: Neighbourhood, graph: Graph, optimize: bool) -> EdgeNetwork:
-        graph = graph.turned() if self.back else graph
+    def _on(self, around: Neighbourhood, optimize: bool) -> EdgeNetwork:
+        graph = around.graph.turned() if self.back else around.graph
         return EdgeNetwork(self.model, around.x, graph, self.normalisation, optimize)
 
 
@@ -338,6 +356,13 @@ def _fewer(asked: int, units: int, hops: int) -> str:
     return f"{asked} edges were asked for; only {units} {edges} within {hops} {steps}."
 
 
+def _path(method: Any, steps: int | None, rule: str | Rule | None) -> tuple[Any, Any]:
+    """Steps and rule of a node's path."""
+    if method != "greedy-pig" or isinstance(rule, Rule):
+        return steps, rule
+    return NODE_STEPS if steps is None else steps, NODE_RULE if rule is None else rule
+
+
 def _node(node: Any, nodes: int) -> int:
     index = whole(node)
     if type(index) is not int or not 0 <= index < nodes:
@@ -345,11 +370,9 @@ def _node(node: Any, nodes: int) -> int:
     return index
 
 
-def _pinned(objective: PointObjective, count: int) -> PointObjective:
-    """The objective over its first `count` columns, all others being on."""
-    if objective.n == count:
-        return objective
-    found = as_objective(Pinned(objective, count))
+def _reaching(objective: PointObjective, count: int, removing: bool) -> PointObjective:
+    """The objective over its first `count` columns."""
+    found = as_objective(Reaching(objective, count, removing))
     assert isinstance(found, PointObjective)
     return found
 

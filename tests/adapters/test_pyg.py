@@ -96,14 +96,22 @@ def test_any_layer_of_messages_will_do(layer, kind):
     assert mask[:40].unique().numel() == 40
 
 
-def test_the_whole_graph_gives_the_model_s_own_likelihood():
+def own_value(logits: Tensor) -> float:
+    """Σ_c p(c) · log p(c), the mean over rows: the highest value that an answer can have."""
+    return float((logits.softmax(-1) * logits.log_softmax(-1)).sum(-1).mean())
+
+
+def test_the_whole_graph_gives_the_model_s_own_answer():
     x, edge_index = made_graph()
     model = Net().eval()
     algorithm = GreedyPIGExplainer(rounds=4)
     explainer(model, algorithm)(x, edge_index)
-    logits = model(x, edge_index)
-    full = torch.log_softmax(logits, 1).max(1).values.mean()
-    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+    full = own_value(model(x, edge_index))
+    assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
+    classes = model(x, edge_index).log_softmax(1).max(1)
+    explainer(model, algorithm, kind="phenomenon")(x, edge_index, target=classes.indices)
+    likelihood = float(classes.values.mean())
+    assert algorithm.attribution.full_value == pytest.approx(likelihood, abs=1e-5)
 
 
 def test_a_node_is_explained_by_what_it_can_see(monkeypatch):
@@ -141,9 +149,8 @@ def test_norms_over_all_nodes_are_not_cut():
     model = Net(norm=True).eval()
     algorithm = GreedyPIGExplainer(rounds=3)
     explainer(model, algorithm)(x, edge_index, index=7)
-    logits = model(x, edge_index)[7]
-    full = torch.log_softmax(logits, 0).max()
-    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+    full = own_value(model(x, edge_index)[7])
+    assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
 
 
 class Tied(nn.Module):
@@ -164,8 +171,8 @@ def test_a_layer_that_is_called_again_is_heard_as_far_as_it_reaches():
     model, algorithm = Tied().eval(), GreedyPIGExplainer(rounds=3)
     explainer(model, algorithm)(x, edge_index, index=0)
     assert sorted(algorithm.candidates.tolist()) == [0, 1, 2, 9, 10, 11]
-    full = torch.log_softmax(model(x, edge_index)[0], 0).max()
-    assert algorithm.attribution.full_value == pytest.approx(float(full), abs=1e-5)
+    full = own_value(model(x, edge_index)[0])
+    assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
 
 
 def test_a_node_without_edges_has_an_empty_answer():
@@ -185,7 +192,8 @@ def test_one_round_is_integrated_gradients():
     model = Net().eval()
     config = MULTI | {"return_type": "raw"}
     ours = GreedyPIGExplainer(rounds=1, steps=50, rule="gauss-legendre", undirected=False)
-    explainer(model, ours, config)(x, edge_index, index=3)
+    classes = model(x, edge_index).argmax(1)
+    explainer(model, ours, config, kind="phenomenon")(x, edge_index, index=3, target=classes)
 
     class LogProbabilities(nn.Module):
         def __init__(self) -> None:
@@ -202,14 +210,41 @@ def test_one_round_is_integrated_gradients():
     assert torch.allclose(scores, expected.float(), atol=1e-5)
 
 
+def test_a_single_logit_or_probability_is_explained_by_its_own_probability():
+    x, edge_index = made_graph()
+    model = Net(classes=1).eval()
+
+    class Flat(nn.Module):
+        def __init__(self, probability: bool) -> None:
+            super().__init__()
+            self.net, self.probability = model, probability
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            logit = self.net(x, edge_index).squeeze(1)
+            return logit.sigmoid() if self.probability else logit
+
+    p = model(x, edge_index).squeeze(1).sigmoid()[3]
+    full = float(p * p.log() + (1 - p) * (1 - p).log())
+    for kind in ("raw", "probs"):
+        algorithm = GreedyPIGExplainer(k=2)
+        config = {"mode": "binary_classification", "task_level": "node", "return_type": kind}
+        explainer(Flat(kind == "probs"), algorithm, config)(x, edge_index, index=3)
+        assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
+
+
 def test_edges_can_be_taken_out_of_the_graph_instead():
     x, edge_index = made_graph()
     model = Weighted().eval()
     algorithm = GreedyPIGExplainer(rounds=5, reading="edges")
     found = explainer(model, algorithm)(x, edge_index)
-    direct = gp.explain_edges(model, x, edge_index, rounds=5)
-    assert torch.equal(algorithm.attribution.order, direct.order)
+    same = {"steps": 20, "rule": "gauss-legendre", "objective": "expected-log-likelihood"}
+    direct = gp.explain_edges(model, x, edge_index, rounds=5, **same)
+    assert algorithm.attribution.order[:5].tolist() == direct.order[:5].tolist()
     assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
+    one = explainer(model, GreedyPIGExplainer(k=4, reading="edges"))(x, edge_index, index=3)
+    direct = gp.explain_node(model, x, edge_index, 3, k=4)
+    taken = direct.attachments["edges"][direct.mask(4)]
+    assert torch.nonzero(one.edge_mask).squeeze(1).tolist() == sorted(taken.tolist())
     with pytest.raises(gp.InvalidInput, match=r'Try reading="messages"'):
         explainer(Net(), GreedyPIGExplainer(reading="edges"))(x, edge_index)
 

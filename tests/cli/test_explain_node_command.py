@@ -160,3 +160,19 @@ def test_a_model_of_one_s_own_tells_its_depth(answer, graph):
     record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", "--hops", "1",
                     "--model", "tiny_graph_models:build", "--draws", "2")  # fmt: skip
     assert all(4 in pair for pair in record["order"])
+
+
+@pytest.mark.filterwarnings("ignore:The model takes no edge_weight")
+def test_a_model_without_edge_weight_has_its_messages_masked(answer, graph):
+    pytest.importorskip("torch_geometric", reason="needs the extra pyg")
+    own = ("--model", "tiny_graph_models:of_messages")
+    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *own, "--draws", "2")
+    assert record["settings"]["normalisation"] == "kept"
+    assert len(record["probabilities"]) == len(record["order"]) + 1
+    compressed = answer("compress", "graph.npz", "--keep", "0.5", "--rounds", "3", *own)
+    assert compressed["settings"]["normalisation"] == "kept"
+
+
+def test_the_answer_s_own_probability_is_explained(answer, graph):
+    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
+    assert record["settings"]["objective"] == "expected-log-likelihood"

@@ -27,3 +27,11 @@ def build():
 
 def narrow():
     return Votes(2)
+
+
+def of_messages():
+    """A layer of PyG without edge_weight."""
+    from torch_geometric.nn import SAGEConv
+
+    torch.manual_seed(0)
+    return SAGEConv(6, 3)

@@ -194,7 +194,7 @@ def test_kept_and_recomputed_degrees_are_two_functions_with_the_same_ends():
     assert not plain.settings["fast"]
     assert kept.settings["fast"]
     agree(plain, kept, 1e-9)
-    with pytest.raises(gp.InvalidInput, match="'recomputed' or 'kept'"):
+    with pytest.raises(gp.InvalidInput, match="'recomputed', 'kept' or None"):
         gp.explain_edges(model, x, edges, normalisation="old")
     with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
         gp.explain_edges(Plain(), features(30, 2), edges, normalisation="kept")

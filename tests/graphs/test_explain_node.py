@@ -20,7 +20,17 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     edges, weight = random_graph(200, 260, symmetric=symmetric)
     model, x = seeded(GCN, 5, 3, 8), features(200)
     node = int(edges[1, 0])
-    a = gp.explain_node(model, x, edges, node, weight, k=6, optimize=optimize, values="each")
+    a = gp.explain_node(
+        model,
+        x,
+        edges,
+        node,
+        weight,
+        k=6,
+        optimize=optimize,
+        values="each",
+        objective="log-likelihood",
+    )
     assert a.layout.n < edges.shape[1]
     at = model(x, edges, weight)[node].argmax()
     for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
@@ -38,7 +48,16 @@ def test_kept_degrees_are_those_of_the_whole_graph(optimize):
     edges, weight = random_graph(200, 260)
     model, x = seeded(PyGGCN, 5, 8, 3, 3), features(200)
     node = int(edges[1, 0])
-    a = gp.explain_node(model, x, edges, node, weight, normalisation="kept", optimize=optimize)
+    a = gp.explain_node(
+        model,
+        x,
+        edges,
+        node,
+        weight,
+        normalisation="kept",
+        optimize=optimize,
+        objective="log-likelihood",
+    )
     value = model(x, edges, weight).detach()[node].log_softmax(0).max()
     assert a.settings["fast"] == optimize
     assert a.settings["hops"] == 3
@@ -111,7 +130,9 @@ def test_loops_stay_and_are_no_candidates(normalisation):
     edges = torch.tensor([[1, 0, 0, 2], [0, 1, 0, 2]])
     weight = torch.tensor([1.0, 1.0, 3.0, 5.0], dtype=torch.float64)
     model, x = seeded(GCNConv, 5, 3), features(3)
-    a = gp.explain_node(model, x, edges, 0, weight, normalisation=normalisation)
+    a = gp.explain_node(
+        model, x, edges, 0, weight, normalisation=normalisation, objective="log-likelihood"
+    )
     assert a.attachments["edges"].tolist() == [0, 1]
     value = model(x, edges, weight).detach()[0].log_softmax(0).max()
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
@@ -134,7 +155,7 @@ def test_the_wanted_class_is_explained():
 def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     edges, _ = random_graph(20, 40)
     model, x = seeded(GCN, 5, 3, 8), features(22)
-    a = gp.explain_node(model, x, edges, 21)
+    a = gp.explain_node(model, x, edges, 21, objective="log-likelihood")
     value = model(x, edges).detach()[21].log_softmax(0).max()
     assert a.order.numel() == a.selected == a.features.units == 0
     assert a.mask(0).shape == (0,)
@@ -152,7 +173,7 @@ def test_a_run_is_resumed_to_the_bit():
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
     whole = gp.explain_node(model, x, edges, 3, weight, k=10)
-    part = gp.explain_node(model, x, edges, 3, weight, k=10, budget=12)
+    part = gp.explain_node(model, x, edges, 3, weight, k=10, budget=80)
     assert part.selected == 4
     again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
     for name in ("order", "unit_scores", "values"):
@@ -296,7 +317,7 @@ def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
     edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
     model = seeded(kind)
     for node in (0, 4):
-        a = gp.explain_node(model, x, edges, node, k=3, values="each")
+        a = gp.explain_node(model, x, edges, node, k=3, values="each", objective="log-likelihood")
         check_values(a, model, x, edges, node)
         assert a.settings["hops"] == 3
         assert a.features.units == (3 if node == 0 else 6)
@@ -313,7 +334,9 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
     edges = torch.cat([edges, torch.tensor([[7], [7]])], 1)
     model, x = seeded(Normed, getattr(pyg, name)(*norm)), features(10)
     for node in (0, 3, 9):
-        a = gp.explain_node(model, x, edges, node, k=2, hops=hops, values="each")
+        a = gp.explain_node(
+            model, x, edges, node, k=2, hops=hops, values="each", objective="log-likelihood"
+        )
         assert "run on the whole graph" in a.about["note"]
         if node == 9:
             value = model(x, edges).detach()[9].log_softmax(0).max()

@@ -162,7 +162,8 @@ class Attention(nn.Module):
 def test_what_is_no_such_stack_goes_through_autograd(name):
     model, x = made(OTHERS[name]), features()
     edges, weight = random_graph()
-    a = gp.explain_edges(model, x, edges, weight, steps=2, rounds=4, values="each")
+    a = gp.explain_edges(model, x, edges, weight, steps=2, rounds=4, values="each",
+                         normalisation="recomputed")  # fmt: skip
     assert not a.settings["fast"]
     with torch.no_grad():
         full = model(x, edges, weight)
@@ -203,7 +204,7 @@ def test_layers_that_ignore_weights_are_named_and_their_messages_can_be_masked()
     model, x = seeded(Sage), features()
     edges, _ = random_graph()
     with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
-        gp.explain_edges(model, x, edges)
+        gp.explain_edges(model, x, edges, normalisation="recomputed")
     a = gp.explain_edges(model, x, edges, normalisation="kept", rounds=3)
     stay = a.mask(a.picks[0])
     expected = model(x, edges[:, stay]).detach().log_softmax(1)

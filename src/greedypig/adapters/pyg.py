@@ -29,15 +29,21 @@ from ..core.lockstep import Undisturbed
 from ..core.objective import objective
 from ..domains.graph import read_graph
 from ..domains.reach import depth_of
-from ..edge_runs import GRADIENTS, RATIO, RULE, STEPS
+from ..edge_runs import GRADIENTS, NODE_RULE, NODE_STEPS, RATIO
 from ..frozen import freeze
-from ..graphs import explain_edges
+from ..graphs import explain_edges, explain_node
 
 try:
     from torch_geometric.explain import Explanation
     from torch_geometric.explain.algorithm import ExplainerAlgorithm
     from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
-    from torch_geometric.explain.config import MaskType, ModelMode, ModelTaskLevel
+    from torch_geometric.explain.config import (
+        ExplanationType,
+        MaskType,
+        ModelMode,
+        ModelReturnType,
+        ModelTaskLevel,
+    )
     from torch_geometric.nn import MessagePassing
     from torch_geometric.utils import k_hop_subgraph
 except ImportError as error:
@@ -47,23 +53,26 @@ except ImportError as error:
     ) from error
 
 READINGS = ("messages", "edges")
-ROUNDS = GRADIENTS // STEPS
+ROUNDS, MOST_ROUNDS = GRADIENTS // NODE_STEPS, 33
+"""Rounds where all edges are ranked, and at most where k of them are asked for."""
 log = logging.getLogger(__name__)
 
 
 class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
     """Edges in the order in which Greedy PIG takes them, for node, edge and graph level tasks.
 
-    G(S) = −loss(answer with the edges S, target), PyG's own loss of the model's mode: the mean
-    log-probability of the target for classification, the negative squared error for regression.
+    G(S) = −loss(answer with the edges S, target), PyG's own loss of the model's mode. A model's
+    classes (explanation_type "model") are explained by its own probabilities instead: G(S) = Σ_c
+    p(c) · log p_S(c), which is highest where the answer is the same, not where it is surer.
     The edge mask is 1 for the first edge taken and falls evenly; edges that were not taken, or that
     the answer cannot depend on, are at 0. With rounds=1 the order is that of integrated gradients.
 
     k: how many edges (pairs of them in an undirected graph) to take; None ranks all.
+    rounds: None takes k of them, at most 33; 5 where all edges are ranked.
     undirected: both directions of a pair are taken together; None looks whether the graph is
         symmetric.
     reading: "messages" or "edges"; see the module.
-    rounds, steps, rule, schedule, ratio, budget, seconds, reach, gain, seed: as in
+    steps, rule, schedule, ratio, budget, seconds, reach, gain, seed: as in
     `gp.greedy_pig`. After a call `attribution` holds the whole result over the edges that were
     candidates, and `candidates` their columns of edge_index.
     """
@@ -75,9 +84,9 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         self,
         *,
         k: int | None = None,
-        rounds: int = ROUNDS,
-        steps: int = STEPS,
-        rule: str = RULE,
+        rounds: int | None = None,
+        steps: int = NODE_STEPS,
+        rule: str = NODE_RULE,
         schedule: str | Sequence[int] = "geometric",
         ratio: float | None = None,
         undirected: bool | None = None,
@@ -127,18 +136,44 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         """Called by `Explainer`; see torch_geometric."""
         if isinstance(x, dict) or isinstance(edge_index, dict):
             raise InvalidType("Expected a homogeneous graph (got dicts of node and edge types).")
-        asked = target if index is None else target[index]
+        loss = self._asked(model, x, edge_index, target, index, kwargs)
 
         def value(output: Tensor) -> Tensor:
-            return -self._loss(output if index is None else output[index], asked)
+            return -loss(output if index is None else output[index])
 
         a: Attribution | None
         if self.reading == "edges":
-            self.candidates, a = self._by_edges(model, x, edge_index, value, kwargs)
+            self.candidates, a = self._by_edges(model, x, edge_index, value, loss, index, kwargs)
         else:
             self.candidates, a = self._by_messages(model, x, edge_index, value, index, kwargs)
         self.attribution = a
         return Explanation(edge_mask=_spread(a, self.candidates, edge_index.shape[1]))
+
+    def _asked(
+        self, model: nn.Module, x: Tensor, edge_index: Tensor, target: Tensor,
+        index: int | Tensor | None, kwargs: dict[str, Any],
+    ) -> Callable[[Tensor], Tensor]:  # fmt: skip
+        """The loss of the outputs in question."""
+        own = self.explainer_config.explanation_type == ExplanationType.model
+        if not own or self.model_config.mode == ModelMode.regression:
+            asked = target if index is None else target[index]
+            return lambda output: self._loss(output, asked)
+        with Undisturbed(), torch.no_grad():
+            full: Tensor = freeze(model)(x, edge_index, **kwargs)
+        expected = self._log_probabilities(full if index is None else full[index]).exp()
+        return lambda output: -(expected * self._log_probabilities(output)).sum(-1).mean()
+
+    def _log_probabilities(self, output: Tensor) -> Tensor:
+        """(…, classes) of what the model returns; two classes of a lone probability or logit."""
+        kind = self.model_config.return_type
+        binary = self.model_config.mode == ModelMode.binary_classification
+        if kind == ModelReturnType.raw:
+            lone = torch.stack([torch.zeros_like(output), output], -1) if binary else output
+            return lone.log_softmax(-1)
+        if kind == ModelReturnType.log_probs:
+            return output
+        lone = torch.stack([1 - output, output], -1) if binary else output
+        return lone.clamp_min(torch.finfo(output.dtype).tiny).log()
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
         losses = {
@@ -153,7 +188,8 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         if not isinstance(self.search["schedule"], str):
             return {"k": self.k}
         most = units if self.k is None else min(self.k, units)
-        return {"k": most, "rounds": min(self.rounds, most)}
+        rounds = self.rounds or (ROUNDS if self.k is None else MOST_ROUNDS)
+        return {"k": most, "rounds": min(rounds, most)}
 
     def _by_messages(
         self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
@@ -219,7 +255,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
 
     def _by_edges(
         self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
-        kwargs: dict[str, Any],
+        loss: Callable[[Tensor], Tensor], index: int | Tensor | None, kwargs: dict[str, Any],
     ) -> tuple[Tensor, Attribution | None]:  # fmt: skip
         weight = kwargs.pop("edge_weight", None)
         if "edge_weight" not in inspect.signature(model.forward).parameters:
@@ -230,11 +266,34 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         if edge_index.shape[1] == 0:
             return edge_index[0], None
         features = _units(x, edge_index, self.undirected)
-        a = explain_edges(
-            _Called(model, kwargs) if kwargs else model, x, edge_index, weight, objective=value,
-            undirected=self.undirected, **self.search, **self._picks(features.units),
+        search = self.search | self._picks(features.units)
+        search |= {"undirected": self.undirected, "normalisation": "recomputed"}
+        one = self._one_node(model, index, kwargs)
+        if one is None:
+            a = explain_edges(
+                _Called(model, kwargs) if kwargs else model, x, edge_index, weight,
+                objective=value, **search,
+            )  # fmt: skip
+            return torch.arange(edge_index.shape[1], device=edge_index.device), a
+        several = isinstance(index, Tensor) and index.dim() > 0
+        a = explain_node(
+            model, x, edge_index, one, weight, **search,
+            objective=lambda rows: -loss(rows if several else rows[0]),
         )  # fmt: skip
-        return torch.arange(edge_index.shape[1], device=edge_index.device), a
+        return a.attachments["edges"], a if a.selected else None
+
+    def _one_node(
+        self, model: nn.Module, index: int | Tensor | None, kwargs: dict[str, Any]
+    ) -> int | None:
+        """The node that is explained, if it is one, whose neighbourhood is all that it takes."""
+        if index is None or kwargs or self.model_config.task_level != ModelTaskLevel.node:
+            return None
+        if not any(isinstance(m, MessagePassing) for m in model.modules()):
+            return None
+        found = torch.as_tensor(index)
+        if found.dtype == torch.bool:
+            found = torch.nonzero(found).squeeze(1)
+        return int(found) if found.numel() == 1 else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="edges to take (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
                        help="how far edges may lie (default: the network's depth)")  # fmt: skip
-    options_graph.add_search(group)
+    options_graph.add_search(group, objective="expected-log-likelihood")
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random growths to compare with (default: %(default)s)")  # fmt: skip
     options_graph.add_results(parser, "nodes")

@@ -48,12 +48,12 @@ def add_network(parser: argparse.ArgumentParser) -> None:
                        help="epochs of training (default: 300; large graphs: 100)")  # fmt: skip
 
 
-def add_search(group: argparse._ArgumentGroup) -> None:
-    """What is climbed and how much it may cost."""
+def add_search(group: argparse._ArgumentGroup, objective: str = "log-likelihood") -> None:
+    """What is maximised, by default `objective`, and how much it may cost."""
     names = [name for name in OBJECTIVES if name != "label-loss"]
     group.add_argument(
         "--objective",
-        default="log-likelihood",
+        default=objective,
         choices=names,
         metavar="NAME",
         help=f"what to climb: {', '.join(names)} (default: %(default)s)",

@@ -55,6 +55,10 @@ class Features:
         """(n,) bool: the elements of these units."""
         raise NotImplementedError
 
+    def ahead(self, taken: Tensor, z: int) -> Tensor | None:
+        """(n,) bool: where the path of a round of z picks ends; None for all elements."""
+        return None
+
     def switch_on(self, mask: Tensor, units: Tensor) -> None:
         """Set the mask of these units' elements to 1, in place."""
         mask[self.members(units)] = 1

@@ -127,6 +127,9 @@ class IntegratedGradients(PlannedScorer):
 
     def plan(self, at: Situation) -> Plan[Scored]:
         begin, end = at.objective.place(at.mask), at.objective.end
+        ahead = at.features.ahead(at.taken, at.z)
+        if ahead is not None:
+            end = at.objective.place(ahead.to(at.mask))
         nodes, weights = self._tensors(begin)
         count = len(self._quadrature.nodes)
         along, first, last, back = at.objective.line(begin, end)

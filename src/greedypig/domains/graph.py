@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -24,6 +24,9 @@ from ..core.objective import Oracle, PointObjective, Runs
 from ..core.scorers import PlannedScorer, Scored, Situation, seeded_uniform
 from ..frozen import Frozen
 from .node_target import NodeTarget
+
+NO_WEIGHTS = ("size", "batch", "num_nodes", "return_attention_weights")
+"""Third arguments of PyG's layers and models that are not weights of edges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +166,49 @@ class EdgeFunction:
             for layer in self.layers:
                 layer.explain, layer._edge_mask = True, mask
                 layer._loop_mask, layer._apply_sigmoid = between, False
-            return self.network(self.x, graph.edge_index, graph.weight)
+            return answer(self.network, self.x, graph.edge_index, graph.weight)
         finally:
             for layer in self.layers:
                 layer.explain = layer._edge_mask = layer._loop_mask = None
 
     def _rows(self, points: Tensor, runs: Runs) -> Tensor:
         return torch.stack([self.target.value(self.logits(point)) for point in points])
+
+
+def answer(network: Frozen, x: Tensor, edge_index: Tensor, weight: Tensor) -> Any:
+    """What a model answers on a graph, called as its caller would call it.
+
+    Weights that are all 1 are left out where the model has no argument of that name for them, and
+    may do without.
+    """
+    third = _third(network)
+    optional = third is None or (
+        third.default is not Parameter.empty and "edge_weight" not in third.name
+    )
+    if optional and bool((weight == 1).all()):
+        return network(x, edge_index)
+    return network(x, edge_index, weight)
+
+
+def takes_weights(network: Frozen) -> bool:
+    """Has the model a third argument that may be the weights of edges?"""
+    third = _third(network)
+    return third is not None and third.name not in NO_WEIGHTS
+
+
+def _third(network: Frozen) -> Parameter | None:
+    """The third argument of a model; one of a kind where its signature is not known."""
+    unknown = Parameter("edge_weight", Parameter.POSITIONAL_OR_KEYWORD)
+    module = network.module
+    call = network.call if module is None or network.call is not module else module.forward
+    try:
+        known = list(signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return unknown
+    if any(p.kind is Parameter.VAR_POSITIONAL for p in known):
+        return unknown
+    plain = [p for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return plain[2] if len(plain) > 2 else None
 
 
 def _takes_messages(network: Frozen) -> bool:

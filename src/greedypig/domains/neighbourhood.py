@@ -7,7 +7,6 @@ All edges further out can do is to count in the degree of a node at the rim.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import torch
 from torch import Tensor
@@ -36,14 +35,8 @@ class Neighbourhood:
     """The columns of edge_index that these are."""
     reaching: int
     """How many of them, from the first on, reach the node from another one."""
-    loops: int
-    """How many after those lead from a node to itself; they are always on."""
     steps: int
     """After how many steps the search ended: fewer than were allowed where nothing is further."""
-
-    def within(self) -> Graph:
-        """The edges that reach the node and the loops, without those that only count."""
-        return self.graph.part(slice(0, self.reaching + self.loops))
 
 
 def neighbourhood(
@@ -94,29 +87,39 @@ def neighbourhood(
         nodes, numbers = torch.unique(every, return_inverse=True)
         centre, ends, rows = int(numbers[0]), numbers[1:].reshape(2, -1), rows_of(x, nodes)
     part = Graph(nodes.numel(), ends, graph.weight[columns], bool(undirected))
-    return Neighbourhood(centre, nodes, rows, part, columns, reaching.numel(), loops.numel(), steps)
+    return Neighbourhood(centre, nodes, rows, part, columns, reaching.numel(), steps)
 
 
-class Pinned:
-    """An objective over the first n elements of another one, whose others are always on."""
+class Reaching:
+    """An objective over the edges that reach a node: the first n elements of another one.
+
+    The others only count in degrees at the rim. removing=False: they are always there.
+    removing=True: with them all edges but S are absent in G(S), and gradients are those of
+    G(S) − G(all edges but S): an edge scores by what it adds to S and by what the rest loses
+    without it. Where degrees are recomputed, a few edges alone are a graph unlike any that the
+    network was trained on, in which neighbours look alike; the rest of the graph is not.
+    """
 
     batch_size = 1
 
-    def __init__(self, inner: PointObjective, n: int) -> None:
-        self.inner, self.n = inner, n
+    def __init__(self, inner: PointObjective, n: int, removing: bool) -> None:
+        self.inner, self.n, self.removing = inner, n, removing
         self.dtype, self.device = inner.start.dtype, inner.start.device
 
     def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,)."""
-        return self.inner.values(self._whole(masks))
+        """(m, n) masks → (m,) G."""
+        return self.inner.values(self._whole(masks, 0.0 if self.removing else 1.0))
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(m, n) masks → (m,) values, (m, n) gradients."""
-        values, gradients = self.inner.values_and_gradients(self._whole(masks))
+        """(m, n) masks → (m,) values of G, (m, n) gradients."""
+        whole = self._whole(masks, 0.0 if self.removing else 1.0)
+        values, gradients = self.inner.values_and_gradients(whole)
+        if self.removing:
+            gradients = gradients + self.inner.values_and_gradients(self._whole(1 - masks, 1.0))[1]
         return values, gradients[:, : self.n]
 
-    def _whole(self, masks: Tensor) -> Tensor:
-        return torch.cat([masks, masks.new_ones(len(masks), self.inner.n - self.n)], 1)
+    def _whole(self, masks: Tensor, rim: float) -> Tensor:
+        return torch.cat([masks, masks.new_full((len(masks), self.inner.n - self.n), rim)], 1)
 
 
 class Growing(Groups):
@@ -125,11 +128,15 @@ class Growing(Groups):
     The node is discovered, and with every unit taken both of its ends (where edges are directed,
     its source, and it must lead to a discovered node). In a round of several picks each one counts
     for those after it.
+
+    local: the path of a round leads through what the round can take, not through all edges. Where
+    degrees are recomputed, a neighbour that is not taken needs none of its own edges; on a path
+    through all edges it is half there, and its edges, which damp it, would come first.
     """
 
-    def __init__(self, graph: Graph, node: int) -> None:
+    def __init__(self, graph: Graph, node: int, local: bool = False) -> None:
         super().__init__(graph.units)
-        self.node, self.undirected = node, graph.undirected
+        self.node, self.undirected, self.local = node, graph.undirected, local
         self.source, self.target = (torch.empty(self.units, dtype=torch.long) for _ in range(2))
         self.source[self.ids], self.target[self.ids] = graph.edge_index.cpu()
         self._touching: dict[int, list[int]] = {}
@@ -137,6 +144,22 @@ class Growing(Groups):
         for side in sides:
             for unit, end in enumerate(side.tolist()):
                 self._touching.setdefault(end, []).append(unit)
+
+    def ahead(self, taken: Tensor, z: int) -> Tensor | None:
+        """(n,) bool: what is taken, and what z picks can reach; None for all."""
+        if not self.local:
+            return None
+        on = taken.clone().cpu()
+        known = {self.node, *self._ends(torch.nonzero(on).squeeze(1).tolist())}
+        new = known
+        for _ in range(z):
+            units = sorted({unit for node in new for unit in self._touching.get(node, ())})
+            on[units] = True
+            new = set(self._ends(units)) - known
+            known = known | new
+            if not new:
+                break
+        return on.to(taken.device)[self._ids(taken)]
 
     def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """The z best units that grow the subgraph, one after the other."""
@@ -148,25 +171,43 @@ class Growing(Groups):
         """The same by scores of whole units; equal scores by lowest index."""
         ranks, on = scores.tolist(), taken.tolist()
         known = {self.node, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
-        seen: set[int] = set()
-        heap: list[tuple[float, int]] = []
+        chosen: list[int] = []
+        while len(chosen) < z:
+            first = self._first_steps(known, on, ranks)
+            if not first:
+                break
+            open_now = [unit for unit, step in first.items() if unit == step]
+            wanted = max(open_now if self.local else first, key=lambda unit: (ranks[unit], -unit))
+            unit = first[wanted]
+            chosen.append(unit)
+            on[unit] = True
+            known.update(self._ends([unit]))
+        return torch.tensor(chosen, dtype=torch.long, device=scores.device)
 
-        def open_up(nodes: set[int]) -> None:
+    def _first_steps(self, known: set[int], on: list[bool], ranks: list[float]) -> dict[int, int]:
+        """For every unit that is off, the unit to begin with on the shortest way to it."""
+        first: dict[int, int] = {}
+        reached, nodes = set(known), known
+        start: dict[int, int] = {}
+        while nodes:
+            found: dict[int, int] = {}
             for node in nodes:
                 for unit in self._touching.get(node, ()):
-                    if unit not in seen and not on[unit]:
-                        seen.add(unit)
-                        heappush(heap, (-ranks[unit], unit))
-
-        open_up(known)
-        chosen: list[int] = []
-        while heap and len(chosen) < z:
-            unit = heappop(heap)[1]
-            chosen.append(unit)
-            new = set(self._ends([unit])) - known
-            known |= new
-            open_up(new)
-        return torch.tensor(chosen, dtype=torch.long, device=scores.device)
+                    if not on[unit] and unit not in first:
+                        step = start.get(node, unit)
+                        other = found.get(unit, step)
+                        found[unit] = max(step, other, key=lambda u: (ranks[u], -u))
+            first |= found
+            nodes = set()
+            for unit in sorted(found, key=lambda u: (-ranks[found[u]], found[u])):
+                for end in self._ends([unit]):
+                    if end not in reached:
+                        reached.add(end)
+                        nodes.add(end)
+                        start[end] = found[unit]
+            if self.local:
+                break
+        return first
 
     def _ends(self, units: list[int]) -> list[int]:
         sources = self.source[units].tolist()

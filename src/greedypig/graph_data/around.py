@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
+from ..domains.graph import answer
 from ..frozen import freeze
 from ..graphs import explain_node
 from .graph import Graph
@@ -92,7 +93,7 @@ def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[
             some, own = edges[:, :count], weight[:count]
             if graph.undirected:
                 some, own = torch.cat([some, some.flip(0)], 1), torch.cat([own, own])
-            logits = network(x, some, own)
+            logits = answer(network, x, some, own)
             found.append(torch.softmax(logits[0].double(), 0))
     return torch.stack(found)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
+from ..domains.graph import answer
 from ..edge_runs import GRADIENTS
 from ..frozen import freeze
 from ..graphs import explain_edges
@@ -183,7 +184,7 @@ def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | Non
         if weight is None:
             weight = torch.ones(index.shape[1], device=index.device)
         with torch.no_grad():
-            found: Tensor = network(graph.x, index, weight)
+            found: Tensor = answer(network, graph.x, index, weight)
         return found
 
     return plain
