@@ -61,13 +61,14 @@ class Summary:
     ) -> None:  # fmt: skip
         """Tell one answer, and remember what is told of all at the end."""
         self.failures.release()
-        name, excess = self.found.names[path], Notes.of(a).excess()
+        name, notes = self.found.names[path], Notes.of(a)
+        excess = notes.excess()
         self.done.append((path, a, files))
         self._seconds += seconds
         self._before += before.gradients
         if excess is not None:
             self._surer.append(a)
-        if Notes.of(a).fall() is not None:
+        if notes.fall() is not None:
             self._lost.append(name)
         if self._missed(a):
             self._beyond.append(name)
@@ -76,7 +77,7 @@ class Summary:
         if self.table is not None:
             self.table.row(name, a, excess is not None)
         else:
-            self._block(name, a, files, excess, _cost(a, seconds, before))
+            self._block(name, a, notes, files, _cost(a, seconds, before))
 
     def _missed(self, a: gp.Attribution) -> bool:
         """Could --reach hardly be met, as a share below 1 of a negative value is more than it?"""
@@ -118,9 +119,9 @@ class Summary:
             terminal.say(terminal.wrapped(line))
         if self._lost:
             terminal.surer(
-                f"{count(len(self._lost), 'explanation')} that does not hold: the probability is "
-                f"reached and lost again with more features ({listed(self._lost)}). Try another "
-                "--seed or more --rounds."
+                f"{count(len(self._lost), 'photo')} whose probability is reached and lost again "
+                f"with more features ({listed(self._lost)}): such an explanation does not hold. "
+                "Try another --seed or more --rounds."
             )
         if self._surer:
             terminal.surer(
@@ -174,14 +175,13 @@ class Summary:
                 f"{', '.join(where)}{pages}")  # fmt: skip
 
     def _block(
-        self, name: str, a: gp.Attribution, files: list[Path],
-        excess: tuple[float, float] | None, cost: str,
-    ) -> None:  # fmt: skip
+        self, name: str, a: gp.Attribution, notes: Notes, files: list[Path], cost: str
+    ) -> None:
         terminal, about = self.terminal, a.about
         say = terminal.say
         head = f"{name}: {about['class']}, probability {chance(about['probability'])}"
         say(terminal.style(terminal.wrapped(head), BOLD))
-        if not Notes.of(a).predicted:
+        if not notes.predicted:
             best, probability = about["predictions"][0]
             say(terminal.wrapped(f"(the network itself says {best}, {chance(probability)})"))
         lines = {f"nothing ({about['baseline']})": (about["nothing"], "")}
@@ -204,7 +204,7 @@ class Summary:
             say(terminal.wrapped(_moved(a), "  ", "    "))
         if "second-opinion" in about["curves"]:
             say(terminal.wrapped(_second(about), "  ", "    "))
-        fall = Notes.of(a).fall()
+        fall, excess = notes.fall(), notes.excess()
         if fall is not None:
             terminal.surer(
                 f"This explanation does not hold: {_percent(fall.reached_at)} of the features "

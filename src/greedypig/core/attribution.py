@@ -242,8 +242,8 @@ class Attribution:
     def fall(self) -> Fall | None:
         """Where G(S) reached that of everything and was lost again in a later round, else None.
 
-        Such an order does not hold: what it selects first explains the output only together with
-        nothing else. Try another seed, more rounds, or objective="log-likelihood".
+        Such an explanation does not hold: more of what it selects takes the output away again. Try
+        another seed, more rounds, or objective="log-likelihood".
         """
         counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.units)
         return find_fall(counts.tolist(), self.values.tolist(), self.full_value)

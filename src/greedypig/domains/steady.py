@@ -100,8 +100,9 @@ class SteadyGradients(PlannedScorer):
         points = problem.place(torch.stack(masks))
         answer = yield from ask(Request(problem, len(points), lambda lo, hi: points[lo:hi]))
         value = answer.values[0]
-        known = None if problem.ends is None else value.new_tensor(problem.ends[1])
-        return value, answer.values[1] if known is None else known
+        if problem.ends is None:
+            return value, answer.values[1]
+        return value, value.new_tensor(problem.ends[1])
 
     def _plain_views(self, at: Situation, value: Tensor, full: Tensor) -> int:
         """How many views, the first ones, are the picture as it is."""
