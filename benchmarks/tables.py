@@ -31,13 +31,12 @@ from torch.nn import functional
 
 import greedypig as gp
 from greedypig.core.schedule import equal
-from greedypig.distributed import ALONE, Group, joined
-from greedypig.domains.table import losses
-from greedypig.domains.table.batches import feed
-from greedypig.domains.table.build import network_for
-from greedypig.domains.table.objective import TableObjective
-from greedypig.tables import Batches, new_network, open_table, survey
-from greedypig.tables.generate import CriteoShaped
+from greedypig.tables import Batches, losses, new_network, open_table, survey
+from greedypig.tables.build import network_for
+from greedypig.tables.distributed import ALONE, Group, joined
+from greedypig.tables.objective import TableObjective
+from greedypig.tables.stream import feed
+from greedypig.tables.synthetic import CriteoShaped
 
 HERE = Path(__file__).parent
 NUMERIC, CATEGORICAL, STEPS = 13, 26, 5

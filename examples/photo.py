@@ -14,8 +14,8 @@ import torch
 
 import greedypig as gp
 from greedypig import plots, report
-from greedypig.notes import Notes
-from greedypig.photos import open_photo
+from greedypig.images.photos import open_photo
+from greedypig.results.photo_notes import Notes
 
 SHARES = (0.01, 0.05, 0.1)
 

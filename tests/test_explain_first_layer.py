@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig import fast
-from greedypig.fast import FirstLayer, first_linear
-from greedypig.frozen import freeze
+from greedypig.network import fold
+from greedypig.network.fold import FirstLayer, first_linear
+from greedypig.network.frozen import freeze
 from nets import close, row
 
 N = 40
@@ -197,4 +197,4 @@ def test_after_an_error_in_the_rest_the_layer_is_back():
     with pytest.raises(RuntimeError):
         first.rest(torch.zeros(1, 5, dtype=torch.float64))
     assert network.module[0] is first.layer
-    assert fast._AS_IT_IS not in list(network.module)
+    assert fold._AS_IT_IS not in list(network.module)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.baselines import gaussian_blur
-from greedypig.methods import NAMES
+from greedypig.tensors.baselines import gaussian_blur
+from greedypig.tensors.methods import NAMES
 from nets import Calls, algorithm_1, close, linear, midpoints, mlp, picture, row
 
 FEW = {"blur-ig": 8, "guided-ig": 8, "smooth-ig": 2, "ig": 8, "greedy-pig": 3}

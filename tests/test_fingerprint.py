@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from greedypig.fingerprint import callables, identity
+from greedypig.network.fingerprint import callables, identity
 
 SCALE = 2.0
 

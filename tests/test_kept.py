@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig import kept
+from greedypig.network import model_cache
 from nets import cnn, mlp, picture, row
 
 
@@ -144,7 +144,9 @@ def test_a_tree_put_together_otherwise_is_another_model(shared, edit):
 
 def test_a_model_is_copied_once(monkeypatch):
     made = []
-    monkeypatch.setattr(kept, "freeze", lambda m, f=kept.freeze: made.append(1) or f(m))
+    monkeypatch.setattr(
+        model_cache, "freeze", lambda m, f=model_cache.freeze: made.append(1) or f(m)
+    )
     model = Net()
     first = answer(model)
     assert all(same(answer(model), first) for _ in range(3))

@@ -6,8 +6,8 @@ import torch
 
 import greedypig as gp
 from greedypig.metrics.ranking import counts_needed
-from greedypig.notes import Line, Notes
-from greedypig.places import (
+from greedypig.results.photo_notes import Line, Notes
+from greedypig.results.picture import (
     OrderScale,
     Picture,
     probability_within,
@@ -18,7 +18,7 @@ from greedypig.places import (
     unit_word,
     units_within,
 )
-from greedypig.wording import chance, chance_cell, percent, short_percent
+from greedypig.results.wording import chance, chance_cell, percent, short_percent
 from seen import COMPARISON, known_order, photo, pixels, ranked
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import greedypig as gp
 import greedypig.metrics as M
-from greedypig.own_model import OwnModel
+from greedypig.images.wrapped import OwnModel
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
@@ -262,7 +262,7 @@ def test_wrong_words_about_outputs_are_refused():
     net = Net()
     net.outputs = 3  # A number of that name is something else.
     assert OwnModel(net, "mine:net").outputs == "logits"
-    from greedypig.photos import model_from
+    from greedypig.images.photos import model_from
 
     with pytest.raises(gp.InvalidInput, match=r"network of your own .*mobilenet-v2, which gives"):
         model_from("mobilenet-v2", weights="random", outputs="probabilities")

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig import models, photos
-from greedypig.photos import Photos, find_photos, open_photo
+from greedypig import models
+from greedypig.images import photos
+from greedypig.images.photos import Photos, find_photos, open_photo
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
@@ -147,7 +148,7 @@ def test_the_file_is_closed_and_may_vanish(net, tmp_path):
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "I;16", "CMYK"])
 def test_a_large_photo_shows_what_a_small_one_shows(net, monkeypatch, mode):
     """With the limit lowered, the way through strips and blocks is taken by an ordinary photo."""
-    from greedypig.models import pictures
+    from greedypig.images.networks import pictures
 
     y, x = torch.meshgrid(torch.arange(1700), torch.arange(2550), indexing="ij")
     gray = (127 + 100 * torch.sin(x / 150) * torch.cos(y / 110)).to(torch.uint8)
@@ -171,7 +172,7 @@ def test_a_large_photo_shows_what_a_small_one_shows(net, monkeypatch, mode):
 
 
 def test_a_large_turned_photo_stands_upright(net, monkeypatch):
-    from greedypig.models import pictures
+    from greedypig.images.networks import pictures
 
     upright = half((2000, 2000))
     turned = upright.transpose(Image.Transpose.ROTATE_90)

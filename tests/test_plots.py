@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 
 import greedypig as gp
 from greedypig import plots
-from greedypig.looks import KNOWN, looks
-from greedypig.places import DARK, LIGHT, Picture
+from greedypig.results.line_styles import KNOWN, looks
+from greedypig.results.picture import DARK, LIGHT, Picture
 from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
 
 viridis = colormaps["viridis"]

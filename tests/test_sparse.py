@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from greedypig import sparse
-from greedypig.sparse import Adjacency, Matrix, Pattern
+from greedypig.graphs import sparse
+from greedypig.graphs.sparse import Adjacency, Matrix, Pattern
 
 
 def entries(height, width, count, seed=0):

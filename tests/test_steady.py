@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 import greedypig as gp
 from agreement import agree
-from greedypig.domains.steady import View, around, closeness, interpolation
-from greedypig.soft_kinks import SoftKinks
+from greedypig.network.soft_relu import SoftKinks
+from greedypig.tensors.steady import View, around, closeness, interpolation
 from nets import cnn, picture
 
 STEADY = gp.Greedy(gp.SteadyGradients(), rounds=4)

@@ -14,10 +14,10 @@ import torch
 
 import greedypig as gp
 from greedypig import report
-from greedypig.graph_data import generate, save_graph
-from greedypig.graph_data.train import save_model
+from greedypig.graphs import generate, save_graph
+from greedypig.graphs.training import save_model
 from greedypig.models import GCN
-from greedypig.whole_file import write_whole
+from greedypig.results.files import write_whole
 from nets import mlp, row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -62,7 +62,7 @@ def as_figure(path):
 
 def as_table(path):
     pytest.importorskip("pyarrow", reason="needs the extra tables")
-    from greedypig.tables.generate import CriteoShaped
+    from greedypig.tables.synthetic import CriteoShaped
 
     CriteoShaped(rows=200, seed=0).write(path)
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import greedypig as gp
-from greedypig.photos import Photos
+from greedypig.images.photos import Photos
 
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """Who is explained → who gives the second opinion."""

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import greedypig as gp
-from greedypig.photos import Photos
+from greedypig.images.photos import Photos
 
 HERE = Path(__file__).parent
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import greedypig as gp
-from greedypig.domains.steady import bears_views
+from greedypig.tensors.steady import bears_views
 
 SIDE, DIGIT, FRAGMENT, FRAGMENTS = 72, 24, 8, 6
 TRAINING, STEPS, BATCH, PICTURES = 1400, 900, 48, 20

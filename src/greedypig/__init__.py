@@ -9,10 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import starting
-
-starting.watch()  # Before torch: the imports below take seconds.
-
 from . import models
 from .core.algorithms import (
     best_subset,
@@ -47,16 +43,16 @@ from .core.scorers import (
     Smooth,
 )
 from .core.unit_scorers import MarginalGains, RandomOrder
-from .domains.edge_index import index_edges
-from .domains.image import BlurIG, Superpixels, grid, superpixels, windows
-from .domains.steady import SteadyGradients
-from .explain import explain, explain_many
-from .finetune import mask_finetune
-from .graphs import explain_edges, explain_node
-from .methods import Greedy
-from .selection import select_features
-from .storage import load
-from .targets import margin
+from .graphs.api import explain_edges, explain_node
+from .graphs.edge_index import index_edges
+from .results.storage import load
+from .tables.api import select_features
+from .tables.finetune import mask_finetune
+from .tensors.api import explain, explain_many
+from .tensors.methods import Greedy
+from .tensors.pictures import BlurIG, Superpixels, grid, superpixels, windows
+from .tensors.steady import SteadyGradients
+from .tensors.targets import margin
 
 if TYPE_CHECKING:
     from . import metrics, plots, report

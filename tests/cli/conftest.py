@@ -13,7 +13,8 @@ from PIL import Image
 
 from greedypig.cli import outputs
 from greedypig.cli.main import main
-from greedypig.graph_data import generate, save_graph
+from greedypig.graphs import generate, save_graph
+from reproduction.__main__ import main as reproduce
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
@@ -44,7 +45,8 @@ def call(place, capsys):
     """Run the command line in this process: (exit code, standard output, standard error)."""
 
     def run(*words):
-        code = main([str(word) for word in words])
+        command, *rest = [str(word) for word in words]
+        code = reproduce(rest) if command == "reproduce" else main([command, *rest])
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return code, out, err

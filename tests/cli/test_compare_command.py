@@ -9,8 +9,8 @@ from PIL import Image
 import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
-from greedypig.cli import contest, sitting, standings
-from greedypig.photos import model_from, open_photo
+from greedypig.cli import compare_methods, compare_output, resumable
+from greedypig.images.photos import model_from, open_photo
 
 FEW = ("--methods", "greedy-pig,ig,random")
 
@@ -33,7 +33,7 @@ def test_every_method_is_there_unless_it_is_slow(answer):
 
 
 def test_the_numbers_are_those_of_the_metrics(answer, place):
-    from greedypig.photos import model_from, open_photo
+    from greedypig.images.photos import model_from, open_photo
 
     record = answer("compare", "photo.png", *TINY, *FEW)
     model = model_from("tiny_models:build")
@@ -109,8 +109,8 @@ def test_a_table_with_a_second_opinion_fits_too(call, monkeypatch, width):
 def test_the_paper_s_setting_only_when_asked_for(answer):
     record = answer("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper")
     assert record["methods"]["greedy-pig (paper)"]["gradients"] == 2000
-    assert contest.PAPER in contest.chosen(None, paper=True)
-    assert contest.PAPER not in contest.chosen(None, paper=False)
+    assert compare_methods.PAPER in compare_methods.chosen(None, paper=True)
+    assert compare_methods.PAPER not in compare_methods.chosen(None, paper=False)
 
 
 def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place):
@@ -148,7 +148,7 @@ def test_no_more_rounds_than_there_are_blocks(answer):
 
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
-    plain, calls = sitting.Watch.__call__, [0]
+    plain, calls = resumable.Watch.__call__, [0]
 
     def watch(self, events):
         plain(self, events)
@@ -157,7 +157,7 @@ def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(sitting.Watch, "__call__", watch)
+        m.setattr(resumable.Watch, "__call__", watch)
         code, _, err = call("compare", "photo.png", *TINY, *FEW, "--out", "o")
     assert code == 1
     assert "after 1 of 3 runs" in err
@@ -214,7 +214,7 @@ def test_of_several_photos_the_points_are_medians(answer, place):
     both = ("photo.png", "b.png", *TINY, "--methods", "ig", "--budget", "10", "--out", "o")
     answer("compare", *both)
     alone = [gp.load(place / "o" / name / "ig.gpig") for name in ("photo", "b")]
-    table = standings.Standings({"ig": dict(enumerate(alone))}, "absolute")
+    table = compare_output.Standings({"ig": dict(enumerate(alone))}, "absolute")
     for share, value in table.kept("ig").items():
         assert value == pytest.approx(sum(a.about["kept"][share] for a in alone) / 2)
 
@@ -268,12 +268,12 @@ def test_a_foreign_table_is_left_alone(call, place):
     assert "comparison.csv" in err
 
 
-@pytest.mark.parametrize("name", contest.NAMES)
+@pytest.mark.parametrize("name", compare_methods.NAMES)
 @pytest.mark.parametrize("budget", [1, 7, 100, 1000])
 def test_budgets_are_kept(name, budget):
-    from greedypig import methods
+    from greedypig.tensors import methods
 
-    made = contest.arguments(name, "elements", budget, "softmax", torch.zeros(3, 224, 224))
+    made = compare_methods.arguments(name, "elements", budget, "softmax", torch.zeros(3, 224, 224))
     scorer, greedy = methods.resolve(made["method"], steps=made.get("steps"))
     rounds = made.get("rounds", 1) if greedy else 1
     assert scorer.cost() * rounds <= max(budget, 1)

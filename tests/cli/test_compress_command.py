@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import network, sitting
-from greedypig.graph_data import load_graph, load_model, make_graph, save_graph
-from greedypig.graph_data.compression import Judge
+from greedypig.cli import graph_model, resumable
+from greedypig.graphs import load_graph, load_model, make_graph, save_graph
+from greedypig.graphs.compression import Judge
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--rounds", "3", "--steps", "2")
 OWN = ("--model", "tiny_graph_models:build", "--rounds", "3", "--steps", "2")
@@ -148,7 +148,7 @@ def test_edge_lists_are_read(answer, graph, place):
 
 
 def stop_after(monkeypatch, method, rounds):
-    plain, left = sitting.Watch.__call__, [1]
+    plain, left = resumable.Watch.__call__, [1]
 
     def watch(self, events):
         plain(self, events)
@@ -157,7 +157,7 @@ def stop_after(monkeypatch, method, rounds):
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sitting.Watch, "__call__", watch)
+    monkeypatch.setattr(resumable.Watch, "__call__", watch)
 
 
 @pytest.mark.parametrize(("method", "rounds"), [("greedy-pig", 2), ("ig", 0)])
@@ -180,7 +180,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, mo
 
 def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):
     whole = answer("compress", "graph.npz", *QUICK, "--out", "whole")
-    plain = network.Training.step
+    plain = graph_model.Training.step
 
     def step(self):
         plain(self)
@@ -188,7 +188,7 @@ def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(network.Training, "step", step)
+        m.setattr(graph_model.Training, "step", step)
         code, _, err = call("compress", "graph.npz", *QUICK)
     assert code == 1
     assert "after 5 epochs" in err

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import sitting
-from greedypig.graph_data import load_model, make_graph, save_graph
-from greedypig.graph_notes import Explained
+from greedypig.cli import resumable
+from greedypig.graphs import load_model, make_graph, save_graph
+from greedypig.results.graph_notes import Explained
 
 QUICK = ("--hidden", "8", "--epochs", "15", "--draws", "2", "--steps", "2")
 
@@ -102,10 +102,10 @@ def test_a_lonely_node_has_an_empty_answer(answer, call, graph, place):
 
 
 def test_the_network_is_trained_once(answer, graph, monkeypatch):
-    from greedypig.cli import network
+    from greedypig.cli import graph_model
 
     first = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
-    monkeypatch.setattr(network.Training, "step", None)
+    monkeypatch.setattr(graph_model.Training, "step", None)
     again = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
     assert again["order"] == first["order"]
     assert again["probabilities"] == first["probabilities"]
@@ -114,7 +114,7 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
     whole = answer(*words, "--out", "whole")
-    plain, left = sitting.Watch.__call__, [1]
+    plain, left = resumable.Watch.__call__, [1]
 
     def watch(self, events):
         plain(self, events)
@@ -122,7 +122,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, mo
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sitting.Watch, "__call__", watch)
+    monkeypatch.setattr(resumable.Watch, "__call__", watch)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""

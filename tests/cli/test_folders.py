@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 
 from conftest import TINY, make_photo
-from greedypig.metrics.curve import Curve, aligned, median_curve
+from greedypig.results.curve import Curve, aligned, median_curve
 
 NATURAL = ("--model", "tiny_models:natural")
 

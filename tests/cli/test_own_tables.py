@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 import greedypig as gp
 from greedypig.cli.failures import UsageError
-from greedypig.cli.own_answers import adapted, batches_for
+from greedypig.cli.select_model import adapted, batches_for
 from greedypig.tables import Batches, evaluate, open_table, survey
 
 SCORES = np.array([3, 2, 1, 0.5, 0])
@@ -116,14 +116,14 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):
     from greedypig import DiskFull
-    from greedypig.cli import selecting
+    from greedypig.cli import select_job
 
     written(place, binary)
 
     def full(*_):
         raise DiskFull("Expected space on the disk for network (got: No space left on device).")
 
-    monkeypatch.setattr(selecting, "_save", full)
+    monkeypatch.setattr(select_job, "_save", full)
     code, _, err = call("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1",
                         "--epochs", "1", "--out", "out")  # fmt: skip
     assert code == 1

@@ -7,7 +7,7 @@ import pytest
 
 import greedypig as gp
 from conftest import HERE, TINY
-from greedypig.photos import model_from
+from greedypig.images.photos import model_from
 
 
 def test_the_example_tells_what_the_command_tells(call, answer, place, monkeypatch, capsys):

@@ -17,7 +17,7 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli import asking
+from greedypig.cli import photo_job
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
 
@@ -216,7 +216,7 @@ def test_time_left_runs_down_while_nothing_is_reported(monkeypatch):
 
 @pytest.mark.parametrize("command", [("explain", "--no-html"), ("compare", "--methods", "ig")])
 def test_the_bar_says_when_curves_are_measured(call, monkeypatch, command):
-    lines, plain = [], asking.Question._curves
+    lines, plain = [], photo_job.Question._curves
     follow = Bar.follow
 
     def followed(self, *args):
@@ -228,7 +228,7 @@ def test_the_bar_says_when_curves_are_measured(call, monkeypatch, command):
         return plain(self, a, x)
 
     monkeypatch.setattr(Bar, "follow", followed)
-    monkeypatch.setattr(asking.Question, "_curves", measured)
+    monkeypatch.setattr(photo_job.Question, "_curves", measured)
     assert call(*command, "photo.png", *TINY)[0] == 0
     assert ": curves" in lines[-1]
 

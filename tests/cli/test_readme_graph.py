@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from greedypig.assets import folder
 from greedypig.cli.main import main
+from tools.assets import folder
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 CORA = folder() / "graphs" / "cora.npz"

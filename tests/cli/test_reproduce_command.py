@@ -1,4 +1,4 @@
-"""`greedypig reproduce` on small pictures: the right numbers, kept, resumed, shared among ranks."""
+"""`python -m reproduction` on small pictures: the right numbers, kept, resumed, shared."""
 
 import csv
 import os
@@ -16,9 +16,9 @@ import greedypig as gp
 from agreement import agree_in_numbers
 from conftest import TINY, environment, make_photo
 from greedypig import metrics
-from greedypig.model_spec import model_from
-from greedypig.photos import open_photo
-from greedypig.reproduce import figures, information, pointing
+from greedypig.images.from_spec import model_from
+from greedypig.images.photos import open_photo
+from reproduction import curves, figures, pointing
 
 COLOURS = {"red": (230, 40, 30), "green": (30, 220, 40), "blue": (40, 30, 240),
            "dark": (10, 12, 8), "rose": (200, 90, 60), "sea": (20, 90, 200)}  # fmt: skip
@@ -175,13 +175,13 @@ def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, pl
     first = answer(*words, "--limit", "3")
     photo_rows = without_time(table(place / "out" / "sic-photos.csv"))
     explained = []
-    plain = information.explain_many
+    plain = curves.explain_many
 
     def counted(model, xs, **more):
         explained.extend(xs)
         return plain(model, xs, **more)
 
-    monkeypatch.setattr(information, "explain_many", counted)
+    monkeypatch.setattr(curves, "explain_many", counted)
     assert answer(*words, "--limit", "3")["rows"] == first["rows"]
     assert explained == []
     answer(*words, "--limit", "5")
@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
     words = ("reproduce", "sic", *SMALL, "--methods", "ig,random")
     whole = answer(*words, "--out", "whole")
     calls = [0]
-    plain = information.explain_many
+    plain = curves.explain_many
 
     def stopped(*args, **more):
         calls[0] += 1
@@ -215,7 +215,7 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
             raise KeyboardInterrupt
         return plain(*args, **more)
 
-    monkeypatch.setattr(information, "explain_many", stopped)
+    monkeypatch.setattr(curves, "explain_many", stopped)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""
@@ -254,7 +254,7 @@ def test_broken_photos_are_listed_and_the_others_measured(photos, answer, call):
 
 
 def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, monkeypatch):
-    plain = information.explain_many
+    plain = curves.explain_many
 
     def fails(model, xs, **more):
         xs = list(xs)
@@ -262,21 +262,21 @@ def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, 
             raise gp.NonFinite("The gradient is not finite.")
         return plain(model, xs, **more)
 
-    monkeypatch.setattr(information, "explain_many", fails)
+    monkeypatch.setattr(curves, "explain_many", fails)
     record = answer("reproduce", "sic", *SMALL, "--methods", "ig,random", code=1)
     assert [f["photo"][-5:] for f in record["failed"]] == ["3.png"]
     assert {r["photos"] for r in record["rows"]} == {len(COLOURS) - 1}
 
 
 def test_a_warning_names_the_method_and_the_photos(photos, call, monkeypatch):
-    plain = information.explain_many
+    plain = curves.explain_many
 
     def warns(model, xs, **more):
         if more["method"] == "ig":
             warnings.warn("Every score is 0.", stacklevel=2)
         return plain(model, xs, **more)
 
-    monkeypatch.setattr(information, "explain_many", warns)
+    monkeypatch.setattr(curves, "explain_many", warns)
     words = ("reproduce", "sic", *SMALL, "--limit", "1", "--objective", "softmax")
     _, _, err = call(*words, "--methods", "ig,random")
     (line,) = (line for line in err.splitlines() if "Every score" in line)

@@ -1,4 +1,4 @@
-"""`greedypig reproduce` on tables: what is asked for is measured, or a sentence says why."""
+"""`python -m reproduction` on tables: what is asked for is measured, or a sentence says why."""
 
 import pytest
 

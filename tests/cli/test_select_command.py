@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import greedypig as gp
 from agreement import agree_in_numbers
 from conftest import environment
-from greedypig import storage
-from greedypig.cli import selecting
+from greedypig.cli import select_job
+from greedypig.results import storage
 from greedypig.tables import open_table, survey
 
 QUICK = ("--seeds", "1", "--epochs", "1")
@@ -48,7 +48,7 @@ def table(place):
 
 def stop_in(monkeypatch, what, at):
     """Ctrl-C when `what` of Selecting's meter is told a share for the at-th time."""
-    from greedypig.cli.meter import Meter
+    from greedypig.cli.progress import Meter
 
     left = [at]
     plain = Meter.tell
@@ -248,7 +248,7 @@ def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
 ):
     from types import SimpleNamespace
 
-    from greedypig.cli.select_plan import Plan
+    from greedypig.cli.select_options import Plan
     from greedypig.tables import Reading
 
     plan = Plan("y", Reading(), (5,), 1, 0, ("ig",), None, None, None, finetune, model, "logits",
@@ -265,7 +265,7 @@ def test_the_usual_baseline_asks_what_suffices_of_our_own_network(
 def test_a_table_of_few_columns_is_retrained_on_one_two_and_three(columns, ks):
     from types import SimpleNamespace
 
-    from greedypig.cli.select_plan import Plan
+    from greedypig.cli.select_options import Plan
     from greedypig.tables import Reading
 
     plan = Plan("y", Reading(), (), 1, 0, ("ig",), None, None, None, None, None, "logits",
@@ -477,12 +477,12 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
 def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeypatch):
     first = answer(*ARGS)
     trained = []
-    plain = selecting.retrain
+    plain = select_job.retrain
 
     def watched(*args, watch, **more):
         return plain(*args, watch=lambda t, s: trained.append(t), **more)
 
-    monkeypatch.setattr(selecting, "retrain", watched)
+    monkeypatch.setattr(select_job, "retrain", watched)
     assert answer(*ARGS, "--resume")["losses"] == first["losses"]
     assert trained == []
     more = answer(*[w if w != "1" else "2" for w in ARGS[:-2]], "--epochs", "1", "--resume")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from greedypig.graph_data import generate, make_graph, train
-from greedypig.graph_data.around import Growth, answers, grow, taken
-from greedypig.graph_data.train import Recipe
+from greedypig.graphs import generate, make_graph, train
+from greedypig.graphs.node_context import Growth, answers, grow, taken
+from greedypig.graphs.training import Recipe
 
 
 @pytest.fixture(scope="module")

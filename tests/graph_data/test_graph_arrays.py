@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import greedypig as gp
-from greedypig.graph_data import make_graph
+from greedypig.graphs import make_graph
 
 X = np.eye(4, dtype=np.float32)
 EDGES = np.array([[0, 1, 2], [1, 2, 3]])

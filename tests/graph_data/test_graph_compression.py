@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 import greedypig as gp
-from greedypig.graph_data import generate, make_graph, train
-from greedypig.graph_data.compression import METHODS, Judge, compare, edge_order, kept_count, trace
-from greedypig.graph_data.train import Recipe
+from greedypig.graphs import generate, make_graph, train
+from greedypig.graphs.compression import METHODS, Judge, compare, edge_order, kept_count, trace
+from greedypig.graphs.training import Recipe
 
 
 class Votes(nn.Module):

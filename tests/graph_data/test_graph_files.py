@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 import greedypig as gp
 from graph_seen import write_ogb
-from greedypig.graph_data import generate, load_graph, save_graph
+from greedypig.graphs import generate, load_graph, save_graph
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -187,7 +187,7 @@ def test_planetoid_is_converted_once(tmp_path, monkeypatch):
     assert torch.equal(found.x, torch.from_numpy(x).float())
     assert torch.equal(found.y, torch.from_numpy(y.argmax(1)))
     assert (len(found.train), len(found.val), found.test.tolist()) == (4, 500, [517, 518, 519])
-    from greedypig.assets import planetoid
+    from greedypig.graphs import planetoid
 
     monkeypatch.setattr(planetoid, "from_pickles", None)  # The second time nothing is unpickled.
     assert torch.equal(load_graph(tmp_path / "toy").edges, found.edges)

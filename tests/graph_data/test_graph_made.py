@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.graph_data import generate
+from greedypig.graphs import generate
 
 
 def test_sizes_are_as_asked_and_it_says_that_it_is_generated():

@@ -5,17 +5,9 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.graph_data import (
-    Recipe,
-    Training,
-    generate,
-    load_model,
-    make_graph,
-    save_model,
-    train,
-)  # fmt: skip
-from greedypig.graph_data.train import Layers, propagation
-from greedypig.sparse import Adjacency
+from greedypig.graphs import Recipe, Training, generate, load_model, make_graph, save_model, train
+from greedypig.graphs.sparse import Adjacency
+from greedypig.graphs.training import Layers, propagation
 
 QUICK = Recipe(hidden=8, epochs=25, patience=25, dropout=0.3)
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.domains.graph import degree_order, read_graph
+from greedypig.graphs.edges import degree_order, read_graph
 from greedypig.models import GCN
 from made_graphs import both_ways, features, random_graph, real, seeded
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from greedypig import sparse
 from greedypig.core.objective import Objective
-from greedypig.domains.gcn import GCNObjective, Layer, Stack
-from greedypig.domains.graph import EdgeFunction, read_graph
-from greedypig.domains.node_target import OBJECTIVES, NodeTarget
-from greedypig.domains.propagation import Propagation
-from greedypig.domains.recognise import fast_stack
-from greedypig.frozen import freeze
+from greedypig.graphs import sparse
+from greedypig.graphs.detect_gcn import fast_stack
+from greedypig.graphs.edges import EdgeFunction, read_graph
+from greedypig.graphs.gcn_gradient import GCNObjective, Layer, Stack
+from greedypig.graphs.objectives import OBJECTIVES, NodeTarget
+from greedypig.graphs.propagation import Propagation
 from greedypig.models import GCN
+from greedypig.network.frozen import freeze
 from made_graphs import adjacency_of, dense_logits, features, random_graph, seeded
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import greedypig as gp
+from greedypig.graphs.gcn import _Latest
 from greedypig.models import GCN
-from greedypig.models.gcn import _Latest
 from made_graphs import adjacency_of, both_ways, dense_logits, features, random_graph, seeded
 
 

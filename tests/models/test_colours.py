@@ -6,7 +6,7 @@ import pytest
 import torch
 
 pytest.importorskip("PIL", reason="needs Pillow")
-from greedypig.models.colours import Colours, NoColours
+from greedypig.images.networks.colours import Colours, NoColours
 
 MIX = torch.tensor([[0.5, -1.0, 0.25], [2.0, 0.5, 0.0], [0.0, 1.0, -3.0]])
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from greedypig import models
+from greedypig.images.photos import Photos
 from greedypig.models import ResNet50
-from greedypig.photos import Photos
 
 pytest.importorskip("PIL", reason="needs Pillow")
 

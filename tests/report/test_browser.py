@@ -15,7 +15,7 @@ from test_page import hostile
 
 import greedypig as gp
 from greedypig import report
-from greedypig.places import DARK, LIGHT, OrderScale, Picture
+from greedypig.results.picture import DARK, LIGHT, OrderScale, Picture
 from seen import COMPARISON, photo, pixels, ranked
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",

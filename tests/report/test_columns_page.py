@@ -8,7 +8,7 @@ import torch
 
 import greedypig as gp
 from greedypig import plots, report
-from greedypig.column_notes import ColumnNotes
+from greedypig.results.table_notes import ColumnNotes
 
 NAMES = ["age", "zip", "debt", "hour"]
 

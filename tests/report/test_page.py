@@ -13,10 +13,10 @@ import torch
 
 import greedypig as gp
 from greedypig import report
-from greedypig.places import Picture
 from greedypig.report import explore
 from greedypig.report.chart import scale
 from greedypig.report.markup import escape, png
+from greedypig.results.picture import Picture
 from seen import ABOUT, COMPARISON, hostile, photo, pixels, ranked
 
 
@@ -254,7 +254,7 @@ def test_huge_pictures_are_thinned_and_the_page_says_so(monkeypatch):
 
 
 def _seen(a):
-    from greedypig.notes import Notes
+    from greedypig.results.photo_notes import Notes
 
     return Notes.of(a), Picture.of(a)
 

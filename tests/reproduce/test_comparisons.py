@@ -4,9 +4,9 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
-from greedypig.estimates import student
-from greedypig.reproduce.comparisons import Difference, Estimate, Side, told
-from greedypig.tables.generate import CriteoShaped
+from greedypig.results.statistics import student
+from greedypig.tables.synthetic import CriteoShaped
+from reproduction.comparisons import Difference, Estimate, Side, told
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
 from greedypig.core.errors import InvalidInput
-from greedypig.distributed import Group
-from greedypig.reproduce import Request, Settings, TableRequest, criteo, trials
-from greedypig.reproduce.grounds import open_ground, reading_of
-from greedypig.reproduce.shelf import Shelf
 from greedypig.tables import CRITEO, open_table
+from greedypig.tables.distributed import Group
 from greedypig.tables.training import Effort
+from reproduction import Request, Settings, TableRequest, criteo, retraining
+from reproduction.cache import Shelf
+from reproduction.datasets import open_ground, reading_of
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 PAPER = {
@@ -45,7 +45,7 @@ def quick(monkeypatch):
     settings = Settings.of("criteo")
     more = {**settings.more, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
     monkeypatch.setattr(criteo.Settings, "of", lambda name: replace(settings, more=more))
-    monkeypatch.setattr(trials, "EFFORT", Effort(epochs=1))
+    monkeypatch.setattr(retraining, "EFFORT", Effort(epochs=1))
 
 
 def asked(table, tmp_path, methods=("ig", "greedy-5", "random"), **more):
@@ -83,13 +83,13 @@ def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path):
 
 def test_a_set_is_retrained_once_and_nothing_is_done_twice(table, tmp_path, monkeypatch):
     done = []
-    real = trials.train_network
+    real = retraining.train_network
 
     def counted(model, train, valid, **more):
         done.append((tuple(train.schema.names), train.split_seed, more["seed"]))
         return real(model, train, valid, **more)
 
-    monkeypatch.setattr(trials, "train_network", counted)
+    monkeypatch.setattr(retraining, "train_network", counted)
     request = asked(table, tmp_path)
     first = criteo.run(request)
     assert len(set(done)) == len(done)

@@ -8,8 +8,8 @@ import pytest
 
 from graph_seen import write_ogb
 from greedypig.core.errors import InvalidInput
-from greedypig.graph_data import Recipe, generate, save_graph
-from greedypig.reproduce import Request, Settings, graph, reproduction
+from greedypig.graphs import Recipe, generate, save_graph
+from reproduction import Request, Settings, graph, reproduction
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_tables_hold_means_and_errors_over_seeds(folder):
     assert "same" not in result.table.rows[1]
     page = (folder / "out/graph.md").read_text()
     assert "negligible effect" in page
-    assert "Made by `greedypig reproduce graph --graphs DIR --panels cora --seeds 2" in page
+    assert "Made by `python -m reproduction graph --graphs DIR --panels cora --seeds 2" in page
     assert next(f.name for f in result.files) == "graph.md"
     assert {f.name for f in result.files} == set(graph.FILES)
 

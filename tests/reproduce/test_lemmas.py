@@ -7,9 +7,9 @@ from math import nan
 import pytest
 import torch
 
-from greedypig.reproduce import Request, Settings, lemmas
-from greedypig.reproduce.copies import Data, Knobs, any_copy, learned, planted, with_copies
-from greedypig.reproduce.identities import redundancy, regression
+from reproduction import Request, Settings, lemmas
+from reproduction.lemma_checks import redundancy, regression
+from reproduction.lemma_problems import Data, Knobs, any_copy, learned, planted, with_copies
 
 KNOBS = Knobs(top=5, steps=39, greedy_steps=5)
 WORTH = Settings.of("lemmas").more["planted"]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from greedypig import methods
-from greedypig.distributed import ALONE, Group
-from greedypig.reproduce import Request, Settings, reproduction, shelf
-from greedypig.reproduce.engine import Batch, Task, carry_out, in_turn
-from greedypig.reproduce.figures import nearest
-from greedypig.reproduce.information import setting
-from greedypig.reproduce.pointing import most_confident
-from greedypig.reproduce.sample import Seen, drawn
+from greedypig.tables.distributed import ALONE, Group
+from greedypig.tensors import methods
+from reproduction import Request, Settings, cache, reproduction
+from reproduction.curves import setting
+from reproduction.figures import nearest
+from reproduction.photos import Seen, drawn
+from reproduction.pointing import most_confident
+from reproduction.resumable import Batch, Task, carry_out, in_turn
 
 PAPER = {
     "sic": {"ig": (0.2639, 2.0812), "smooth-ig": (0.4433, 1.1366), "blur-ig": (0.1903, 2.0812),
@@ -144,21 +144,21 @@ def test_a_failure_is_kept_as_its_reason_and_tried_again(tmp_path):
     tasks = tuple(Task(tmp_path / f"{item}.json", item) for item in ("a", "bad", "c"))
     request = Request(tmp_path)
     carry_out([Batch("", tasks, run)], request)
-    assert [shelf.read(t.place) for t in tasks] == [
+    assert [cache.read(t.place) for t in tasks] == [
         {"item": "a"}, {"error": "ArithmeticError: not finite"}, {"item": "c"},
     ]  # fmt: skip
     asked.clear()
     asked += ["bad", "bad"]
     carry_out([Batch("", tasks, run)], request)
     assert asked == ["bad", "bad", "bad"]
-    assert shelf.read(tasks[1].place) == {"item": "bad"}
+    assert cache.read(tasks[1].place) == {"item": "bad"}
 
 
 def test_a_file_that_was_cut_off_counts_as_none(tmp_path):
-    shelf.write(tmp_path / "a" / "x.json", {"value": 0.5})
-    assert shelf.read(tmp_path / "a" / "x.json") == {"value": 0.5}
+    cache.write(tmp_path / "a" / "x.json", {"value": 0.5})
+    assert cache.read(tmp_path / "a" / "x.json") == {"value": 0.5}
     (tmp_path / "a" / "x.json").write_text('{"value": 0.')
-    assert shelf.read(tmp_path / "a" / "x.json") is None
+    assert cache.read(tmp_path / "a" / "x.json") is None
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["x.json"]
 
 

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("PIL", reason="needs the extra images")
 
-from greedypig.assets import folder
 from greedypig.cli.main import main
-from greedypig.models.pretrained import MOBILENET_FILE
+from greedypig.images.networks.pretrained import MOBILENET_FILE
+from tools.assets import folder
 
 there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
 

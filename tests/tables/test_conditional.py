@@ -7,12 +7,12 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.distributed import ALONE
-from greedypig.domains.table import losses
-from greedypig.domains.table.baseline import set_baseline
-from greedypig.domains.table.batches import feed
-from greedypig.domains.table.build import network_for
 from greedypig.models import TabularMLP
+from greedypig.tables import losses
+from greedypig.tables.baseline import set_baseline
+from greedypig.tables.build import network_for
+from greedypig.tables.distributed import ALONE
+from greedypig.tables.stream import feed
 
 N = 4000
 

@@ -12,14 +12,14 @@ from worlds import Plain, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
-from greedypig.distributed import ALONE
-from greedypig.domains.table import losses
-from greedypig.domains.table.baseline import set_baseline
-from greedypig.domains.table.batches import feed
-from greedypig.domains.table.build import network_for
-from greedypig.domains.table.linear import LinearNetwork, _ReluHead
-from greedypig.domains.table.networks import BaselinedNetwork, DenseNetwork
-from greedypig.domains.table.objective import TableObjective
+from greedypig.tables import losses
+from greedypig.tables.baseline import set_baseline
+from greedypig.tables.build import network_for
+from greedypig.tables.distributed import ALONE
+from greedypig.tables.linear import LinearNetwork, _ReluHead
+from greedypig.tables.networks import BaselinedNetwork, DenseNetwork
+from greedypig.tables.objective import TableObjective
+from greedypig.tables.stream import feed
 
 
 def objective(model, batches, loss="binary-cross-entropy", baseline="zero", fast=True):

@@ -10,7 +10,7 @@ from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
-from greedypig.domains.table.batches import BUFFER
+from greedypig.tables.stream import BUFFER
 
 
 def full_batch_objective(model, x, y, loss):

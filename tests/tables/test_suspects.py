@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from greedypig.tables import Layout, Reading, Survey, open_table, survey
-from greedypig.tables.suspects import Draw, written_date, written_number
+from greedypig.tables.column_checks import Draw, written_date, written_number
 
 N = 600
 RANDOM = np.random.default_rng(0)

@@ -25,7 +25,7 @@ from greedypig.tables import (
     train_network,
     training,
 )
-from greedypig.tables.proof import Summary, trials_of
+from greedypig.tables.retraining import Summary, trials_of
 
 SHORT = Effort(epochs=3, rate=3e-3)
 

@@ -25,8 +25,8 @@ from ..core.randomness import Fork
 from ..core.rounds import Problem, run
 from ..core.schedule import check_switch, whole
 from ..core.scorers import IntegratedGradients
-from ..domains.tensor import ModelObjective
-from ..kept import Loan
+from ..network.model_cache import Loan
+from ..tensors.inputs import ModelObjective
 
 try:
     from captum._utils.common import (

@@ -27,11 +27,11 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage, NotDifferen
 from ..core.features import Elements, Features, Groups
 from ..core.lockstep import Undisturbed
 from ..core.objective import objective
-from ..domains.graph import read_graph
-from ..domains.reach import depth_of
-from ..edge_runs import GRADIENTS, NODE_RULE, NODE_STEPS, RATIO
-from ..frozen import freeze
-from ..graphs import explain_edges, explain_node
+from ..graphs.api import explain_edges, explain_node
+from ..graphs.edges import read_graph
+from ..graphs.receptive_field import depth_of
+from ..graphs.runs import GRADIENTS, NODE_RULE, NODE_STEPS, RATIO
+from ..network.frozen import freeze
 
 try:
     from torch_geometric.explain import Explanation

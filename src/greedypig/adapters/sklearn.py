@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType, MissingPackage, quoted
-from ..domains.table.losses import CLASSES
-from ..fingerprint import modules_behind
-from ..frozen import freeze
-from ..selection import select_features
-from ..targets import levels_to_caller
+from ..network.fingerprint import modules_behind
+from ..network.frozen import freeze
+from ..tables.api import select_features
+from ..tables.losses import CLASSES
+from ..tensors.targets import levels_to_caller
 from .sklearn_models import convert
 
 try:

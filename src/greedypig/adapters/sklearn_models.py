@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..core.errors import InvalidInput
-from ..domains.table.losses import Loss
+from ..tables.losses import Loss
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "identity": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid,

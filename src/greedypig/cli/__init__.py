@@ -17,6 +17,5 @@ in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It names before
 of them are there and the command that goes on, or the one that starts again: exit code 1. Where
 there is something to save first, it saves it and raises `Stopped`.
 
-Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong; 130
-for Ctrl-C before the program was loaded (`greedypig.starting`).
+Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
 """

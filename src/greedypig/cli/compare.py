@@ -11,13 +11,13 @@ from typing import Any
 import greedypig as gp
 
 from ..core.errors import MissingPackage
-from ..wording import count
-from . import contest, options, outputs, standings
-from .asking import Found, Opened, Question, find, tell_idle_class
+from ..results.wording import count
+from . import compare_methods, compare_output, options, outputs
+from .compare_output import Standings
+from .explain_output import small_photos
 from .failures import DONE, FAILED, Failures, Stopped, UsageError
-from .sitting import Sitting
-from .standings import Standings
-from .summary import small_photos
+from .photo_job import Found, Opened, Question, find, tell_idle_class
+from .resumable import Sitting
 from .terminal import Bar, Terminal
 
 HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
@@ -41,9 +41,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--methods",
         metavar="A,B,…",
-        help=f"which to run: {', '.join(contest.WORDS)}; paper is Greedy PIG in the paper's "
-        "setting (100 rounds of 20), regions Greedy PIG on superpixels (default: all but paper "
-        "and gradient)",
+        help=f"which to run: {', '.join(compare_methods.WORDS)}; paper is Greedy PIG in the "
+        "paper's setting (100 rounds of 20), regions Greedy PIG on superpixels (default: all but "
+        "paper and gradient)",
     )
     group.add_argument(
         "--paper",
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "that are missed. Try greedypig explain --objective counterfactual, which shows what "
             "is left without them."
         )
-    names = contest.chosen(args.methods, args.paper)
+    names = compare_methods.chosen(args.methods, args.paper)
     features = options.features(args.features)
     tell_idle_class(args, terminal)
     found = find(args.photos)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             run.sitting.watched_by(terminal)
         outputs.refuse_foreign([run.sitting.result for run in runs])
         outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
-        standings.refuse_foreign(folder)
+        compare_output.refuse_foreign(folder)
         question = Question.of(args)
         with terminal.bar("") as bar:
             results = _hold(question, features, runs, args, terminal, bar, failures)
@@ -109,11 +109,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         table = Standings(results, args.ranking)
         if results:
             folders = {run.path: run.sitting.result.parent for run in runs}
-            files = standings.write(table, folder, folders, failures.all)
-            standings.tell(table, terminal, files, args.budget)
+            files = compare_output.write(table, folder, folders, failures.all)
+            compare_output.tell(table, terminal, files, args.budget)
     if failures.all:
         terminal.note(f"{len(failures.all)} could not be compared: {failures.names()}")
-    terminal.result(standings.record(table, args, files, failures.all))
+    terminal.result(compare_output.record(table, args, files, failures.all))
     return FAILED if failures.all else DONE
 
 
@@ -130,7 +130,7 @@ def _runs(found: Found, names: Sequence[str], folder: Path, resume: bool) -> lis
     for path, stem in zip(found.files, outputs.stems(fspath(folder), found.files), strict=True):
         if stem.exists():  # Else it is made once there is something to put into it.
             outputs.folder(stem)
-        made += [Run(path, found.names[path], n, stem / f"{contest.slug(n)}.gpig", resume)
+        made += [Run(path, found.names[path], n, stem / f"{compare_methods.slug(n)}.gpig", resume)
                  for n in names]  # fmt: skip
     return made
 
@@ -160,7 +160,9 @@ def _hold(
         bar.follow(share, len(runs), watch.phase)
         try:
             opened = question.read(run.path)
-            search = contest.arguments(run.method, features, args.budget, args.objective, opened.x)
+            search = compare_methods.arguments(
+                run.method, features, args.budget, args.objective, opened.x
+            )
             search |= common
             a = run.sitting.answer(question, search, opened.x, run.name, command)
         except KeyboardInterrupt:

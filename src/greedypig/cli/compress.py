@@ -20,17 +20,17 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidFile, InvalidInput
-from ..graph_data import Graph, save_graph
-from ..graph_data.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
-from ..graph_notes import COMPRESSION, Compression, Method
-from ..whole_file import write_whole
-from ..wording import count
-from . import options, options_graph, outputs
-from .asking import Watch
+from ..graphs import Graph, save_graph
+from ..graphs.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
+from ..results.files import write_whole
+from ..results.graph_notes import COMPRESSION, Compression, Method
+from ..results.wording import count
+from . import graph_options, options, outputs
 from .failures import DONE, UsageError
-from .network import MODEL, Network, network_for, read_graph
-from .options_graph import given
-from .sitting import Sitting
+from .graph_model import MODEL, Network, network_for, read_graph
+from .graph_options import given
+from .photo_job import Watch
+from .resumable import Sitting
 from .terminal import BOLD, DIM, Bar, Terminal, duration
 
 HELP = "keep the few edges of a graph that the network's answers rest on"
@@ -52,10 +52,10 @@ FIRST = "greedy-pig"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
-    options_graph.add_graph(parser)
-    options_graph.add_network(parser)
+    graph_options.add_graph(parser)
+    graph_options.add_network(parser)
     group = parser.add_argument_group("the search")
-    group.add_argument("--keep", type=options_graph.share, default=0.5, metavar="SHARE",
+    group.add_argument("--keep", type=graph_options.share, default=0.5, metavar="SHARE",
                        help="share of the edges to keep, 0.5 or 50%% (default: 0.5)")  # fmt: skip
     group.add_argument(
         "--methods",
@@ -63,13 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"which to compare, of {', '.join(METHODS)}; the first one's edges are kept "
         "(default: all)",
     )
-    options_graph.add_search(group)
+    graph_options.add_search(group)
     group.add_argument("--schedule", choices=("equal", "geometric"), metavar="S",
                        help="picks per round: equal or geometric")  # fmt: skip
     group.add_argument("--budget", type=options.whole, metavar="N",
                        help="stop Greedy PIG after N gradients")  # fmt: skip
-    options_graph.add_results(parser, "compressed")
-    options_graph.add_machine(parser)
+    graph_options.add_results(parser, "compressed")
+    graph_options.add_machine(parser)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     graph = read_graph(args, terminal)
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
-    folder = outputs.folder(options_graph.folder_name(args, graph.name, "compressed"))
+    folder = outputs.folder(graph_options.folder_name(args, graph.name, "compressed"))
     files = {what: folder / name for what, name in FILES.items()}
     outputs.refuse_foreign([f for w, f in files.items() if w != "table"] + [folder / MODEL])
     outputs.refuse_foreign([files["table"]], CSV_MARK)

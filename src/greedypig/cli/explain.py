@@ -14,13 +14,13 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
-from ..notes import Notes
-from ..places import unranked
+from ..results.photo_notes import Notes
+from ..results.picture import unranked
 from . import options, outputs
-from .asking import Found, Question, find, tell_idle_class
+from .explain_output import Summary
 from .failures import DONE, FAILED, Stopped, UsageError
-from .sitting import Sitting
-from .summary import Summary
+from .photo_job import Found, Question, find, tell_idle_class
+from .resumable import Sitting
 from .terminal import Bar, Terminal
 
 HELP = "which parts of a photo a network used, and how sure it is with only those"

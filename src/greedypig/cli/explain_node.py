@@ -17,17 +17,17 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..graph_data import Graph
-from ..graph_data.around import grow, growth, taken
-from ..graph_data.compression import logits_of
-from ..graph_notes import NODE, Explained
-from ..wording import count
-from . import options, options_graph, outputs
-from .asking import Watch
+from ..graphs import Graph
+from ..graphs.compression import logits_of
+from ..graphs.node_context import grow, growth, taken
+from ..results.graph_notes import NODE, Explained
+from ..results.wording import count
+from . import graph_options, options, outputs
 from .failures import DONE, UsageError
-from .network import MODEL, Network, network_for, read_graph
-from .options_graph import given
-from .sitting import Sitting
+from .graph_model import MODEL, Network, network_for, read_graph
+from .graph_options import given
+from .photo_job import Watch
+from .resumable import Sitting
 from .terminal import BOLD, DIM, Terminal, duration
 
 HELP = "the few edges of a graph behind the class that a network gives one node"
@@ -44,26 +44,26 @@ DRAWS = 10
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain-node`."""
-    options_graph.add_graph(parser)
+    graph_options.add_graph(parser)
     parser.add_argument("--node", required=True, metavar="NODE", help="its number from 0, or name")
-    options_graph.add_network(parser)
+    graph_options.add_network(parser)
     group = parser.add_argument_group("the search")
     group.add_argument("--k", type=options.whole, default=20, metavar="N",
                        help="edges to take (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
                        help="how far edges may lie (default: the network's depth)")  # fmt: skip
-    options_graph.add_search(group, objective="expected-log-likelihood")
+    graph_options.add_search(group, objective="expected-log-likelihood")
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random growths to compare with (default: %(default)s)")  # fmt: skip
-    options_graph.add_results(parser, "nodes")
-    options_graph.add_machine(parser)
+    graph_options.add_results(parser, "nodes")
+    graph_options.add_machine(parser)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train or take the network, explain the node, write the files."""
     graph = read_graph(args, terminal)
     node = _node(args.node, graph)
-    folder = outputs.folder(options_graph.folder_name(args, graph.name, "nodes"))
+    folder = outputs.folder(graph_options.folder_name(args, graph.name, "nodes"))
     stem = folder / f"node-{node}"
     page, picture = stem.with_suffix(".html"), stem.with_suffix(".png")
     sitting = Sitting(stem.with_suffix(".gpig"), args.resume, Watch(args.draws))

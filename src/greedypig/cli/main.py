@@ -10,15 +10,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, Protocol
 
 import greedypig
 
-from .. import starting
 from ..core.errors import DiskFull
-from . import compare, compress, explain, explain_node, report, reproduce, select
+from . import compare, compress, explain, explain_node, report, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
 
@@ -39,7 +38,7 @@ class Command(Protocol):
 
 COMMANDS: dict[str, Command] = {
     "explain": explain, "compare": compare, "select": select, "compress": compress,
-    "explain-node": explain_node, "report": report, "reproduce": reproduce,
+    "explain-node": explain_node, "report": report,
 }  # fmt: skip
 """The subcommands, in the order of the help."""
 
@@ -48,21 +47,28 @@ DEBUG = "GREEDYPIG_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    return run_program(build_parser(), COMMANDS, argv, _program())
+
+
+def run_program(
+    parser: argparse.ArgumentParser,
+    commands: Mapping[str, Command],
+    argv: Sequence[str] | None,
+    program: str,
+) -> int:
+    """Run the command that `args.command` names; returns the exit code."""
     _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = build_parser().parse_args(words)
+        args = parser.parse_args(words)
     except SystemExit as end:  # argparse has said what there is to say.
         return _flushed(int(end.code or 0))
     except OSError:  # Nobody reads the help, or nobody can.
         return _flushed(FAILED)
-    terminal = Terminal(
-        json_wanted=args.json, quiet=args.quiet, command=(_program(), *words),
-    )  # fmt: skip
+    terminal = Terminal(json_wanted=args.json, quiet=args.quiet, command=(program, *words))
     debug = args.debug or bool(os.environ.get(DEBUG))
-    starting.over()
     with _sigterm_interrupts(), _short_warnings(terminal):
-        code = _run(COMMANDS[args.command], args, terminal, debug)
+        code = _run(commands[args.command], args, terminal, debug)
     return _flushed(code)
 
 
@@ -92,26 +98,38 @@ def build_parser() -> argparse.ArgumentParser:
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
         "'greedypig COMMAND --help' tells more about each command.\n"
-        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong\n"
-        "(130: Ctrl-C before it had begun).",
+        "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
         formatter_class=_Help,
     )
     parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")
-    commands = parser.add_subparsers(
+    subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
     )
     for name, command in COMMANDS.items():
-        one = commands.add_parser(
-            name,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=f"examples:\n{command.EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        command.configure(one)
-        _add_manners(one)
+        _configure(command, subparsers.add_parser(name, help=command.HELP, **_layout(command)))
     return parser
+
+
+def command_parser(program: str, command: Command) -> argparse.ArgumentParser:
+    """The parser of a program that is one command."""
+    parser = _Parser(prog=program, **_layout(command))
+    parser.set_defaults(command=program)
+    _configure(command, parser)
+    return parser
+
+
+def _layout(command: Command) -> dict[str, Any]:
+    return {
+        "description": command.DESCRIPTION,
+        "epilog": f"examples:\n{command.EXAMPLES.rstrip()}",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+
+
+def _configure(command: Command, parser: argparse.ArgumentParser) -> None:
+    command.configure(parser)
+    _add_manners(parser)
 
 
 def _add_manners(parser: argparse.ArgumentParser) -> None:
@@ -243,4 +261,4 @@ def _flushed(code: int) -> int:
     return code
 
 
-__all__ = ["COMMANDS", "build_parser", "main"]
+__all__ = ["COMMANDS", "build_parser", "command_parser", "main", "run_program"]

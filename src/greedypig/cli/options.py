@@ -15,13 +15,13 @@ import torch
 
 import greedypig as gp
 
-from .. import baselines, methods, targets
 from ..core.errors import InvalidInput
 from ..core.features import Features
 from ..core.layout import Layout
-from ..labels import find_class
-from ..models import ImageModel
-from ..models.pretrained import NAMES as MODELS
+from ..images.class_names import find_class
+from ..images.networks import ImageModel
+from ..images.networks.pretrained import NAMES as MODELS
+from ..tensors import baselines, methods, targets
 from .failures import UsageError
 
 DEFAULT_MODEL = "efficientnet-lite0"

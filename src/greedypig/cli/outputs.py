@@ -13,7 +13,7 @@ from typing import Any
 
 import greedypig as gp
 
-from ..whole_file import write_whole
+from ..results.files import write_whole
 from .failures import UsageError
 
 MARK = b"greedypig"

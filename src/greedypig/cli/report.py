@@ -11,7 +11,7 @@ import greedypig as gp
 
 from .. import report
 from ..core.errors import GreedyPigError
-from ..wording import count
+from ..results.wording import count
 from . import outputs
 from .failures import DONE, FAILED, UsageError, sentence
 from .terminal import Terminal

@@ -11,15 +11,14 @@ from os import fspath
 from pathlib import Path
 from typing import Any
 
-from .. import selection
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from ..distributed import Group, joined, own_device, restarted
-from ..tables import Layout, Reading, criteo_reading
-from ..tables.table import Table, open_table
-from . import columns_told, options, outputs
+from ..tables import Layout, Reading, api, criteo_reading
+from ..tables.distributed import Group, joined, own_device, restarted
+from ..tables.source import Table, open_table
+from . import options, outputs, select_output
 from .failures import DONE, Stopped, UsageError
-from .select_plan import METHODS, Plan
-from .selecting import Selecting
+from .select_job import Selecting
+from .select_options import METHODS, Plan
 from .terminal import Terminal
 
 HELP = "which columns of a table a model really uses, proved by retraining on them"
@@ -98,7 +97,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
                        help="what --model answers with, for classes (default: %(default)s)",
                        )  # fmt: skip
     group.add_argument("--methods", metavar="A,B,…", default=",".join(METHODS),
-                       help=f"of {', '.join(selection.METHODS)}; the first is told in full "
+                       help=f"of {', '.join(api.METHODS)}; the first is told in full "
                        "(default: %(default)s)")  # fmt: skip
     group.add_argument("--steps", type=options.whole, metavar="N",
                        help="points of the path of greedy-pig (default: 5)")  # fmt: skip
@@ -128,7 +127,7 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
         table, valid, plan = _plan(args)
         warned = _warn_of_shared_files(table, valid)
         folder = outputs.folder(Path(args.out or _name(args.tables)))
-        columns_told.refuse_foreign(folder)
+        select_output.refuse_foreign(folder)
         device = options.device(own_device(args.device))
     except UsageError:
         raise
@@ -147,9 +146,9 @@ def _run(args: argparse.Namespace, terminal: Terminal, group: Group) -> int:
             raise UsageError(str(error)) from error
     if not group.first:
         return DONE
-    files = columns_told.write(found, folder, page=not args.no_html)
-    columns_told.tell(found, terminal, files)
-    terminal.result(columns_told.record(found, plan, [fspath(f) for f in files]))
+    files = select_output.write(found, folder, page=not args.no_html)
+    select_output.tell(found, terminal, files)
+    terminal.result(select_output.record(found, plan, [fspath(f) for f in files]))
     return DONE
 
 
@@ -233,10 +232,8 @@ def _ks(text: str | None, columns: int) -> tuple[int, ...]:
 def _methods(text: str) -> tuple[str, ...]:
     names = _words(text)
     for name in names:
-        if name not in selection.METHODS:
-            raise UsageError(
-                f"Expected --methods among {', '.join(selection.METHODS)} (got {name!r})."
-            )
+        if name not in api.METHODS:
+            raise UsageError(f"Expected --methods among {', '.join(api.METHODS)} (got {name!r}).")
     if not names or names[0] == "random":
         raise UsageError("Expected a method that ranks first in --methods (got none or random).")
     return tuple(dict.fromkeys(names))

@@ -301,7 +301,7 @@ class Attribution:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""
-        from greedypig.storage import save
+        from greedypig.results.storage import save
 
         save(self, path)
 

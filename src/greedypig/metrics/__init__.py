@@ -3,7 +3,7 @@
 No judge sees everything; `docs/metrics.md` says what each tells and where it can be fooled.
 """
 
-from .curve import Curve, mean_curve, median_curve
+from ..results.curve import Curve, mean_curve, median_curve
 from .curves import (
     deletion,
     information_curves,

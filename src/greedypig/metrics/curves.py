@@ -17,10 +17,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..baselines import describe
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
-from .curve import Curve, mean_curve, median_curve
+from ..results.curve import Curve, mean_curve, median_curve
+from ..tensors.baselines import describe
 from .ranking import counts_needed
 from .sweep import Network, Sweep, baseline_of, class_of, run
 

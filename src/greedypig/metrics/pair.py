@@ -26,7 +26,7 @@ from ..core.errors import InvalidInput, MissingPackage
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.schedule import check_count
-from .curve import Curve
+from ..results.curve import Curve
 from .ranking import RANKINGS, counts_needed
 from .sweep import Network, class_of
 

@@ -20,7 +20,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.schedule import check_count
-from ..explain import explain_many
+from ..tensors.api import explain_many
 from .ranking import counts_needed
 from .sweep import Network
 

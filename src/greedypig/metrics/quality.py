@@ -21,7 +21,7 @@ from ..core.features import Elements, Features
 from ..core.lockstep import Undisturbed
 from ..core.objective import MeanObjective, PointObjective, as_objective
 from ..core.schedule import check_count
-from .curve import Curve
+from ..results.curve import Curve
 from .curves import counts_of
 from .ranking import unit_order
 

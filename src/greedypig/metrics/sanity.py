@@ -21,8 +21,8 @@ from ..core.errors import GreedyPigError, InvalidInput, InvalidType
 from ..core.lockstep import Undisturbed
 from ..core.randomness import Fork
 from ..core.schedule import check_count
-from ..explain import explain
-from ..frozen import twin_of
+from ..network.frozen import twin_of
+from ..tensors.api import explain
 from .ranking import unit_order
 
 TOP = 0.1

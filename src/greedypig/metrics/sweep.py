@@ -15,16 +15,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..baselines import recorded, resolve
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import Oracle, Runs
-from ..domains.tensor import Example, ModelFamily
-from ..fingerprint import fingerprint
-from ..frozen import Frozen
-from ..targets import Target
+from ..network.fingerprint import fingerprint
+from ..network.frozen import Frozen
+from ..tensors.baselines import recorded, resolve
+from ..tensors.inputs import Example, ModelFamily
+from ..tensors.targets import Target
 
 Translate = Callable[[Tensor], Tensor]
 """Inputs (m, …) of the explained model → the same pictures as inputs of its judge."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
-from ..looks import looks
-from ..notes import Notes
-from ..places import Picture, unranked
-from ..wording import chance_cell
+from ..results.line_styles import looks
+from ..results.photo_notes import Notes
+from ..results.picture import Picture, unranked
+from ..results.wording import chance_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..notes import DELETION, CurveLike, Line, Notes
-from ..places import rounds_line, strengths, unit_labels, unit_word
+from ..results.photo_notes import DELETION, CurveLike, Line, Notes
+from ..results.picture import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
     EXCESS,
     INK,

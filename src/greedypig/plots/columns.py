@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..column_notes import ColumnNotes
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..places import unit_label
+from ..results.picture import unit_label
+from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
     FAINT,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import COMPARED, DELETION, Line, Notes
-from ..places import Picture, unit_word, unranked
-from ..wording import short_percent
+from ..results.photo_notes import COMPARED, DELETION, Line, Notes
+from ..results.picture import Picture, unit_word, unranked
+from ..results.wording import short_percent
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
 from .pictures import asked, heatmap, order_map, order_name

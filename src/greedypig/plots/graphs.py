@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
+from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from .canvas import (
     COLOURS,
     FAINT,

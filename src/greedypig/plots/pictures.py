@@ -10,8 +10,8 @@ import numpy as np
 
 from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput
-from ..notes import Notes
-from ..places import (
+from ..results.photo_notes import Notes
+from ..results.picture import (
     DARK,
     LIGHT,
     OrderScale,
@@ -20,7 +20,7 @@ from ..places import (
     unit_word,
     units_within,
 )
-from ..wording import chance_cell, percent
+from ..results.wording import chance_cell, percent
 from .canvas import INK, axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:

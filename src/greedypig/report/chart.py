@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
-from ..looks import Look, looks
-from ..notes import Line
+from ..results.line_styles import Look, looks
+from ..results.photo_notes import Line
 from .markup import escape
 
 WIDTH, HEIGHT = 640, 320

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, floor, isfinite, log10
 
-from ..column_notes import ColumnNotes, Loss
 from ..core.attribution import Attribution
-from ..looks import looks
-from ..notes import Line, Notes
-from ..places import rounds_line
+from ..results.line_styles import looks
+from ..results.photo_notes import Line, Notes
+from ..results.picture import rounds_line
+from ..results.table_notes import ColumnNotes, Loss
 from .chart import Chart, line_chart, line_class
 from .markup import document, escape, table
 from .sections import first_units, made, warned

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.attribution import Attribution, is_one_shot
-from ..notes import Notes
-from ..places import DARK, LIGHT, OrderScale, Picture, shares_alike, unit_word
+from ..results.photo_notes import Notes
+from ..results.picture import DARK, LIGHT, OrderScale, Picture, shares_alike, unit_word
 from .markup import escape, packed
 
 MOST = 1_600_000

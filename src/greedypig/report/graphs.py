@@ -6,9 +6,9 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
-from ..notes import Line, Notes
-from ..wording import percent
+from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
+from ..results.photo_notes import Line, Notes
+from ..results.wording import percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
 from .sections import made

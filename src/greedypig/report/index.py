@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..notes import Notes
-from ..places import Picture, probability_within, unit_word, units_within, unranked
-from ..whole_file import write_whole
-from ..wording import percent
+from ..results.files import write_whole
+from ..results.photo_notes import Notes
+from ..results.picture import Picture, probability_within, unit_word, units_within, unranked
+from ..results.wording import percent
 from .markup import document, escape, png, table
 from .sections import comparison as comparison_section
 

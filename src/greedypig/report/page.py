@@ -5,12 +5,12 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from ..column_notes import ColumnNotes
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
-from ..notes import Notes
-from ..places import Picture, unranked
-from ..whole_file import write_whole
+from ..results.files import write_whole
+from ..results.photo_notes import Notes
+from ..results.picture import Picture, unranked
+from ..results.table_notes import ColumnNotes
 from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html

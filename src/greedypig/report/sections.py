@@ -9,9 +9,9 @@ from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..notes import COMPARED, Line, Method, Notes
-from ..places import rounds_line, strengths, unit_labels, unit_word
-from ..wording import percent
+from ..results.photo_notes import COMPARED, Line, Method, Notes
+from ..results.picture import rounds_line, strengths, unit_labels, unit_word
+from ..results.wording import percent
 from .chart import Chart, bar_chart, line_chart
 from .markup import escape, table
 from .words import method_setting

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from math import isfinite
 
 from ..core.attribution import Attribution, is_one_shot
-from ..notes import Notes
-from ..places import probability_within, unit_labels, unit_word, units_within, unranked
-from ..wording import chance, short_percent
+from ..results.photo_notes import Notes
+from ..results.picture import probability_within, unit_labels, unit_word, units_within, unranked
+from ..results.wording import chance, short_percent
 from .markup import escape
 
 

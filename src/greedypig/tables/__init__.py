@@ -9,14 +9,14 @@ trained = train_network(network, train, valid, seed=0)
 
 from __future__ import annotations
 
-from .batches import Batch, Batches
 from .constant import Constant, constant_answer
 from .files import CRITEO, Layout, criteo_layout, find_tables
-from .generate import CriteoShaped, Truth
-from .proof import Proof, Shelf, Summary, Trial, retrain
+from .retraining import Proof, Shelf, Summary, Trial, retrain
+from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
-from .surveys import Reading, Survey, count_rows, criteo_reading, survey
-from .table import Table, open_table
+from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
+from .source import Table, open_table
+from .synthetic import CriteoShaped, Truth
 from .training import Effort, Scores, Trained, evaluate, new_network, train_network
 
 __all__ = [

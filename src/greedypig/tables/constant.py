@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .batches import Batches
-from .tally import Moments
+from .row_batches import Batches
+from .running_stats import Moments
 
 UNSEEN = 0.5
 """Rows that a class counts for which only the others have: its loss would be infinite."""

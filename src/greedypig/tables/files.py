@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from ..core.errors import InvalidFile, InvalidInput
 from .arrow import arrow
-from .text import BLOCK, Block, Gzip, Plain, blocks
+from .gzip_text import BLOCK, Block, Gzip, Plain, blocks
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")

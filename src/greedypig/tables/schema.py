@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import InvalidFile, InvalidInput, did_you_mean
 from .arrow import arrow
-from .table import as_classes, as_numbers, as_texts
+from .source import as_classes, as_numbers, as_texts
 
 CUT = 10.0
 """Standardised numbers end here, so that one odd value does not blind a network."""

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, NonFinite
-from ..domains.table.batches import seed_from
-from ..domains.table.losses import per_row, resolve
-from ..models import TabularMLP
-from .batches import Batches, Numbers
+from .losses import per_row, resolve
+from .row_batches import Batches, Numbers
 from .schema import Schema
+from .stream import seed_from
+from .tabular_mlp import TabularMLP
 
 EPOCHS, STEPS = 20, 3000
 """At most so many epochs, unless they are fewer steps than that."""

@@ -1,1 +1,0 @@
-"""Where g comes from: (model, input, baseline, target) → (objective, features)."""

@@ -1,0 +1,391 @@
+"""One graph for node classification, checked at the door: features, edges, labels, split.
+
+Edges are kept once: in an undirected graph as pairs u < v, a pair of directions being one unit of
+every explanation. What was set right on the way in (loops, duplicates, a split that was made) is
+told in `notes`, never silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.errors import InvalidInput
+from .edge_index import IndexedEdges, index_edges
+
+UNLABELLED = -1
+MOST_CLASSES = 10_000
+"""Larger numbers as labels are names of classes: a network would need an output for each number."""
+PER_CLASS, VALIDATION, TEST = 20, 500, 1000
+"""The split that is made where none is given: that of Yang et al. (2016)."""
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph whose nodes have features and, mostly, classes. Made by `make_graph`."""
+
+    x: Tensor
+    """(nodes, features) float32."""
+    edges: Tensor
+    """(2, m) long, no loops, each once; u < v where undirected, else from row 0 to row 1."""
+    y: Tensor | None = None
+    """(nodes,) long: the class of each node, −1 where it has none; None without labels."""
+    train: Tensor | None = None
+    """Node ids, rising; None (like the other two) without labels."""
+    val: Tensor | None = None
+    test: Tensor | None = None
+    name: str = "graph"
+    undirected: bool = True
+    weight: Tensor | None = None
+    """(m,) float32 where edges have weights of their own."""
+    classes: tuple[str, ...] | None = None
+    """Names of the classes."""
+    names: tuple[str, ...] | None = None
+    """Names of the nodes."""
+    notes: tuple[str, ...] = ()
+    """What was done to the file's content, a sentence each."""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return self.x.shape[0]
+
+    @property
+    def m(self) -> int:
+        """How many edges; a pair of directions counts once."""
+        return self.edges.shape[1]
+
+    @cached_property
+    def class_count(self) -> int:
+        """How many classes there are, named or seen; 0 without labels."""
+        seen = 0 if self.y is None else int(self.y.max()) + 1
+        return max(seen, len(self.classes or ()))
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """(2, directions) as graph networks take it: both directions of an undirected edge."""
+        return self.part(torch.arange(self.m, device=self.edges.device))
+
+    @cached_property
+    def edge_weight(self) -> Tensor | None:
+        """One weight per column of `edge_index`; None where edges have none."""
+        return self.part_weight(torch.arange(self.m, device=self.edges.device))
+
+    @cached_property
+    def indexed(self) -> IndexedEdges:
+        """Edges and weights as `explain_node` takes them for one node after the other."""
+        return index_edges(self.x, self.edge_index, self.edge_weight)
+
+    def part(self, ids: Tensor) -> Tensor:
+        """The `edge_index` of some of the edges; edge i is in column i (and i + len(ids))."""
+        some = self.edges[:, ids]
+        return torch.cat([some, some.flip(0)], 1) if self.undirected else some
+
+    def part_weight(self, ids: Tensor) -> Tensor | None:
+        """The weights that go with `part(ids)`."""
+        if self.weight is None:
+            return None
+        some = self.weight[ids]
+        return torch.cat([some, some]) if self.undirected else some
+
+    @cached_property
+    def degrees(self) -> Tensor:
+        """(nodes,) float64: how many edges touch each node."""
+        return torch.bincount(self.edges.reshape(-1), minlength=self.nodes).double()
+
+    def class_name(self, index: int) -> str:
+        """The name of a class, else "class 3"."""
+        if self.classes is not None and 0 <= index < len(self.classes):
+            return self.classes[index]
+        return f"class {index}" if index >= 0 else "no class"
+
+    def node_name(self, index: int) -> str:
+        """The name of a node, else its number."""
+        return str(index) if self.names is None else self.names[index]
+
+    def to(self, device: torch.device) -> Graph:
+        """The same graph with its tensors on a device."""
+        from dataclasses import fields, replace
+
+        moved = {
+            f.name: getattr(self, f.name).to(device)
+            for f in fields(self)
+            if isinstance(getattr(self, f.name), Tensor)
+        }
+        return replace(self, **moved)
+
+
+def make_graph(
+    x: Any,
+    edges: Any,
+    y: Any = None,
+    *,
+    train: Any = None,
+    val: Any = None,
+    test: Any = None,
+    name: str = "graph",
+    undirected: bool = True,
+    weight: Any = None,
+    classes: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    notes: Sequence[str] = (),
+) -> Graph:
+    """A checked graph from arrays or tensors.
+
+    edges: (2, m) node ids; with undirected=True an edge may come in one direction or both, and
+        every edge counts once. Loops are left out: graph convolutions add their own.
+    y: classes from 0; −1 or NaN for nodes without one. Where numbers
+        reach 10,000 they are names: the classes are then numbered 0, 1, … in their order.
+    train, val, test: ids, or booleans per node. Where one is missing it is drawn by the seed from
+        the labelled nodes that are in no other: 20 of each class, 500, 1,000 (fewer in small
+        graphs).
+    """
+    told = list(notes)
+    features = _features(x, name)
+    nodes = features.shape[0]
+    pairs, weights = _edges(edges, weight, nodes, name, undirected, told)
+    labels = None if y is None else _labels(y, nodes, name, told)
+    if labels is not None and classes is None and labels.max() >= MOST_CLASSES:
+        labels, classes = _numbered(labels, told)
+    given = {"train": train, "val": val, "test": test}
+    parts = {k: None if v is None else _ids(v, nodes, k, name) for k, v in given.items()}
+    if labels is None and any(p is not None for p in parts.values()):
+        labelled = ", ".join(k for k, p in parts.items() if p is not None)
+        raise InvalidInput(f"Expected labels y beside {labelled} in {name} (got none).")
+    if labels is not None:
+        parts = _split(parts, labels, name, seed, told)
+    for what, words, count in (("classes", classes, None), ("names", names, nodes)):
+        if words is not None and count is not None and len(words) != count:
+            raise InvalidInput(
+                f"Expected {count:,} {what} in {name}, one per node (got {len(words):,})."
+            )
+    if labels is not None and classes is not None and int(labels.max()) >= len(classes):
+        raise InvalidInput(
+            f"Expected a name for each of the {int(labels.max()) + 1} classes in {name} "
+            f"(got {len(classes)})."
+        )
+    return Graph(
+        x=torch.from_numpy(features),
+        edges=torch.from_numpy(pairs),
+        y=_tensor(labels),
+        train=_tensor(parts["train"]),
+        val=_tensor(parts["val"]),
+        test=_tensor(parts["test"]),
+        name=name,
+        undirected=undirected,
+        weight=_tensor(weights),
+        classes=None if classes is None else tuple(map(str, classes)),
+        names=None if names is None else tuple(map(str, names)),
+        notes=tuple(told),
+    )
+
+
+def _tensor(array: NDArray[Any] | None) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)
+
+
+def _array(value: Any) -> NDArray[Any]:
+    found: NDArray[Any] = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    return np.asarray(found)
+
+
+def _features(x: Any, name: str) -> NDArray[np.float32]:
+    found = _array(x)
+    if found.ndim != 2 or 0 in found.shape:
+        raise InvalidInput(
+            f"Expected features x of shape (nodes, features) in {name} (got {found.shape})."
+        )
+    if found.dtype.kind not in "fiub":
+        raise InvalidInput(f"Expected numbers as features x in {name} (got {found.dtype}).")
+    made = np.ascontiguousarray(found, dtype=np.float32)
+    bad = ~np.isfinite(made)
+    if bad.any():
+        node = int(bad.any(1).argmax())
+        raise InvalidInput(
+            f"Expected finite features in {name} (got NaN or infinity in {int(bad.any(1).sum()):,} "
+            f"nodes, first node {node}). Try filling them, with 0 say."
+        )
+    return made if made is not x else made.copy()
+
+
+def _edges(
+    edges: Any, weight: Any, nodes: int, name: str, undirected: bool, told: list[str]
+) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    found = _array(edges)
+    if found.ndim != 2 or found.shape[0] != 2:
+        hint = " Try its transpose." if found.ndim == 2 and found.shape[1] == 2 else ""
+        raise InvalidInput(f"Expected edges of shape (2, m) in {name} (got {found.shape}).{hint}")
+    if found.dtype.kind not in "iu":
+        whole = found.dtype.kind == "f" and bool((found == np.floor(found)).all())
+        if not whole:
+            raise InvalidInput(f"Expected whole numbers as node ids in {name} (got {found.dtype}).")
+    pairs = found.astype(np.int64)
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes):
+        wrong = pairs.min() if pairs.min() < 0 else pairs.max()
+        raise InvalidInput(
+            f"Expected node ids from 0 to {nodes - 1:,} in the edges of {name} (got {wrong:,}). "
+            "Try counting nodes from 0."
+        )
+    weights = None if weight is None else _weights(weight, pairs.shape[1], name)
+    loops = pairs[0] == pairs[1]
+    if loops.any():
+        told.append(f"Edges from a node to itself were left out: {int(loops.sum()):,}.")
+        pairs = pairs[:, ~loops]
+        weights = None if weights is None else weights[~loops]
+    keys = pairs[0] * nodes + pairs[1]
+    if undirected:
+        pairs = np.sort(pairs, 0)
+        doubled = len(np.unique(keys))
+        keys = pairs[0] * nodes + pairs[1]
+    else:
+        doubled = len(keys)
+    unique, first = np.unique(keys, return_index=True)
+    again = pairs.shape[1] - doubled if undirected else pairs.shape[1] - len(unique)
+    if again:
+        told.append(f"{again:,} edges that were there twice count once.")
+    if undirected and weights is not None:
+        _agree(keys, weights, unique, first, name)
+    made = np.stack([unique // nodes, unique % nodes])
+    return made, None if weights is None else weights[first]
+
+
+def _agree(
+    keys: NDArray[np.int64], weights: NDArray[np.float32], unique: NDArray[np.int64],
+    first: NDArray[np.int64], name: str,
+) -> None:  # fmt: skip
+    own = weights[first][np.searchsorted(unique, keys)]
+    if not np.allclose(own, weights):
+        raise InvalidInput(
+            f"Expected one weight for both directions of an edge in {name} (got two that differ). "
+            "Try reading it as a directed graph."
+        )
+
+
+def _weights(weight: Any, count: int, name: str) -> NDArray[np.float32]:
+    found = _array(weight).astype(np.float32).reshape(-1)
+    if len(found) != count:
+        raise InvalidInput(
+            f"Expected {count:,} edge weights in {name}, one per edge (got {len(found):,})."
+        )
+    if not np.isfinite(found).all():
+        raise InvalidInput(f"Expected finite edge weights in {name} (got NaN or infinity).")
+    return found
+
+
+def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]:
+    found = _array(y)
+    if found.ndim == 2 and 1 in found.shape:
+        found = found.reshape(-1)
+    if found.shape != (nodes,):
+        raise InvalidInput(
+            f"Expected {nodes:,} labels y in {name}, one per node (got shape {found.shape})."
+        )
+    if found.dtype.kind == "f":
+        found = np.where(np.isnan(found), UNLABELLED, found)
+    if found.dtype.kind not in "iufb" or (found != np.floor(found)).any():
+        raise InvalidInput(f"Expected whole numbers as labels y in {name} (got {found.dtype}).")
+    if found.dtype.kind in "uf" and (np.abs(found) >= 2.0**63).any():
+        raise InvalidInput(f"Expected labels y below 2⁶³ in {name} (got {found.max():g}).")
+    labels = found.astype(np.int64)
+    if labels.min() < UNLABELLED:
+        raise InvalidInput(
+            f"Expected classes from 0, or −1 for nodes without one, in {name} (got {labels.min()})."
+        )
+    absent = int((labels == UNLABELLED).sum())
+    if absent == nodes:
+        raise InvalidInput(f"Expected labels in {name} (got none that is not missing).")
+    if absent:
+        told.append(f"{absent:,} nodes have no label.")
+    return labels
+
+
+def _numbered(
+    labels: NDArray[np.int64], told: list[str]
+) -> tuple[NDArray[np.int64], Sequence[str]]:
+    """Labels that are names of classes as 0 … c − 1, and the names."""
+    known = labels != UNLABELLED
+    names, places = np.unique(labels[known], return_inverse=True)
+    made = np.full_like(labels, UNLABELLED)
+    made[known] = places
+    told.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
+    return made, [str(name) for name in names]
+
+
+def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
+    found = _array(value)
+    if found.dtype.kind == "b":
+        found = found[:, 0] if found.ndim == 2 else found  # One column per split: the first.
+        if found.shape != (nodes,):
+            raise InvalidInput(
+                f"Expected a mask {part} over {nodes:,} nodes in {name} (got {found.shape})."
+            )
+        found = np.flatnonzero(found)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"Expected {part} of {name} as a list of node ids (got {found.dtype} {found.shape})."
+        )
+    ids: NDArray[np.int64] = np.unique(found.astype(np.int64))
+    if not len(ids) or ids[0] < 0 or ids[-1] >= nodes:
+        got = "none" if not len(ids) else ids[0] if ids[0] < 0 else ids[-1]
+        raise InvalidInput(
+            f"Expected node ids from 0 to {nodes - 1:,} in {part} of {name} (got {got})."
+        )
+    return ids
+
+
+def _split(
+    parts: dict[str, NDArray[np.int64] | None], labels: NDArray[np.int64], name: str, seed: int,
+    told: list[str],
+) -> dict[str, NDArray[np.int64] | None]:  # fmt: skip
+    """The parts given, checked, and those that are missing drawn by the seed."""
+    taken = np.zeros(len(labels), dtype=bool)
+    for part, ids in parts.items():
+        if ids is None:
+            continue
+        if (labels[ids] == UNLABELLED).any():
+            raise InvalidInput(f"Expected labelled nodes in {part} of {name} (got some without).")
+        if taken[ids].any():
+            raise InvalidInput(
+                f"Expected train, val and test of {name} to share no node (got "
+                f"{int(taken[ids].sum()):,} of {part} in another)."
+            )
+        taken[ids] = True
+    missing = [part for part in PARTS if parts[part] is None]
+    if not missing:
+        return parts
+    order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
+    free = order[(labels[order] != UNLABELLED) & ~taken[order]]
+    made = dict(parts)
+    if "train" in missing:
+        made["train"] = chosen = _per_class(free, labels)
+        free = free[~np.isin(free, chosen)]
+    rest = [part for part in ("val", "test") if part in missing]
+    share = len(free) // max(len(rest), 1)
+    for part in rest:
+        count = min({"val": VALIDATION, "test": TEST}[part], share)
+        made[part], free = np.sort(free[:count]), free[count:]
+        if not count:
+            raise InvalidInput(
+                f"Expected labelled nodes left for {part} in {name} (got none). Try giving it."
+            )
+    sizes = ", ".join(f"{part} {len(made[part]):,}" for part in missing)  # type: ignore[arg-type]
+    told.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
+    return made
+
+
+def _per_class(free: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """PER_CLASS of each class, at most half of it."""
+    chosen = []
+    for c in np.unique(labels[free]):
+        own = free[labels[free] == c]
+        chosen.append(own[: min(PER_CLASS, max(len(own) // 2, 1))])
+    return np.sort(np.concatenate(chosen))

@@ -1,0 +1,1 @@
+"""Pictures: their features, steady-pig and Blur IG, photos, class names, ImageNet networks."""

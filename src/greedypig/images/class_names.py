@@ -1,0 +1,135 @@
+"""Which class is meant: by index, by name or by WordNet id; and which class a file's path tells.
+
+A name that fits nothing gets the nearest names back, a name that fits several gets them listed:
+nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..core.errors import InvalidInput, InvalidType
+from .networks.imagenet import class_names, wordnet_ids
+
+__all__ = ["find_class", "label_of"]
+
+_WORDNET_ID = re.compile(r"n\d{8}", re.IGNORECASE)
+_WORDNET_ID_IN_NAME = re.compile(r"(?<![A-Za-z0-9])n\d{8}(?![A-Za-z0-9])", re.IGNORECASE)
+_NUMBERED = re.compile(r"imagenet_\d+_(\d{1,3})", re.IGNORECASE)
+_SHOWN = 5
+"""How many near or ambiguous classes an error lists."""
+
+
+def find_class(query: str | int, classes: Sequence[str] | None) -> int:
+    """The index of the class called `query` among `classes`, the names in the order of the logits.
+
+    Args:
+        query: an index (a number or its digits), a name, one of the synonyms of a name such as
+            "tabby, tabby cat", or a WordNet id such as "n01440764" where `classes` are ImageNet's.
+            Case matters only where nothing else tells two classes apart; "-" and "_" count as
+            spaces.
+        classes: None where the model does not name its classes: then only an index will do.
+    """
+    if isinstance(query, bool) or not isinstance(query, str | int):
+        raise InvalidType(
+            f"Expected a class as an index, a name or a WordNet id (got {type(query).__name__})."
+        )
+    text = str(query).strip()
+    if re.fullmatch(r"[+-]?\d+", text):
+        return _in_range(int(text), classes)
+    if classes is None:
+        raise InvalidInput(
+            f"Expected the index of a class, as the model names none (got {query!r}). "
+            'Try a number, or give the model an attribute "classes".'
+        )
+    if _WORDNET_ID.fullmatch(text) and tuple(classes) == class_names():
+        return _by_wordnet_id(text.lower())
+    wanted = _plain(text)
+    fits = (
+        lambda name: name == text,  # "Cardigan" is a dog, "cardigan" is worn.
+        lambda name: _plain(name) == wanted,
+        lambda name: wanted in _synonyms(name),
+    )
+    for fit in fits:
+        fitting = [i for i, name in enumerate(classes) if fit(name)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise InvalidInput(
+                f"Expected one class (got {query!r}, which {len(fitting)} classes are called: "
+                f"{_listed(fitting, classes)}). Try its index."
+            )
+    raise InvalidInput(_unknown(query, wanted, classes))
+
+
+def label_of(path: str | os.PathLike[str]) -> int | None:
+    """The ImageNet class that a photo's path tells, or None.
+
+    In this order: a WordNet id in the file's name (`n01440764_10026.JPEG`,
+    `ILSVRC2012_val_00000001_n01751748.JPEG`), the number at the end of `imagenet_14_129.jpg`, the
+    nearest folder above whose name is a WordNet id (`n01440764/photo.jpg`). Ids outside the 1,000
+    classes count as none.
+    """
+    path = Path(path)
+    known = wordnet_ids()
+    if found := _WORDNET_ID_IN_NAME.findall(path.stem):
+        return known.index(found[-1].lower()) if found[-1].lower() in known else None
+    if numbered := _NUMBERED.fullmatch(path.stem):
+        return int(numbered[1])
+    for folder in path.parent.parts[::-1]:
+        if _WORDNET_ID.fullmatch(folder):
+            return known.index(folder.lower()) if folder.lower() in known else None
+    return None
+
+
+def _in_range(index: int, classes: Sequence[str] | None) -> int:
+    if index < 0 or (classes is not None and index >= len(classes)):
+        upto = f"from 0 to {len(classes) - 1}" if classes is not None else "of at least 0"
+        raise InvalidInput(f"Expected a class index {upto} (got {index}).")
+    return index
+
+
+def _by_wordnet_id(wordnet_id: str) -> int:
+    if wordnet_id in wordnet_ids():
+        return wordnet_ids().index(wordnet_id)
+    near = difflib.get_close_matches(wordnet_id, wordnet_ids(), n=1, cutoff=0)
+    raise InvalidInput(
+        f"Expected the WordNet id of one of ImageNet's 1,000 classes (got {wordnet_id!r}). "
+        f"Try {near[0]!r} or a name."
+    )
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.sub(r"[-_]", " ", name).casefold().split())
+
+
+def _synonyms(name: str) -> set[str]:
+    return {_plain(part) for part in name.split(",")}
+
+
+def _unknown(query: str | int, wanted: str, classes: Sequence[str]) -> str:
+    """First the classes that hold the words of the query, then those spelled alike."""
+    words = set(wanted.split())
+    near = [
+        i for i, name in enumerate(classes) if words <= set(_plain(name).replace(",", " ").split())
+    ]
+    spelled: dict[str, int] = {}
+    for i, name in enumerate(classes):
+        for part in _synonyms(name):
+            spelled.setdefault(part, i)
+    near += [spelled[part] for part in difflib.get_close_matches(wanted, spelled, n=_SHOWN)]
+    near = list(dict.fromkeys(near))
+    hint = f"Try {_listed(near, classes)}." if near else "Try its index."
+    return f"Expected one of the model's {len(classes):,} classes (got {query!r}). {hint}"
+
+
+def _listed(indices: Sequence[int], classes: Sequence[str]) -> str:
+    shown = [f'{i} "{classes[i]}"' for i in indices[:_SHOWN]]
+    if tuple(classes) == class_names():
+        shown = [f"{text} ({wordnet_ids()[i]})" for text, i in zip(shown, indices, strict=False)]
+    more = f" and {len(indices) - _SHOWN} more" if len(indices) > _SHOWN else ""
+    return ", ".join(shown) + more

@@ -1,0 +1,138 @@
+"""From a word on the command line to a network for photos: a built-in one, or the user's own.
+
+`package.module:factory` is called without arguments and gives any `nn.Module` from images to
+logits, which `OwnModel` surrounds with what an explanation of a photo needs besides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..core.errors import InvalidInput, InvalidType
+from .networks import ImageModel, load
+from .networks.pretrained import NAMES
+from .wrapped import OwnModel, said
+
+__all__ = ["OwnModel", "build", "model_from"]
+
+
+def model_from(spec: str, *, weights: Any = None, outputs: str | None = None) -> ImageModel:
+    """The network that `spec` names: on the CPU, in eval mode, no parameter requires a gradient.
+
+    Args:
+        spec: the name of a built-in network ("efficientnet-lite0", "mobilenet-v2", "resnet50"), or
+            "package.module:factory" for your own (see `OwnModel`); modules in the current directory
+            are found too.
+        weights: for a built-in network, as in `greedypig.models.load`.
+        outputs: for your own, "logits" or "probabilities": which of them it gives. None takes
+            what its attribute `outputs` says, else logits.
+    """
+    if not isinstance(spec, str):
+        raise InvalidType(f"Expected the name of a model (got {type(spec).__name__}).")
+    if ":" not in spec:
+        if spec not in NAMES and "." in spec:
+            raise InvalidInput(
+                f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
+                f'Try "{":".join(spec.rsplit(".", 1))}".'
+            )
+        _refuse_outputs(spec, outputs)
+        return load(spec, weights)
+    if weights is not None:
+        raise InvalidInput(
+            f"Expected no weights for the model {spec} (got {weights!r}). "
+            "Try loading them in its factory."
+        )
+    made = _call(_find(spec), spec)
+    if isinstance(made, ImageModel):
+        _refuse_outputs(spec, outputs)
+        return made.eval().requires_grad_(False)
+    return OwnModel(made, spec, outputs)
+
+
+def build(spec: str, *arguments: Any) -> nn.Module:
+    """The module that the factory `spec`, package.module:factory, gives for these arguments.
+
+    A factory that takes none is called without.
+    """
+    factory = _find(spec)
+    if arguments and not isinstance(factory, nn.Module) and callable(factory):
+        try:
+            inspect.signature(factory).bind(*arguments)
+        except (TypeError, ValueError):
+            return _call(factory, spec)
+        return _call(partial(factory, *arguments), spec)
+    return _call(factory, spec)
+
+
+def _refuse_outputs(spec: str, outputs: str | None) -> None:
+    if outputs not in (None, "logits"):
+        raise InvalidInput(
+            f"Expected outputs for a network of your own (got {outputs!r} for {spec}, which gives "
+            "logits)."
+        )
+
+
+def _find(spec: str) -> Any:
+    module_name, _, path = spec.rpartition(":")
+    if not module_name or not path or not all(p.isidentifier() for p in module_name.split(".")):
+        raise InvalidInput(
+            f"Expected a model as package.module:factory (got {spec!r}). "
+            'Try "my_models:build" for the function build in my_models.py.'
+        )
+    # An installed command, unlike `python -m`, does not look into the current directory.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing and (module_name == missing or module_name.startswith(f"{missing}.")):
+            raise InvalidInput(
+                f"Expected a module {module_name} for the model {spec} (got no module named "
+                f"{missing}). Try the folder that holds it as current directory, or PYTHONPATH."
+            ) from error
+        raise InvalidInput(
+            f"Expected to import {module_name} for the model {spec} (got {said(error)})."
+        ) from error
+    except Exception as error:
+        raise InvalidInput(
+            f"Expected to import {module_name} for the model {spec} (got {said(error)})."
+        ) from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            where = getattr(sys.modules[module_name], "__file__", None) or module_name
+            raise InvalidInput(
+                f"Expected {path} in {where} for the model {spec} (got no attribute {name!r})."
+            )
+        found = getattr(found, name)
+    return found
+
+
+def _call(factory: Any, spec: str) -> nn.Module:
+    if isinstance(factory, nn.Module):
+        return factory
+    if not callable(factory):
+        raise InvalidInput(
+            f"Expected {spec} to be a function that builds a model (got "
+            f"{type(factory).__name__}, which cannot be called)."
+        )
+    try:
+        made = factory()
+    except Exception as error:
+        raise InvalidInput(
+            f"Expected {spec} to build a model when called without arguments (got {said(error)})."
+        ) from error
+    if not isinstance(made, nn.Module):
+        raise InvalidInput(
+            f"Expected {spec} to give a torch.nn.Module (got {type(made).__name__})."
+        )
+    return made

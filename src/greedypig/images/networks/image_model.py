@@ -1,0 +1,144 @@
+"""What an image classifier needs besides its layers: the way in, the way back and the names.
+
+The preprocessing is part of a network: fed otherwise, it is a worse network. An `ImageModel` is the
+plain network (same `forward`, same state-dict keys) that also knows how a picture becomes its
+input, how an input becomes a picture again, which input a colour is, and what its classes are
+called.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from ...core.errors import InvalidInput, InvalidType, MissingPackage
+from .imagenet import class_names
+from .pictures import centre_box, upright_rgb
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["ImageModel"]
+
+
+class ImageModel(nn.Module):
+    """A network from images (m, 3, h, w) to logits (m, 1000), and what surrounds it.
+
+    A subclass defines the layers and says, in the variables below, how its weights were
+    trained. A level is an 8-bit pixel value, 0 to 255, and per channel
+    `x = (level - level_mean) / level_std`.
+    """
+
+    name: ClassVar[str]
+    """The name `greedypig.models.load` knows it by."""
+    size: ClassVar[int] = 224
+    """Height and width of the picture that the network sees."""
+    resize: ClassVar[int] = 256
+    """The picture's short side before the centre `size` x `size` is cut out."""
+    resample: ClassVar[str]
+    """The antialiased filter of the resizing: "BILINEAR" or "BICUBIC"."""
+    level_mean: tuple[float, float, float]
+    level_std: tuple[float, float, float]
+    gray_level: ClassVar[float] = 127.5
+    """The level that counts as mid-gray."""
+
+    @classmethod
+    def for_weights(cls, state: object) -> Self:
+        """The network that this state dict is meant for, where there are variants."""
+        return cls()
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        """The network's input, (3, size, size) on its device, for a PIL image of any mode or shape.
+
+        The EXIF orientation is applied, transparent parts show a white page, gray of more than 8
+        bits is scaled to 8, the short side becomes `resize` pixels and the centre is kept. Of an
+        animation the current frame is taken. Colour profiles are not applied.
+        """
+        self._check_image(image)
+        from PIL import Image
+
+        rgb = upright_rgb(image, self.resize)
+        rgb = rgb.resize(
+            (self.size, self.size),
+            Image.Resampling[self.resample],
+            box=centre_box(rgb.width, rgb.height, self.resize, self.size),
+        )
+        pixels = torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8)
+        levels = pixels.view(self.size, self.size, 3).permute(2, 0, 1).float()
+        return self._normalise(levels).contiguous()
+
+    def to_pixels(self, x: Tensor) -> Tensor:
+        """The picture in [0, 1] that an input (..., 3, h, w) shows: the inverse normalisation."""
+        if x.ndim < 3 or x.shape[-3] != 3:
+            raise InvalidInput(
+                f"Expected images of shape (..., 3, h, w) (got {tuple(x.shape)}). "
+                "Try x.movedim(-1, -3) if the channels come last."
+            )
+        mean, std = self._statistics(x)
+        return ((x * std + mean) / 255).clamp(0, 1)
+
+    def from_pixels(self, pixels: Tensor) -> Tensor:
+        """The input that shows a picture (..., 3, h, w) in [0, 1]: the inverse of `to_pixels`."""
+        return self._normalise(pixels * 255)
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the input for a picture of this height and width."""
+        return self.size, self.size
+
+    def baseline(self, name: str) -> Tensor:
+        """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
+        return self._normalise(torch.full((3, 1, 1), self._level(name), dtype=torch.float32))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the 1,000 ImageNet classes, in the order of the logits."""
+        return class_names()
+
+    def _check_image(self, image: object) -> None:
+        try:
+            from PIL import Image
+        except ImportError as error:
+            raise MissingPackage(
+                "Expected Pillow for the preprocessing of images (got no module named PIL). "
+                'Try pip install "greedypig[images]".'
+            ) from error
+        if not isinstance(image, Image.Image):
+            raise InvalidType(
+                f"Expected a PIL image (got {type(image).__name__}). Try PIL.Image.open(path)."
+            )
+        if 0 in image.size:
+            raise InvalidInput(
+                f"Expected an image with pixels (got width x height {image.width} x "
+                f"{image.height}). Try another crop."
+            )
+        try:
+            image.load()
+        except Exception as error:  # PIL's decoders raise of every kind on data that is damaged.
+            raise InvalidInput(
+                "Expected a whole image (got one that is cut off or damaged, or whose file was "
+                f"closed before it was read: {error}). Try greedypig.photos.open_photo(path)."
+            ) from error
+
+    def _level(self, name: str) -> float:
+        """The level that the colour `name` has in every channel."""
+        colours = {"gray": self.gray_level, "black": 0.0, "white": 255.0}
+        if name not in colours:
+            near = difflib.get_close_matches(str(name).lower(), colours, n=1) or ["gray"]
+            known = ", ".join(f'"{colour}"' for colour in colours)
+            raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
+        return colours[name]
+
+    def _normalise(self, levels: Tensor) -> Tensor:
+        """(level - mean) / std in float32, then in the network's own dtype and on its device."""
+        mean, std = self._statistics(levels)
+        x = (levels - mean) / std
+        weight = next(self.parameters(), None)
+        return x if weight is None else x.to(device=weight.device, dtype=weight.dtype)
+
+    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        mean = torch.tensor(self.level_mean, device=like.device, dtype=like.dtype).view(3, 1, 1)
+        std = torch.tensor(self.level_std, device=like.device, dtype=like.dtype).view(3, 1, 1)
+        return mean, std

@@ -1,0 +1,270 @@
+"""What a batch of a table looks like: its parts, its columns and their names.
+
+Features are one tensor, a tuple of tensors or a dict of tensors, rows first; a DataFrame is a
+matrix whose columns have names. Every column of a matrix is a column of the table; a vector is a
+single one. Found from the first batch, expected of every other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInput, InvalidType
+from .arrays import as_tensor, frame_names
+from .stream import Batch
+
+MANY_NAMES = 5
+"""How many columns an error or a warning names before it only counts them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of the features."""
+
+    key: str | int | None
+    """Its key in the dict, its place in the tuple, None where features are a single tensor."""
+    width: int
+    """Columns of the table in it."""
+    shape: tuple[int, ...]
+    """Of one row."""
+    categorical: bool
+    """Whole numbers: ids of categories."""
+    own_names: tuple[str, ...] | None = None
+    """Those of a DataFrame's columns."""
+
+
+class Rows(NamedTuple):
+    """A batch that was checked."""
+
+    parts: list[Tensor]
+    labels: Tensor
+    weights: Tensor | None
+
+    def to(self, device: torch.device) -> Rows:
+        """The same on a device."""
+        weights = None if self.weights is None else self.weights.to(device)
+        return Rows([part.to(device) for part in self.parts], self.labels.to(device), weights)
+
+    def counts(self) -> Tensor:
+        """(rows,): what each counts for."""
+        labels = self.labels
+        ones = torch.ones(len(labels), device=labels.device)
+        return ones if self.weights is None else self.weights
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a table, and how its batches carry them."""
+
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
+    places: int = 0
+    """Entries of the tuple, those that are None included."""
+    check: Callable[[Tensor], None] = field(default=lambda labels: None, compare=False)
+    """Refuses labels that the loss cannot take."""
+
+    @staticmethod
+    def of(features: Any, bags: Sequence[Any] = ()) -> Table:
+        """The table that these features are a batch of; parts in `bags` are single columns."""
+        parts = []
+        for (key, tensor), names in zip(entries(features), _frames(features), strict=True):
+            width = 1 if key in bags else int(torch.Size(tensor.shape[1:2]).numel())
+            if tensor.dim() > 2 and key not in bags:
+                raise InvalidInput(
+                    f"Expected {_where(key)} of shape (rows, columns) (got {tuple(tensor.shape)})."
+                )
+            parts.append(Part(key, width, tuple(tensor.shape[1:]), not _float(tensor), names))
+        columns = sum(part.width for part in parts)
+        if columns == 0:
+            raise InvalidInput("Expected at least one column (got none).")
+        places = len(features) if isinstance(features, tuple | list) else 0
+        return Table(tuple(parts), tuple(_names(parts)), places)
+
+    def named(self, names: Sequence[str] | None) -> Table:
+        """The same table, its columns called by the caller's names where there are any."""
+        if names is None:
+            return self
+        if len(names) != self.columns:
+            raise InvalidInput(
+                f"Expected one name per column (got {len(names)} names for {self.columns} columns)."
+            )
+        return replace(self, names=tuple(str(name) for name in names))
+
+    @property
+    def columns(self) -> int:
+        """How many there are."""
+        return sum(part.width for part in self.parts)
+
+    @property
+    def categorical(self) -> list[bool]:
+        """For each column: are these ids of categories?"""
+        return [part.categorical for part in self.parts for _ in range(part.width)]
+
+    def read(self, batch: Batch) -> Rows:
+        """The parts, labels and weights of one batch, checked against this table."""
+        features = batch.features
+        found = entries(features)
+        if [key for key, _ in found] != [part.key for part in self.parts]:
+            raise InvalidInput(
+                f"Expected features with the parts {[part.key for part in self.parts]}, as in the "
+                f"first batch (got {[key for key, _ in found]})."
+            )
+        answers = as_tensor(batch.labels, "the label")
+        if answers.dim() == 0:
+            raise InvalidInput(
+                "Expected batches of several rows (got a label without an axis, as of a single "
+                "row). Try torch.utils.data.DataLoader(dataset, batch_size=512)."
+            )
+        rows = answers.shape[0]
+        ids = answers.dim() > 1 and answers.shape[1] > 1 and not _float(answers)
+        if batch.weights is not None and ids:
+            raise InvalidInput(
+                "Expected (features, label, weights) in batches of three (got a label of shape "
+                f"{tuple(answers.shape)}). Try ((numeric, categorical), label) for a model of two "
+                "inputs."
+            )
+        first = 0
+        of_frames = _frames(features)
+        for part, (key, tensor), names in zip(self.parts, found, of_frames, strict=True):
+            if tensor.shape != (rows, *part.shape):
+                flat = part.categorical and not part.shape
+                hint = " Try ids of bags as a matrix, padded, and no offsets." if flat else ""
+                raise InvalidInput(
+                    f"Expected {_where(key)} of shape {(rows, *part.shape)}, a row per label "
+                    f"(got {tuple(tensor.shape)}).{hint}"
+                )
+            if names != part.own_names:
+                raise InvalidInput(
+                    f"Expected {_where(key)} with the columns of the first batch, in their order "
+                    f"(got {', '.join(names[:MANY_NAMES]) if names else 'no names'})."
+                )
+            if part.categorical != (not _float(tensor)):
+                raise InvalidType(
+                    f"Expected {_where(key)} of the same kind in every batch (got {tensor.dtype})."
+                )
+            if not part.categorical:
+                self._check_finite(tensor, first)
+            first += part.width
+        if rows:
+            self.check(answers)
+        return Rows([tensor for _, tensor in found], answers, _weights(batch.weights, rows))
+
+    def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
+        """The model's answer to these parts, handed over as the caller's batches hold them."""
+        keys = [part.key for part in self.parts]
+        if isinstance(keys[0], str):
+            return model(**dict(zip(map(str, keys), parts, strict=True)), **more)
+        given: list[Tensor | None] = [None] * max(self.places, 1)
+        for key, part in zip(keys, parts, strict=True):
+            given[int(key or 0)] = part
+        return model(*given, **more)
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """A matrix (rows, columns) as parts of their own shapes."""
+        pieces = torch.split(x, [part.width for part in self.parts], dim=1)
+        return [
+            piece.reshape(len(x), *part.shape)
+            for part, piece in zip(self.parts, pieces, strict=True)
+        ]
+
+    def reordered(self, parts: list[Tensor], column: int, order: Tensor) -> list[Tensor]:
+        """The same rows, this column's values in another order; a bag moves as a whole."""
+        for at, of in enumerate(self.parts):
+            if column < of.width:
+                part = parts[at].clone()
+                if part.dim() == 1 or (of.width == 1 and part.shape[1] > 1):
+                    part = part[order]
+                else:
+                    part[:, column] = part[order, column]
+                return [*parts[:at], part, *parts[at + 1 :]]
+            column -= of.width
+        raise AssertionError("unreachable: every column is in a part")
+
+    def listed(self, columns: Sequence[int]) -> str:
+        """Columns by name, for people."""
+        shown = ", ".join(repr(self.names[c]) for c in columns[:MANY_NAMES])
+        more = f" and {len(columns) - MANY_NAMES} more" if len(columns) > MANY_NAMES else ""
+        return shown + more
+
+    def _check_finite(self, tensor: Tensor, first: int) -> None:
+        # One sum over the batch is all that the usual case costs.
+        if bool(torch.isfinite(tensor.sum())):
+            return
+        bad = ~torch.isfinite(tensor.reshape(len(tensor), -1))
+        columns = torch.nonzero(bad.any(0)).squeeze(1)
+        if not len(columns):
+            return  # Finite numbers whose sum overflowed.
+        empty = torch.nonzero(bad.all(0)).squeeze(1)
+        which = self.listed([first + int(c) for c in columns])
+        if len(empty) and len(tensor) > 1:
+            which += f"; nothing else in {self.listed([first + int(c) for c in empty])}"
+        raise InvalidInput(
+            f"Expected finite numbers (got NaN or infinity in {which}). Try filling what is "
+            "missing, with the column's mean say, or leave the column out."
+        )
+
+
+def _weights(given: Any, rows: int) -> Tensor | None:
+    if given is None:
+        return None
+    weights = as_tensor(given, "the weights")
+    if weights.shape == (rows, 1):
+        weights = weights.squeeze(1)
+    if weights.shape != (rows,):
+        raise InvalidInput(
+            f"Expected a weight for each of the {rows} rows, third in a batch "
+            f"(got shape {tuple(weights.shape)})."
+        )
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+        raise InvalidInput("Expected finite weights ≥ 0 (got others).")
+    return weights
+
+
+def entries(features: Any) -> list[tuple[str | int | None, Tensor]]:
+    """Keys and tensors of the features; a None in a tuple is a part that is not there."""
+    if isinstance(features, Mapping):  # A DataFrame is none.
+        return [(str(k), as_tensor(v, f"the column {k!r}")) for k, v in features.items()]
+    if isinstance(features, tuple | list):
+        return [(i, as_tensor(v, _where(i))) for i, v in enumerate(features) if v is not None]
+    return [(None, as_tensor(features, "features"))]
+
+
+def _frames(features: Any) -> list[tuple[str, ...] | None]:
+    """For each of the entries the names of its columns, where it is a DataFrame."""
+    if isinstance(features, Mapping):
+        return [frame_names(v) for v in features.values()]
+    if isinstance(features, tuple | list):
+        return [frame_names(v) for v in features if v is not None]
+    return [frame_names(features)]
+
+
+def _names(parts: Sequence[Part]) -> list[str]:
+    names: list[str] = []
+    for part in parts:
+        if part.own_names is not None and len(part.own_names) == part.width:
+            own = list(part.own_names)
+        elif isinstance(part.key, str):
+            own = (
+                [part.key]
+                if not part.shape or part.width == 1
+                else [f"{part.key}[{i}]" for i in range(part.width)]
+            )
+        else:
+            own = [str(len(names) + i) for i in range(part.width)]
+        names += own
+    return names
+
+
+def _where(key: str | int | None) -> str:
+    if key is None:
+        return "features"
+    return f"the column {key!r}" if isinstance(key, str) else f"input {key}"
+
+
+def _float(tensor: Tensor) -> bool:
+    return tensor.is_floating_point()

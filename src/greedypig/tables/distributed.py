@@ -1,0 +1,174 @@
+"""One job on several processes: the only file that knows ranks.
+
+`torchrun --nproc-per-node N -m greedypig …` starts N processes that each run the whole program.
+Inside `joined()` they know of each other: every one takes its own share of the work, and a barrier
+holds all of them until the last has done it. Without torchrun there is one process, the first.
+
+On "cuda" every process has the GPU of its local rank, and sums go by NCCL; else by gloo.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import sleep
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from ..core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ALONE", "Group", "joined", "own_device", "restarted"]
+
+Item = TypeVar("Item")
+PATIENCE = timedelta(days=30)
+"""How long a process waits for the others: shares of a long job end hours apart."""
+BLINK = 0.02
+"""Seconds between two looks whether the others have come."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that do a job together, as one of them sees it."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Is this the process that speaks and writes what all have found?"""
+        return self.rank == 0
+
+    def share(self, items: Sequence[Item]) -> list[Item]:
+        """This process's part of the items: every size-th, so that long and short ones mix."""
+        return list(items[self.rank :: self.size])
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Σ over the processes, the same bits on each; the tensor itself where there is one.
+
+        In the tensor's own type, float64 for sums that are compared: gloo and NCCL both add it.
+        """
+        if self.size == 1:
+            return tensor
+        import torch.distributed
+
+        total = tensor.detach().clone()
+        if torch.distributed.get_backend() == "nccl":
+            total = total.cuda()
+        torch.distributed.all_reduce(total)
+        return total.to(tensor.device)
+
+    def barrier(self) -> None:
+        """Wait until every process has come here."""
+        if self.size > 1:
+            import torch.distributed
+
+            torch.distributed.barrier()
+
+
+ALONE = Group()
+
+
+@contextmanager
+def joined(device: str = "cpu") -> Iterator[Group]:
+    """The group that torchrun started this process in; `ALONE` where there is none.
+
+    device: "cuda" takes the GPU of the local rank for this process, and NCCL for the exchange.
+    """
+    size = _number("WORLD_SIZE", 1)
+    if size == 1:
+        yield ALONE
+        return
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        raise InvalidInput(
+            f"Expected a PyTorch with torch.distributed for {size} processes (got one without). "
+            "Try a single process."
+        )
+    if torch.distributed.is_initialized():  # The caller's own program has joined already.
+        yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return
+    from torch.distributed.rendezvous import rendezvous
+
+    backend, own = _backend(device), own_device(device)
+    if backend == "nccl":
+        torch.cuda.set_device(own)  # What NCCL exchanges from, barriers included.
+    store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    store.set_timeout(PATIENCE)
+    torch.distributed.init_process_group(
+        backend, store=_unwritten(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE
+    )
+    try:
+        yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def own_device(device: str) -> str:
+    """This process's device: of several processes on "cuda" each has the GPU of its local rank."""
+    if device != "cuda" or _number("WORLD_SIZE", 1) == 1:
+        return device
+    import torch
+
+    local, there = _number("LOCAL_RANK", 0), torch.cuda.device_count()
+    if local >= there:
+        raise InvalidInput(
+            f"Expected a GPU for every process of a machine (got {there} for process {local + 1}). "
+            f"Try --nproc-per-node {max(there, 1)}, or the device cpu."
+        )
+    return f"cuda:{local}"
+
+
+def _backend(device: str) -> str:
+    """NCCL where every process has a GPU of its own, which it asks for; else gloo."""
+    import torch.distributed
+
+    own = device == "cuda" and torch.distributed.is_nccl_available()
+    return "nccl" if own else "gloo"
+
+
+def _unwritten(store: Any, rank: int, size: int) -> Any:
+    """A part of the store in which no earlier start of the same job has left anything.
+
+    torchrun keeps one store over its restarts, with the addresses of processes that are gone; who
+    reads one of these cannot connect. So the first process draws a new word and each other one
+    answers it with a word of its own, until the first has called them all: an old word is answered
+    by nobody, and an old call does not name the new ones.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    mine = uuid4().hex
+    if rank == 0:
+        store.set("word", mine)
+        others: dict[int, str] = {}
+        while len(others) < size - 1:
+            for other in set(range(1, size)) - set(others):
+                if store.check([f"answer {other}"]):
+                    word, own = store.get(f"answer {other}").decode().split()
+                    if word == mine:
+                        others[other] = own
+            sleep(BLINK)
+        store.set(f"call {mine}", " ".join(others.values()))
+        return PrefixStore(mine, store)
+    while True:
+        word = store.get("word").decode()
+        store.set(f"answer {rank}", f"{word} {mine}")
+        if store.check([f"call {word}"]) and mine in store.get(f"call {word}").decode().split():
+            return PrefixStore(word, store)
+        sleep(BLINK)
+
+
+def restarted() -> bool:
+    """Has torchrun started this process anew, after one of the group was lost?"""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
+
+
+def _number(name: str, otherwise: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else otherwise

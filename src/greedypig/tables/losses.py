@@ -1,0 +1,182 @@
+"""Losses of a model's answers, one number per row: what post-hoc selection makes small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..core.errors import InvalidInput, InvalidType, did_you_mean
+
+ROUNDED = 1e-3
+"""How far rounding may carry a probability beyond 0 and 1."""
+CLASSES = 50
+"""A label of whole numbers with at most so many different ones is one of classes."""
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(outputs, labels) → one loss per row (rows,), or their mean as a single number."""
+
+
+def binary_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log p(label), p = sigmoid(output); labels 0 and 1, or shares in between."""
+    logits = _single(outputs, "binary-cross-entropy")
+    return functional.binary_cross_entropy_with_logits(
+        logits, labels.reshape(-1).to(logits), reduction="none"
+    )
+
+
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log softmax(outputs)[label]; labels are classes 0 … C − 1."""
+    if outputs.dim() != 2 or outputs.shape[1] < 2:
+        raise InvalidInput(
+            f"Expected outputs (rows, classes) for loss='cross-entropy' "
+            f"(got shape {tuple(outputs.shape)}). Try loss='binary-cross-entropy'."
+        )
+    return functional.cross_entropy(outputs, classes(outputs, labels), reduction="none")
+
+
+def classes(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Labels as indices of the outputs' columns."""
+    found = labels.reshape(-1).long()
+    if found.numel() and int(found.max()) >= outputs.shape[1]:
+        raise InvalidInput(
+            f"Expected classes 0 … {outputs.shape[1] - 1}, one for each output "
+            f"(got {int(found.max())})."
+        )
+    return found
+
+
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Σ over the outputs of (output − label)²."""
+    rows = outputs.shape[0]
+    gaps = outputs.reshape(rows, -1) - labels.reshape(rows, -1).to(outputs)
+    return gaps.square().sum(1)
+
+
+LOSSES: dict[str, Loss] = {
+    "binary-cross-entropy": binary_cross_entropy,
+    "cross-entropy": cross_entropy,
+    "squared-error": squared_error,
+}
+
+
+def _binary_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log of the label's probability."""
+    p = _single(outputs, "binary-cross-entropy")
+    # As near to 0 and 1 as the numbers get on both sides.
+    edge = torch.finfo(p.dtype).eps / 2
+    return functional.binary_cross_entropy(
+        p.clamp(edge, 1 - edge), labels.reshape(-1).to(p), reduction="none"
+    )
+
+
+def _classes_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+    """−log of the label's probability."""
+    return cross_entropy(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
+
+
+OF_PROBABILITIES: dict[str, Loss] = {
+    "binary-cross-entropy": _binary_of_probabilities,
+    "cross-entropy": _classes_of_probabilities,
+}
+"""The losses of models that end in a sigmoid or a softmax."""
+
+
+def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
+    """The name and the function of a loss given by name or as a callable.
+
+    outputs: "logits", or "probabilities" of a model that ends in a sigmoid or a softmax.
+    """
+    if outputs not in ("logits", "probabilities"):
+        raise InvalidInput(f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r}).")
+    if outputs == "probabilities":
+        if not isinstance(loss, str) or loss not in OF_PROBABILITIES:
+            raise InvalidInput(
+                f"Expected loss to be one of {', '.join(OF_PROBABILITIES)} for "
+                f"outputs='probabilities' (got {loss!r})."
+            )
+        return f"{loss} of probabilities", _checked(OF_PROBABILITIES[loss])
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InvalidInput(
+                f"Expected loss to be one of {', '.join(LOSSES)} or a callable (got {loss!r})."
+                f"{did_you_mean(loss, LOSSES)}"
+            )
+        return loss, LOSSES[loss]
+    if not callable(loss):
+        raise InvalidType(f"Expected loss to be a name or a callable (got {type(loss).__name__}).")
+    return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
+
+
+def _checked(loss: Loss) -> Loss:
+    """Refuses outputs that are no probabilities."""
+
+    def found(outputs: Tensor, labels: Tensor) -> Tensor:
+        check_probabilities(outputs, "outputs='logits'")
+        return loss(outputs, labels)
+
+    return found
+
+
+def check_probabilities(outputs: Tensor, instead: str) -> None:
+    """Refuse numbers beyond 0 and 1. instead: what to try."""
+    low, high = (float(v) for v in torch.aminmax(outputs.detach()))
+    if low < -ROUNDED or high > 1 + ROUNDED:
+        raise InvalidInput(
+            f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). Try {instead}."
+        )
+
+
+def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(rows,) losses, whatever the loss returns, each times its row's weight."""
+    if not isinstance(outputs, Tensor):
+        raise InvalidType(f"Expected the model to return a tensor (got {type(outputs).__name__}).")
+    rows = labels.shape[0]
+    if outputs.dim() == 0 or outputs.shape[0] != rows:
+        raise InvalidInput(
+            f"Expected one output per row, {rows} of them (got shape {tuple(outputs.shape)})."
+        )
+    found = loss(outputs, labels)
+    if not isinstance(found, Tensor) or found.shape not in ((), (rows,)):
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InvalidInput(f"Expected a loss per row, ({rows},), or their mean (got {got}).")
+    if weights is None:
+        return found if found.dim() else found.expand(rows)
+    if not found.dim():
+        raise InvalidInput(
+            "Expected a loss per row for rows with weights (got their mean). Try reduction='none'."
+        )
+    return found * weights.to(found)
+
+
+def check_labels(name: str, labels: Tensor) -> None:
+    """Refuse labels that the loss cannot take, by what is wrong with them."""
+    name = name.removesuffix(" of probabilities")
+    if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
+        raise InvalidInput("Expected finite labels (got NaN or infinity in the label column).")
+    if name not in ("binary-cross-entropy", "cross-entropy"):
+        return
+    low, high = labels.min().item(), labels.max().item()
+    if name == "binary-cross-entropy" and (low < 0 or high > 1):
+        raise InvalidInput(
+            f"Expected labels 0 and 1 for loss={name!r} (got from {low:g} to {high:g}). "
+            "Try loss='cross-entropy' or loss='squared-error'."
+        )
+    whole = not labels.is_floating_point() or bool((labels == labels.round()).all())
+    if name == "cross-entropy" and (low < 0 or not whole):
+        raise InvalidInput(
+            f"Expected classes 0, 1, 2, … for loss={name!r} (got labels from {low:g} to {high:g})."
+        )
+
+
+def _single(outputs: Tensor, name: str) -> Tensor:
+    if outputs.dim() == 2 and outputs.shape[1] == 1:
+        return outputs.squeeze(1)
+    if outputs.dim() != 1:
+        raise InvalidInput(
+            f"Expected one output per row for loss={name!r} (got shape {tuple(outputs.shape)}). "
+            "Try loss='cross-entropy'."
+        )
+    return outputs

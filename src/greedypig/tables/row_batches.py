@@ -1,0 +1,253 @@
+"""Rows of a table as batches of tensors, in an order that depends on the seed alone.
+
+The list of batches is laid down before any row is read: pieces are shuffled, neighbours are pooled
+until they hold POOL rows, rows are shuffled within a pool and cut into batches. Any batch can be
+asked for by its number, so every process of a group has the same list and takes its share of it.
+`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
+by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
+come from different places of the table. `homes(seed)` tells the lanes: processes that share a run
+of the list by lanes read different pools.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..core.errors import InvalidInput
+from .schema import Encoded, Schema
+from .schema_inference import Survey
+from .source import Table
+
+POOL = 32_768
+"""Rows that are shuffled together, at least, where the table has them."""
+LANES = 8
+SMALLEST, LARGEST, STEPS = 16, 512, 16
+"""Rows of a batch, and batches of a small table, where nobody says."""
+MEMORY = 512 * 2**20
+"""Bytes that encoded pools may take; fewer lanes where they are large."""
+
+Part = Literal["train", "valid"]
+Batch = tuple[tuple[Tensor, Tensor], Tensor]
+"""((numeric, categorical), label)."""
+
+
+class Numbers(Sequence[tuple[Tensor, Tensor]]):
+    """The same batches as (numeric, label), for models of a single input."""
+
+    def __init__(self, batches: Batches) -> None:
+        if batches.schema.categories:
+            raise InvalidInput(
+                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
+                "of categories). Try a model with forward(numeric, categorical, gates=…)."
+            )
+        self.batches = batches
+        self.order, self.homes = batches.order, batches.homes
+        self.identity = batches.identity
+        self.schema = batches.schema
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: Any) -> Any:
+        (numeric, _), label = self.batches[index]
+        return numeric, label
+
+
+class Batches(Sequence[Batch]):
+    """A sequence of ((numeric, categorical), label), the same however often it is read.
+
+    numeric is float32 (rows, numbers), categorical int64 (rows, categories), label float32 for a
+    binary label or a number and int64 for classes.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        survey: Survey,
+        *,
+        batch_size: int | None = None,
+        part: Part | None = None,
+        share: float = 0.1,
+        split_seed: int = 0,
+        seed: int = 0,
+        shuffle: bool = True,
+        schema: Schema | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        """Lay down the list; nothing is read.
+
+        batch_size: rows of a batch, about; None takes 512, and fewer (16 at least) where that
+            would be less than 16 batches: a small table is learned from in small steps.
+        part, share: "valid" is this share of the rows, drawn by split_seed, and "train" the rest;
+            None takes all rows.
+        schema: the survey's, or fewer of its columns (`Schema.only`): others are not read.
+        """
+        if len(survey.rows) != len(table.pieces):
+            raise InvalidInput(
+                f"Expected a survey of {table.source} with its {len(table.pieces)} pieces "
+                f"(got {len(survey.rows)}). Try the survey again: the files have changed."
+            )
+        if not 0 < share < 1:
+            raise InvalidInput(f"Expected a share between 0 and 1 (got {share:g}).")
+        self.table, self.survey, self.schema = table, survey, schema or survey.schema
+        self.part, self.share, self._batch_size = part, share, batch_size
+        self.split_seed, self.seed, self.shuffle, self.memory = split_seed, seed, shuffle, memory
+        self._held: OrderedDict[int, Encoded] = OrderedDict()
+
+    def only(self, names: Iterable[str]) -> Batches:
+        """The same batches with these columns alone; others are not read."""
+        return Batches(
+            self.table, self.survey, batch_size=self._batch_size, part=self.part, share=self.share,
+            split_seed=self.split_seed, seed=self.seed, shuffle=self.shuffle,
+            schema=self.schema.only(names), memory=self.memory,
+        )  # fmt: skip
+
+    @cached_property
+    def batch_size(self) -> int:
+        """Rows of a batch, about."""
+        if self._batch_size is not None:
+            return self._batch_size
+        return max(SMALLEST, min(LARGEST, self.rows // STEPS))
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """The numbers of all batches, shuffled so that every pool is read once."""
+        return self._laid(seed)[:, 0]
+
+    def homes(self, seed: int) -> NDArray[np.int64]:
+        """For each batch of `order(seed)` its lane: no pool is in two of them."""
+        return self._laid(seed)[:, 1]
+
+    def identity(self) -> str:
+        """Names and sizes of the files, rows of their pieces, and how they are shared out."""
+        files = [(f.path.name, f.path.stat().st_size) for f in self.table.files]
+        return repr((files, self.survey.rows, self.batch_size, self.part, self.share,
+                     self.split_seed, self.seed, self.shuffle))  # fmt: skip
+
+    def _laid(self, seed: int) -> NDArray[np.int64]:
+        """(batches, 2): number and lane."""
+        random = np.random.default_rng([seed, 3])
+        lanes: list[list[int]] = [[] for _ in range(self.lanes)]
+        for i, pool in enumerate(random.permutation(len(self._pools)).tolist()):
+            first, behind = np.searchsorted(self._plan[:, 0], [pool, pool + 1])
+            lanes[i % self.lanes] += random.permutation(np.arange(first, behind)).tolist()
+        places = sorted((i, lane) for lane, found in enumerate(lanes) for i in range(len(found)))
+        return np.array([(lanes[lane][i], lane) for i, lane in places], np.int64)
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    @property
+    def rows(self) -> int:
+        """How many rows all batches have together."""
+        return int(self._counts.sum())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = int(index)
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"batch {i} of {len(self)}")
+        pool, start, stop = self._plan[i].tolist()
+        rows = self._pool(pool)
+        inputs = (
+            torch.from_numpy(rows.numeric[start:stop]),
+            torch.from_numpy(rows.categorical[start:stop].astype(np.int64)),
+        )
+        return inputs, torch.from_numpy(rows.label[start:stop])
+
+    def __iter__(self) -> Iterator[Batch]:
+        for i in range(len(self)):
+            yield self[i]
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        """Rows of this part in each piece."""
+        counts = [int(self._kept(i).sum()) for i in range(len(self.survey.rows))]
+        if not sum(counts):
+            raise InvalidInput(
+                f"Expected rows in {self.table.source}"
+                f"{'' if self.part is None else f' for the part {self.part!r}'} (got none of "
+                f"{self.survey.total:,}). Try more rows, or another share."
+            )
+        return np.array(counts, np.int64)
+
+    def _kept(self, piece: int) -> NDArray[np.bool_]:
+        """Which labelled rows of a piece belong to this part."""
+        rows = self.survey.rows[piece]
+        if self.part is None:
+            return np.ones(rows, bool)
+        drawn = np.random.default_rng([self.split_seed, piece]).random(rows) < self.share
+        return drawn if self.part == "valid" else ~drawn
+
+    @cached_property
+    def _pools(self) -> list[list[int]]:
+        pieces = np.flatnonzero(self._counts)
+        if self.shuffle:
+            pieces = np.random.default_rng([self.seed, 1]).permutation(pieces)
+        pools: list[list[int]] = []
+        room = 0
+        for piece in pieces.tolist():
+            if room <= 0:
+                pools.append([])
+                room = POOL
+            pools[-1].append(piece)
+            room -= int(self._counts[piece])
+        return pools
+
+    @cached_property
+    def lanes(self) -> int:
+        """How many pools are read side by side."""
+        width = 4 * len(self.schema.names) + 8
+        largest = max(sum(int(self._counts[p]) for p in pool) for pool in self._pools) * width
+        return max(1, min(LANES, len(self._pools), self.memory // max(largest, 1)))
+
+    @cached_property
+    def _plan(self) -> NDArray[np.int64]:
+        """(batches, 3): pool, first row, row behind the last."""
+        made = []
+        for pool, pieces in enumerate(self._pools):
+            rows = sum(int(self._counts[p]) for p in pieces)
+            # Batches of nearly the same size, rather than a small one at the end.
+            cuts = np.linspace(0, rows, max(1, round(rows / self.batch_size)) + 1).round()
+            ends = cuts.astype(int).tolist()
+            made += [(pool, a, b) for a, b in pairwise(ends)]
+        return np.array(made, np.int64)
+
+    def _pool(self, pool: int) -> Encoded:
+        if pool in self._held:
+            self._held.move_to_end(pool)
+            return self._held[pool]
+        while len(self._held) >= self.lanes:
+            self._held.popitem(last=False)
+        self._held[pool] = made = self._read(pool)
+        return made
+
+    def _read(self, pool: int) -> Encoded:
+        columns = [*self.schema.names, self.schema.label.name]
+        parts = []
+        for piece in self._pools[pool]:
+            rows = self.schema.encode(self.table.read(piece, columns))
+            if len(rows.label) != self.survey.rows[piece]:
+                raise InvalidInput(
+                    f"Expected {self.survey.rows[piece]:,} rows in piece {piece} of "
+                    f"{self.table.source} (got {len(rows.label):,}). The files have changed; try "
+                    "again without --resume."
+                )
+            parts.append((rows, None if self.part is None else self._kept(piece)))
+        n = int(sum(len(r.label) if k is None else k.sum() for r, k in parts))
+        order = np.arange(n)
+        if self.shuffle:
+            order = np.random.default_rng([self.seed, 2, pool]).permutation(n)
+        whole = [
+            np.concatenate([r[i] if k is None else r[i][k] for r, k in parts]) for i in range(3)
+        ]
+        return Encoded(*(array[order] for array in whole))

@@ -1,0 +1,292 @@
+"""Where the rows come from: batches by position in one long, seeded, repeatable stream.
+
+Position p of the stream is batch p mod N of epoch p div N, each epoch in an order of its own that
+the seed decides. A round is a run of positions, so a resumed run and any number of processes see
+the same batches. Batches that can be asked for by index are read only where they are needed;
+others are streamed with a small shuffling buffer and never held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+
+from ..core.errors import InvalidInput, InvalidType
+from ..core.randomness import Fork
+from .arrays import is_frame
+
+
+class Batch(NamedTuple):
+    """Rows as the caller gave them."""
+
+    features: Any
+    """A tensor, a DataFrame, a tuple or a dict of tensors; rows first."""
+    labels: Any
+    weights: Any = None
+    """What each row counts for; None where all count alike."""
+
+
+SAMPLE = -1
+"""The epoch whose order the fixed sample is taken from: no round ever gets there."""
+BUFFER = 64
+"""Batches held to shuffle a stream that cannot be asked for a batch by its index."""
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """Batches by index. `order(seed)`, where there is one, is a shuffle that reads well: one row
+    group after the other, say; without it all indices are shuffled alike. `homes(seed)`, where
+    there is one, numbers the place that each batch of that order is read from: several processes
+    share a run of batches so that each reads from as few places as can be."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class Members(Protocol):
+    """The processes that share the work, as one of them sees it."""
+
+    @property
+    def rank(self) -> int:
+        """Which one it is."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+
+def feed(batches: Any, seed: int, group: Members) -> Feed:
+    """The stream of these batches."""
+    if isinstance(batches, Iterator):
+        raise InvalidInput(
+            f"Expected batches that can be read again and again (got the one-time "
+            f"{type(batches).__name__}). Try a list, or an object whose __iter__ starts anew."
+        )
+    if isinstance(batches, torch.Tensor | str | bytes | dict) or is_frame(batches):
+        raise InvalidType(
+            f"Expected batches, an iterable of (features, label) (got {type(batches).__name__}). "
+            "Try [(features, label)]."
+        )
+    if isinstance(batches, Indexed):
+        return IndexedFeed(batches, seed, group)
+    if isinstance(batches, Iterable):
+        return StreamedFeed(batches, seed, group)
+    raise InvalidType(
+        f"Expected batches, an iterable of (features, label) (got {type(batches).__name__})."
+    )
+
+
+def as_batch(given: Any) -> Batch:
+    """(features, label) or (features, label, weights) as a batch."""
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        got = f"{len(given)} parts" if isinstance(given, tuple | list) else type(given).__name__
+        raise InvalidInput(
+            f"Expected batches of two, (features, label), or of three, (features, label, weights) "
+            f"(got {got}). Try ((numeric, categorical), label) for a model of several inputs."
+        )
+    return Batch(*given)
+
+
+class Feed:
+    """This process's share of runs of positions."""
+
+    _first: Batch | None = None
+
+    def take(self, first: int, count: int) -> Iterator[Batch]:
+        """Its part of the batches at positions first … first + count − 1."""
+        raise NotImplementedError
+
+    def all(self) -> Iterator[Batch]:
+        """Its part of every batch once, in the order in which they are given."""
+        raise NotImplementedError
+
+    def sample(self, count: int) -> Iterator[Batch]:
+        """Its part of a fixed sample of `count` batches (at most all), the same at every call."""
+        raise NotImplementedError
+
+    def example(self) -> Batch:
+        """The first batch with rows, to see what batches look like; read once and kept."""
+        if self._first is None:
+            given = self._in_order()
+            first = next(given)
+            rest = (batch for batch in given if not _is_empty(batch))
+            self._first = next(rest, first) if _is_empty(first) else first
+        return self._first
+
+    def _in_order(self) -> Iterator[Batch]:
+        """Every batch as it is given, for all processes alike."""
+        raise NotImplementedError
+
+    def identity(self) -> tuple[str, Batch | None]:
+        """What tells these batches from others with the same first one, as far as that is cheap:
+        words, and a further batch. A stream is not read for it."""
+        return "", None
+
+    def __len__(self) -> int:
+        """How many batches there are; a stream is read through once to know."""
+        raise NotImplementedError
+
+
+class IndexedFeed(Feed):
+    """Batches by index: every process reads its piece of each run, by homes, and no more."""
+
+    def __init__(self, batches: Indexed, seed: int, group: Members) -> None:
+        self.batches, self.seed, self.group = batches, seed, group
+        self.count = len(batches)
+        if self.count == 0:
+            raise InvalidInput("Expected at least one batch (got none).")
+        self._epoch, self._order = -1, torch.empty(0, 2, dtype=torch.long)
+
+    def take(self, first: int, count: int) -> Iterator[Batch]:
+        own = self._own([self._at(position) for position in range(first, first + count)])
+        return map(self._read, own)
+
+    def all(self) -> Iterator[Batch]:
+        rank, size = self.group.rank, self.group.size
+        lo, hi = self.count * rank // size, self.count * (rank + 1) // size
+        return map(self._read, range(lo, hi))
+
+    def sample(self, count: int) -> Iterator[Batch]:
+        if count >= self.count:
+            yield from self.all()
+            return
+        yield from map(self._read, self._own(self._shuffle(SAMPLE)[:count].tolist()))
+
+    def _read(self, index: int) -> Batch:
+        return as_batch(self.batches[index])
+
+    def _in_order(self) -> Iterator[Batch]:
+        return map(self._read, range(self.count))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def identity(self) -> tuple[str, Batch | None]:
+        own = getattr(self.batches, "identity", None)
+        if callable(own):
+            return f"{self.count} {own()}", None
+        return str(self.count), self._read(self.count - 1)
+
+    def _own(self, run: list[list[int]]) -> list[int]:
+        """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
+        rank, size = self.group.rank, self.group.size
+        if size > 1:
+            run = sorted(run, key=lambda at: at[1])
+        return [index for index, _ in run[len(run) * rank // size : len(run) * (rank + 1) // size]]
+
+    def _at(self, position: int) -> list[int]:
+        """The index and home of the batch at a position."""
+        epoch, place = divmod(position, self.count)
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self._shuffle(epoch)
+        return self._order[place].tolist()
+
+    def _shuffle(self, epoch: int) -> torch.Tensor:
+        """(batches, 2): index and home."""
+        seed = seed_from(self.seed, epoch)
+        own, homes = (getattr(self.batches, name, None) for name in ("order", "homes"))
+        if not callable(own):
+            order = torch.randperm(self.count, generator=torch.Generator().manual_seed(seed))
+            return torch.stack([order, torch.zeros_like(order)], dim=1)
+        order = torch.as_tensor(own(seed))
+        if not torch.equal(order.sort().values, torch.arange(self.count)):
+            raise InvalidInput(f"Expected order(seed) to permute the {self.count} batches.")
+        places = torch.as_tensor(homes(seed)) if callable(homes) else torch.zeros_like(order)
+        return torch.stack([order, places.to(order)], dim=1)
+
+
+class StreamedFeed(Feed):
+    """Batches that can only be read from the start, again and again.
+
+    Each process reads everything and keeps every size-th batch: give batches by index where
+    reading is what takes the time.
+    """
+
+    def __init__(self, batches: Iterable[Any], seed: int, group: Members) -> None:
+        self.batches, self.seed, self.group = batches, seed, group
+        self.count: int | None = None
+        self._stream, self._position = self._shuffled(), 0
+
+    def take(self, first: int, count: int) -> Iterator[Batch]:
+        if first < self._position:
+            self._stream, self._position = self._shuffled(), 0
+        for batch in islice(self._stream, first - self._position + count):
+            place = self._position - first
+            self._position += 1
+            if place >= 0 and place % self.group.size == self.group.rank:
+                yield batch
+
+    def all(self) -> Iterator[Batch]:
+        return self._mine(self._once(0))
+
+    def sample(self, count: int) -> Iterator[Batch]:
+        # A buffered shuffle's first batches: no pass over data that may not end soon.
+        return self._mine(islice(self._epoch(SAMPLE), count))
+
+    def _mine(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return islice(batches, self.group.rank, None, self.group.size)
+
+    def _in_order(self) -> Iterator[Batch]:
+        return self._once(0)
+
+    def __len__(self) -> int:
+        if self.count is None:
+            for _ in self._once(0):
+                pass
+        assert self.count is not None
+        return self.count
+
+    def _once(self, epoch: int) -> Iterator[Batch]:
+        """Every batch once; loaders that shuffle by the global random state do so by our seed."""
+
+        def begin() -> tuple[Iterator[Any], list[Any]]:
+            source = iter(self.batches)
+            return source, list(islice(source, 1))
+
+        source, first = Fork(seed_from(self.seed, epoch)).call(begin)
+        count = len(first)
+        yield from map(as_batch, first)
+        for batch in source:
+            count += 1
+            yield as_batch(batch)
+        if count == 0:
+            raise InvalidInput("Expected at least one batch (got none).")
+        self.count = count
+
+    def _shuffled(self) -> Iterator[Batch]:
+        epoch = 0
+        while True:
+            yield from self._epoch(epoch)
+            epoch += 1
+
+    def _epoch(self, epoch: int) -> Iterator[Batch]:
+        generator = torch.Generator().manual_seed(seed_from(self.seed, epoch))
+        held: list[Batch] = []
+        for batch in self._once(epoch):
+            held.append(batch)
+            if len(held) > BUFFER:
+                yield _pop(held, generator)
+        while held:
+            yield _pop(held, generator)
+
+
+def _is_empty(batch: Batch) -> bool:
+    return getattr(batch.labels, "shape", None) is not None and 0 in batch.labels.shape[:1]
+
+
+def _pop(held: list[Batch], generator: torch.Generator) -> Batch:
+    at = int(torch.randint(len(held), (), generator=generator))
+    held[at], held[-1] = held[-1], held[at]
+    return held.pop()
+
+
+def seed_from(*parts: int) -> int:
+    """A digest keeps neighbouring seeds and epochs apart."""
+    return int.from_bytes(blake2b(repr(parts).encode(), digest_size=7).digest(), "little")

@@ -1,0 +1,211 @@
+"""Pictures (channels, height, width): their units, and the path that blurs instead of fading.
+
+Blur IG: Xu et al. 2020, with the defaults of the authors' implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInput, MissingPackage
+from ..core.features import Features, Groups, Windows
+from ..core.layout import Layout
+from ..core.lockstep import Plan, ask, together
+from ..core.objective import PointObjective
+from ..core.schedule import check_count, whole
+from ..core.scorers import PlannedScorer, Scored, Situation, point_request
+from .baselines import gaussian_blur
+
+FeatureMaker = Callable[[Layout], Features]
+"""Units from an input's shape. One with `reads_input = True` is called with the input as well."""
+
+
+def pixels() -> FeatureMaker:
+    """All channels of a place together."""
+
+    def make(layout: Layout) -> Features:
+        channels, height, width = picture_shape(layout, "features='pixels'")
+        return Groups(torch.arange(height * width).repeat(channels))
+
+    return make
+
+
+def tokens() -> FeatureMaker:
+    """All numbers of a row of a (length, size) input together: a token's embedding."""
+
+    def make(layout: Layout) -> Features:
+        if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
+            raise InvalidInput(
+                f"Expected one input (length, size) for features='tokens' (got {layout.shapes})."
+            )
+        length, size = layout.shapes[0]
+        return Groups(torch.arange(length).repeat_interleave(size))
+
+    return make
+
+
+def grid(size: int) -> FeatureMaker:
+    """Disjoint size × size blocks over all channels; smaller ones at the far edges."""
+    size = whole(size)
+    check_count("grid size", size)
+
+    def make(layout: Layout) -> Features:
+        channels, height, width = picture_shape(layout, "gp.grid")
+        across = -(-width // size)
+        rows = torch.arange(height).unsqueeze(1) // size
+        columns = torch.arange(width).unsqueeze(0) // size
+        return Groups((rows * across + columns).expand(channels, -1, -1).contiguous())
+
+    return make
+
+
+def windows(size: int, *, stride: int = 1) -> FeatureMaker:
+    """Overlapping size × size patches over all channels, the paper's block-wise variant."""
+    size, stride = whole(size), whole(stride)
+    check_count("window size", size)
+
+    def make(layout: Layout) -> Features:
+        picture_shape(layout, "gp.windows")
+        return Windows(layout.shapes[0], size, stride=stride)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Superpixels:
+    """Regions that follow the picture's own edges, over all channels: SLIC (Achanta et al. 2012).
+
+    The picture's values are brought to [0, 1] as a whole, so a model's normalisation hardly
+    matters; pictures of three channels are read as RGB. Deterministic.
+    """
+
+    segments: int = 100
+    compactness: float = 10.0
+    sigma: float = 0.0
+    reads_input = True
+
+    def __post_init__(self) -> None:
+        check_count("segments", self.segments)
+        for name, number in (("compactness", self.compactness), ("sigma", self.sigma)):
+            fits = isinstance(number, int | float) and not isinstance(number, bool)
+            if not fits or not (0 < number < inf or (name == "sigma" and number == 0)):
+                bound = "≥ 0" if name == "sigma" else "> 0"
+                raise InvalidInput(f"Expected {name} to be a number {bound} (got {number!r}).")
+
+    def __call__(self, layout: Layout, x: Any) -> Features:
+        """One unit per region, numbered from the top left without gaps."""
+        channels, height, width = picture_shape(layout, "gp.superpixels")
+        if self.segments > height * width:
+            raise InvalidInput(
+                f"Expected at most as many segments as the {height * width} pixels of a "
+                f"{height} × {width} picture (got {self.segments})."
+            )
+        (picture,) = layout.tensors(x)
+        regions = self._regions(picture.detach().reshape(channels, height, width))
+        ids = torch.unique(regions, return_inverse=True)[1]
+        return Groups(ids.expand(channels, -1, -1).contiguous())
+
+    def _regions(self, picture: Tensor) -> Tensor:
+        try:
+            from skimage.segmentation import slic
+        except ImportError as error:
+            raise MissingPackage(
+                "Expected scikit-image for gp.superpixels (got no module named skimage). "
+                'Try pip install "greedypig[images]".'
+            ) from error
+        # It brings the values to [0, 1] itself, and those of RGB on to Lab, which runs to 100: the
+        # same compactness means the same thing for other pictures if it is scaled for them.
+        scale = 1.0 if picture.shape[0] == 3 else 0.01
+        found = slic(
+            picture.double().cpu().permute(1, 2, 0).numpy(), n_segments=self.segments,
+            compactness=self.compactness * scale, sigma=float(self.sigma), start_label=0,
+            channel_axis=-1,
+        )  # fmt: skip
+        return torch.from_numpy(found).long()
+
+
+def superpixels(
+    segments: int = 100, *, compactness: float = 10.0, sigma: float = 0.0
+) -> Superpixels:
+    """Regions that follow the picture's edges: about `segments` of them, by SLIC.
+
+    Higher compactness makes them squarer; sigma blurs the picture first. Needs scikit-image.
+    """
+    return Superpixels(segments, compactness, sigma)
+
+
+def is_picture(layout: Layout) -> bool:
+    """Is the input one tensor (channels, height, width) with one or three channels?"""
+    shape = layout.shapes[0]
+    return len(layout.shapes) == 1 and len(shape) == 3 and shape[0] in (1, 3)
+
+
+def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
+    """(channels, height, width) of an input that is one picture; what: who asks."""
+    if len(layout.shapes) != 1 or len(layout.shapes[0]) not in (2, 3):
+        raise InvalidInput(
+            f"Expected one picture (channels, height, width) for {what} (got {layout.shapes})."
+        )
+    shape = (1, *layout.shapes[0])[-3:]
+    return shape[0], shape[1], shape[2]
+
+
+@dataclass(frozen=True)
+class BlurIG(PlannedScorer):
+    """Integrated gradients along a path that blurs the input away instead of fading it.
+
+    scores = −Σ_i (σ_{i+1} − σ_i) · ∂g/∂x(x_σi) · (x_{σi + grad_step} − x_σi) / grad_step, where
+    x_σ is the input blurred by σ (selected elements stay sharp) and σ_i = i/steps · sigma.
+    """
+
+    steps: int = 100
+    sigma: float = 50.0
+    grad_step: float = 0.01
+    name = "blur-ig"
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        if not (self.sigma > 0 and self.grad_step > 0):
+            raise InvalidInput(
+                f"Expected sigma and grad_step > 0 (got {self.sigma!r}, {self.grad_step!r})."
+            )
+
+    def plan(self, at: Situation) -> Plan[Scored]:
+        problem = at.objective
+        if problem.reversed:
+            raise InvalidInput(
+                "Expected an objective of what is present for method='blur-ig' (got "
+                "'counterfactual', whose path ends at the baseline)."
+            )
+        channels, height, width = picture_shape(problem.layout, "method='blur-ig'")
+        x = problem.end.view(channels, height, width)
+        fixed = (at.mask != 0).view(channels, height, width)
+        limit = problem.oracle.batch_size
+        total = torch.zeros_like(problem.end)
+        for lo in range(0, self.steps, limit):
+            steps = range(lo, min(lo + limit, self.steps))
+            plans = (self._step(problem, x, fixed, i * self.sigma / self.steps) for i in steps)
+            for part in (yield from together(plans, limit)):
+                total += part
+        return Scored(elements=total)
+
+    def cost(self) -> int:
+        return self.steps
+
+    def _step(
+        self, problem: PointObjective, x: Tensor, fixed: Tensor, sigma: float
+    ) -> Plan[Tensor]:
+        # In float64: the difference of two nearly equal pictures is divided by a small number.
+        sharp = x.double()
+        blurred = gaussian_blur(sharp, sigma)
+        slope = (gaussian_blur(sharp, sigma + self.grad_step) - blurred) / self.grad_step
+        slope = torch.where(fixed, 0, slope).reshape(-1)
+        row = torch.where(fixed, sharp, blurred).reshape(-1).to(x)
+        answer = yield from ask(point_request(problem, row))
+        return (answer.gradient * slope * (-self.sigma / self.steps)).to(x)

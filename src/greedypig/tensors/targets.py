@@ -1,0 +1,441 @@
+"""What is being maximised: one number per row, from the model's outputs.
+
+Names of the paper: softmax is G^AttributionSoftmax (its Eq. 4), log-likelihood is
+G^AttributionKL (its Eq. 5). Every objective reads the outputs of rows that may belong to
+different examples, each with its own class and its own reference, the output at the full input.
+
+A model with one output is read in one of two ways. As the logit (or probability) of class 1 it has
+two classes, with logits 0 and z. As a value, the objective is the value itself, up or down.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..core.errors import InvalidInput, InvalidType, did_you_mean
+
+_aten = torch.ops.aten
+
+OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
+"""Objectives over classes; a single output is read as the logit of class 1."""
+OF_VALUES = {"increase": 1.0, "decrease": -1.0}
+"""Objectives over a single output that is a value, with their sign."""
+NAMES = (*OF_CLASSES, "counterfactual", *OF_VALUES)
+OUTPUTS = ("logits", "probabilities", "values")
+UNSTATED = (
+    "The model's single output is read as a value, and the features are those that move it from "
+    "the baseline's output to the input's. As a class logit it would be explained in the other "
+    "direction. Try outputs='logits' for a binary classifier, outputs='values' for a regression."
+)
+PROBABILITIES = (
+    "The model's output looks like probabilities but is read as logits. "
+    "Try outputs='probabilities'."
+)
+
+
+@dataclass(frozen=True)
+class Margin:
+    """The class's logit minus that of a rival: the runner-up at the full input, or `against`."""
+
+    against: int | None = None
+
+
+def margin(against: int | None = None) -> Margin:
+    """objective=margin(against=207): the logit's lead over a named class."""
+    return Margin(against)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """One example's class, rival and output at the full input."""
+
+    target: int
+    rival: int
+    """The class that a margin is measured against; -1 where none is."""
+    output: Tensor
+    """(classes,) logits, or () for a single output."""
+    classes: bool
+    """Does the output hold one logit for each class?"""
+    sign: float = 1.0
+    """Of a value: 1 where it is to rise, −1 where it is to fall."""
+
+    @cached_property
+    def log_probabilities(self) -> Tensor | None:
+        """(classes,), where the output holds classes. Only some objectives ask."""
+        return torch.log_softmax(self.output, 0) if self.classes else None
+
+    @cached_property
+    def pointing(self) -> Tensor:
+        """(classes,): 1 at the class, −1 at the rival if there is one, else 0."""
+        out = torch.zeros_like(self.output)
+        out[self.target] = 1
+        if self.rival >= 0:
+            out[self.rival] = -1
+        return out
+
+
+class HasReference(Protocol):
+    """Whatever a batch's rows belong to."""
+
+    @property
+    def reference(self) -> Reference:
+        """Its class and its output at the full input."""
+        ...
+
+
+class Target:
+    """objective= and outputs= of `explain`, read once: logits (m, classes) → values (m,)."""
+
+    def __init__(
+        self, objective: Any = None, outputs: str | None = None, *, class_given: bool = False
+    ) -> None:
+        if outputs is not None and outputs not in OUTPUTS:
+            raise InvalidInput(
+                f"Expected outputs to be 'logits', 'probabilities' or 'values' (got {outputs!r})."
+            )
+        self.outputs = outputs
+        self.chosen = objective is None
+        """Is the objective the default: softmax for classes, toward the prediction for values?"""
+        self.against: int | None = None
+        self.function: Callable[[Tensor], Tensor] | None = None
+        self.name = "softmax"
+        if isinstance(objective, Margin):
+            self.name = "margin"
+            if objective.against is not None:
+                self.against = _rival(objective.against)
+        elif isinstance(objective, str):
+            if objective not in NAMES:
+                raise InvalidInput(
+                    f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
+                    f"logits to one number per row (got {objective!r})."
+                    f"{did_you_mean(objective, NAMES)}"
+                )
+            self.name = objective
+        elif callable(objective):
+            self.name, self.function = "callable", objective
+        elif objective is not None:
+            raise InvalidType(
+                f"Expected objective to be a name or a callable (got {type(objective).__name__})."
+            )
+        of_classes = class_given or (not self.chosen and self.name in OF_CLASSES)
+        self.binary = self._reads_logit(of_classes)
+        """Is a single output read as the logit or probability of class 1?"""
+        self._check_reading(class_given)
+
+    def _reads_logit(self, of_classes: bool) -> bool:
+        if self.function is not None or self.name in OF_VALUES or self.outputs == "values":
+            return False
+        return of_classes or self.outputs is not None
+
+    def _check_reading(self, class_given: bool) -> None:
+        """Refuse a class, or an objective over classes, where the output is said to be a value."""
+        if self.name in OF_VALUES and class_given:
+            raise InvalidInput(
+                f"Expected no target beside objective={self.name!r}, which is about a single "
+                "output. Try objective='logit' for the logit of a class."
+            )
+        if self.outputs != "values" or self.function is not None:
+            return
+        if class_given:
+            raise InvalidInput(
+                "Expected no target beside outputs='values', which has no classes. "
+                "Try outputs='logits', or objective='increase' or 'decrease'."
+            )
+        if not self.chosen and self.name in OF_CLASSES:
+            raise InvalidInput(
+                f"Expected class scores for objective={self.name!r} (got outputs='values'). "
+                "Try objective='increase' or 'decrease', or outputs='logits'."
+            )
+
+    @property
+    def towards_baseline(self) -> bool:
+        """A counterfactual switches features to the baseline instead of to the input."""
+        return self.name == "counterfactual"
+
+    @property
+    def has_slopes(self) -> bool:
+        """Are its derivatives known?"""
+        return self.function is None and self.outputs != "probabilities"
+
+    def logits(self, output: Any, rows: int) -> Tensor:
+        """The model's own output as (m, classes), or (m,) for a value.
+
+        A single output z that is a logit stands for the classes' logits (0, z); for
+        objective="logit", the logits of 1 − p and p, for (−z, z).
+        """
+        tensor = _find_tensor(output)
+        if self.function is None and tensor.dim() > 1:
+            tensor = _without_axes_of_one(tensor)
+        fits = tensor.dim() in (1, 2) or self.function is not None
+        if tensor.dim() == 0 or tensor.shape[0] != rows or not fits:
+            raise InvalidInput(
+                f"Expected the model to return ({rows}, classes) or ({rows},) for {rows} rows "
+                f"(got {tuple(tensor.shape)}). Try wrapping it to return one row each."
+            )
+        sure = self.outputs == "probabilities"
+        if self.binary and tensor.dim() == 1:
+            same = -tensor if self.name == "logit" else torch.zeros_like(tensor)
+            other = 1 - tensor if sure else same
+            tensor = torch.stack([other, tensor], 1)
+        if sure and tensor.dim() == 2:
+            return tensor.clamp_min(torch.finfo(tensor.dtype).tiny).log()
+        return tensor
+
+    def reference(self, logits: Tensor, target: int | None) -> Reference:
+        """The class, rival and reference of an example, from its logits (classes,) or ()."""
+        if logits.dim() == 0 or self.function is not None:
+            self._check_single(target)
+            return Reference(0, -1, logits, False, OF_VALUES.get(self.name, 1.0))
+        classes = logits.shape[0]
+        self._check_several(classes)
+        self._check_outputs(logits)
+        target = int(logits.argmax()) if target is None else _class_index(target, classes)
+        rival = self.against
+        if rival is not None and (not 0 <= rival < classes or rival == target):
+            raise InvalidInput(
+                f"Expected the margin's rival to be another class from 0 to {classes - 1} "
+                f"(got {rival})."
+            )
+        if rival is None and self.name == "margin":
+            rest = logits.clone()
+            rest[target] = -torch.inf
+            rival = int(rest.argmax())
+        return Reference(target, -1 if rival is None else rival, logits, True)
+
+    def directed(self, reference: Reference, at_baselines: Tensor) -> Reference:
+        """Of a value with no direction asked for: toward f(x), from the baselines' mean f."""
+        if not self.is_undirected(reference):
+            return reference
+        start, end = float(at_baselines.double().mean()), float(reference.output)
+        if self.outputs is None and start != end and (end > 0) != (end > start):
+            warnings.warn(UNSTATED, stacklevel=levels_to_caller())
+        return replace(reference, sign=-1.0 if end < start else 1.0)
+
+    def is_undirected(self, reference: Reference) -> bool:
+        """Is it a value whose direction follows from the baseline?"""
+        return self.chosen and not reference.classes and self.function is None
+
+    def described(self, reference: Reference) -> dict[str, Any]:
+        """The objective, the outputs and the class, as they were read for this example."""
+        if reference.classes or self.function is not None:
+            outputs = self.outputs or "logits"
+            return {"objective": self.name, "outputs": outputs, "target": reference.target}
+        rising = "increase" if reference.sign > 0 else "decrease"
+        name = "counterfactual" if self.name == "counterfactual" else rising
+        outputs = self.outputs if self.outputs == "probabilities" else "values"
+        return {"objective": name, "outputs": outputs, "target": None}
+
+    def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+        """(m,): the objective of every row."""
+        if self.function is not None:
+            values = self.function(logits)
+            if not isinstance(values, Tensor) or values.shape != logits.shape[:1]:
+                got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+                raise InvalidInput(
+                    f"Expected the objective to give one number per row of the logits "
+                    f"{tuple(logits.shape)} (got {got}). Try lambda logits: logits[:, 0]."
+                )
+            return values
+        if logits.dim() == 1:
+            if self.name == "counterfactual":
+                return (logits - _stack([o.reference.output for o, _ in runs], runs)).abs()
+            return logits * _signs(logits, runs) + 0.0  # No −0.
+        if self.name == "softmax":
+            return _take(torch.softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+        if self.name == "log-probability":
+            return _take(torch.log_softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+        if self.name == "logit":
+            return _take(logits, [o.reference.target for o, _ in runs], runs)
+        if self.name == "margin":
+            own = _take(logits, [o.reference.target for o, _ in runs], runs)
+            return own - _take(logits, [o.reference.rival for o, _ in runs], runs)
+        expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
+        found = torch.log_softmax(logits, 1)
+        if self.name == "log-likelihood":
+            return (expected.exp() * found).sum(1)
+        # Counterfactual: KL(f(x) ‖ f(x with S at the baseline)), 0 for the empty set.
+        return (expected.exp() * (expected - found)).sum(1)
+
+    def slopes(
+        self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]
+    ) -> tuple[Tensor, Tensor]:
+        """The values (m,), and their derivatives with respect to each row's logits,
+        where they are known."""
+        assert self.has_slopes
+        if logits.dim() == 1:
+            if self.name != "counterfactual":
+                signs = _signs(logits, runs)
+                return logits * signs + 0.0, signs.expand_as(logits)
+            moved = logits - _stack([o.reference.output for o, _ in runs], runs)
+            return moved.abs(), moved.sign()
+        if self.name in ("logit", "margin"):
+            return self.values(logits, runs), self._pointing(logits, runs)
+        # The kernels that autograd would run, so that its very bits come out.
+        if self.name == "softmax":
+            shares = torch.softmax(logits, 1)
+            values = _take(shares, [o.reference.target for o, _ in runs], runs)
+            toward = self._pointing(logits, runs)
+            return values, _aten._softmax_backward_data.default(toward, shares, 1, logits.dtype)
+        found = torch.log_softmax(logits, 1)
+        if self.name == "log-probability":
+            values = _take(found, [o.reference.target for o, _ in runs], runs)
+            toward = self._pointing(logits, runs)
+        else:
+            expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
+            toward = expected.exp().expand_as(found)
+            if self.name == "log-likelihood":
+                values = (toward * found).sum(1)
+            else:
+                values, toward = (toward * (expected - found)).sum(1), -toward
+        return values, _aten._log_softmax_backward_data.default(toward, found, 1, logits.dtype)
+
+    def _pointing(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+        """1 at each row's class, and −1 at its rival where there is one; else 0."""
+        return _stack([o.reference.pointing for o, _ in runs], runs).expand_as(logits)
+
+    def _check_single(self, target: int | None) -> None:
+        if self.function is not None and target is not None:
+            raise InvalidInput(
+                f"Expected no target beside an objective of your own, which reads the logits "
+                f"itself (got target={target!r})."
+            )
+
+    def _check_several(self, classes: int) -> None:
+        """Objectives over a value need a single output."""
+        if self.name in OF_VALUES or self.outputs == "values":
+            what = f"objective={self.name!r}" if self.name in OF_VALUES else "outputs='values'"
+            raise InvalidInput(
+                f"Expected a model with a single output for {what} (got {classes} outputs). "
+                "Try objective='logit' with target= for one of them."
+            )
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        if self.outputs == "probabilities":
+            total = float(logits.exp().double().sum())
+            if abs(total - 1) > 1e-2:
+                raise InvalidInput(
+                    "Expected probabilities from 0 to 1 that sum to 1 over the classes (got a sum "
+                    f"of {total:.3g}). Try outputs='logits', or 'values' for a regression."
+                )
+            return
+        if look_like_probabilities(logits.unsqueeze(0)):
+            warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
+
+
+def look_like_probabilities(outputs: Tensor) -> bool:
+    """Are rows (m, classes) ≥ 0 with sums of 1, or single outputs (m,), (m, 1) from 0 to 1?"""
+    outputs = outputs.detach().double()
+    if not bool((outputs >= 0).all()):
+        return False
+    if outputs.dim() < 2 or outputs.shape[1] == 1:
+        return bool((outputs <= 1).all())
+    return bool(((outputs.sum(1) - 1).abs() < 1e-4).all())
+
+
+def _index(number: Any) -> int | None:
+    """A class number, also straight from an argmax; None for what is no whole number."""
+    try:
+        return None if isinstance(number, bool) else operator.index(number)
+    except (TypeError, ValueError):
+        return None
+
+
+def _rival(against: Any) -> int:
+    index = _index(against)
+    if index is None:
+        raise InvalidInput(
+            f"Expected the margin's rival to be the number of a class (got {against!r})."
+        )
+    return index
+
+
+def _class_index(target: Any, classes: int) -> int:
+    index = _index(target)
+    if index is None or not 0 <= index < classes:
+        raise InvalidInput(
+            f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
+        )
+    return index
+
+
+def levels_to_caller() -> int:
+    """The stacklevel of the first frame outside this package, seen from our caller."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != "greedypig":
+            break
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _find_tensor(output: Any) -> Tensor:
+    """The scores inside what a model returned: a tensor, .logits, ['logits'] or the first item."""
+    if isinstance(output, Tensor):
+        return output
+    logits = getattr(output, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    if isinstance(output, Mapping):
+        if isinstance(output.get("logits"), Tensor):
+            return output["logits"]  # type: ignore[no-any-return]
+        tensors = [v for v in output.values() if isinstance(v, Tensor)]
+        if len(tensors) == 1:
+            return tensors[0]
+        raise InvalidType(
+            f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+        )
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise InvalidType(
+        "Expected the model to return a tensor, a tuple that begins with one, a dict or object "
+        f"with 'logits' (got {type(output).__name__})."
+    )
+
+
+def _without_axes_of_one(output: Tensor) -> Tensor:
+    """(m, 1) and (m, 1, 1, 1) as (m,), and what convolutions give, (m, classes, 1, 1), as
+    (m, classes).
+
+    (m, classes, 1) stays: it may be what a model of one output makes of a whole batch.
+    """
+    if all(size == 1 for size in output.shape[1:]):
+        return output.flatten()
+    if output.dim() > 3 and all(size == 1 for size in output.shape[2:]):
+        return output.flatten(1)
+    return output
+
+
+def _take(table: Tensor, columns: list[int], runs: Sequence[tuple[Any, int]]) -> Tensor:
+    if len(runs) == 1:
+        return table[:, columns[0]]
+    index = torch.tensor(columns, device=table.device).repeat_interleave(_counts(table, runs))
+    return table.gather(1, index.unsqueeze(1)).squeeze(1)
+
+
+def _stack(items: list[Tensor], runs: Sequence[tuple[Any, int]]) -> Tensor:
+    if len(runs) == 1:
+        return items[0].unsqueeze(0)
+    return torch.stack(items).repeat_interleave(_counts(items[0], runs), 0)
+
+
+def _signs(like: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
+    """(m,), or (1,) for one run: each row's sign."""
+    return _stack([like.new_tensor(o.reference.sign) for o, _ in runs], runs)
+
+
+def _counts(like: Tensor, runs: Sequence[tuple[Any, int]]) -> Tensor:
+    return torch.tensor([count for _, count in runs], device=like.device)
+
+
+def _log_probabilities(owner: HasReference) -> Tensor:
+    assert owner.reference.log_probabilities is not None
+    return owner.reference.log_probabilities
