@@ -6,20 +6,11 @@ package picks them greedily by path-integrated gradients, for any model and any 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
-from . import models
-from .core.algorithms import (
-    best_subset,
-    greedy,
-    greedy_pig,
-    integrated_gradients,
-    iterate_rounds,
-    one_shot,
-    sequential_gradient,
-)
-from .core.attribution import Attribution, Round, StopReason
+from .core.attribution import Attribution
 from .core.errors import (
     DiskFull,
     GreedyPigError,
@@ -31,58 +22,67 @@ from .core.errors import (
     NotDifferentiable,
 )
 from .core.features import Elements, Features, Groups, Windows
-from .core.objective import Objective, objective
-from .core.quadrature import Rule, rule
-from .core.rounds import Rounds
-from .core.scorers import (
+from .core.methods import (
+    IG,
     Gradient,
+    Greedy,
+    GreedyPIG,
     GuidedIG,
-    IntegratedGradients,
-    RollingGradients,
-    Scorer,
-    Smooth,
+    MarginalGains,
+    Random,
+    SequentialGradient,
 )
-from .core.unit_scorers import MarginalGains, RandomOrder
-from .graphs.api import explain_edges, explain_node
-from .graphs.edge_index import index_edges
+from .core.methods import Smooth as SmoothIG
+from .core.objective import Objective, SetFunction, objective
+from .core.quadrature import Rule, rule
+from .core.rounds import State
+from .core.run import best_subset, maximize
+from .core.run import iterate as rounds
+from .core.stopping import Stop, StopReason
 from .results.storage import load
-from .tables.api import select_features
-from .tables.finetune import mask_finetune
 from .tensors.api import explain, explain_many
-from .tensors.methods import Greedy
-from .tensors.pictures import BlurIG, Superpixels, grid, superpixels, windows
-from .tensors.steady import SteadyGradients
+from .tensors.pictures import BlurIG, grid, superpixels, windows
+from .tensors.steady import SteadyPIG
 from .tensors.targets import margin
 
 if TYPE_CHECKING:
-    from . import metrics, plots, report
+    from . import metrics, models, plots, report
+    from .adapters.captum import from_captum
+    from .adapters.sklearn import FeatureSelector
+    from .graphs.api import explain_edges, explain_node
+    from .graphs.edge_index import index_edges
+    from .tables.api import select_features
+    from .tables.finetune import mask_finetune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
+
+_LAZY = {
+    "FeatureSelector": "adapters.sklearn", "explain_edges": "graphs.api",
+    "explain_node": "graphs.api", "from_captum": "adapters.captum",
+    "index_edges": "graphs.edge_index", "mask_finetune": "tables.finetune",
+    "select_features": "tables.api",
+}  # fmt: skip
+"""Names that are imported when they are first used, so that `import greedypig` stays quick."""
 
 __all__ = [
-    "Attribution", "BlurIG", "DiskFull", "Elements", "FeatureSelector", "Features", "Gradient",
-    "Greedy", "GreedyPigError",
-    "Groups", "GuidedIG", "IntegratedGradients", "InvalidFile", "InvalidInput", "InvalidType",
-    "MarginalGains", "MissingPackage", "NonFinite", "NotDifferentiable", "Objective",
-    "RandomOrder", "RollingGradients", "Round", "Rounds", "Rule", "Scorer", "Smooth",
-    "SteadyGradients", "StopReason",
-    "Superpixels", "Windows", "best_subset", "explain", "explain_edges", "explain_many",
-    "explain_node", "from_captum", "greedy", "greedy_pig", "grid", "index_edges",
-    "integrated_gradients", "iterate_rounds", "load", "margin", "mask_finetune", "metrics",
-    "models", "objective", "one_shot", "plots", "report", "rule", "select_features",
-    "sequential_gradient", "superpixels", "windows",
+    "IG", "Attribution", "BlurIG", "DiskFull", "Elements", "FeatureSelector", "Features",
+    "Gradient", "Greedy", "GreedyPIG", "GreedyPigError", "Groups", "GuidedIG", "InvalidFile",
+    "InvalidInput", "InvalidType", "MarginalGains", "MissingPackage", "NonFinite",
+    "NotDifferentiable", "Objective", "Random", "Rule", "SequentialGradient", "SetFunction",
+    "SmoothIG", "State", "SteadyPIG", "Stop", "StopReason", "Windows", "best_subset", "explain",
+    "explain_edges", "explain_many", "explain_node", "from_captum", "grid", "index_edges", "load",
+    "margin", "mask_finetune", "maximize", "metrics", "models", "objective", "plots", "report",
+    "rounds", "rule", "select_features", "superpixels", "windows",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("metrics", "plots", "report"):  # Not needed for an answer: `import` stays quick.
-        return import_module(f".{name}", __name__)
-    if name == "FeatureSelector":  # scikit-learn, too.
-        from .adapters.sklearn import FeatureSelector
-
-        return FeatureSelector
-    if name == "from_captum":  # Captum is optional and heavy: imported when asked for.
-        from .adapters.captum import from_captum
-
-        return from_captum
+def __getattr__(name: str) -> _Any:
+    if name in ("metrics", "models", "plots", "report"):
+        return _import_module(f".{name}", __name__)
+    if name in _LAZY:
+        return getattr(_import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module 'greedypig' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__version__"])

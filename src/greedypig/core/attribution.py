@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from math import isfinite
 from os import PathLike
 from typing import Any, NamedTuple
@@ -19,7 +18,8 @@ from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
 from .naming import unit_texts
-from .schedule import whole
+from .numbers import whole
+from .stopping import StopReason
 
 ATTACHED = {
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -84,42 +84,6 @@ def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> 
     return Fall(reached_at, reached, lost_at, lost)
 
 
-class StopReason(Enum):
-    """Why a run ended; the value is a sentence for people."""
-
-    ROUNDS = "all rounds were done"
-    K = "k features were selected"
-    ALL = "every feature was selected"
-    BUDGET = "the gradient budget was spent"
-    SECONDS = "the time limit was reached"
-    REACHED = "the objective reached its target"
-    NO_GAIN = "no feature left had a positive score"
-    RUNNING = "still running when this was taken"
-
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """One round of Algorithm 1."""
-
-    index: int
-    """0 for the first round."""
-    chosen: Tensor
-    """(z,) long: the units taken, best first."""
-    scores: Tensor
-    """(z,) the score each had in this round."""
-    value: float
-    """G(S) after the round."""
-    total: float
-    """Sum of all scores of the round. By completeness ≈ G(1) − G(S before the round)."""
-    gradients_used: int
-    """Gradient evaluations paid up to and including this round."""
-    seconds: float
-    """Time since the run began."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Attribution:
     """Which features, in which order, with what effect. Frozen; see `save` and `load`."""
@@ -139,9 +103,9 @@ class Attribution:
     totals: tuple[float, ...]
     """Sum of all scores in each round; completeness says ≈ G(1) − G(S before the round)."""
     gradients_used: int
-    """Gradient evaluations paid, one per point."""
+    """Gradients paid."""
     seconds: float
-    """Time spent, over all sittings of a resumed run."""
+    """Time spent, the parts of a resumed run together."""
     stop: StopReason
     """Why it stopped."""
     last_scores: Tensor
@@ -153,9 +117,6 @@ class Attribution:
     first_scores: Tensor | None = None
     """(units,) every unit's score in the first round, where scores are integrals along the path to
     everything, as those of integrated gradients are; `contributions` uses them."""
-    memory: Tensor | None = None
-    """(n,) every element's score in the last round, where a resumed run goes on from them and
-    units are not elements (whose scores are in `last_scores`)."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

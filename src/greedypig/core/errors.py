@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .attribution import Round
+    from .attribution import Attribution
 
 NAMED = 6
 """Names that a sentence lists."""
@@ -27,10 +27,10 @@ class InvalidInput(GreedyPigError, ValueError):
 class BudgetTooSmall(InvalidInput):
     """The budget does not reach for one round; `needed` gradients would."""
 
-    def __init__(self, needed: int, budget: int, hints: Sequence[str]) -> None:
+    def __init__(self, needed: int, budget: int) -> None:
         super().__init__(
             f"Expected a budget of at least one round's {needed} gradients (got {budget}). "
-            f"Try {', or '.join(hints)}."
+            f"Try gradients={needed}, or fewer steps."
         )
         self.needed, self.budget = needed, budget
 
@@ -44,14 +44,9 @@ class NotDifferentiable(GreedyPigError, ValueError):
 
 
 class NonFinite(GreedyPigError, ArithmeticError):
-    """A value or gradient is NaN or infinite.
+    """A value or gradient is NaN or infinite; `so_far` holds the results of the rounds before."""
 
-    `rounds` holds the rounds that were finished before it happened, so nothing is lost.
-    """
-
-    def __init__(self, message: str, rounds: Sequence[Round] = ()) -> None:
-        super().__init__(message)
-        self.rounds: tuple[Round, ...] = tuple(rounds)
+    so_far: tuple[Attribution, ...] = ()
 
 
 class InvalidFile(GreedyPigError, ValueError):

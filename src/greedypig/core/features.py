@@ -1,8 +1,9 @@
-"""What is selected as one unit: single elements, disjoint groups, or overlapping windows.
+"""What is selected at once: single values, disjoint groups of them, or overlapping windows.
 
-The mask always has one entry per element; a unit is a set of elements that are switched on
-together and whose score is the sum of its elements' scores. Elements that are already on count
-for nothing, so a window that overlaps a chosen one competes with its new elements only.
+A mask has one entry per value of the input; a feature is a set of values that are switched on
+together, and its score is the sum of its values' scores. Values that are already on count for
+nothing, so a window that overlaps a selected one competes with its new values only. Problems lie
+side by side on the first axis (b).
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .schedule import whole
-from .select import top_z
+from .numbers import whole
 
 
 class Features:
-    """n elements bound into `units` units, with optional names, one per unit."""
+    """n values bound into `units` features, with optional names, one per feature."""
 
     kind: str
+    side_by_side = True
+    """May several problems share rounds, as each takes the same number of features?"""
 
     def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
         if n < 0:
-            raise InvalidInput(f"Expected a number of elements ≥ 0 (got {n}).")
+            raise InvalidInput(f"Expected a number of values ≥ 0 (got {n}).")
         if names is not None and len(names) != units:
             raise InvalidInput(
-                f"Expected one name per unit (got {len(names)} names for {units} units)."
+                f"Expected one name per feature (got {len(names)} names for {units} features)."
             )
         self.n = n
         self.units = units
@@ -40,48 +42,42 @@ class Features:
 
     @property
     def cover(self) -> int:
-        """How many units it takes, at the least, to hold every element."""
+        """How many features it takes, at the least, to hold every value."""
         return self.units
 
     def name(self, unit: int) -> str:
-        """The unit's name, or its index where it has none."""
+        """The feature's name, or its index where it has none."""
         return str(unit) if self.names is None else self.names[unit]
 
-    def sum(self, elements: Tensor) -> Tensor:
-        """(n,) scores of elements → (units,) scores of units: Σ over each unit's elements."""
+    def sum(self, scores: Tensor) -> Tensor:
+        """(b, n) scores of values → (b, units): Σ over each feature's values."""
         raise NotImplementedError
 
-    def members(self, units: Tensor) -> Tensor:
-        """(n,) bool: the elements of these units."""
+    def mask(self, taken: Tensor) -> Tensor:
+        """(b, units) bool → (b, n) bool: the values of the features taken."""
         raise NotImplementedError
 
-    def ahead(self, taken: Tensor, z: int) -> Tensor | None:
-        """(n,) bool: where the path of a round of z picks ends; None for all elements."""
+    def goal(self, taken: Tensor, z: int) -> Tensor | None:
+        """(b, n) bool: where the path of a round of z picks ends; None for all values."""
         return None
 
-    def switch_on(self, mask: Tensor, units: Tensor) -> None:
-        """Set the mask of these units' elements to 1, in place."""
-        mask[self.members(units)] = 1
-
-    def all_on(self, mask: Tensor, taken: int) -> bool:
-        """Is everything on, `taken` units having been taken?"""
-        return taken == self.units
+    def is_complete(self, taken: Tensor) -> bool:
+        """Is every value on, these features having been taken?"""
+        return bool(taken.all())
 
     def first_rank(self, order: Tensor) -> Tensor:
-        """(n,) long: the position in `order` of the first unit that holds the element."""
+        """(units,) order → (n,) long: the position of the first feature that holds the value."""
         raise NotImplementedError
 
-    def blocked(self, mask: Tensor, taken: Tensor) -> Tensor:
-        """(units,) bool: units taken, or that would switch nothing on."""
-        return taken
+    def pick(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """(b, n) scores of values → the z best features (b, z), fewer if fewer are left, and
+        their scores (b, z)."""
+        return self.pick_units(self.sum(scores), taken, z)
 
-    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """The z best units by summed score (fewer if fewer are left), and those scores."""
-        return top_z(self.sum(elements), taken, z)
-
-    def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
-        """The z best units by scores (units,) of their own."""
-        return top_z(scores, taken, z)[0]
+    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """The same by scores (b, units) of whole features."""
+        best = best_first(scores, taken, min(z, int((~taken[0]).sum())))
+        return best, scores.gather(1, best)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         """Plain settings and tensors from which `restore` builds the same object."""
@@ -89,34 +85,25 @@ class Features:
 
 
 class Elements(Features):
-    """Every element is a unit of its own."""
+    """Every value is a feature of its own."""
 
     kind = "elements"
 
     def __init__(self, n: int, names: Sequence[str] | None = None) -> None:
         super().__init__(n, n, names)
 
-    def sum(self, elements: Tensor) -> Tensor:
-        return elements
+    def sum(self, scores: Tensor) -> Tensor:
+        return scores
 
-    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        # What the mask has on is taken, and scores 0.
-        return top_z(elements, mask, z)
-
-    def members(self, units: Tensor) -> Tensor:
-        out = torch.zeros(self.n, dtype=torch.bool, device=units.device)
-        out[units] = True
-        return out
-
-    def switch_on(self, mask: Tensor, units: Tensor) -> None:
-        mask.index_fill_(0, units, 1)
+    def mask(self, taken: Tensor) -> Tensor:
+        return taken
 
     def first_rank(self, order: Tensor) -> Tensor:
         return _inverse(order)
 
 
 class Groups(Features):
-    """Disjoint units: ids (n,) gives the unit, 0 … units−1, of every element."""
+    """Disjoint features: ids (n,) gives the feature, 0 … units−1, of every value."""
 
     kind = "groups"
 
@@ -140,13 +127,11 @@ class Groups(Features):
         super().__init__(ids.numel(), units, names)
         self.ids = ids
 
-    def sum(self, elements: Tensor) -> Tensor:
-        return elements.new_zeros(self.units).index_add_(0, self._ids(elements), elements)
+    def sum(self, scores: Tensor) -> Tensor:
+        return scores.new_zeros(len(scores), self.units).index_add_(1, self._ids(scores), scores)
 
-    def members(self, units: Tensor) -> Tensor:
-        flags = torch.zeros(self.units, dtype=torch.bool, device=units.device)
-        flags[units] = True
-        return flags[self._ids(units)]
+    def mask(self, taken: Tensor) -> Tensor:
+        return taken[:, self._ids(taken)]
 
     def first_rank(self, order: Tensor) -> Tensor:
         return _inverse(order)[self._ids(order)]
@@ -162,13 +147,14 @@ class Groups(Features):
 
 
 class Windows(Features):
-    """Overlapping boxes of `size` elements along `axes` of `shape`, and all of the other axes.
+    """Overlapping boxes of `size` values along `axes` of `shape`, and all of the other axes.
 
     Windows start at every `stride`-th position; the last one is moved back to end at the edge.
-    Units are numbered row-major by start.
+    They are numbered row-major by start.
     """
 
     kind = "windows"
+    side_by_side = False
 
     def __init__(
         self,
@@ -194,7 +180,7 @@ class Windows(Features):
                 raise InvalidInput(f"Expected {name} to be a whole number ≥ 1 (got {number!r}).")
         if stride > size:
             raise InvalidInput(
-                f"Expected stride ≤ the window size {size}, else some elements belong to no "
+                f"Expected stride ≤ the window size {size}, else some values belong to no "
                 f"window (got stride {stride})."
             )
         for axis in self.axes:
@@ -211,7 +197,7 @@ class Windows(Features):
 
     @property
     def cover(self) -> int:
-        """∏ ⌈length / size⌉: of the elements `size` apart no window holds two."""
+        """∏ ⌈length / size⌉: of the values `size` apart no window holds two."""
         return prod(-(-self.shape[axis] // self.size) for axis in self.axes)
 
     @cached_property
@@ -219,11 +205,20 @@ class Windows(Features):
         """The start of every window along `axes`."""
         return list(product(*self.starts))
 
-    def sum(self, elements: Tensor) -> Tensor:
-        return self._slide(self._flat(elements), self.starts).reshape(-1)
+    def sum(self, scores: Tensor) -> Tensor:
+        return torch.stack([self._slide(self._flat(s), self.starts).reshape(-1) for s in scores])
+
+    def mask(self, taken: Tensor) -> Tensor:
+        out = torch.zeros(len(taken), *self.shape, dtype=torch.bool, device=taken.device)
+        for problem, unit in torch.nonzero(taken).tolist():
+            out[problem][self._region(unit)] = True
+        return out.flatten(1)
+
+    def is_complete(self, taken: Tensor) -> bool:
+        return bool(self.mask(taken).all())
 
     def _flat(self, elements: Tensor) -> Tensor:
-        """Elements summed over the axes along which no window slides."""
+        """Values summed over the axes along which no window slides."""
         box = elements.reshape(self.shape)
         others = [a for a in range(len(self.shape)) if a not in self.axes]
         return box.sum(others) if others else box
@@ -235,15 +230,6 @@ class Windows(Features):
             if len(places) != box.shape[dim]:
                 box = box.index_select(dim, torch.tensor(places, device=box.device))
         return box
-
-    def members(self, units: Tensor) -> Tensor:
-        out = torch.zeros(self.shape, dtype=torch.bool, device=units.device)
-        for unit in units.tolist():
-            out[self._region(unit)] = True
-        return out.reshape(-1)
-
-    def all_on(self, mask: Tensor, taken: int) -> bool:
-        return bool((mask != 0).all())
 
     def first_rank(self, order: Tensor) -> Tensor:
         far = self.units
@@ -262,38 +248,49 @@ class Windows(Features):
         view = [self.shape[a] if a in self.axes else 1 for a in range(len(self.shape))]
         return ranks.reshape(view).expand(self.shape).reshape(-1)
 
-    def blocked(self, mask: Tensor, taken: Tensor) -> Tensor:
-        return taken | (self.sum((mask == 0).to(torch.float64)) < 0.5)
-
-    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+    def pick(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """One window at a time: what a pick covers is worth nothing to the next.
 
-        After a pick only the windows that overlap it are summed again.
+        After a pick only the windows that overlap it are summed again. One problem (b = 1).
         """
-        off = mask == 0
-        box, free = self._flat(torch.where(off, elements, 0)), self._flat(off.double())
+        off = ~self.mask(taken)[0]
+        box, free = self._flat(torch.where(off, scores[0], 0)), self._flat(off.double())
         sums, room = self._slide(box, self.starts), self._slide(free, self.starts)
-        blocked = taken.view(sums.shape) | (room < 0.5)
+        blocked = taken[0].view(sums.shape) | (room < 0.5)
         left = int((~blocked).sum())
-        chosen: list[Tensor] = []
-        scores: list[Tensor] = []
+        chosen: list[int] = []
+        own: list[Tensor] = []
         while len(chosen) < z and left:
-            best, score = top_z(sums.reshape(-1), blocked.reshape(-1), 1)
+            flat = sums.masked_fill(blocked, -torch.inf).reshape(-1)
+            best = int(torch.nonzero(flat == flat.max())[0])
             chosen.append(best)
-            scores.append(score)
-            region, part, near, starts = self._around(int(best))
+            own.append(flat[best])
+            region, part, near, starts = self._around(best)
             box[region] = 0
             free[region] = 0
             sums[near] = self._slide(box[part], starts)
             before = int((~blocked[near]).sum())
             blocked[near] |= self._slide(free[part], starts) < 0.5
             left -= before - int((~blocked[near]).sum())
-        if not chosen:
-            return torch.empty(0, dtype=torch.long, device=mask.device), elements.new_empty(0)
-        return torch.cat(chosen), torch.cat(scores)
+        picked = torch.tensor([chosen], dtype=torch.long, device=scores.device)
+        return picked, torch.stack(own).unsqueeze(0) if own else scores.new_empty(1, 0)
+
+    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """By falling score, without the windows that earlier picks have covered (b = 1)."""
+        mask = self.mask(taken).view(self.shape).clone()
+        chosen: list[int] = []
+        for unit in best_first(scores, taken, int((~taken).sum()))[0].tolist():
+            if len(chosen) == z:
+                break
+            region = self._region(unit)
+            if not bool(mask[region].all()):
+                mask[region] = True
+                chosen.append(unit)
+        picked = torch.tensor([chosen], dtype=torch.long, device=scores.device)
+        return picked, scores.gather(1, picked)
 
     def _around(self, unit: int) -> tuple[Any, Any, Any, list[list[int]]]:
-        """A window's elements, and the elements, indices and starts of all that overlap it."""
+        """A window's values, and the values, indices and starts of all that overlap it."""
         region, part, near, starts = [], [], [], []
         for start, places in zip(self.corners[unit], self.starts, strict=True):
             first = bisect_left(places, start - self.size + 1)
@@ -304,20 +301,6 @@ class Windows(Features):
             near.append(slice(first, last))
             starts.append([p - begin for p in places[first:last]])
         return tuple(region), tuple(part), tuple(near), starts
-
-    def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
-        """By falling score, passing over windows that earlier picks have covered."""
-        mask = mask.clone().view(self.shape)
-        free = torch.nonzero(~taken).squeeze(1)
-        chosen: list[int] = []
-        for unit in free[torch.sort(scores[free], descending=True, stable=True).indices].tolist():
-            if len(chosen) == z:
-                break
-            region = self._region(unit)
-            if bool((mask[region] == 0).any()):
-                mask[region] = 1
-                chosen.append(unit)
-        return torch.tensor(chosen, dtype=torch.long, device=scores.device)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         settings, _ = super().state()
@@ -331,6 +314,22 @@ class Windows(Features):
         for axis, start in zip(self.axes, self.corners[unit], strict=True):
             region[axis] = slice(start, start + self.size)
         return tuple(region)
+
+
+def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
+    """(b, units) → (b, z): the z best that are free by falling score, ties by lowest index.
+
+    A full stable sort costs more than a small network's gradient, so of many only what reaches
+    the z-th score is sorted; `topk` promises nothing about ties.
+    """
+    free = scores.masked_fill(taken, -torch.inf)
+    if z == 0 or 4 * z >= free.shape[1] or free.shape[1] <= 4096:
+        return torch.sort(free, dim=1, descending=True, stable=True).indices[:, :z]
+    rows = []
+    for row in free:
+        candidates = torch.nonzero(row >= torch.topk(row, z, sorted=False).values.min()).squeeze(1)
+        rows.append(candidates[torch.sort(row[candidates], descending=True, stable=True).indices])
+    return torch.stack([row[:z] for row in rows])
 
 
 def _inverse(order: Tensor) -> Tensor:

@@ -1,342 +1,306 @@
-"""Set functions with a gradient, and the one place that calls autograd.
+"""Set functions with a gradient, side by side, and the one place that calls autograd.
 
-An objective is a continuous extension g: [0,1]ⁿ → ℝ of a set function, G(S) = g(1_S). Here it is
-evaluated in *points*: start + mask · (end − start). For a plain set function points are masks;
-for a model they are inputs, which methods that leave the straight line (guided, blurred, noisy
-paths) need. Objectives that share an `Oracle` share its device batches.
+An objective is a continuous extension g: [0,1]ⁿ → ℝ of a set function, G(S) = g(1_S). It is
+evaluated at *points*, start + mask · (end − start): for a plain set function points are masks, for
+a model they are inputs. b problems run side by side, each with its own start and end, so that
+their rows share device batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from hashlib import blake2b
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from .errors import InvalidInput, InvalidType, NotDifferentiable
+from .errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
 from .layout import Layout
+from .numbers import whole
 from .randomness import Forked
-from .schedule import whole
 
-Runs: TypeAlias = "Sequence[tuple[Any, int]]"
-"""Whose rows these are: (owner, number of consecutive rows)."""
-
-
-AUTO_ELEMENTS = 1 << 21
-"""batch_size="auto" starts with as many rows as make about this many elements …"""
+AUTO_VALUES = 1 << 21
+"""batch_size="auto" starts with as many rows as make about this many values …"""
 AUTO_ROWS = 256
 """… and at most this many rows."""
 
 
 @runtime_checkable
-class Objective(Protocol):
-    """What the core needs of a set function: n, its values, and its values with gradients.
+class SetFunction(Protocol):
+    """A set function with a gradient of its own: `gp.maximize` takes any object of this form.
 
-    masks (m, n) in [0, 1] → values (m,), gradients (m, n). `objective(g, n)` makes one from a
-    differentiable function; write a class of your own where you know a faster gradient.
+    `gp.objective(g, n)` makes an objective from a differentiable function; write a class where
+    you know a faster gradient.
     """
 
     n: int
 
     def values(self, masks: Tensor, /) -> Tensor:
-        """values_r = g(masks_r)."""
+        """(m, n) masks in [0, 1] → (m,): g of each mask."""
         ...
 
-    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """values_r = g(masks_r) and gradients_ri = ∂g/∂mask_i at masks_r."""
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(m, n) masks, (m,) weights → (n,): Σ_k weights_k · ∇g(masks_k)."""
         ...
 
 
-class Oracle:
-    """Values and gradients at rows of points, never more than `batch_size` rows at a time.
+class Objective:
+    """b set functions: g(mask) = mean over lines of function(start + mask · (end − start)).
 
-    function(points (m, n), runs) → values (m,), each row depending on its own point only.
-    "auto" starts with a safe batch and halves it whenever memory runs out.
+    function: (points (m, n), problems (m,)) → values (m,), where `problems` says to which of the b
+    problems each row belongs. start, end: (lines, b, n); more than one line where several
+    baselines are averaged. Copies (`at`, `toward`, `seen`) count their gradients together.
     """
 
     def __init__(
         self,
-        function: Callable[[Tensor, Runs], Tensor],
-        n: int,
-        *,
-        batch_size: int | Literal["auto"] = "auto",
-    ) -> None:
-        self.function = function
-        self.copies = False
-        batch_size = whole(batch_size)
-        self.adaptive = batch_size == "auto"
-        if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
-            self.batch_size = batch_size
-        elif batch_size == "auto":
-            self.batch_size = max(1, min(AUTO_ROWS, AUTO_ELEMENTS // n))
-        else:
-            raise InvalidInput(
-                f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {batch_size!r})."
-            )
-
-    def evaluate(
-        self, points: Tensor, runs: Runs, *, gradient: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """values (m,); gradients (m, n) with respect to the points, if asked; and Σ values."""
-        if points.shape[0] <= self.batch_size:
-            try:
-                return self._call(points, runs, gradient)
-            except Exception as error:
-                if not _is_out_of_memory(error) or not self._shrink(points.shape[0], error):
-                    raise
-        values, gradients = [], []
-        lo = 0
-        while lo < points.shape[0]:  # The batch may shrink on the way.
-            chunk = points[lo : lo + self.batch_size]
-            v, g, _ = self.evaluate(chunk, _cut(runs, lo, chunk.shape[0]), gradient=gradient)
-            values.append(v)
-            if g is not None:
-                gradients.append(g)
-            lo += chunk.shape[0]
-        whole = torch.cat(values)
-        return whole, torch.cat(gradients) if gradient else None, whole.sum()
-
-    def _call(
-        self, points: Tensor, runs: Runs, gradient: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        if not gradient:
-            with torch.no_grad():
-                # A copy, as the points may be the mask itself and the function may write on them.
-                values = self._checked(self.function(points.clone(), runs), points).detach()
-                return values, None, values.sum()
-        if torch.is_grad_enabled():
-            return self._differentiated(points, runs)
-        with torch.enable_grad():
-            return self._differentiated(points, runs)
-
-    def _differentiated(self, points: Tensor, runs: Runs) -> tuple[Tensor, Tensor, Tensor]:
-        leaf = points.detach().requires_grad_(True)
-        values = self._checked(self._apply(leaf, runs), points)
-        if not values.requires_grad:
-            raise NotDifferentiable(
-                "Expected an output that depends on the features through differentiable "
-                "torch operations (got one without a gradient). Look for detach(), argmax, "
-                "rounding, numpy or no_grad on the way, or an output that ignores its input."
-            )
-        # One summed root: rows are independent, so the sum's gradient is every row's own.
-        root = values.sum()
-        (gradients,) = torch.autograd.grad(root, leaf, allow_unused=True)
-        if gradients is None:
-            raise NotDifferentiable(
-                "Expected an output that depends on the features (got one that ignores them)."
-            )
-        return values.detach(), gradients, root
-
-    def _apply(self, leaf: Tensor, runs: Runs) -> Tensor:
-        """The function at a leaf, or at a copy if it begins with a step in place."""
-        if not self.copies:
-            try:
-                return self.function(leaf, runs)
-            except RuntimeError as error:
-                if "in-place" not in str(error):
-                    raise
-            self.copies = True
-        return self.function(leaf.clone(), runs)
-
-    def _checked(self, values: Tensor, points: Tensor) -> Tensor:
-        if not isinstance(values, Tensor):
-            raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
-        rows = points.shape[0]
-        if values.shape != (rows,):
-            raise InvalidInput(
-                f"Expected values of shape ({rows},), one per row of the masks "
-                f"{tuple(points.shape)} (got {tuple(values.shape)}). "
-                "Try torch.func.vmap(g) for a g of one mask."
-            )
-        return values
-
-    def _shrink(self, rows: int, error: Exception) -> bool:
-        if not self.adaptive or rows == 1:
-            return False
-        # The traceback's frames hold the failed batch's activations; without them memory is free.
-        error.__traceback__ = None
-        self.batch_size = max(1, rows // 2)
-        return True
-
-
-class Line(NamedTuple):
-    """A straight line on which an objective is evaluated: its points, or what a first linear
-    layer makes of them, which lies on a straight line too."""
-
-    objective: PointObjective
-    """Whose oracle takes the line's points."""
-    begin: Tensor
-    end: Tensor
-    back: Callable[[Tensor], Tensor] | None = None
-    """From a gradient with respect to the line's points to one with respect to the elements."""
-
-
-class PointObjective:
-    """One problem: the straight line from `start` to `end`, evaluated by a shared oracle.
-
-    g(mask) = function(start + mask · (end − start)). `owner` tells the oracle's function whose
-    rows it sees; `span` is the range of the input's values, the unit of added noise.
-    """
-
-    def __init__(
-        self,
-        oracle: Oracle,
+        function: Callable[[Tensor, Tensor], Tensor],
         start: Tensor,
         end: Tensor,
         *,
-        owner: Any = None,
-        span: float = 1.0,
         layout: Layout | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+        labels: Sequence[str] = (),
     ) -> None:
-        self.n = start.numel()
-        self.oracle = oracle
-        self.start, self.end, self.reach = start, end, end - start
-        self.owner, self.span = owner, span
+        self.function, self.start, self.end = function, start, end
+        self.lines, self.b, self.n = start.shape
         self.layout = layout or Layout.vector(self.n)
-        self.reversed = False
-        """True where the line leads away from the input: a counterfactual."""
-        self.probability = False
-        """True where g is a probability, from 0 to 1."""
-        self.ends: tuple[float, float] | None = None
-        """g(0) and g(1), where they are known already."""
-        self._meters = [[0]]
-        self._unit = bool((start == 0).all()) and bool((end == 1).all())
+        self.labels = tuple(labels)
+        """What each problem is called in an error: "input 3"."""
+        self.seed, self.round = 0, 0
+        self.goal: Tensor | None = None
+        """(b, n) mask at which the paths of this round end; None for everything."""
+        self.is_probability = False
+        """Is g a probability, from 0 to 1?"""
+        self.removes = False
+        """Do the lines lead away from the input, as a counterfactual's do?"""
+        self._times = 1
+        """How many of the problems are repetitions of one."""
+        self._unit = not bool(start.any()) and bool((end == 1).all())
+        self._adaptive, rows = _rows(batch_size, self.n)
+        self._shared = {"rows": rows, "gradients": 0}
 
     @property
-    def parts(self) -> tuple[PointObjective, ...]:
-        """The problems whose mean this is: itself alone."""
-        return (self,)
+    def rows(self) -> int:
+        """Rows of one device batch."""
+        return self._shared["rows"]
+
+    @property
+    def points(self) -> int:
+        """Points of every problem that one device batch holds."""
+        return max(1, self.rows // (self.b * self.lines))
 
     @property
     def gradients_used(self) -> int:
-        """Gradient evaluations paid so far, one per point."""
-        return self._meters[-1][0]
+        """Gradients paid so far for each of the problems."""
+        return self._shared["gradients"]
 
-    def paid(self, rows: int) -> None:
-        """Count `rows` more gradient evaluations."""
-        for meter in self._meters:
-            meter[0] += rows
+    # The same problems, otherwise.
 
-    def metered(self) -> PointObjective:
-        """The same problem with a meter of its own, which starts at 0 and also counts here."""
+    def at(self, round: int, goal: Tensor | None = None) -> Objective:
+        """The objective of one round."""
         other = copy(self)
-        other._meters = [*self._meters, [0]]
+        other.round, other.goal = round, goal
         return other
 
-    def toward(self, end: Tensor) -> PointObjective:
-        """The same problem with another end of the line; both count on one meter."""
+    def toward(self, end: Tensor) -> Objective:
+        """The same problems with other ends of their lines."""
         other = copy(self)
-        other.end, other.reach, other._unit = end, end - self.start, False
-        other.ends = None
+        other.end, other._unit = end, False
         return other
 
-    def place(self, masks: Tensor) -> Tensor:
-        """The points of these masks, exactly `start` at 0 and exactly `end` at 1."""
-        return masks if self._unit else torch.lerp(self.start, self.end, masks)
+    def repeated(self, times: int) -> Objective:
+        """b · times problems: each of these so many times, next to each other."""
+        other = copy(self)
+        function = self.function
+        other.function = lambda points, problems: function(points, problems // times)
+        other.start = self.start.repeat_interleave(times, 1)
+        other.end = self.end.repeat_interleave(times, 1)
+        other.b, other.labels = self.b * times, ()
+        other._times = self._times * times
+        return other
 
-    def line(self, begin: Tensor, end: Tensor) -> Line:
-        """The straight line between two points, as what follows it should walk it."""
-        return Line(self, begin, end)
+    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> Objective:
+        """The same problems with every point changed by a differentiable view (points, problems)
+        → points first."""
+        other = copy(self)
+        function = self.function
+        other.function = lambda points, problems: function(view(points, problems), problems)
+        return other
 
-    def softened(self, width: float) -> PointObjective:
-        """The same values with gradients that see past kinks, where it is known how."""
+    def softened(self, width: float) -> Objective:
+        """The same values with smoother gradients, where the objective knows how."""
         return self
 
-    def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,) values."""
-        return self._rows(masks, gradient=False)[0]
+    def generator(self, *stream: int) -> torch.Generator:
+        """Random numbers of this seed, round and stream, on every platform alike."""
+        key = repr((self.seed, self.round, *stream)).encode()
+        digest = blake2b(key, digest_size=7).digest()
+        return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
-    def gradients(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m, n) gradients with respect to the masks."""
-        return self.values_and_gradients(masks)[1]
+    # Values and gradients.
+
+    def values(self, masks: Tensor, /) -> Tensor:
+        """(b, s, n) masks → (b, s): g of each mask."""
+        parts = []
+        for first, part in self._parts(masks):
+            values, _ = self._evaluate(self._place(part), gradient=False)
+            self._check_finite(values, f"The value of mask {{}} of {masks.shape[1]}", first)
+            parts.append(values)
+        return torch.cat(parts, 1)
+
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
+        total = torch.zeros_like(self.end[0])
+        for first, part in self._parts(masks):
+            _, gradients = self._evaluate(self._place(part), gradient=True)
+            assert gradients is not None
+            used = weights[first : first + part.shape[1]].to(gradients)
+            summed = torch.einsum("lbsn,s->lbn", gradients, used)
+            total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
+            if not bool(torch.isfinite(summed).all()):
+                self._check_finite(gradients.sum((0, 3)), f"The gradient at step {{}} of "
+                                   f"{masks.shape[1]}", first)  # fmt: skip
+        return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(m, n) masks → (m,) values and (m, n) gradients with respect to the masks."""
-        values, gradients, _ = self._rows(masks, gradient=True)
+        """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
+        values, gradients = [], []
+        for first, part in self._parts(masks):
+            v, g = self._evaluate(self._place(part), gradient=True)
+            assert g is not None
+            g = g[0] if self._unit else (g * (self.end - self.start).unsqueeze(2)).mean(0)
+            self._check_finite(g.sum(2), f"The gradient at step {{}} of {masks.shape[1]}", first)
+            values.append(v)
+            gradients.append(g)
+        return torch.cat(values, 1), torch.cat(gradients, 1)
+
+    def point_gradients(self, points: Tensor, /) -> Tensor:
+        """(b, s, n) points → (b, s, n): the function's gradients there, for paths that leave the
+        lines from start to end."""
+        _, gradients = self._evaluate(points.unsqueeze(0), gradient=True)
         assert gradients is not None
-        return values, gradients if self._unit else gradients * self.reach
+        self._check_finite(gradients[0].sum(2), "The gradient at point {} of the path", 0)
+        return gradients[0]
 
-    def _rows(self, masks: Tensor, *, gradient: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-        if masks.dim() != 2 or masks.shape[1] != self.n:
-            raise InvalidInput(f"Expected masks of shape (m, {self.n}) (got {tuple(masks.shape)}).")
-        masks = masks.to(dtype=self.start.dtype, device=self.start.device)
-        if gradient:
-            self.paid(masks.shape[0])
-        runs = [(self.owner, masks.shape[0])]
-        return self.oracle.evaluate(self.place(masks), runs, gradient=gradient)
+    def _parts(self, masks: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """The masks in parts that fit one batch, each with the index of its first point."""
+        if masks.dim() != 3 or masks.shape[0] != self.b or masks.shape[2] != self.n:
+            raise InvalidInput(
+                f"Expected masks of shape ({self.b}, s, {self.n}) (got {tuple(masks.shape)})."
+            )
+        masks, first = masks.to(self.end), 0
+        while first < masks.shape[1]:  # The batch may shrink on the way.
+            part = masks[:, first : first + self.points]
+            yield first, part
+            first += part.shape[1]
+
+    def _place(self, masks: Tensor) -> Tensor:
+        """(lines, b, s, n): the points of these masks, exactly `end` where the mask is 1."""
+        if self._unit:
+            return masks.unsqueeze(0)
+        return torch.lerp(self.start.unsqueeze(2), self.end.unsqueeze(2), masks)
+
+    def _evaluate(self, points: Tensor, *, gradient: bool) -> tuple[Tensor, Tensor | None]:
+        """(lines, b, s, n) points → (b, s) mean values and, if asked, the points' gradients.
+
+        No more rows are evaluated at once than fit a batch, nor than fit into memory.
+        """
+        lines, b, s, n = points.shape
+        rows = points.detach().reshape(-1, n)
+        problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
+        values, gradients, first = [], [], 0
+        while first < len(rows):
+            part = slice(first, first + self.rows)
+            leaf = rows[part].requires_grad_(gradient)
+            try:
+                with torch.set_grad_enabled(gradient):
+                    # A copy, as the function may write on its points.
+                    output = self._checked(self.function(leaf.clone(), problems[part]), leaf)
+                    if gradient:
+                        # One summed root: rows are independent, so its gradient is every row's.
+                        gradients += torch.autograd.grad(output.sum(), leaf)
+            except Exception as error:
+                if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
+                    raise
+                # The traceback holds the failed batch's activations; without it memory is free.
+                error.__traceback__ = None
+                self._shared["rows"] = max(1, len(leaf) // 2)
+                continue
+            values.append(output.detach())
+            first = part.stop
+        self._shared["gradients"] += lines * s * self._times if gradient else 0
+        mean = torch.cat(values).view(lines, b, s).mean(0)
+        return mean, torch.cat(gradients).view(lines, b, s, n) if gradient else None
+
+    def _checked(self, values: Any, points: Tensor) -> Tensor:
+        if not isinstance(values, Tensor):
+            raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
+        if values.shape != points.shape[:1]:
+            raise InvalidInput(
+                f"Expected values of shape ({len(points)},), one per row of the masks "
+                f"{tuple(points.shape)} (got {tuple(values.shape)}). "
+                "Try torch.func.vmap(g) for a g of one mask."
+            )
+        if points.requires_grad and not values.requires_grad:
+            raise NotDifferentiable(
+                "Expected an output that depends on the features through differentiable torch "
+                "operations (got one without a gradient). Look for detach(), argmax, rounding, "
+                "numpy or no_grad on the way, or an output that ignores its input."
+            )
+        return values
+
+    def _check_finite(self, numbers: Tensor, what: str, first: int) -> None:
+        """(b, s): name the first number that is NaN or infinite; `what` has a place for its step."""
+        finite = torch.isfinite(numbers)
+        if bool(finite.all()):
+            return
+        problem, step = torch.nonzero(~finite)[0].tolist()
+        of = f" of {self.labels[problem]}" if self.labels else ""
+        raise NonFinite(
+            f"Expected finite numbers (got NaN or infinity). {what.format(first + step + 1)} in "
+            f"round {self.round + 1}{of} is not finite.",
+        )
 
 
-class MeanObjective:
-    """The mean of several problems over the same features: several baselines at once.
+class _OwnGradient(Objective):
+    """A set function of the caller's that brings its own gradient, as an objective."""
 
-    g(mask) = mean over parts of g_p(mask). Scores are linear in g, so every scorer runs on each
-    part and the scores are averaged.
-    """
+    def __init__(self, own: SetFunction, batch_size: int | Literal["auto"]) -> None:
+        dtype = getattr(own, "dtype", None) or torch.get_default_dtype()
+        start = torch.zeros(1, 1, own.n, dtype=dtype, device=getattr(own, "device", None))
+        super().__init__(
+            lambda points, _: own.values(points), start, torch.ones_like(start),
+            batch_size=getattr(own, "batch_size", batch_size),
+        )  # fmt: skip
+        self.own = own
 
-    def __init__(self, parts: Sequence[PointObjective]) -> None:
-        self.parts = tuple(parts)
-        self.n = self.parts[0].n
-        self.layout = self.parts[0].layout
-        self.start = self.parts[0].start
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """g(0) and g(1), where they are known already."""
-        known = [p.ends for p in self.parts if p.ends is not None]
-        if len(known) < len(self.parts):
-            return None
-        first, last = (sum(each) / len(known) for each in zip(*known, strict=True))
-        return first, last
-
-    @property
-    def gradients_used(self) -> int:
-        """Gradient evaluations paid by all parts."""
-        return sum(p.gradients_used for p in self.parts)
-
-    def metered(self) -> MeanObjective:
-        """The same mean with meters of its own, which start at 0 and also count here."""
-        return MeanObjective([p.metered() for p in self.parts])
-
-    def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,) mean values."""
-        return torch.stack([p.values(masks) for p in self.parts]).mean(0)
-
-    def gradients(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m, n) mean gradients with respect to the masks."""
-        return self.values_and_gradients(masks)[1]
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(1, s, n) masks, (s,) weights → (1, n)."""
+        total = torch.zeros_like(self.end[0])
+        for first, part in self._parts(masks):
+            used = weights[first : first + part.shape[1]].to(part)
+            summed = self.own.gradient(part[0], used)
+            if summed.shape != (self.n,):
+                raise InvalidInput(
+                    f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
+                )
+            self._shared["gradients"] += len(used)
+            total += summed.detach()
+        self._check_finite(total.sum(1, keepdim=True), "The sum of the gradients", 0)
+        return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(m, n) masks → (m,) mean values, (m, n) mean gradients."""
-        pairs = [p.values_and_gradients(masks) for p in self.parts]
-        values = torch.stack([v for v, _ in pairs]).mean(0)
-        return values, torch.stack([g for _, g in pairs]).mean(0)
+        """(1, s, n) masks → (1, s) values and (1, s, n) gradients, one mask at a time."""
+        one = masks.new_ones(1)
+        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
+        return self.values(masks), torch.stack(gradients, 1)
 
-
-class _OwnGradient(Oracle):
-    """The oracle of an objective that brings its own gradient."""
-
-    def __init__(self, objective: Objective, batch_size: int | Literal["auto"]) -> None:
-        super().__init__(
-            lambda points, _: objective.values(points), objective.n, batch_size=batch_size
-        )
-        self.objective = objective
-
-    def _call(
-        self, points: Tensor, runs: Runs, gradient: bool
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        if not gradient:
-            values = self._checked(self.objective.values(points), points).detach()
-            return values, None, values.sum()
-        values, gradients = self.objective.values_and_gradients(points)
-        if gradients.shape != points.shape:
-            raise InvalidInput(
-                f"Expected gradients of the masks' shape {tuple(points.shape)} "
-                f"(got {tuple(gradients.shape)})."
-            )
-        values = self._checked(values, points).detach()
-        return values, gradients.detach(), values.sum()
+    def point_gradients(self, points: Tensor, /) -> Tensor:
+        """(1, s, n) points, which are masks → (1, s, n)."""
+        return self.values_and_gradients(points)[1]
 
 
 def objective(
@@ -346,7 +310,7 @@ def objective(
     batch_size: int | Literal["auto"] = "auto",
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
-) -> PointObjective:
+) -> Objective:
     """The objective of g: masks (m, n) in [0, 1] → values (m,), in differentiable torch.
 
     dtype None tries the default dtype and, where g's own tensors do not fit it, float64.
@@ -356,29 +320,37 @@ def objective(
     n = whole(n)
     if type(n) is not int or n < 1:
         raise InvalidInput(f"Expected n to be a whole number ≥ 1 (got {n!r}).")
-    asked = Forked(g)
-    oracle = Oracle(lambda points, _: asked(points), n, batch_size=batch_size)
+    forked = Forked(g)
     if dtype is None:
-        dtype = _fitting_dtype(asked, n, device)
+        dtype = _fitting_dtype(forked, n, device)
     elif not dtype.is_floating_point:
         raise InvalidType(f"Expected a floating-point dtype (got {dtype}).")
-    start = torch.zeros(n, dtype=dtype, device=device)
-    return PointObjective(oracle, start, torch.ones_like(start))
+    start = torch.zeros(1, 1, n, dtype=dtype, device=device)
+    return Objective(
+        lambda points, _: forked(points), start, torch.ones_like(start), batch_size=batch_size
+    )
 
 
-def as_objective(
-    candidate: Any, *, batch_size: int | Literal["auto"] = "auto"
-) -> PointObjective | MeanObjective:
-    """The candidate in the form the loop works with; any `Objective` of the user's will do."""
-    if isinstance(candidate, PointObjective | MeanObjective):
-        return candidate
+def as_objective(candidate: Any, *, batch_size: int | Literal["auto"] = "auto") -> Objective:
+    """The candidate as an `Objective`: it is one, or a set function with a gradient of its own."""
     if isinstance(candidate, Objective):
-        dtype = getattr(candidate, "dtype", None) or torch.get_default_dtype()
-        start = torch.zeros(candidate.n, dtype=dtype, device=getattr(candidate, "device", None))
-        rows = getattr(candidate, "batch_size", batch_size)
-        return PointObjective(_OwnGradient(candidate, rows), start, torch.ones_like(start))
+        return candidate
+    if isinstance(candidate, SetFunction):
+        return _OwnGradient(candidate, batch_size)
     raise InvalidType(
         f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
+    )
+
+
+def _rows(batch_size: Any, n: int) -> tuple[bool, int]:
+    """Whether the batch may shrink, and its rows."""
+    batch_size = whole(batch_size)
+    if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
+        return False, batch_size
+    if batch_size == "auto":
+        return True, max(1, min(AUTO_ROWS, AUTO_VALUES // n))
+    raise InvalidInput(
+        f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {batch_size!r})."
     )
 
 
@@ -388,30 +360,18 @@ def _fitting_dtype(
     default = torch.get_default_dtype()
     with torch.no_grad():
         try:
-            found = g(torch.ones(1, n, dtype=default, device=device))
+            value = g(torch.ones(1, n, dtype=default, device=device))
         except RuntimeError as error:
             if "dtype" not in str(error) and "Double" not in str(error):
                 raise
             return torch.float64
     # Sums of products promote quietly; float64 constants ask for float64 masks all the same.
-    return torch.float64 if getattr(found, "dtype", None) == torch.float64 else default
-
-
-def _cut(runs: Runs, lo: int, count: int) -> list[tuple[Any, int]]:
-    """The part of `runs` that covers rows lo … lo + count."""
-    out, position = [], 0
-    for owner, rows in runs:
-        a, b = max(lo, position), min(lo + count, position + rows)
-        if a < b:
-            out.append((owner, b - a))
-        position += rows
-    return out
+    return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
 
 
 def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError):
         return True
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(
-        sign in text for sign in ("out of memory", "can't allocate memory", "not enough memory")
-    )
+    signs = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)

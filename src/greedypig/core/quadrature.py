@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput
-from .schedule import check_count, whole
+from .numbers import check_count, whole
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How many units each round picks: equal shares, geometrically growing shares, or a given list.
+"""How many features each round takes: equal shares, geometrically growing shares, or a list.
 
 Early picks decide the curve and deserve small rounds; a geometric schedule spends the same
 number of rounds but starts fine and ends coarse.
@@ -6,16 +6,12 @@ number of rounds but starts fine and ends coarse.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from itertools import pairwise
-from numbers import Real
-from typing import Any
+from math import inf
 
 from .errors import InvalidInput, InvalidType
-
-GEOMETRIC_RATIO = 50.0
-"""Size of the last geometric round over the first, where the caller names no ratio."""
+from .numbers import check_count, real, whole
 
 
 def equal(k: int, rounds: int) -> tuple[int, ...]:
@@ -24,14 +20,12 @@ def equal(k: int, rounds: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise(edges))
 
 
-def geometric(k: int, rounds: int, ratio: float = GEOMETRIC_RATIO) -> tuple[int, ...]:
+def geometric(k: int, rounds: int, ratio: float) -> tuple[int, ...]:
     """k split into `rounds` parts that grow geometrically, the last ≈ ratio × the first.
 
     Every part is at least 1; the rest of k is shared by the cumulative geometric weights, so
     the parts always sum to k.
     """
-    if not 0 < ratio < float("inf"):
-        raise InvalidInput(f"Expected ratio to be a positive number (got {ratio!r}).")
     if rounds == 1:
         return (k,)
     growth = ratio ** (1 / (rounds - 1))
@@ -47,98 +41,54 @@ def geometric(k: int, rounds: int, ratio: float = GEOMETRIC_RATIO) -> tuple[int,
 
 
 def plan_picks(
-    units: int,
+    count: int,
     *,
     cover: int | None = None,
     rounds: int | None = None,
     per_round: int | None = None,
     k: int | None = None,
-    schedule: str | Sequence[int] | None = None,
-    ratio: float | None = None,
-    default_rounds: int = 10,
+    schedule: str | Sequence[int] = "geometric",
+    ratio: float = 50.0,
+    default_rounds: int = 20,
 ) -> tuple[int, ...]:
-    """The number of picks of every round, from whichever of the knobs the caller gave.
+    """How many of `count` features every round takes, until k (default: all) are selected.
 
-    per_round alone picks that many until k (default: every unit) are selected; rounds alone
-    splits k over them by the schedule; both are Algorithm 1's R and z.
+    There are never more rounds than features to select. per_round, Algorithm 1's z, takes equal
+    rounds of that many, with rounds = R only R of them. A list is taken as it is.
 
-    cover: how few units can hold everything (`Features.cover`), where units overlap. Rounds that
-        are to select everything share that number, and the last one takes what is left: shares of
-        all overlapping units would have held everything after a few rounds.
+    cover: how few features can hold everything, where features overlap. Rounds that are to select
+        everything share that number, and the last one takes what is left: shares of all
+        overlapping features would have held everything after a few rounds.
     """
     rounds, per_round, k, ratio = whole(rounds), whole(per_round), whole(k), real(ratio)
-    for name, number in (("rounds", rounds), ("per_round", per_round), ("k", k)):
+    for name, number, most in (("rounds", rounds, None), ("per_round", per_round, count),
+                               ("k", k, count)):  # fmt: skip
         if number is not None:
-            check_count(name, number, units)
-    if schedule is not None and not isinstance(schedule, str):
-        if rounds is not None or per_round is not None or k is not None:
-            raise InvalidInput(
-                "Expected either an explicit schedule or rounds, per_round and k (got both)."
-            )
-        return _explicit(schedule, units)
-    if ratio is not None and schedule != "geometric":
-        raise InvalidInput(f"Expected ratio only with schedule='geometric' (got {schedule!r}).")
+            check_count(name, number, most)
+    if not isinstance(ratio, int | float) or not 0 < ratio < inf:
+        raise InvalidInput(f"Expected ratio to be a positive number (got {ratio!r}).")
+    if not isinstance(schedule, str):
+        if k is not None or per_round is not None:
+            raise InvalidInput("Expected a list of picks without k or per_round (got both).")
+        return _explicit(schedule, count)
+    if schedule not in ("equal", "geometric"):
+        raise InvalidInput(
+            f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
+        )
+    wanted = count if k is None else k
     if per_round is not None:
-        if schedule not in (None, "equal"):
-            raise InvalidInput(
-                f"Expected schedule='equal' with per_round (got {schedule!r}). "
-                "Try rounds instead of per_round."
-            )
-        wanted = units if k is None else k
-        if rounds is not None:
-            wanted = min(wanted, rounds * per_round)
+        wanted = wanted if rounds is None else min(wanted, rounds * per_round)
         full, rest = divmod(wanted, per_round)
         return (per_round,) * full + ((rest,) if rest else ())
-    wanted = units if k is None else k
-    count = min(wanted, default_rounds) if rounds is None else rounds
-    if count > wanted:
-        raise InvalidInput(f"Expected rounds ≤ the {wanted} units to select (got rounds={count}).")
-    shared = wanted if k is not None or cover is None else max(cover, count)
-    *picks, last = _shares(shared, count, schedule, ratio)
+    rounds = min(rounds or default_rounds, wanted)
+    shared = wanted if k is not None or cover is None else max(cover, rounds)
+    *picks, last = (
+        equal(shared, rounds) if schedule == "equal" else geometric(shared, rounds, ratio)
+    )
     return (*picks, last + wanted - shared)
 
 
-def whole(number: Any) -> Any:
-    """An integer of any make (NumPy's, a 0-dim tensor's) as Python's own; all else as it is."""
-    if isinstance(number, bool | int | float | str | None):
-        return number
-    try:
-        return operator.index(number)
-    except TypeError:
-        return number
-
-
-def real(number: Any) -> Any:
-    """A real number of any make (NumPy's) as Python's own; all else as it is."""
-    other = isinstance(number, Real) and not isinstance(number, bool | int | float)
-    return float(number) if other else number
-
-
-def check_switch(name: str, value: object) -> None:
-    """True or False, and not a text that would count as True."""
-    if not isinstance(value, bool):
-        raise InvalidType(f"Expected {name} to be True or False (got {value!r}).")
-
-
-def check_count(name: str, number: int, units: int | None = None) -> None:
-    """A whole number, at least 1 and at most the number of units."""
-    whole = isinstance(number, int) and not isinstance(number, bool)
-    if not whole or number < 1 or (units is not None and number > units):
-        bound = "≥ 1" if units is None else f"from 1 to {units}, the number of units"
-        raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
-
-
-def _shares(k: int, rounds: int, schedule: str | None, ratio: float | None) -> tuple[int, ...]:
-    if schedule in (None, "equal"):
-        return equal(k, rounds)
-    if schedule == "geometric":
-        return geometric(k, rounds, GEOMETRIC_RATIO if ratio is None else ratio)
-    raise InvalidInput(
-        f"Expected schedule to be 'equal', 'geometric' or a list of counts (got {schedule!r})."
-    )
-
-
-def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
+def _explicit(schedule: Sequence[int], count: int) -> tuple[int, ...]:
     try:
         picks = tuple(map(whole, schedule))
     except TypeError:
@@ -147,10 +97,10 @@ def _explicit(schedule: Sequence[int], units: int) -> tuple[int, ...]:
         ) from None
     if not picks:
         raise InvalidInput("Expected a schedule with at least one round (got an empty list).")
-    for r, count in enumerate(picks):
-        check_count(f"schedule[{r}]", count, units)
-    if sum(picks) > units:
+    for r, number in enumerate(picks):
+        check_count(f"schedule[{r}]", number, count)
+    if sum(picks) > count:
         raise InvalidInput(
-            f"Expected a schedule that picks at most {units} units (got {sum(picks)} in all)."
+            f"Expected a schedule that picks at most {count} features (got {sum(picks)} in all)."
         )
     return picks

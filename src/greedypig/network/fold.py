@@ -1,18 +1,16 @@
 """A faster stand-in for the caller's network, where it answers alike.
 
-Convolutional networks get BatchNorm folded into the convolutions, and channels last. Networks
-that begin with a large linear layer are cut after it. Whatever is made is tried against the plain
-network before it is used.
+Convolutional networks get BatchNorm folded into the convolutions, and channels last. The copy is
+tried against the plain network before it is used.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
-from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor, nn
@@ -33,52 +31,20 @@ Probe: TypeAlias = "Callable[[Frozen], Tensor]"
 """Runs the caller's own inputs through a network and gives what comes out."""
 
 
-# By the model's id, with a weak reference whose callback is C code alone: a Ctrl-C that lands in
-# a callback written in Python is lost.
-_kept: dict[int, tuple[ReferenceType[nn.Module], str, Frozen | None]] = {}
-
-
-def optimised(
-    model: Callable[..., Any], plain: Frozen, fingerprint: str, at_input: Probe, on_line: Probe
-) -> Frozen:
-    """The fast stand-in where it is safe, else `plain`.
-
-    It is made once, tried on a line of inputs (on_line), and kept as long as the model lives and
-    its fingerprint stays the same. As no fingerprint sees everything it is tried once more at
-    the input of every call (at_input).
-    """
+def optimised(model: Callable[..., Any], plain: Frozen, probe: Probe) -> Frozen:
+    """The fast stand-in where there is one that gives the plain network's outputs, else `plain`."""
     if plain.held or not isinstance(model, nn.Module) or not convolutional(model):
         return plain
-    key = f"{fingerprint} {_hooks(model)}"
-    kept = _kept.get(id(model))
-    if kept is None or kept[0]() is not model or kept[1] != key:
-        forget = partial(_kept.pop, id(model))
-        kept = (ref(model, forget), key, _made_fast(model, plain, on_line))
-        _kept[id(model)] = kept
-    fast = kept[2]
-    if fast is None:
-        return plain
-    if _agree(fast, plain, at_input):
-        return fast
-    _kept.pop(id(model), None)
-    return plain
-
-
-def _made_fast(model: nn.Module, plain: Frozen, on_line: Probe) -> Frozen | None:
     try:
         fast = _folded(model)
-        if _agree(fast, plain, on_line):
+        expected, output = probe(plain), probe(fast)
+        scale = expected.abs().max().clamp(min=1e-6)
+        if bool((output - expected).abs().max() <= SAME_OUTPUT * scale):
             return fast
         log.debug("no faster %s that answers alike", type(model).__name__)
     except Exception as error:  # The fast path is a convenience; the plain one always works.
         log.debug("%s was not made faster (%s)", type(model).__name__, error)
-    return None
-
-
-def _agree(fast: Frozen, plain: Frozen, probe: Probe) -> bool:
-    expected, found = probe(plain), probe(fast)
-    scale = expected.abs().max().clamp(min=1e-6)
-    return bool((found - expected).abs().max() <= SAME_OUTPUT * scale)
+    return plain
 
 
 def _folded(model: nn.Module) -> Frozen:
@@ -89,78 +55,10 @@ def _folded(model: nn.Module) -> Frozen:
     return Frozen(twin, twin, channels_last=True, watched=True)  # As the plain one was.
 
 
-class FirstLayer:
-    """A network cut after its first layer, which is linear.
-
-    Of a straight line of inputs the layer makes a straight line: layer(begin + t · (end − begin))
-    = layer(begin) + t · (layer(end) − layer(begin)). So two products with its weights stand for
-    those of all points, and one for those of all gradients on the way back.
-    """
-
-    def __init__(self, network: Frozen, path: str) -> None:
-        assert network.module is not None
-        parent, _, self.name = path.rpartition(".")
-        self.network, self.siblings = network, network.module.get_submodule(parent)._modules
-        layer = self.siblings[self.name]
-        assert isinstance(layer, nn.Linear)
-        self.layer, self.inputs, self.outputs = layer, layer.in_features, layer.out_features
-
-    def of(self, points: Tensor) -> Tensor:
-        """(…, inputs) → (…, outputs): what the layer makes of these points."""
-        return nn.functional.linear(points, self.layer.weight, self.layer.bias)
-
-    def back(self, gradient: Tensor) -> Tensor:
-        """(outputs,) → (inputs,): the gradient with respect to the layer's input."""
-        return gradient @ self.layer.weight
-
-    def rest(self, made: Tensor) -> Any:
-        """The network's output where its first layer made this."""
-        self.siblings[self.name] = _AS_IT_IS
-        try:
-            return self.network(made)
-        finally:
-            self.siblings[self.name] = self.layer
-
-
-_AS_IT_IS = nn.Identity()
-
-
-def first_linear(network: nn.Module, n: int) -> str:
-    """Where the layer is that alone reads the network's input (n,), if it is linear and holds
-    most of the weights; else ""."""
-    sizes = {id(p): p.numel() for p in network.parameters()}
-    large = {
-        id(m)
-        for m in all_modules(network)
-        if type(m) is nn.Linear
-        and m.in_features == n
-        and 2 * m.weight.numel() > sum(sizes.values())
-    }
-    if not large or id(network) in large:
-        return ""
-    nodes = nodes_of(network)
-    readers = list(nodes[0].users) if nodes else []
-    if len(readers) != 1 or readers[0].op != "call_module" or readers[0].args != (nodes[0],):
-        return ""
-    path = str(readers[0].target)
-    once = sum(node.op == "call_module" and node.target == path for node in nodes) == 1
-    return path if once and id(network.get_submodule(path)) in large else ""
-
-
-def _hooks(model: nn.Module) -> list[int]:
-    """Who hooks in where: a hook changes the answer and no weight."""
-    return [
-        id(hook)
-        for m in model.modules()
-        for name in HOOKS
-        for hook in getattr(m, name, {}).values()
-    ]
-
-
-def convolutional(model: Callable[..., Any], modules: Sequence[nn.Module] = ()) -> bool:
-    """Is there a convolution of pictures in the network, whose modules may be known already?"""
+def convolutional(model: Callable[..., Any]) -> bool:
+    """Is there a convolution of pictures in the network?"""
     return isinstance(model, nn.Module) and any(
-        isinstance(m, nn.Conv2d) for m in modules or all_modules(model)
+        isinstance(m, nn.Conv2d) for m in all_modules(model)
     )
 
 

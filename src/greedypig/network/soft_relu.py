@@ -1,10 +1,8 @@
-"""Gradients that see past the kinks of ReLU: the network answers as ever, its slope is a ramp.
+"""ReLU with a ramp as its derivative: values are the network's own, gradients are smoother.
 
-A ReLU passes all of a gradient where its input is a hair above 0, and nothing where it is a hair
-below: the slope there is an accident of rounding, lighting and the next layer's taste, and picks
-that follow such accidents convince nobody but this very network. Here the step becomes a ramp over
-±width · (standard deviation of the layer's input), so that a unit which nearly fired counts nearly.
-Values are exactly the network's own. Like Dombrowski et al. 2019, who smooth the activation itself.
+ReLU's derivative jumps from 0 to 1 at 0, so small changes of the input flip whole gradient paths.
+Here the step becomes a ramp over ±width · (standard deviation of the layer's input) in the
+backward pass. Dombrowski et al. 2019 smooth the activation itself.
 """
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import CheckpointError
-
-from ..core.objective import Oracle, Runs
 
 TINY = 1e-12
 
@@ -81,12 +76,12 @@ _KINKED: dict[Callable[..., Any], Callable[..., tuple[float, float, bool]]] = {
 """What is called → where its kinks are, and whether it writes on its input."""
 
 
-class SoftKinks(TorchFunctionMode):
+class SoftReLU(TorchFunctionMode):
     """Within it every ReLU, ReLU6 and Hardtanh over `rows` rows has ramps instead of steps.
 
-    Whoever calls them, modules or functions; what is not a matter of single rows stays as it is, as
-    its deviation would be one of several examples. So do tensors with three axes: of those, which
-    sequences have, the rows may be the first or the second.
+    Modules and functions alike. Tensors whose first axis is not the batch stay as they are, as
+    their deviation would mix examples. So do tensors with three axes, as sequences have: their
+    batch axis may be the first or the second.
     """
 
     def __init__(self, width: float, rows: int) -> None:
@@ -107,24 +102,3 @@ class SoftKinks(TorchFunctionMode):
         if not isinstance(x, Tensor) or not x.requires_grad:
             return False
         return x.dim() in (2, 4, 5) and x.shape[0] == self.rows
-
-
-class SoftOracle(Oracle):
-    """An oracle with soft kinks in its gradients; its values are the function's own."""
-
-    def __init__(
-        self, function: Callable[[Tensor, Runs], Tensor], n: int, *, width: float, batch_size: Any
-    ) -> None:
-        super().__init__(function, n, batch_size=batch_size)
-        self.width, self.hard = width, False
-
-    def _differentiated(self, points: Tensor, runs: Runs) -> tuple[Tensor, Tensor, Tensor]:
-        if not self.hard:
-            try:
-                with SoftKinks(self.width, points.shape[0]):
-                    return super()._differentiated(points, runs)
-            except CheckpointError:
-                # Layers under activation checkpointing run again on the way back, where torch
-                # knows of no modes: such networks keep their hard kinks.
-                self.hard = True
-        return super()._differentiated(points, runs)

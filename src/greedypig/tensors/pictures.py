@@ -16,10 +16,9 @@ from torch import Tensor
 from ..core.errors import InvalidInput, MissingPackage
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
-from ..core.lockstep import Plan, ask, together
-from ..core.objective import PointObjective
-from ..core.schedule import check_count, whole
-from ..core.scorers import PlannedScorer, Scored, Situation, point_request
+from ..core.methods import METHODS
+from ..core.numbers import check_count, whole
+from ..core.objective import Objective
 from .baselines import gaussian_blur
 
 FeatureMaker = Callable[[Layout], Features]
@@ -37,7 +36,7 @@ def pixels() -> FeatureMaker:
 
 
 def tokens() -> FeatureMaker:
-    """All numbers of a row of a (length, size) input together: a token's embedding."""
+    """All values of a row of a (length, size) input together: a token's embedding."""
 
     def make(layout: Layout) -> Features:
         if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
@@ -157,11 +156,11 @@ def picture_shape(layout: Layout, what: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class BlurIG(PlannedScorer):
+class BlurIG:
     """Integrated gradients along a path that blurs the input away instead of fading it.
 
     scores = −Σ_i (σ_{i+1} − σ_i) · ∂g/∂x(x_σi) · (x_{σi + grad_step} − x_σi) / grad_step, where
-    x_σ is the input blurred by σ (selected elements stay sharp) and σ_i = i/steps · sigma.
+    x_σ is the input blurred by σ (selected values stay sharp) and σ_i = i/steps · sigma.
     """
 
     steps: int = 100
@@ -170,42 +169,45 @@ class BlurIG(PlannedScorer):
     name = "blur-ig"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", whole(self.steps))
         check_count("steps", self.steps)
         if not (self.sigma > 0 and self.grad_step > 0):
             raise InvalidInput(
                 f"Expected sigma and grad_step > 0 (got {self.sigma!r}, {self.grad_step!r})."
             )
 
-    def plan(self, at: Situation) -> Plan[Scored]:
-        problem = at.objective
-        if problem.reversed:
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(b, n)."""
+        if objective.removes:
             raise InvalidInput(
                 "Expected an objective of what is present for method='blur-ig' (got "
                 "'counterfactual', whose path ends at the baseline)."
             )
-        channels, height, width = picture_shape(problem.layout, "method='blur-ig'")
-        x = problem.end.view(channels, height, width)
-        fixed = (at.mask != 0).view(channels, height, width)
-        limit = problem.oracle.batch_size
-        total = torch.zeros_like(problem.end)
-        for lo in range(0, self.steps, limit):
-            steps = range(lo, min(lo + limit, self.steps))
-            plans = (self._step(problem, x, fixed, i * self.sigma / self.steps) for i in steps)
-            for part in (yield from together(plans, limit)):
-                total += part
-        return Scored(elements=total)
-
-    def cost(self) -> int:
-        return self.steps
-
-    def _step(
-        self, problem: PointObjective, x: Tensor, fixed: Tensor, sigma: float
-    ) -> Plan[Tensor]:
+        shape = picture_shape(objective.layout, "method='blur-ig'")
         # In float64: the difference of two nearly equal pictures is divided by a small number.
-        sharp = x.double()
+        sharp = objective.end[0].double().view(-1, *shape)
+        fixed = (mask != 0).view_as(sharp)
+        total, first = torch.zeros_like(mask), 0
+        while first < self.steps:
+            steps = range(first, min(first + objective.points, self.steps))
+            pairs = [self._step(sharp, fixed, i * self.sigma / self.steps) for i in steps]
+            points, slopes = (torch.stack(each, 1) for each in zip(*pairs, strict=True))
+            gradients = objective.point_gradients(points.to(mask))
+            total += (gradients * slopes).sum(1).to(mask) * (-self.sigma / self.steps)
+            first = steps.stop
+        return total
+
+    def _step(self, sharp: Tensor, fixed: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        """(b, n) the pictures blurred by sigma, and how they change with it."""
         blurred = gaussian_blur(sharp, sigma)
         slope = (gaussian_blur(sharp, sigma + self.grad_step) - blurred) / self.grad_step
-        slope = torch.where(fixed, 0, slope).reshape(-1)
-        row = torch.where(fixed, sharp, blurred).reshape(-1).to(x)
-        answer = yield from ask(point_request(problem, row))
-        return (answer.gradient * slope * (-self.sigma / self.steps)).to(x)
+        point = torch.where(fixed, sharp, blurred)
+        return point.flatten(1), torch.where(fixed, 0, slope).flatten(1)
+
+    @property
+    def cost(self) -> int:
+        """One gradient a step."""
+        return self.steps
+
+
+METHODS[BlurIG.name] = BlurIG

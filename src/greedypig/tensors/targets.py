@@ -15,15 +15,12 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
-
-_aten = torch.ops.aten
 
 OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
 """Objectives over classes; a single output is read as the logit of class 1."""
@@ -68,28 +65,27 @@ class Reference:
     sign: float = 1.0
     """Of a value: 1 where it is to rise, −1 where it is to fall."""
 
-    @cached_property
-    def log_probabilities(self) -> Tensor | None:
-        """(classes,), where the output holds classes. Only some objectives ask."""
-        return torch.log_softmax(self.output, 0) if self.classes else None
 
-    @cached_property
-    def pointing(self) -> Tensor:
-        """(classes,): 1 at the class, −1 at the rival if there is one, else 0."""
-        out = torch.zeros_like(self.output)
-        out[self.target] = 1
-        if self.rival >= 0:
-            out[self.rival] = -1
-        return out
+class References(NamedTuple):
+    """The references of b examples side by side."""
 
+    target: Tensor
+    """(b,) long."""
+    rival: Tensor
+    """(b,) long."""
+    output: Tensor
+    """(b, classes) logits, or (b,)."""
+    sign: Tensor
+    """(b,)."""
 
-class HasReference(Protocol):
-    """Whatever a batch's rows belong to."""
-
-    @property
-    def reference(self) -> Reference:
-        """Its class and its output at the full input."""
-        ...
+    @staticmethod
+    def of(references: Sequence[Reference]) -> References:
+        """Stack the references of examples of one model."""
+        output = torch.stack([r.output for r in references])
+        index = [torch.tensor([getattr(r, name) for r in references], device=output.device)
+                 for name in ("target", "rival")]  # fmt: skip
+        sign = torch.tensor([r.sign for r in references], dtype=output.dtype, device=output.device)
+        return References(index[0], index[1], output, sign)
 
 
 class Target:
@@ -161,11 +157,6 @@ class Target:
         """A counterfactual switches features to the baseline instead of to the input."""
         return self.name == "counterfactual"
 
-    @property
-    def has_slopes(self) -> bool:
-        """Are its derivatives known?"""
-        return self.function is None and self.outputs != "probabilities"
-
     def logits(self, output: Any, rows: int) -> Tensor:
         """The model's own output as (m, classes), or (m,) for a value.
 
@@ -234,8 +225,8 @@ class Target:
         outputs = self.outputs if self.outputs == "probabilities" else "values"
         return {"objective": name, "outputs": outputs, "target": None}
 
-    def values(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
-        """(m,): the objective of every row."""
+    def values(self, logits: Tensor, references: References, problems: Tensor) -> Tensor:
+        """(m,): the objective of every row; problems (m,) says to which example a row belongs."""
         if self.function is not None:
             values = self.function(logits)
             if not isinstance(values, Tensor) or values.shape != logits.shape[:1]:
@@ -247,60 +238,24 @@ class Target:
             return values
         if logits.dim() == 1:
             if self.name == "counterfactual":
-                return (logits - _stack([o.reference.output for o, _ in runs], runs)).abs()
-            return logits * _signs(logits, runs) + 0.0  # No −0.
+                return (logits - references.output[problems]).abs()
+            return logits * references.sign[problems] + 0.0  # No −0.
+        target = references.target[problems].unsqueeze(1)
         if self.name == "softmax":
-            return _take(torch.softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+            return torch.softmax(logits, 1).gather(1, target).squeeze(1)
         if self.name == "log-probability":
-            return _take(torch.log_softmax(logits, 1), [o.reference.target for o, _ in runs], runs)
+            return torch.log_softmax(logits, 1).gather(1, target).squeeze(1)
         if self.name == "logit":
-            return _take(logits, [o.reference.target for o, _ in runs], runs)
+            return logits.gather(1, target).squeeze(1)
         if self.name == "margin":
-            own = _take(logits, [o.reference.target for o, _ in runs], runs)
-            return own - _take(logits, [o.reference.rival for o, _ in runs], runs)
-        expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
-        found = torch.log_softmax(logits, 1)
+            rival = references.rival[problems].unsqueeze(1)
+            return (logits.gather(1, target) - logits.gather(1, rival)).squeeze(1)
+        expected = torch.log_softmax(references.output, 1)[problems]
+        predicted = torch.log_softmax(logits, 1)
         if self.name == "log-likelihood":
-            return (expected.exp() * found).sum(1)
+            return (expected.exp() * predicted).sum(1)
         # Counterfactual: KL(f(x) ‖ f(x with S at the baseline)), 0 for the empty set.
-        return (expected.exp() * (expected - found)).sum(1)
-
-    def slopes(
-        self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]
-    ) -> tuple[Tensor, Tensor]:
-        """The values (m,), and their derivatives with respect to each row's logits,
-        where they are known."""
-        assert self.has_slopes
-        if logits.dim() == 1:
-            if self.name != "counterfactual":
-                signs = _signs(logits, runs)
-                return logits * signs + 0.0, signs.expand_as(logits)
-            moved = logits - _stack([o.reference.output for o, _ in runs], runs)
-            return moved.abs(), moved.sign()
-        if self.name in ("logit", "margin"):
-            return self.values(logits, runs), self._pointing(logits, runs)
-        # The kernels that autograd would run, so that its very bits come out.
-        if self.name == "softmax":
-            shares = torch.softmax(logits, 1)
-            values = _take(shares, [o.reference.target for o, _ in runs], runs)
-            toward = self._pointing(logits, runs)
-            return values, _aten._softmax_backward_data.default(toward, shares, 1, logits.dtype)
-        found = torch.log_softmax(logits, 1)
-        if self.name == "log-probability":
-            values = _take(found, [o.reference.target for o, _ in runs], runs)
-            toward = self._pointing(logits, runs)
-        else:
-            expected = _stack([_log_probabilities(o) for o, _ in runs], runs)
-            toward = expected.exp().expand_as(found)
-            if self.name == "log-likelihood":
-                values = (toward * found).sum(1)
-            else:
-                values, toward = (toward * (expected - found)).sum(1), -toward
-        return values, _aten._log_softmax_backward_data.default(toward, found, 1, logits.dtype)
-
-    def _pointing(self, logits: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
-        """1 at each row's class, and −1 at its rival where there is one; else 0."""
-        return _stack([o.reference.pointing for o, _ in runs], runs).expand_as(logits)
+        return (expected.exp() * (expected - predicted)).sum(1)
 
     def _check_single(self, target: int | None) -> None:
         if self.function is not None and target is not None:
@@ -412,30 +367,3 @@ def _without_axes_of_one(output: Tensor) -> Tensor:
     if output.dim() > 3 and all(size == 1 for size in output.shape[2:]):
         return output.flatten(1)
     return output
-
-
-def _take(table: Tensor, columns: list[int], runs: Sequence[tuple[Any, int]]) -> Tensor:
-    if len(runs) == 1:
-        return table[:, columns[0]]
-    index = torch.tensor(columns, device=table.device).repeat_interleave(_counts(table, runs))
-    return table.gather(1, index.unsqueeze(1)).squeeze(1)
-
-
-def _stack(items: list[Tensor], runs: Sequence[tuple[Any, int]]) -> Tensor:
-    if len(runs) == 1:
-        return items[0].unsqueeze(0)
-    return torch.stack(items).repeat_interleave(_counts(items[0], runs), 0)
-
-
-def _signs(like: Tensor, runs: Sequence[tuple[HasReference, int]]) -> Tensor:
-    """(m,), or (1,) for one run: each row's sign."""
-    return _stack([like.new_tensor(o.reference.sign) for o, _ in runs], runs)
-
-
-def _counts(like: Tensor, runs: Sequence[tuple[Any, int]]) -> Tensor:
-    return torch.tensor([count for _, count in runs], device=like.device)
-
-
-def _log_probabilities(owner: HasReference) -> Tensor:
-    assert owner.reference.log_probabilities is not None
-    return owner.reference.log_probabilities

@@ -1,0 +1,168 @@
+"""Methods: a one-shot scorer, and how many features each greedy round takes.
+
+A method is a frozen object that carries its knobs. One-shot methods are the scorers themselves:
+one round that ranks everything. `Greedy` makes any of them adaptive; Algorithm 1 is `GreedyPIG`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from .errors import InvalidInput, InvalidType, did_you_mean
+from .features import Features
+from .numbers import check_count, whole
+from .quadrature import Rule
+from .schedule import plan_picks
+from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, Smooth, cost_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRounds:
+    """Greedy rounds: how many, and how many features each takes.
+
+    rounds: how many (default 20, or 100 where a round costs one gradient).
+    per_round: features of each round, Algorithm 1's z; with rounds = R only R · z are selected.
+    schedule: "geometric" (the last round takes `ratio` times the first), "equal", or a list.
+    """
+
+    rounds: int | None = None
+    per_round: int | None = None
+    schedule: str | Sequence[int] = "geometric"
+    ratio: float = 50.0
+
+    @property
+    def scorer(self) -> Any:
+        """The one-shot scorer of every round."""
+        raise NotImplementedError
+
+    def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
+        """How many features every round takes."""
+        return plan_picks(
+            features.units, cover=features.cover, rounds=self.rounds, per_round=self.per_round,
+            k=k, schedule=self.schedule, ratio=self.ratio,
+            default_rounds=100 if cost_of(self.scorer) == 1 else 20,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedyPIG(InRounds):
+    """Algorithm 1: each round integrates the gradient by `steps` nodes of `rule`."""
+
+    steps: int = 5
+    rule: str | Rule = "midpoint"
+    name = "greedy-pig"
+
+    def __post_init__(self) -> None:
+        self.scorer  # noqa: B018  # Raises if there is no such rule.
+
+    @property
+    def scorer(self) -> IG:
+        """Integrated gradients."""
+        return IG(self.steps, self.rule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequentialGradient(InRounds):
+    """Greedy rounds of one gradient ∇g(1_S): Algorithm 1 with a single left node."""
+
+    name = "sequential-gradient"
+
+    @property
+    def scorer(self) -> Gradient:
+        """The gradient at 1_S."""
+        return Gradient(at=0.0)
+
+
+@dataclass(frozen=True)
+class Greedy(InRounds):
+    """Greedy rounds around any one-shot method: `Greedy(GuidedIG())`, `Greedy(from_captum(…))`."""
+
+    one_shot: Any
+    name = "greedy"
+
+    def __post_init__(self) -> None:
+        inner = named(self.one_shot) if isinstance(self.one_shot, str) else self.one_shot
+        object.__setattr__(self, "one_shot", getattr(inner, "scorer", inner))
+        check_method(self.one_shot)
+
+    @property
+    def scorer(self) -> Any:
+        """The one-shot method."""
+        return self.one_shot
+
+
+METHODS: dict[str, Callable[[], Any]] = {
+    "greedy-pig": GreedyPIG,
+    "sequential-gradient": SequentialGradient,
+    "ig": IG,
+    "gradient": Gradient,
+    "smooth-ig": Smooth,
+    "guided-ig": GuidedIG,
+    "random": Random,
+    "marginal-gains": MarginalGains,
+}
+"""Names of methods; rooms add the methods of their kind of data."""
+
+
+def named(name: str) -> Any:
+    """The method called `name` with its defaults."""
+    if name not in METHODS:
+        near = did_you_mean("ig" if name.lower() == "integrated-gradients" else name, METHODS)
+        raise InvalidInput(
+            f"Expected method to be one of {', '.join(METHODS)} (got {name!r}).{near}"
+        )
+    return METHODS[name]()
+
+
+def as_method(method: Any) -> Any:
+    """A method by name or as an object, checked."""
+    if isinstance(method, str):
+        return named(method)
+    check_method(method)
+    return method
+
+
+def check_method(method: Any) -> None:
+    """Refuse what is neither a method object nor a callable (objective, mask) → scores."""
+    if isinstance(method, type):
+        raise InvalidType(f"Expected a method (got the class). Try {method.__name__}().")
+    if not callable(method) and not hasattr(method, "scorer"):
+        raise InvalidType(
+            "Expected method to be a name, a method such as gp.GreedyPIG() or a callable "
+            f"(objective, mask) → scores (got {type(method).__name__})."
+        )
+
+
+def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:
+    """How many features every round takes; a one-shot method takes all, or k, in one round."""
+    k = whole(k)
+    if k is not None:
+        check_count("k", k, features.units)
+    if hasattr(method, "picks"):
+        picks: tuple[int, ...] = method.picks(features, k)
+        return picks
+    return (features.units if k is None else k,)
+
+
+def describe(method: Any) -> dict[str, Any]:
+    """A method's name and knobs, for the record."""
+    name = getattr(method, "name", None) or getattr(method, "__name__", type(method).__name__)
+    knobs = getattr(method, "settings", None)
+    if callable(knobs):
+        return {"method": name, **knobs()}
+    if not is_dataclass(method):
+        return {"method": name}
+    return {"method": name} | {f.name: _plain(getattr(method, f.name)) for f in fields(method)}
+
+
+def _plain(knob: Any) -> Any:
+    """A knob as JSON holds it."""
+    if knob is None or isinstance(knob, str | int | float):
+        return knob
+    if isinstance(knob, Rule):
+        return [list(knob.nodes), list(knob.weights)]
+    if isinstance(knob, Sequence):
+        return list(knob)
+    return dict(knob) if isinstance(knob, Mapping) else describe(knob)

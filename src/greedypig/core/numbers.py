@@ -1,0 +1,46 @@
+"""Numbers as callers give them: NumPy's and torch's own become Python's, and are checked once."""
+
+from __future__ import annotations
+
+import operator
+from numbers import Real
+from typing import Any
+
+from .errors import InvalidInput, InvalidType
+
+
+def whole(number: Any) -> Any:
+    """An integer of any make (NumPy's, a 0-dim tensor's) as Python's own; all else as it is."""
+    if isinstance(number, bool | int | float | str | None):
+        return number
+    try:
+        return operator.index(number)
+    except TypeError:
+        return number
+
+
+def real(number: Any) -> Any:
+    """A real number of any make (NumPy's) as Python's own; all else as it is."""
+    other = isinstance(number, Real) and not isinstance(number, bool | int | float)
+    return float(number) if other else number
+
+
+def check_count(name: str, number: Any, most: int | None = None) -> None:
+    """Require a whole number, at least 1 and at most the number of features."""
+    fits = isinstance(number, int) and not isinstance(number, bool) and number >= 1
+    if not fits or (most is not None and number > most):
+        bound = "≥ 1" if most is None else f"from 1 to {most}, the number of features"
+        raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
+
+
+def check_between(name: str, number: Any, low: float, high: float) -> None:
+    """Require a number from low to high."""
+    fits = isinstance(number, int | float) and not isinstance(number, bool)
+    if not fits or not low <= number <= high:
+        raise InvalidInput(f"Expected {name} from {low:g} to {high:g} (got {number!r}).")
+
+
+def check_switch(name: str, value: object) -> None:
+    """Require True or False; a text would count as True."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"Expected {name} to be True or False (got {value!r}).")

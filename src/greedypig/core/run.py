@@ -1,0 +1,344 @@
+"""A run from a method to its results: stopping, resuming and measuring, around Algorithm 1.
+
+`maximize` takes any objective and any method. Callers that prepare a run themselves make a `Run`,
+loop over its states, and ask for its results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from math import comb
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attribution import Attribution
+from .errors import BudgetTooSmall, InvalidInput, NonFinite
+from .features import Elements, Features
+from .methods import as_method, describe, picks_of
+from .numbers import check_count, whole
+from .objective import Objective, as_objective
+from .rounds import State, rounds
+from .scorers import cost_of
+from .stopping import Stop, StopReason
+
+MOST_SUBSETS = 20_000_000
+
+
+class Run:
+    """A method at work on an objective: loop over it for its states, then ask for `results`.
+
+    settings: what the caller records beside the method's knobs. provenance: one mapping for each
+    of the b problems. resume: the saved result that a run of one problem goes on from.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        method: Any,
+        *,
+        features: Features | None = None,
+        k: int | None = None,
+        stop: Stop | None = None,
+        seed: int = 0,
+        settings: Sequence[Mapping[str, Any]] = (),
+        provenance: Sequence[Mapping[str, Any]] = (),
+        resume: Attribution | None = None,
+    ) -> None:
+        seed = whole(seed)
+        if type(seed) is not int:
+            raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
+        self.method = as_method(method)
+        self.scorer = getattr(self.method, "scorer", self.method)
+        self.features = features or Elements(objective.n)
+        if self.features.n != objective.n:
+            raise InvalidInput(
+                f"Expected features over {objective.n} values (got {self.features.n})."
+            )
+        self.schedule = picks_of(self.method, self.features, k)
+        self.objective, self.k = objective.at(0), whole(k)
+        self.objective.seed = seed
+        self.stop = stop or Stop()
+        own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
+        self.settings = [dict(s) | own for s in settings or [{}] * objective.b]
+        self.provenance = [dict(p) for p in provenance or [{}] * objective.b]
+        self.reason = StopReason.RUNNING
+        self.values: list[Tensor] = []
+        """(b,) G(S) after each round, where a stopping rule asks for it."""
+        self._paid = -objective.gradients_used
+        self._began = time.monotonic()
+        self._out_of_gain = False
+        with torch.inference_mode(False):
+            self.state = State.start(self.objective, self.features)
+            self._check_budget()
+            if resume is not None:
+                self._resume(resume)
+
+    @property
+    def gradients_used(self) -> int:
+        """Gradients paid for each problem, those before a resumed run included."""
+        return self.objective.gradients_used + self._paid
+
+    @property
+    def seconds(self) -> float:
+        """Time since the run began, the parts of a resumed run together."""
+        return time.monotonic() - self._began
+
+    def __iter__(self) -> Iterator[State]:
+        while (reason := self._reason_to_stop()) is None:
+            try:
+                with torch.inference_mode(False):
+                    state = next(rounds(self.objective, self.scorer, self.features,
+                                        self.schedule, self.state), None)  # fmt: skip
+            except NonFinite as error:
+                error.so_far = tuple(self.results(measure=False))
+                raise
+            if state is not None and self.stop.gain:
+                state = _only_gains(state, self.state)
+            self._out_of_gain = state is None
+            if state is not None:
+                self.state = state
+                yield state
+        self.reason = reason
+
+    def results(self, *, measure: bool = True) -> list[Attribution]:
+        """One result for each problem: a full order, whatever stopped the run, if anything did.
+
+        measure: evaluate G(S) after every round; else only what is known already, NaN elsewhere.
+        """
+        with torch.inference_mode(False):
+            values, full = self._measured() if measure else self._unmeasured()
+            return [self._result(b, values[b], float(full[b])) for b in range(self.objective.b)]
+
+    def _result(self, b: int, values: Tensor, full: float) -> Attribution:
+        state = self.state
+        return Attribution(
+            order=state.ranking()[b].cpu(),
+            selected=state.order.shape[1],
+            unit_scores=state.scores[b].cpu(),
+            values=values,
+            full_value=full,
+            picks=state.picks,
+            totals=tuple(state.totals[b].tolist()),
+            gradients_used=self.gradients_used,
+            seconds=self.seconds / self.objective.b,
+            stop=self.reason,
+            last_scores=state.last[b].cpu(),
+            first_scores=state.first[b].cpu() if self._integrates() else None,
+            features=self.features,
+            layout=self.objective.layout,
+            settings=self.settings[b],
+            provenance=self.provenance[b],
+        )
+
+    def _integrates(self) -> bool:
+        """Are the first round's scores integrals along the path to everything?"""
+        return len(self.schedule) > 1 and getattr(self.scorer, "name", "") == "ig" and (
+            cost_of(self.scorer) > 1
+        )  # fmt: skip
+
+    # Values.
+
+    def _measured(self) -> tuple[Tensor, Tensor]:
+        """(b, rounds + 1) float64: G(∅), then G(S) after each round; and (b,) G of everything."""
+        counts = [0, *torch.tensor(self.state.picks).cumsum(0).tolist()]
+        done = min(len(self.values), len(counts) - 1)
+        begin = self.features.mask(self._sets([0]).squeeze(1)).unsqueeze(1)
+        ends = torch.cat([begin, torch.ones_like(begin)], 1)
+        first, full = self._values(ends).unbind(1)
+        later = [v.double().cpu() for v in self.values[:done]]
+        for lo in range(1 + done, len(counts), self.objective.points):
+            sets = self._sets(counts[lo : lo + self.objective.points])
+            masks = torch.stack([self.features.mask(s) for s in sets.unbind(1)], 1)
+            later += self._values(masks).unbind(1)
+        return torch.stack([first, *later], 1), full
+
+    def _unmeasured(self) -> tuple[Tensor, Tensor]:
+        nan = torch.full((self.objective.b, len(self.state.picks) + 1), torch.nan).double()
+        return nan, nan[:, 0]
+
+    def _sets(self, counts: Sequence[int]) -> Tensor:
+        """(b, len(counts), units) bool: the first so many features in order of selection."""
+        ranks = torch.full_like(self.state.taken, self.features.units, dtype=torch.long)
+        places = torch.arange(self.state.order.shape[1], device=ranks.device)
+        ranks.scatter_(1, self.state.order, places.expand_as(self.state.order))
+        return ranks.unsqueeze(1) < torch.tensor(counts, device=ranks.device).view(1, -1, 1)
+
+    def _values(self, masks: Tensor) -> Tensor:
+        return self.objective.values(masks.to(self.objective.end)).double().cpu()
+
+    # When to stop.
+
+    def _reason_to_stop(self) -> StopReason | None:
+        done = len(self.state.picks)
+        if self.features.is_complete(self.state.taken):
+            return StopReason.ALL
+        if done == len(self.schedule):
+            return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
+        if self._out_of_gain:
+            return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
+        limit, seconds = self.stop.gradients, self.stop.seconds
+        if limit is not None and self.gradients_used + self._cost() > limit:
+            return StopReason.GRADIENTS
+        if seconds is not None and self.seconds >= seconds:
+            return StopReason.SECONDS
+        return StopReason.VALUE if self._reached() else None
+
+    def _reached(self) -> bool:
+        if self.stop.value is None:
+            return False
+        if len(self.values) < len(self.state.picks) or not self.state.picks:
+            with torch.inference_mode(False):
+                value = self._values(self.features.mask(self.state.taken).unsqueeze(1)).squeeze(1)
+            self.values += [value] if self.state.picks else []
+            return bool((value >= self.stop.value).all())
+        return bool((self.values[-1] >= self.stop.value).all())
+
+    def _cost(self) -> int:
+        """Gradients of the next round: what the scorer says, else what rounds cost so far."""
+        cost = cost_of(self.scorer) * self.objective.lines
+        return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
+
+    def _check_budget(self) -> None:
+        if self.stop.gradients is not None and self.stop.gradients < self._cost():
+            raise BudgetTooSmall(self._cost(), self.stop.gradients)
+
+    # Where a saved run goes on.
+
+    def _resume(self, saved: Attribution) -> None:
+        """Take up a saved run; the rest is as if it had never stopped."""
+        check_same_run(saved, self)
+        order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
+        scores = saved.unit_scores.unsqueeze(0).to(self.state.scores)
+        first = saved.last_scores if saved.first_scores is None else saved.first_scores
+        self.state = State(
+            taken=self.state.taken.scatter(1, order, True),
+            order=order,
+            scores=scores,
+            last=saved.last_scores.unsqueeze(0).to(scores),
+            first=first.unsqueeze(0).to(scores),
+            totals=torch.tensor([saved.totals], dtype=torch.float64),
+            picks=saved.picks,
+        )
+        self._paid += saved.gradients_used
+        self._began -= saved.seconds
+        self._out_of_gain = self.stop.gain and saved.stop is StopReason.NO_GAIN
+
+
+def _only_gains(state: State, before: State) -> State | None:
+    """The state without the features of its last round whose score is not positive."""
+    chosen = state.order[:, before.order.shape[1] :]
+    gains = state.scores.gather(1, chosen)[0] > 0
+    if bool(gains.all()):
+        return state
+    if not bool(gains.any()):
+        return None
+    kept = chosen[:, gains]
+    scores = state.scores.gather(1, kept)
+    return before.take(kept, scores, state.last, state.totals[:, -1])
+
+
+def check_same_run(saved: Attribution, run: Run) -> None:
+    """Refuse a saved run of other features, other settings or other picks per round."""
+    if run.objective.b != 1:
+        raise InvalidInput("Expected one problem to resume (got several side by side).")
+    mine, theirs = run.features.state(), saved.features.state()
+    same = mine[0] == theirs[0] and all(
+        torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
+    )
+    if not same:
+        raise InvalidInput("Expected the features of the saved run (got others).")
+    for name, value in run.settings[0].items():
+        kept = saved.settings.get(name)
+        if kept != value and name != "batch_size":  # Batches change the last bits at most.
+            raise InvalidInput(
+                f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
+            )
+    # A round may take fewer than planned where no more gain, or where nothing more is left.
+    fewer = run.stop.gain or saved.stop is StopReason.ALL or not run.features.side_by_side
+    fits = len(saved.picks) <= len(run.schedule) and all(
+        done == planned or (fewer and done < planned)
+        for done, planned in zip(saved.picks, run.schedule, strict=False)
+    )
+    if not fits:
+        raise InvalidInput(
+            "Expected the schedule of the saved run (got other picks per round). "
+            "Try the rounds, k and schedule in its settings."
+        )
+
+
+def maximize(
+    objective: Any,
+    method: Any = "greedy-pig",
+    *,
+    features: Features | None = None,
+    k: int | None = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+    resume: Attribution | None = None,
+) -> Attribution:
+    """Maximise G(S) by a method: `gp.maximize(gp.objective(g, n), gp.GreedyPIG(per_round=1))`.
+
+    objective: from `gp.objective`, or any object with n, values and gradient (`SetFunction`).
+    method: a name or an object; a callable (objective, mask) → scores is one-shot.
+    k: how many features to select (default: all). stop: reasons to stop before.
+    resume: a saved result of the same run, gone on with as if it had never stopped.
+    """
+    run = Run(
+        as_objective(objective), method, features=features, k=k, stop=stop, seed=seed,
+        resume=resume,
+    )  # fmt: skip
+    for _ in run:
+        pass
+    return run.results()[0]
+
+
+def iterate(
+    objective: Any,
+    method: Any = "greedy-pig",
+    *,
+    features: Features | None = None,
+    k: int | None = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+) -> Run:
+    """`maximize` one frozen `State` at a time; `.results()[0]` is the result so far."""
+    return Run(as_objective(objective), method, features=features, k=k, stop=stop, seed=seed)
+
+
+def best_subset(
+    objective: Any, k: int, *, features: Features | None = None, at_most: bool = False
+) -> tuple[tuple[int, ...], float]:
+    """The best set of exactly k features (or at most k) by trying all, and its value; small n only.
+
+    Equal values go to the set that comes first: fewer features, then lower indices.
+    """
+    problem = as_objective(objective)
+    units = features or Elements(problem.n)
+    k = whole(k)
+    check_count("k", k, units.units)
+    sizes = range(0 if at_most else k, k + 1)
+    count = sum(comb(units.units, size) for size in sizes)
+    if count > MOST_SUBSETS:
+        raise InvalidInput(
+            f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
+            "Try gp.maximize(objective, gp.MarginalGains(), k=k)."
+        )
+    best: tuple[int, ...] = ()
+    best_value = float("-inf")
+    subsets = (s for size in sizes for s in combinations(range(units.units), size))
+    while chunk := list(islice(subsets, 1024)):
+        taken = torch.zeros(len(chunk), units.units, dtype=torch.bool)
+        for row, subset in enumerate(chunk):
+            taken[row, list(subset)] = True
+        values = problem.values(units.mask(taken).to(problem.end).unsqueeze(0))[0]
+        at = int(torch.nonzero(values == values.max())[0])
+        if float(values[at]) > best_value:
+            best, best_value = chunk[at], float(values[at])
+    return best, best_value
+
+
+__all__ = ["Run", "best_subset", "check_same_run", "iterate", "maximize"]
