@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,6 +34,9 @@ class State:
     """(b, u) the last round's scores; they rank what was never taken."""
     first: Tensor
     """(b, u) the first round's scores; integrated gradients, where the scorer is."""
+    sums: Tensor
+    """(b, u) scores summed over the rounds; the first score stands for those after a feature was
+    taken. `Attribution.contributions` uses them."""
     totals: Tensor
     """(b, rounds) float64: Σ of each round's scores ≈ G(1) − G(S before the round)."""
     picks: tuple[int, ...] = ()
@@ -43,17 +47,19 @@ class State:
         """Nothing is selected."""
         zero = torch.zeros(objective.b, features.units).to(objective.end)
         totals = torch.zeros(objective.b, 0, dtype=torch.float64)
-        return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, totals)
+        return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero, totals)
 
     def take(self, chosen: Tensor, scores: Tensor, every: Tensor, totals: Tensor) -> State:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ."""
+        first = self.first if self.picks else every
         return replace(
             self,
             taken=self.taken.scatter(1, chosen, True),
             order=torch.cat([self.order, chosen], 1),
             scores=self.scores.scatter(1, chosen, scores),
             last=every,
-            first=self.first if self.picks else every,
+            first=first,
+            sums=self.sums + torch.where(self.taken, first, every),
             totals=torch.cat([self.totals, totals.double().cpu().unsqueeze(1)], 1),
             picks=(*self.picks, chosen.shape[1]),
         )
@@ -70,6 +76,7 @@ def rounds(
     """Algorithm 1, one frozen `State` after every round."""
     for z in schedule[len(state.picks) :]:
         now = objective.at(len(state.picks), features.goal(state.taken, z))
+        now.pick = partial(_picked, features, state.taken, z)
         if getattr(scorer, "of_features", False):
             every = scorer(now, state, features, z).to(state.scores)
             chosen, scores = features.pick_units(every, state.taken, z)
@@ -83,6 +90,11 @@ def rounds(
             return
         state = state.take(chosen, scores, every, totals)  # S ← S ∪ Ŝ, a ← a + â_Ŝ
         yield state
+
+
+def _picked(features: Features, taken: Tensor, z: int, scores: Tensor) -> Tensor:
+    """(b, n) bool: what would be selected after a round with these scores (b, n)."""
+    return features.mask(taken.scatter(1, features.pick(scores, taken, z)[0], True))
 
 
 def checked(scores: Any, mask: Tensor) -> Tensor:

@@ -128,6 +128,7 @@ class Run:
             stop=self.reason,
             last_scores=state.last[b].cpu(),
             first_scores=state.first[b].cpu() if self._integrates() else None,
+            score_sums=state.sums[b].cpu() if self._integrates() else None,
             features=self.features,
             layout=self.objective.layout,
             settings=self.settings[b],
@@ -214,12 +215,14 @@ class Run:
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
         scores = saved.unit_scores.unsqueeze(0).to(self.state.scores)
         first = saved.last_scores if saved.first_scores is None else saved.first_scores
+        sums = first * len(saved.picks) if saved.score_sums is None else saved.score_sums
         self.state = State(
             taken=self.state.taken.scatter(1, order, True),
             order=order,
             scores=scores,
             last=saved.last_scores.unsqueeze(0).to(scores),
             first=first.unsqueeze(0).to(scores),
+            sums=sums.unsqueeze(0).to(scores),
             totals=torch.tensor([saved.totals], dtype=torch.float64),
             picks=saved.picks,
         )
