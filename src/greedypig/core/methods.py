@@ -7,7 +7,7 @@ one round that ranks everything. `Greedy` makes any of them adaptive; Algorithm 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from .errors import InvalidInput, InvalidType, did_you_mean
@@ -114,6 +114,27 @@ def named(name: str) -> Any:
             f"Expected method to be one of {', '.join(METHODS)} (got {name!r}).{near}"
         )
     return METHODS[name]()
+
+
+def with_knobs(method: Any, **knobs: Any) -> Any:
+    """The method, by name or as an object, with these knobs set; None leaves a knob as it is.
+
+    steps: gradients of a round, or of a one-shot method; for steady-pig they are its views.
+    """
+    method = as_method(method)
+    known = [f.name for f in fields(method)] if is_dataclass(method) else []
+    for name, value in knobs.items():
+        if value is None:
+            continue
+        if name == "steps" and isinstance(method, Smooth) and is_dataclass(method.scorer):
+            method = replace(method, scorer=replace(method.scorer, steps=value))
+            continue
+        knob = "views" if name == "steps" and "views" in known else name
+        if knob not in known:
+            title = getattr(method, "name", type(method).__name__)
+            raise InvalidInput(f"Expected no {name} for method {title!r} (got {value!r}).")
+        method = replace(method, **{knob: value})
+    return method
 
 
 def as_method(method: Any) -> Any:
