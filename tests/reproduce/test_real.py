@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("PIL", reason="needs the extra images")
 
-from greedypig.cli.main import main
 from greedypig.images.networks.pretrained import MOBILENET_FILE
+from reproduction.__main__ import main
 from tools.assets import folder
 
 there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
@@ -17,7 +17,6 @@ there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
 def test_a_real_photo_through_the_paper_s_network(tmp_path, capsys):
     code = main(
         [
-            "reproduce",
             "sic",
             "--limit",
             "1",
