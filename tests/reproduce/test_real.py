@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("PIL", reason="needs the extra images")
 
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.pretrained import MOBILENET_FILE
 from reproduction.__main__ import main
-from tools.assets import folder
 
-there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
+there = (assets_folder() / MOBILENET_FILE).is_file() and (assets_folder() / "photos").is_dir()
 
 
 @pytest.mark.skipif(not there, reason="needs make assets")
