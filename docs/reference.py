@@ -15,7 +15,6 @@ import greedypig
 
 PAGES = (
     "greedypig",
-    "!greedypig.explain",  # The file; the function has the name.
     "greedypig.adapters.captum",
     "greedypig.adapters.pyg",
     "greedypig.adapters.sklearn",

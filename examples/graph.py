@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 import greedypig as gp
-from greedypig.graphs import generate, load_graph
-from greedypig.graphs import training as train
+from greedypig.graphs import generate, load_graph, train
 from greedypig.graphs.compression import METHODS, compare
 from greedypig.plots import Band, BandPanel, band_sheet
 

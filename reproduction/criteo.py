@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from greedypig.core.errors import InvalidInput
-from tools.assets import folder as assets_folder
+from greedypig.images.networks.assets_folder import assets_folder
 
 from .cache import Shelf
 from .comparisons import Difference, Estimate, differences, lead, losses, told

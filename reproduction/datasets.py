@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from greedypig.core.errors import InvalidFile, InvalidInput
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.tables import CRITEO, Batches, Reading, Survey, Table, open_table, survey
 from greedypig.tables.synthetic import CriteoShaped
-from tools.assets import folder as assets_folder
 
 from . import cache
 from .cache import Shelf

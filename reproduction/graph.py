@@ -30,9 +30,9 @@ from greedypig.graphs import (
 from greedypig.graphs.compression import METHODS, SHARES, Judge, edge_order, trace
 from greedypig.graphs.node_context import grow
 from greedypig.graphs.training import fingerprint
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import GCN
 from greedypig.plots import Band, BandPanel, band_sheet
-from tools.assets import folder as assets_folder
 
 from . import cache
 from .cache import Shelf

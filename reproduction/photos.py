@@ -1,7 +1,7 @@
 """The photos of a reproduction: drawn by the seed, looked at once, the unreadable ones listed.
 
 As in the paper the class that is explained is the one the network predicts, c* = argmax_j f_j(x);
-what the photo's path says it is (`greedypig.photos.label_of`) is noted beside it.
+what the photo's path says it is (`greedypig.images.label_of`) is noted beside it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import Tensor
 from greedypig.core.errors import GreedyPigError, InvalidInput, MissingPackage
 from greedypig.images.class_names import label_of
 from greedypig.images.from_spec import model_from
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.imagenet import class_names
 from greedypig.images.networks.pretrained import WeightsNotFoundError
 from greedypig.images.photos import find_photos, open_photo
 from greedypig.metrics.sweep import check_judge, translation
 from greedypig.models import ImageModel
 from greedypig.network.fingerprint import fingerprint
-from tools.assets import folder as assets_folder
 
 from . import cache
 from .cache import Shelf
@@ -233,6 +233,6 @@ def _other(name: str, settings: Settings) -> str:
 
 def _no_assets(what: str) -> str:
     return (
-        f"Expected {what} in {assets_folder()} (got none there). Try make assets "
-        "(python -m tools.assets), or --photos DIR and --weights FILE for your own."
+        f"Expected {what} in {assets_folder()} (got none there). Try make assets, "
+        "or --photos DIR and --weights FILE for your own."
     )

@@ -100,7 +100,7 @@ class Settings:
     @staticmethod
     def of(name: str) -> Settings:
         """The settings of the reproduction called `name`."""
-        text = (files("greedypig.reproduce") / f"{name}.toml").read_text(encoding="utf-8")
+        text = (files("reproduction") / f"{name}.toml").read_text(encoding="utf-8")
         read = tomllib.loads(text)
         contenders = tuple(
             Contender(m["name"], m["title"], m["search"], m.get("paper", {}),

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 import greedypig as gp
-from greedypig.images.photos import Photos
+from greedypig.images import Photos
+from greedypig.images.networks.assets_folder import assets_folder
 
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """Who is explained → who gives the second opinion."""
@@ -81,7 +82,7 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", choices=FEATURES, default=["elements", "pixels"])
     parser.add_argument("--network", choices=list(NETWORKS), action="append")
     parser.add_argument("--objective", default="softmax")
-    parser.add_argument("--photos", type=Path, nargs="+", default=[Path(".assets/photos")])
+    parser.add_argument("--photos", type=Path, nargs="+", default=[assets_folder() / "photos"])
     parser.add_argument("--every", type=int, default=1, help="every n-th photo")
     parser.add_argument("--out", type=Path, default=Path("out/reliability"))
     args = parser.parse_args()

@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 import greedypig as gp
-from greedypig.images.photos import Photos
+from greedypig.images import Photos
+from greedypig.images.networks.assets_folder import assets_folder
 
 HERE = Path(__file__).parent
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
@@ -338,7 +339,7 @@ def main() -> None:
     parser.add_argument("what", choices=["tune", "confirm", "pointing", "table"])
     parser.add_argument("names", nargs="*", help="candidates (default: all)")
     parser.add_argument("--network", choices=list(NETWORKS), action="append")
-    parser.add_argument("--photos", type=Path, default=Path(".assets/photos"))
+    parser.add_argument("--photos", type=Path, default=assets_folder() / "photos")
     parser.add_argument("--out", type=Path, default=Path("out/study"))
     parser.add_argument("--limit", type=int, default=None, help="photos at most")
     parser.add_argument("--points", type=int, default=100)

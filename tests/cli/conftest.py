@@ -17,7 +17,7 @@ from greedypig.graphs import generate, save_graph
 from reproduction.__main__ import main as reproduce
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parent.parent / "src"
+ROOT = HERE.parent.parent
 TINY = ("--model", "tiny_models:build")
 
 
@@ -45,8 +45,8 @@ def call(place, capsys):
     """Run the command line in this process: (exit code, standard output, standard error)."""
 
     def run(*words):
-        command, *rest = [str(word) for word in words]
-        code = reproduce(rest) if command == "reproduce" else main([command, *rest])
+        words = [str(word) for word in words]
+        code = reproduce(words[1:]) if words[:1] == ["reproduce"] else main(words)
         out, err = capsys.readouterr()
         assert "Traceback" not in err
         return code, out, err
@@ -83,7 +83,7 @@ def graph(place):
 
 
 def environment(**more):
-    path = os.pathsep.join([str(SOURCE), str(HERE)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(HERE)])
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "80", **more}
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from greedypig.cli.main import main
-from tools.assets import folder
+from greedypig.images.networks.assets_folder import assets_folder
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-CORA = folder() / "graphs" / "cora.npz"
+CORA = assets_folder() / "graphs" / "cora.npz"
 TITLES = {"greedy-pig": "Greedy PIG", "ig": "PIG (one shot)", "random": "random edges"}
 
 
 @pytest.mark.skipif(not CORA.is_file(), reason="needs make assets")
 def test_readme_shows_what_the_reader_of_assets_cora_sees(tmp_path, capsys):
-    assert "$ greedypig compress .assets/graphs/cora.npz --keep 0.4\n" in README
+    assert "$ greedypig compress ~/.cache/greedypig/graphs/cora.npz --keep 0.4\n" in README
     assert main(["compress", str(CORA), "--keep", "0.4", "--out", str(tmp_path), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     full = re.search(r"GCN 1433-64-64-7; accuracy ([\d.]+), G −([\d.]+) with all edges", README)

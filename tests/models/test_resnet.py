@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,13 @@ import torch
 from torch import nn
 
 from greedypig import models
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.photos import Photos
 from greedypig.models import ResNet50
 
 pytest.importorskip("PIL", reason="needs Pillow")
 
-ASSETS = Path(os.environ.get("GREEDYPIG_ASSETS") or Path(__file__).parents[2] / ".assets")
+ASSETS = assets_folder().absolute()
 
 
 def asset(name: str) -> Path:

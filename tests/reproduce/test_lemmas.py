@@ -121,6 +121,6 @@ def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_pat
     def refused(*args, **more):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(lemmas.copies, "learned", refused)
+    monkeypatch.setattr(lemmas.lemma_problems, "learned", refused)
     again = lemmas.run(Request(tmp_path))
     assert again.table.rows == result.table.rows

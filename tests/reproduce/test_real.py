@@ -6,18 +6,17 @@ import pytest
 
 pytest.importorskip("PIL", reason="needs the extra images")
 
-from greedypig.cli.main import main
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.pretrained import MOBILENET_FILE
-from tools.assets import folder
+from reproduction.__main__ import main
 
-there = (folder() / MOBILENET_FILE).is_file() and (folder() / "photos").is_dir()
+there = (assets_folder() / MOBILENET_FILE).is_file() and (assets_folder() / "photos").is_dir()
 
 
 @pytest.mark.skipif(not there, reason="needs make assets")
 def test_a_real_photo_through_the_paper_s_network(tmp_path, capsys):
     code = main(
         [
-            "reproduce",
             "sic",
             "--limit",
             "1",

@@ -185,8 +185,8 @@ def test_no_rows_for_a_part_is_said(tmp_path):
 
 MEASURE = """
 import resource, sys
-from greedypig.tables import Batches, batches, open_table, survey
-batches.POOL = 1024
+from greedypig.tables import Batches, open_table, row_batches, survey
+row_batches.POOL = 1024
 table = open_table(sys.argv[1])
 found = Batches(table, survey(table, "y"), part="train")
 assert found.lanes == 8
@@ -199,8 +199,8 @@ MEASURE_SELECT = """
 import resource, sys
 from functools import partial
 from greedypig.cli.main import main
-from greedypig.tables import batches, training
-batches.POOL = 1024
+from greedypig.tables import row_batches, training
+row_batches.POOL = 1024
 training.TabularMLP = partial(training.TabularMLP, hidden=(8,))  # Time, not memory.
 code = main(["select", sys.argv[1], "--label", "y", "--k", "1", "--methods", "greedy-pig",
              "--seeds", "1", "--epochs", "1", "--budget", "100", "--baseline", "mean",

@@ -187,7 +187,7 @@ def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):
         orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), shelf=Shelf(shelf)
     )
     monkeypatch.setattr(
-        "greedypig.tables.proof.train_network", lambda *_, **__: pytest.fail("again")
+        "greedypig.tables.retraining.train_network", lambda *_, **__: pytest.fail("again")
     )
     again = retrain(orders, train, valid, ks=[1], seeds=1, shelf=Shelf(shelf))
     assert again == one

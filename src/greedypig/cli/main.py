@@ -65,7 +65,12 @@ def run_program(
         return _flushed(int(end.code or 0))
     except OSError:  # Nobody reads the help, or nobody can.
         return _flushed(FAILED)
-    terminal = Terminal(json_wanted=args.json, quiet=args.quiet, command=(program, *words))
+    terminal = Terminal(
+        json_wanted=args.json,
+        quiet=args.quiet,
+        command=(program, *words),
+        subcommand=args.command != program,
+    )
     debug = args.debug or bool(os.environ.get(DEBUG))
     with _sigterm_interrupts(), _short_warnings(terminal):
         code = _run(commands[args.command], args, terminal, debug)

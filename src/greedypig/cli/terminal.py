@@ -50,11 +50,18 @@ class Terminal:
     """Where a command speaks."""
 
     def __init__(
-        self, *, json_wanted: bool = False, quiet: bool = False, command: Sequence[str] = ()
+        self,
+        *,
+        json_wanted: bool = False,
+        quiet: bool = False,
+        command: Sequence[str] = (),
+        subcommand: bool = True,
     ) -> None:
         self.json_wanted, self.quiet = json_wanted, quiet
         self.command = tuple(command)
         """The command line as it was typed, program first."""
+        self._options_at = 1 if subcommand else 0
+        """Where options may stand among the words: behind the subcommand, if there is one."""
         self.speaks = True
         """Of several processes the first one speaks for all; the others tell errors alone."""
         self._kept: dict[Path, _Kept] = {}
@@ -159,8 +166,8 @@ class Terminal:
     def resume_hint(self) -> str:
         """The command line that goes on where this one was stopped."""
         words = [word for word in self.command[1:] if word not in ("--resume", "--no-resume")]
-        # Behind the subcommand: a "--" further on would make a file name of it.
-        words[1:1] = ["--resume"]
+        # Before all other words: a "--" further on would make a file name of it.
+        words[self._options_at : self._options_at] = ["--resume"]
         return self._line(words)
 
     def command_line(self) -> str:

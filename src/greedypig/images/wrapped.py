@@ -43,7 +43,7 @@ class OwnModel(ImageModel):
     - `baseline`: a callable from "gray", "black" or "white" to an input of that colour;
       `to_pixels`: a callable from inputs (..., channels, h, w) to the colours in [0, 1] that they
       show; `from_pixels`: the way back, which a judge needs. Otherwise they are found from what
-      `preprocess` makes of plain pictures (`greedypig.models.colours`).
+      `preprocess` makes of plain pictures (`greedypig.images.networks.colours`).
     - `outputs`: "logits" or "probabilities", which of them it gives. Otherwise logits.
     - `classes`: the names of the classes in the order of the logits, or a mapping from index to
       name. Otherwise ImageNet's for 1,000 logits, "no" and "yes" for one, else "class 0" and so on.

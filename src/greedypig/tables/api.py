@@ -102,7 +102,7 @@ def select_features(
         copies of what is selected are then no news.
     sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
         with a budget as many as a gradient has, at least 16.
-    group: the processes that share the work (`greedypig.distributed.joined()`).
+    group: the processes that share the work (`greedypig.tables.distributed.joined()`).
     names, seed, resume, checkpoint, progress, values: as in `explain`.
     """
     with Undisturbed():

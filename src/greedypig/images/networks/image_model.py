@@ -119,7 +119,7 @@ class ImageModel(nn.Module):
         except Exception as error:  # PIL's decoders raise of every kind on data that is damaged.
             raise InvalidInput(
                 "Expected a whole image (got one that is cut off or damaged, or whose file was "
-                f"closed before it was read: {error}). Try greedypig.photos.open_photo(path)."
+                f"closed before it was read: {error}). Try greedypig.images.open_photo(path)."
             ) from error
 
     def _level(self, name: str) -> float:

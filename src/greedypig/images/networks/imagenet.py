@@ -10,7 +10,7 @@ __all__ = ["class_names", "wordnet_ids"]
 
 @functools.cache
 def _rows() -> tuple[tuple[str, ...], ...]:
-    table = importlib.resources.files("greedypig.models").joinpath("imagenet_classes.tsv")
+    table = importlib.resources.files("greedypig.images.networks").joinpath("imagenet_classes.tsv")
     return tuple(tuple(row.split("\t")) for row in table.read_text(encoding="utf-8").splitlines())
 
 

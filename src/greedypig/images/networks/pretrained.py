@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ...core.errors import GreedyPigError, InvalidInput, MissingPackage
 from ...core.randomness import Fork
+from .assets_folder import assets_folder
 from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
 from .mobilenet_v2 import MobileNetV2
@@ -54,12 +55,12 @@ def load(
     Args:
         name: "efficientnet-lite0", "mobilenet-v2" or "resnet50".
         weights: where the weights come from. None takes the public ImageNet weights: those of
-            "efficientnet-lite0" come with the extra `images`, the others by
-            `python -m tools.assets`, into the folder that the environment variable
-            GREEDYPIG_ASSETS names, or else into `.assets` under the current directory. A path is a
-            state dict saved by `torch.save` or as `.safetensors`; a mapping is the state dict
-            itself; torchvision's fit "mobilenet-v2" and "resnet50". "random" draws weights for
-            tests and benchmarks.
+            "efficientnet-lite0" come with the extra `images`, the others by `make assets` in a
+            clone. They are looked for in the folder that the environment variable
+            GREEDYPIG_ASSETS names; without it in `.assets` under the current directory, or, where
+            that is not there, in the user's cache. A path is a state dict saved by `torch.save` or
+            as `.safetensors`; a mapping is the state dict itself; torchvision's fit
+            "mobilenet-v2" and "resnet50". "random" draws weights for tests and benchmarks.
         seed: of the weights that "random" draws. The global random state is left as it is.
     """
     if name not in _MODELS:
@@ -113,19 +114,15 @@ def _find_lite0() -> Path:
 
 
 def _find_asset(name: str) -> Path:
-    assets = os.environ.get("GREEDYPIG_ASSETS")
-    folders = [Path(assets)] if assets else []
-    folders.append(Path(".assets"))
-    for folder in folders:
-        path = folder / _ASSETS[name]
-        if path.is_file():
-            return path
-    looked = " or ".join(str(folder) for folder in folders)
+    folder = assets_folder()
+    path = folder / _ASSETS[name]
+    if path.is_file():
+        return path
     raise WeightsNotFoundError(
-        f"Expected the weights of {name}, {_ASSETS[name]}, in {looked} (got no such file). "
-        f"Try python -m tools.assets --only {name}, which brings them, set GREEDYPIG_ASSETS to "
-        "the folder where they are, or name torchvision's file: load(…, weights=path), on the "
-        "command line --weights."
+        f"Expected the weights of {name}, {path.name}, in {folder} (got no such file). "
+        f"Try make assets ONLY={name} in a clone of greedypig, which brings them, set "
+        "GREEDYPIG_ASSETS to the folder where they are, or name torchvision's file: "
+        "load(…, weights=path), on the command line --weights."
     )
 
 
