@@ -111,14 +111,14 @@ class Job:
     def measured(
         self, contender: Contender, objective: str, photos: Sequence[Seen]
     ) -> Iterator[dict[str, Any]]:
-        """The records of some photos, which are explained in lockstep."""
+        """The records of some photos, explained side by side."""
         model, request = self.networks.model, self.request
         xs = [self.networks.read(seen.path) for seen in photos]
         targets = [seen.target for seen in photos]
         common = {"baseline": self.settings.more["baseline"], "batch_size": request.batch_size}
         found = list(
             explain_many(model, xs, target=targets, objective=objective, seed=request.seed,
-                         **common, **contender.asked(objective))
+                         method=contender.method(objective), **common)
         )  # fmt: skip
         curves: list[dict[str, dict[str, Curve]]] = [{} for _ in photos]
         judges: list[tuple[str, ImageModel | None]] = [("own", None)]

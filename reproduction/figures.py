@@ -23,6 +23,7 @@ from torch import Tensor
 
 from greedypig.core.errors import InvalidInput
 from greedypig.core.layout import Layout
+from greedypig.core.methods import InRounds
 from greedypig.images.class_names import find_class
 from greedypig.metrics.curves import information_curves
 from greedypig.metrics.ranking import counts_needed
@@ -112,7 +113,7 @@ class Job:
             if "softmax" in wanted:
                 yield Shot("tabby", tabby, contender, "softmax")
         for contender in self.contenders:
-            if contender.search["method"] == "greedy-pig":
+            if isinstance(contender.method(), InRounds):
                 for objective in wanted:
                     yield Shot("tench", tench, contender, objective)
         for size in self.settings.more["blocks"]["sizes"]:
@@ -125,17 +126,17 @@ class Job:
     def _of_blocks(self, contender: Contender, size: int) -> Contender:
         """The contender on b × b windows: one a round until k elements are covered, or one shot."""
         knobs, budget = self.settings.more["blocks"], self.request.budget
-        if contender.search["method"] == "ig":
+        if contender.name == "ig":
             steps = min(knobs["ig_steps"], budget or knobs["ig_steps"])
-            return replace(contender, search={"method": "ig", "steps": steps}, budget=None)
+            return replace(contender, knobs={"method": "ig", "steps": steps}, budget=None)
         # Windows overlap, so some more of them are needed than k has room for.
         rounds = ceil(1.25 * self.settings.more["k"] / (3 * size * size))
         steps = knobs["steps"]
         if budget is not None and rounds * steps > budget:
             steps = max(1, min(steps, budget // rounds))
             rounds = max(1, min(rounds, budget // steps))
-        search = {"method": "greedy-pig", "per_round": 1, "rounds": rounds, "steps": steps}
-        return replace(contender, search=search, budget=None)
+        method = {"method": "greedy-pig", "per_round": 1, "rounds": rounds, "steps": steps}
+        return replace(contender, knobs=method, budget=None)
 
     def batch(self, shot: Shot) -> Batch:
         """The work of one picture."""
@@ -156,14 +157,13 @@ class Job:
         """Explain the photo and measure the network's answer to the kept part."""
         model, request, baseline = self.networks.model, self.request, self.settings.more["baseline"]
         x = self.networks.read(shot.seen.path)
-        search = shot.contender.asked(shot.objective)
+        method, features = shot.contender.method(shot.objective), "elements"
         if shot.block is not None:
-            search["features"] = windows(min(shot.block, *x.shape[-2:]))
-            search["rounds"] = _fitting(search, x, shot.block)
-        search = {k: v for k, v in search.items() if v is not None}
+            features = windows(min(shot.block, *x.shape[-2:]))
         a = explain(model, x, target=shot.seen.target, baseline=baseline, seed=request.seed,
-                    objective=shot.objective, batch_size=request.batch_size, **search)  # fmt: skip
-        one_shot = shot.contender.search["method"] != "greedy-pig"
+                    objective=shot.objective, batch_size=request.batch_size, method=method,
+                    features=features)  # fmt: skip
+        one_shot = not isinstance(method, InRounds)
         rule = "signed" if shot.block is not None and one_shot else None
         needed, ranking = counts_needed(a, Layout.of(x), rule)
         k = self._k(x)
@@ -318,15 +318,6 @@ def _with_a_cat(request: Request) -> Request:
     if not cat.is_file() or not default_photos().is_dir():
         return request
     return replace(request, photos=[str(default_photos()), str(cat)])
-
-
-def _fitting(search: dict[str, Any], x: Tensor, block: int) -> int | None:
-    """No more rounds than there are windows."""
-    rounds = search.get("rounds")
-    if rounds is None:
-        return None
-    high, wide = (max(side - block + 1, 1) for side in x.shape[-2:])
-    return int(min(rounds, high * wide))
 
 
 def _heading(shot: Shot) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from greedypig.core.algorithms import integrated_gradients
+from greedypig.core.methods import IG
+from greedypig.core.run import maximize
 from greedypig.core.objective import objective
 
 from .lemma_problems import Data, Knobs, any_copy
@@ -87,4 +88,4 @@ def regression(data: Data, knobs: Knobs) -> list[Identity]:
 
 def _ig(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Tensor:
     problem = objective(g, n, dtype=torch.float64)
-    return integrated_gradients(problem, steps=knobs.steps).unit_scores.double()
+    return maximize(problem, IG(knobs.steps)).unit_scores.double()

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from greedypig.core.algorithms import greedy, greedy_pig, integrated_gradients
+from greedypig.core.methods import IG, GreedyPIG, MarginalGains
+from greedypig.core.run import maximize
 from greedypig.core.attribution import Attribution
 from greedypig.core.errors import MissingPackage
 from greedypig.core.objective import objective
@@ -111,13 +112,15 @@ def trained(
     batches = [(with_copies(data, best, t), data.y)]
 
     def select(method: str) -> Attribution:
-        steps = {"ig": knobs.steps, "greedy-pig": knobs.greedy_steps}.get(method)
         k = None if method == "ig" else knobs.top
+        search = IG(knobs.steps) if method == "ig" else (
+            GreedyPIG(per_round=1, steps=knobs.greedy_steps)
+        )  # fmt: skip
         with warnings.catch_warnings():
             # That columns are equal is what the scene is about.
             warnings.simplefilter("ignore")
-            return select_features(network, batches, loss="squared-error", method=method, k=k,
-                                   steps=steps, baseline=baseline)  # fmt: skip
+            return select_features(network, batches, loss="squared-error", method=search, k=k,
+                                   baseline=baseline)  # fmt: skip
 
     return select
 
@@ -141,9 +144,10 @@ def _by_core(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Selector:
     def select(method: str) -> Attribution:
         problem = objective(g, n, dtype=torch.float64)
         if method == "ig":
-            return integrated_gradients(problem, steps=knobs.steps)
+            return maximize(problem, IG(knobs.steps))
         if method == "greedy":
-            return greedy(problem, k=knobs.top)
-        return greedy_pig(problem, rounds=knobs.top, per_round=1, steps=knobs.greedy_steps)
+            return maximize(problem, MarginalGains(), k=knobs.top)
+        greedy = GreedyPIG(rounds=knobs.top, per_round=1, steps=knobs.greedy_steps)
+        return maximize(problem, greedy)
 
     return select

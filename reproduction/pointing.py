@@ -119,7 +119,7 @@ class Job:
                     self.networks.model, (made.pictures[i] for _ in targets), target=targets,
                     baseline=self.settings.more["baseline"],
                     objective=objective, seed=request.seed, batch_size=request.batch_size,
-                    **contender.asked(objective),
+                    method=contender.method(objective),
                 )
             )  # fmt: skip
             shares = {

@@ -56,6 +56,10 @@ def carry_out(batches: Sequence[Batch], request: Request) -> None:
     request.group.barrier()
 
 
+TOGETHER = 4
+"""Items that one piece of work explains side by side."""
+
+
 def in_turn(
     items: Sequence[Item], contenders: Sequence[Contender]
 ) -> Iterator[tuple[Contender, tuple[Item, ...]]]:
@@ -63,13 +67,9 @@ def in_turn(
 
     A run that is stopped thus leaves whole comparisons on some photos.
     """
-    block = max((c.together for c in contenders), default=1)
-    for start in range(0, len(items), block):
-        part = items[start : start + block]
+    for start in range(0, len(items), TOGETHER):
         for contender in contenders:
-            size = contender.together
-            for lo in range(0, len(part), size):
-                yield contender, tuple(part[lo : lo + size])
+            yield contender, tuple(items[start : start + TOGETHER])
 
 
 def _done(task: Task) -> bool:

@@ -15,14 +15,14 @@ from importlib.resources import files
 from typing import Any
 
 from greedypig.core.errors import InvalidInput
-from greedypig.core.scorers import GuidedIG, PlannedScorer
-from greedypig.tensors import methods
-from greedypig.tensors.budgets import PHOTO, climbing
+from greedypig.core.layout import Layout
+from greedypig.core.methods import with_knobs
+from greedypig.tensors.methods import choose, within
 
 OBJECTIVES = ("softmax", "log-likelihood")
 """What reproductions climb."""
-TOGETHER = 16
-"""About how many gradients of one device batch different photos should bring together."""
+PHOTO = (3, 224, 224)
+"""What networks for photos take, where nothing else is known."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Contender:
     """For --methods and in files."""
     title: str
     """In tables, as the paper calls it where it has it."""
-    search: Mapping[str, Any]
-    """Its arguments of `gp.explain`, where no budget cuts them."""
+    knobs: Mapping[str, Any]
+    """The name of its method and its knobs; none of them takes what `gp.explain` chooses."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """What the paper reports of it."""
     rankings: tuple[str | None, ...] = (None,)
@@ -44,39 +44,28 @@ class Contender:
     shape: tuple[int, ...] = PHOTO
     """Of the network's input."""
 
-    def asked(self, objective: str = OBJECTIVES[0]) -> dict[str, Any]:
-        """Its arguments of `gp.explain` besides the objective, within the budget (`budgets`)."""
-        if self.budget is None:
-            return dict(self.search)
-        return climbing(objective, self.search, self.budget, shape=self.shape)
+    def method(self, objective: str = OBJECTIVES[0]) -> Any:
+        """The method for this objective, within the budget."""
+        method = self._uncut(objective)
+        return method if self.budget is None else within(method, self.budget)
 
-    @property
-    def together(self) -> int:
-        """How many photos to run in lockstep: as many as a batch of gradients has room for."""
-        asked = self.asked()
-        scorer, _ = methods.resolve(asked["method"], steps=asked.get("steps"))
-        one_by_one = isinstance(scorer, GuidedIG)
-        cost = scorer.cost() if isinstance(scorer, PlannedScorer) and not one_by_one else 1
-        return max(1, TOGETHER // max(cost, 1))
+    def _uncut(self, objective: str) -> Any:
+        if not self.knobs:
+            return choose(Layout("tensor", ("x",), (self.shape,)), objective)
+        knobs = dict(self.knobs)
+        return with_knobs(knobs.pop("method"), **knobs)
 
     def meaning(self, objective: str = OBJECTIVES[0]) -> str:
-        """All that its words mean today: two runs with the same meaning give the same result."""
-        asked = self.asked(objective)
-        found = methods.resolve(asked["method"], steps=asked.get("steps"))
-        said = [repr(sorted(asked.items())), repr(found[0])]
-        if found[1] is not None and not {"rounds", "schedule"} <= set(asked):
-            # What is not said here is as the library's defaults have it.
-            known = sorted(
-                (k, v) for k, v in vars(methods).items() if k[:1].isalpha() and k.isupper()
-            )
-            said.append(repr(known))
-        return " ".join(said)
+        """The method with all its knobs: two runs with the same meaning give the same result."""
+        return repr(self.method(objective))
 
     def within(self, budget: int | None, shape: tuple[int, ...] = PHOTO) -> Contender:
         """The same with at most `budget` gradients; its title says so where that changes it."""
-        made = replace(self, budget=budget, shape=shape)
-        cut = any(made.asked(objective) != dict(self.search) for objective in OBJECTIVES)
-        return replace(made, title=f"{self.title} (cut)") if cut else self
+        contender = replace(self, budget=budget, shape=shape)
+        if budget is None:
+            return contender
+        cut = any(contender.method(o) != contender._uncut(o) for o in OBJECTIVES)
+        return replace(contender, title=f"{self.title} (cut)") if cut else replace(contender, budget=None)
 
 
 @dataclass(frozen=True)
@@ -103,7 +92,7 @@ class Settings:
         text = (files("reproduction") / f"{name}.toml").read_text(encoding="utf-8")
         read = tomllib.loads(text)
         contenders = tuple(
-            Contender(m["name"], m["title"], m["search"], m.get("paper", {}),
+            Contender(m["name"], m["title"], m["method"], m.get("paper", {}),
                       tuple(r or None for r in m.get("rankings", ("",))))
             for m in read.pop("methods", ())
         )  # fmt: skip
