@@ -84,7 +84,7 @@ class Greedy(InRounds):
 
     def __post_init__(self) -> None:
         inner = named(self.one_shot) if isinstance(self.one_shot, str) else self.one_shot
-        object.__setattr__(self, "one_shot", getattr(inner, "scorer", inner))
+        object.__setattr__(self, "one_shot", scorer_of(inner))
         check_method(self.one_shot)
 
     @property
@@ -154,6 +154,11 @@ def check_method(method: Any) -> None:
             "Expected method to be a name, a method such as gp.GreedyPIG() or a callable "
             f"(objective, mask) → scores (got {type(method).__name__})."
         )
+
+
+def scorer_of(method: Any) -> Any:
+    """The scorer of every round; a one-shot method is its own, also where it holds another."""
+    return method if callable(method) else getattr(method, "scorer", method)
 
 
 def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from .attribution import Attribution
 from .errors import BudgetTooSmall, InvalidInput, NonFinite
 from .features import Elements, Features
-from .methods import as_method, describe, picks_of
+from .methods import as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
 from .objective import Objective, as_objective
 from .rounds import State, rounds
@@ -52,7 +52,7 @@ class Run:
         if type(seed) is not int:
             raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
         self.method = as_method(method)
-        self.scorer = getattr(self.method, "scorer", self.method)
+        self.scorer = scorer_of(self.method)
         self.features = features or Elements(objective.n)
         if self.features.n != objective.n:
             raise InvalidInput(

@@ -16,7 +16,15 @@ from math import isqrt
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.methods import IG, GreedyPIG, InRounds, SequentialGradient, Smooth, cost_of
+from ..core.methods import (
+    IG,
+    GreedyPIG,
+    InRounds,
+    SequentialGradient,
+    Smooth,
+    cost_of,
+    scorer_of,
+)
 from .pictures import is_picture
 from .steady import SteadyPIG
 
@@ -49,7 +57,7 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     both; one-shot methods take fewer steps. stretch: about as many as that, also where the method
     takes fewer, for a comparison at equal cost.
     """
-    cost = cost_of(getattr(method, "scorer", method))
+    cost = cost_of(scorer_of(method))
     if cost == 0:
         return method
     if isinstance(method, InRounds):
