@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 import greedypig as gp
-from greedypig.core.objective import PointObjective
+from greedypig.core.objective import Objective
+from greedypig.core.run import Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,7 @@ class Known:
     best: Callable[[int], float]
     """k ↦ max over sets of exactly k features of g(1_S)."""
 
-    def objective(self, *, dtype: torch.dtype = torch.float64, **knobs: object) -> PointObjective:
+    def objective(self, *, dtype: torch.dtype = torch.float64, **knobs: object) -> Objective:
         return gp.objective(self.g, self.n, dtype=dtype, **knobs)
 
     def value(self, features: Sequence[int]) -> float:
@@ -203,7 +205,7 @@ class Net:
         """innerᵀ·(out ⊙ (1 − tanh²(inner·w + bias))), for one w (n,)."""
         return self.inner.T @ (self.out * (1 - torch.tanh(self.inner @ w + self.bias) ** 2))
 
-    def objective(self, *, dtype: torch.dtype = torch.float64, **knobs: object) -> PointObjective:
+    def objective(self, *, dtype: torch.dtype = torch.float64, **knobs: object) -> Objective:
         return gp.objective(self.g, self.n, dtype=dtype, **knobs)
 
 
@@ -219,3 +221,27 @@ def _enumerated(g: Callable[[Tensor], Tensor], n: int) -> Known:
         return float(g(masks).max())
 
     return Known(g, n, best)
+
+
+class Round(NamedTuple):
+    """What one round of a run did."""
+
+    index: int
+    chosen: Tensor
+    scores: Tensor
+    total: float
+    value: float
+    """G(S) after the round."""
+
+
+def history(run: Run) -> list[Round]:
+    """The rounds of a run of one problem, carried out to its end."""
+    states = list(run)
+    values = run.results()[0].values.tolist()
+    done = len(values) - 1 - len(states)
+    rounds = []
+    for index, state in enumerate(states, start=done):
+        chosen = state.order[0, -state.picks[-1] :]
+        total = float(state.totals[0, -1])
+        rounds.append(Round(index, chosen, state.scores[0, chosen], total, values[index + 1]))
+    return rounds

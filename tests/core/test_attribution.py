@@ -29,13 +29,15 @@ def results(draw):
     )
     rounds = draw(st.integers(1, features.units))
     objective = net(draw(st.integers(0, 999)), n).objective()
-    return gp.greedy_pig(objective, features=features, rounds=rounds, per_round=1, steps=2)
+    return gp.maximize(
+        objective, gp.GreedyPIG(rounds=rounds, per_round=1, steps=2), features=features
+    )
 
 
 @given(results())
 def test_mask_ranking_and_importance_agree_with_order(a):
     units, n = a.features.units, a.features.n
-    importance, ranking = a.importance(), a.ranking()
+    importance, ranking = a.importance, a.ranking()
     assert sorted(ranking.tolist()) == list(range(n))
     for k in range(units + 1):
         mask = a.mask(k)
@@ -58,14 +60,16 @@ def test_scores_show_each_element_its_first_unit_s_score(a):
 
 
 def test_importance_falls_evenly_from_1_to_0():
-    a = gp.greedy_pig(modular([1, 4, 2, 3, 0]).objective(), per_round=1)
-    assert a.importance().tolist() == [0.25, 1, 0.5, 0.75, 0]
+    a = gp.maximize(modular([1, 4, 2, 3, 0]).objective(), gp.GreedyPIG(per_round=1))
+    assert a.importance.tolist() == [0.25, 1, 0.5, 0.75, 0]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_equals_share_one_importance_and_zeros_have_none(rounds):
-    a = gp.greedy_pig(modular([0, 3, 0, 1, 3, 0]).objective(), rounds=rounds, schedule="geometric")
-    importance = a.importance()
+    a = gp.maximize(
+        modular([0, 3, 0, 1, 3, 0]).objective(), gp.GreedyPIG(rounds=rounds, schedule="geometric")
+    )
+    importance = a.importance
     assert importance[[0, 2, 5]].tolist() == [0, 0, 0]
     assert importance[1] == 1
     assert 0 < importance[3] < importance[4]
@@ -74,13 +78,13 @@ def test_equals_share_one_importance_and_zeros_have_none(rounds):
 
 
 def test_what_was_never_selected_has_no_importance_and_contributes_nothing():
-    a = gp.greedy_pig(modular([1, 4, 2, 3]).objective(), per_round=1, k=2)
+    a = gp.maximize(modular([1, 4, 2, 3]).objective(), gp.GreedyPIG(per_round=1), k=2)
     assert a.order.tolist() == [1, 3, 2, 0]
-    assert a.importance()[[0, 2]].tolist() == [0, 0]
-    assert a.importance()[1] == 1
+    assert a.importance[[0, 2]].tolist() == [0, 0]
+    assert a.importance[1] == 1
     assert a.contributions().tolist() == pytest.approx([0, 4, 0, 3])
-    nothing = gp.greedy_pig(modular([0, 0]).objective(), per_round=1)
-    assert nothing.importance().tolist() == nothing.contributions().tolist() == [0, 0]
+    nothing = gp.maximize(modular([0, 0]).objective(), gp.GreedyPIG(per_round=1))
+    assert nothing.importance.tolist() == nothing.contributions().tolist() == [0, 0]
 
 
 @given(results())
@@ -97,12 +101,12 @@ def test_contributions_sum_to_the_gain_of_what_was_selected(a):
 @pytest.mark.parametrize("rounds", [1, 2, 5])
 def test_contributions_of_a_modular_function_are_its_weights(rounds):
     weights = [1.0, -4.0, 2.0, 0.0, 2.0]
-    a = gp.greedy_pig(modular(weights).objective(), rounds=rounds)
+    a = gp.maximize(modular(weights).objective(), gp.GreedyPIG(rounds=rounds))
     assert a.contributions().tolist() == pytest.approx(weights, abs=1e-6)
 
 
 def test_values_that_were_not_measured_join_the_next_that_was():
-    a = gp.greedy_pig(modular([3, 2, 1]).objective(), per_round=1)
+    a = gp.maximize(modular([3, 2, 1]).objective(), gp.GreedyPIG(per_round=1))
     for hidden in ([1], [1, 2], [1, 2, 3], [0, 1, 2, 3]):
         values = a.values.clone()
         values[hidden] = float("nan")
@@ -110,35 +114,87 @@ def test_values_that_were_not_measured_join_the_next_that_was():
         assert found.tolist() == pytest.approx([3, 2, 1], abs=1e-6)
 
 
-def test_the_first_of_two_copies_contributes_more():
-    """g = max(a, b) as 1 − (1 − a)(1 − b): alone each is worth 1, the second adds nothing."""
+def test_a_copy_that_adds_nothing_contributes_nothing():
+    """g = max(a, b) as 1 − (1 − a)(1 − b): alone each is worth 1, the second has a score of 0."""
     g = gp.objective(lambda m: 1 - (1 - m[:, 0]) * (1 - m[:, 1]), 2)
-    a = gp.greedy_pig(g, per_round=1, steps=20)
-    first, second = a.contributions()[a.order].tolist()
-    assert first > second
-    assert first + second == pytest.approx(1, abs=1e-5)
+    a = gp.maximize(g, gp.GreedyPIG(per_round=1, steps=20))
+    assert a.contributions()[a.order].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_of_two_copies_that_saturate_the_first_contributes_more():
+    """g = s(2 − s) with s = (3a + b) / 4.
+
+    First round: w_i ∫ (2 − 2t) dt = (3/4, 1/4). Second, from s = 3/4: b has 1/4 · 1/4 = 1/16. So
+    a has ½ (3/4 + 3/4) = 48/64 and b ½ (1/4 + ½ (1/4 + 1/16)) = 13/64, which are to sum to 1.
+    """
+    w = torch.tensor([3.0, 1.0]) / 4
+    a = gp.maximize(
+        gp.objective(lambda m: (m @ w) * (2 - m @ w), 2), gp.GreedyPIG(per_round=1, steps=2)
+    )
+    assert a.contributions().tolist() == pytest.approx([48 / 61, 13 / 61], abs=1e-6)
+    assert torch.allclose(a.score_sums, torch.tensor([3 / 2, 5 / 16]))
+
+
+def test_a_feature_that_completes_another_contributes_more():
+    """g = ab. First round: ½ each, a is taken. Second: b has 1. ½ (½ + ½) = 4/8 and ½ (½ + ¾)."""
+    a = gp.maximize(
+        gp.objective(lambda m: m[:, 0] * m[:, 1], 2), gp.GreedyPIG(per_round=1, steps=2)
+    )
+    assert a.contributions().tolist() == pytest.approx([4 / 9, 5 / 9], abs=1e-6)
+
+
+def test_the_second_of_an_exclusive_or_contributes_against():
+    """g = a + b − 2ab + c. First round: (0, 0, 1). Then ∂g = 1 − 2t is 0 again, at last b has −1.
+
+    The sum over a and b is G(1) − G(∅) − 1 = 0, and a, taken with a score of 0, has 0. The lack of
+    1/6, as b has ½ · (0 + ⅓ · −1), is shared by size: 6/7 for c, 1/7 for b.
+    """
+    g = gp.objective(lambda m: m[:, 0] + m[:, 1] - 2 * m[:, 0] * m[:, 1] + m[:, 2], 3)
+    a = gp.maximize(g, gp.GreedyPIG(per_round=1, steps=2))
+    assert a.order.tolist() == [2, 0, 1]
+    assert a.contributions().tolist() == pytest.approx([0, -1 / 6 + 1 / 42, 1 + 1 / 7], abs=1e-6)
+
+
+def test_scores_that_are_no_integrals_divide_the_gains_of_their_rounds():
+    """g = ab + a by single gradients at 1_S: a has 1 and gains 1, then b has 1 and gains 1."""
+    g = gp.objective(lambda m: m[:, 0] * m[:, 1] + m[:, 0], 2)
+    a = gp.maximize(g, gp.SequentialGradient(per_round=1))
+    assert a.first_scores is None
+    assert a.score_sums is None
+    assert a.contributions().tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_without_sums_the_first_round_divides_the_gain():
+    """As in older files: g = ab has ½ each in the first round."""
+    a = gp.maximize(
+        gp.objective(lambda m: m[:, 0] * m[:, 1], 2), gp.GreedyPIG(per_round=1, steps=2)
+    )
+    older = replace(a, score_sums=None)
+    assert older.contributions().tolist() == pytest.approx([1 / 2, 1 / 2], abs=1e-6)
 
 
 def test_a_single_feature_has_importance_1():
-    assert gp.greedy_pig(modular([2.0]).objective()).importance().tolist() == [1]
+    assert gp.maximize(modular([2.0]).objective(), gp.GreedyPIG()).importance.tolist() == [1]
 
 
 @pytest.mark.parametrize("k", [-1, 4, 1.0, True, None])
 def test_mask_needs_k_from_0_to_the_number_of_units(k):
     with pytest.raises(gp.InvalidInput, match="k"):
-        gp.integrated_gradients(modular([1, 2, 3]).objective()).mask(k)
+        gp.maximize(modular([1, 2, 3]).objective(), gp.IG()).mask(k)
 
 
 def test_repr_says_what_happened():
-    a = gp.greedy_pig(modular([1, 2, 3]).objective(), k=2, per_round=1, steps=2)
+    a = gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(per_round=1, steps=2), k=2)
     text = repr(a)
     for part in ("2 of 3 units", "2 rounds", "0 → 5", "(all: 6)", "4 gradients", str(a.stop)):
         assert part in text
 
 
 def test_settings_record_every_knob():
-    a = gp.greedy_pig(
-        modular([1, 2, 3]).objective(), rounds=2, steps=7, rule="left", schedule="geometric", seed=5
+    a = gp.maximize(
+        modular([1, 2, 3]).objective(),
+        gp.GreedyPIG(rounds=2, steps=7, rule="left", schedule="geometric"),
+        seed=5,
     )
     for name, value in {
         "scorer": "integrated-gradients", "steps": 7, "rule": "left", "rounds": 2,
@@ -180,7 +236,7 @@ def test_a_layout_is_of_tensors(tree):
 
 def test_the_top_of_what_was_never_ranked_is_told():
     objective = gp.objective(lambda masks: 1 + masks.sum(1), 3)
-    a = gp.greedy_pig(objective, rounds=3, reach=0.1)
+    a = gp.maximize(objective, gp.GreedyPIG(rounds=3), stop=gp.Stop(value=0.1))
     assert a.selected == 0
     with pytest.warns(UserWarning, match="nothing is ranked"):
         assert a.top(2) == ["0", "1"]

@@ -165,8 +165,10 @@ def test_a_chosen_window_s_elements_score_0_afterwards():
     # then {2,3} → 1, {3,4} → 5; now everything is on and {2,3} would switch nothing on.
     # (Two steps of weight ½: no rounding, so ties are ties.)
     rounds = list(
-        gp.iterate_rounds(
-            modular([5, 1, 9, 1, 4]).objective(), features=gp.Windows((5,), 2), per_round=1, steps=2
+        gp.rounds(
+            modular([5, 1, 9, 1, 4]).objective(),
+            gp.GreedyPIG(per_round=1, steps=2),
+            features=gp.Windows((5,), 2),
         )
     )
     assert [r.chosen.tolist() for r in rounds] == [[1], [0], [3]]
@@ -191,7 +193,9 @@ def test_what_is_on_is_worth_nothing_even_to_a_scorer_that_says_so():
 
 
 def test_windows_stop_when_everything_is_on():
-    a = gp.greedy_pig(modular(normal(3, 6)).objective(), features=gp.Windows((6,), 3), per_round=1)
+    a = gp.maximize(
+        modular(normal(3, 6)).objective(), gp.GreedyPIG(per_round=1), features=gp.Windows((6,), 3)
+    )
     assert a.stop is gp.StopReason.ALL
     assert a.selected < 4
     assert sorted(a.order.tolist()) == [0, 1, 2, 3]
@@ -225,7 +229,9 @@ def test_rounds_of_windows_are_all_used_and_select_everything(case, data):
     rounds = data.draw(st.integers(1, made.cover))
     schedule = data.draw(st.sampled_from(["equal", "geometric"]))
     g = modular(normal(3, made.n))
-    a = gp.greedy_pig(g.objective(), features=made, rounds=rounds, schedule=schedule, steps=1)
+    a = gp.maximize(
+        g.objective(), gp.GreedyPIG(rounds=rounds, schedule=schedule, steps=1), features=made
+    )
     assert len(a.picks) == a.gradients_used == rounds
     assert a.stop is gp.StopReason.ALL
     chosen = a.order[: a.selected].tolist()
@@ -236,7 +242,9 @@ def test_rounds_of_windows_are_all_used_and_select_everything(case, data):
 def test_rounds_of_windows_share_what_covers_the_picture():
     # 12 × 12 is held by 16 windows of 3 × 3: rounds of 4 windows, of at most 4 · 9 / 144 of it.
     made = gp.Windows((12, 12), 3)
-    a = gp.greedy_pig(modular(normal(3, 144)).objective(), features=made, rounds=4, steps=1)
+    a = gp.maximize(
+        modular(normal(3, 144)).objective(), gp.GreedyPIG(rounds=4, steps=1), features=made
+    )
     assert a.picks[:3] == (4, 4, 4)
     on = [int(a.mask(sum(a.picks[: r + 1])).sum()) for r in range(4)]
     assert all(size <= 36 * (r + 1) for r, size in enumerate(on[:3]))
@@ -246,16 +254,25 @@ def test_rounds_of_windows_share_what_covers_the_picture():
 def test_more_rounds_than_cover_the_picture_take_one_window_each():
     # Weights that fall from the left: windows {0,1,2}, {3,4,5}, then {6} with one of the last two.
     g = modular([7.0, 6, 5, 4, 3, 2, 1])
-    a = gp.greedy_pig(g.objective(), features=gp.Windows((7,), 3), rounds=5, steps=1)
+    a = gp.maximize(g.objective(), gp.GreedyPIG(rounds=5, steps=1), features=gp.Windows((7,), 3))
     assert a.picks == (1, 1, 1)
     assert a.order[:3].tolist() == [0, 3, 4]
 
 
 def test_counts_that_are_asked_for_are_windows():
     made, g = gp.Windows((12, 12), 3), modular(normal(3, 144))
-    assert gp.greedy_pig(g.objective(), features=made, k=20, rounds=4).picks == (5, 5, 5, 5)
-    assert gp.greedy_pig(g.objective(), features=made, rounds=3, per_round=7).picks == (7, 7, 7)
-    assert gp.greedy_pig(g.objective(), features=made, schedule=[1, 9]).picks == (1, 9)
+    assert gp.maximize(g.objective(), gp.GreedyPIG(rounds=4), features=made, k=20).picks == (
+        5,
+        5,
+        5,
+        5,
+    )
+    assert gp.maximize(g.objective(), gp.GreedyPIG(rounds=3, per_round=7), features=made).picks == (
+        7,
+        7,
+        7,
+    )
+    assert gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1, 9]), features=made).picks == (1, 9)
 
 
 def test_windows_side_by_side_are_a_grid():
@@ -263,7 +280,7 @@ def test_windows_side_by_side_are_a_grid():
     rows, columns = torch.arange(6).view(6, 1) // 2, torch.arange(8) // 2
     grid = gp.Groups(rows * 4 + columns)
     for knobs in ({"rounds": 5}, {"rounds": 4, "schedule": "geometric"}, {"per_round": 5}):
-        a, b = (gp.greedy_pig(g.objective(), features=f, **knobs)
+        a, b = (gp.maximize(g.objective(), gp.GreedyPIG(**knobs), features=f)
                 for f in (gp.Windows((6, 8), 2, stride=2), grid))  # fmt: skip
         assert a.picks == b.picks
         assert torch.equal(a.order, b.order)
@@ -320,9 +337,9 @@ def test_windows_that_do_not_fit_are_refused(knobs):
 
 def test_names_follow_the_order():
     features = gp.Elements(3, names=["age", "height", "shoe size"])
-    a = gp.integrated_gradients(modular([1, 3, 2]).objective(), features=features)
+    a = gp.maximize(modular([1, 3, 2]).objective(), gp.IG(), features=features)
     assert a.top(2) == ["height", "shoe size"]
-    assert gp.integrated_gradients(modular([1, 3, 2]).objective()).top(3) == ["1", "2", "0"]
+    assert gp.maximize(modular([1, 3, 2]).objective(), gp.IG()).top(3) == ["1", "2", "0"]
 
 
 @pytest.mark.parametrize(
@@ -341,14 +358,14 @@ def test_there_must_be_one_name_per_unit(make):
 
 def test_features_must_be_over_the_objective_s_elements():
     with pytest.raises(gp.InvalidInput, match="3 elements"):
-        gp.greedy_pig(modular([1, 2, 3]).objective(), features=gp.Elements(4))
+        gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(), features=gp.Elements(4))
 
 
-@pytest.mark.parametrize("scorer", [gp.RandomOrder(), gp.MarginalGains()])
+@pytest.mark.parametrize("scorer", [gp.Random(), gp.MarginalGains()])
 def test_scorers_of_whole_units_take_no_window_that_switches_nothing_on(scorer):
     # Windows {0,1}, {1,2}, {2,3} of 4 elements: after the outer two, the middle one is on.
     g = modular([3.0, 1.0, 1.0, 3.0])
-    rounds = gp.iterate_rounds(g.objective(), scorer, features=gp.Windows((4,), 2), rounds=1)
+    rounds = gp.rounds(g.objective(), gp.Greedy(scorer, rounds=1), features=gp.Windows((4,), 2))
     on = torch.zeros(4).bool()
     for chosen in next(rounds).chosen:
         members = rounds.problem.features.members(chosen.reshape(1))

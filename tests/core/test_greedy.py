@@ -16,6 +16,7 @@ from problems import (
     Known,
     copies,
     floats,
+    history,
     modular,
     normal,
     quadratic,
@@ -111,8 +112,8 @@ def test_greedy_takes_the_largest_marginal_gain_each_time(seed, n):
     h = normal(seed + 1, n, n)
     g = quadratic(normal(seed, n), h + h.T)
     taken: list[int] = []
-    rounds = gp.iterate_rounds(g.objective(), gp.MarginalGains(), per_round=1)
-    for r in rounds:
+    rounds = gp.rounds(g.objective(), gp.Greedy(gp.MarginalGains(), per_round=1))
+    for r in history(rounds):
         gains = {i: g.value([*taken, i]) - g.value(taken) for i in range(n) if i not in taken}
         best = max(gains, key=gains.__getitem__)
         assert r.chosen.tolist() == [best]
@@ -120,14 +121,14 @@ def test_greedy_takes_the_largest_marginal_gain_each_time(seed, n):
         assert r.total == pytest.approx(sum(gains.values()), abs=1e-9)
         taken.append(best)
         assert r.value == pytest.approx(g.value(taken), abs=1e-9)
-    assert rounds.attribution().gradients_used == 0
+    assert rounds.gradients_used == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_greedy_is_within_nemhauser_s_bound_on_coverage(seed):
     # Monotone submodular, G(∅) = 0: G(greedy_k) ≥ (1 − (1 − 1/k)^k)·opt_k ≥ (1 − 1/e)·opt_k.
     g = random_coverage(seed, 12, 24, 4)
-    order = gp.greedy(g.objective(), 6).order
+    order = gp.maximize(g.objective(), gp.MarginalGains(), k=6).order
     for k, quality in enumerate(qualities(g, order, 6), start=1):
         assert quality >= 1 - (1 - 1 / k) ** k - 1e-12
         assert quality <= 1 + 1e-12
@@ -153,7 +154,7 @@ def test_greedy_is_within_the_bound_of_das_and_kempe_on_weakly_submodular_functi
     # Das & Kempe 2011, Theorem 3: monotone G with submodularity ratio γ over the greedy's own
     # prefixes: G(greedy_k) − G(∅) ≥ (1 − e^{−γ})·(opt_k − G(∅)); here G(∅) = 0.
     g, k = random_weakly_submodular(seed, 8), 3
-    order = gp.greedy(g.objective(), k).order.tolist()
+    order = gp.maximize(g.objective(), gp.MarginalGains(), k=k).order.tolist()
     gamma = submodularity_ratio(g, [order[:j] for j in range(k)], k)
     assert 0 < gamma < 1, "pairs that reward each other make it less than submodular"
     assert g.quality(order, k) >= 1 - math.exp(-gamma)
@@ -169,7 +170,9 @@ def test_lazy_greedy_equals_plain_greedy_on_submodular_functions(seed):
             rows[lazy] = rows.get(lazy, 0) + len(w)
             return g.g(w)
 
-        return gp.greedy(gp.objective(count, 12, dtype=torch.float64), 6, lazy=lazy)
+        return gp.maximize(
+            gp.objective(count, 12, dtype=torch.float64), gp.MarginalGains(lazy=lazy), k=6
+        )
 
     plain, lazy = counted(False), counted(True)
     assert lazy.order[:6].tolist() == plain.order[:6].tolist()
@@ -181,7 +184,10 @@ def test_lazy_greedy_equals_plain_greedy_on_submodular_functions(seed):
 def test_lazy_greedy_breaks_ties_like_plain_greedy():
     # Copies tie exactly, again and again.
     g = copies([4, 4, 2, 2, 1], [2, 1, 3, 1, 2])
-    plain, lazy = gp.greedy(g.objective()), gp.greedy(g.objective(), lazy=True)
+    plain, lazy = (
+        gp.maximize(g.objective(), gp.MarginalGains()),
+        gp.maximize(g.objective(), gp.MarginalGains(lazy=True)),
+    )
     assert plain.order.tolist() == [0, 2, 3, 6, 7, 1, 4, 5, 8]
     assert lazy.order.tolist() == plain.order.tolist()
 
@@ -189,7 +195,7 @@ def test_lazy_greedy_breaks_ties_like_plain_greedy():
 def test_lazy_greedy_takes_several_at_a_time_like_plain_greedy():
     g = random_coverage(1, 12, 24, 4, whole=True)
     plain, lazy = (
-        list(gp.iterate_rounds(g.objective(), gp.MarginalGains(lazy), per_round=3))
+        history(gp.rounds(g.objective(), gp.Greedy(gp.MarginalGains(lazy), per_round=3)))
         for lazy in (False, True)
     )
     assert [r.chosen.tolist() for r in plain] == [r.chosen.tolist() for r in lazy]
@@ -202,11 +208,8 @@ def test_lazy_greedy_of_overlapping_windows_scores_only_what_it_has_asked(seed):
     # 64ths make them exact, so that equal gains are equal whenever they were asked.
     g = modular((normal(seed, 10).abs() * 64).round() / 64)
     plain, lazy = (
-        list(
-            gp.iterate_rounds(
-                g.objective(), gp.MarginalGains(lazy), features=gp.Windows((10,), 2),
-                schedule=[1, 4, 2],
-            )
+        history(
+            gp.rounds(g.objective(), gp.Greedy(gp.MarginalGains(lazy), schedule=[1, 4, 2]), features=gp.Windows((10,), 2))
         )
         for lazy in (False, True)
     )  # fmt: skip
@@ -225,9 +228,9 @@ def test_greedy_pig_is_within_its_bound_on_submodular_functions(seed):
     # at least (G(1) − G(S)) / (n − |S|), and by induction G(S_k) − G(∅) ≥ k/n · (G(1) − G(∅)).
     n = 12
     g = random_coverage(seed, n, 24, 4)
-    rounds = gp.iterate_rounds(g.objective(), per_round=1, steps=6, rule="gauss_legendre")
+    rounds = gp.rounds(g.objective(), gp.GreedyPIG(per_round=1, steps=6, rule="gauss_legendre"))
     before = 0.0
-    for r in rounds:
+    for r in history(rounds):
         assert r.scores.item() <= r.value - before + 1e-12
         assert r.value >= (r.index + 1) / n * g.best(n) - 1e-12
         before = r.value
@@ -239,8 +242,10 @@ def test_greedy_pig_beats_integrated_gradients_on_random_coverage():
     difference = []
     for seed in SEEDS:
         g = random_coverage(seed, 12, 24, 4)
-        greedy = gp.greedy_pig(g.objective(), per_round=1, steps=6, rule="gauss_legendre")
-        one_shot = gp.integrated_gradients(g.objective(), steps=6, rule="gauss_legendre")
+        greedy = gp.maximize(
+            g.objective(), gp.GreedyPIG(per_round=1, steps=6, rule="gauss_legendre")
+        )
+        one_shot = gp.maximize(g.objective(), gp.IG(steps=6, rule="gauss_legendre"))
         difference.append(mean_quality(g, greedy.order, 6) - mean_quality(g, one_shot.order, 6))
     mean, error = floats(difference).mean(), floats(difference).std() / len(difference) ** 0.5
     assert float(mean) >= 3 * float(error) > 0
@@ -253,8 +258,10 @@ def test_greedy_pig_beats_integrated_gradients_by_far_where_features_come_twice(
     greedy_mean = one_shot_mean = 0.0
     for seed in SEEDS:
         g = random_coverage(seed, 12, 24, 4, copied=2)
-        greedy = gp.greedy_pig(g.objective(), per_round=1, steps=6, rule="gauss_legendre")
-        one_shot = gp.integrated_gradients(g.objective(), steps=6, rule="gauss_legendre")
+        greedy = gp.maximize(
+            g.objective(), gp.GreedyPIG(per_round=1, steps=6, rule="gauss_legendre")
+        )
+        one_shot = gp.maximize(g.objective(), gp.IG(steps=6, rule="gauss_legendre"))
         for k, quality in enumerate(qualities(g, one_shot.order, 6), start=1):
             assert quality <= g.best(math.ceil(k / 2)) / g.best(k) + 1e-12
         greedy_mean += mean_quality(g, greedy.order, 6) / len(SEEDS)
@@ -267,8 +274,10 @@ def test_greedy_pig_beats_integrated_gradients_on_weakly_submodular_functions():
     difference = []
     for seed in SEEDS:
         g = random_weakly_submodular(seed, 10)
-        greedy = gp.greedy_pig(g.objective(), per_round=1, steps=5, rule="gauss_legendre")
-        one_shot = gp.integrated_gradients(g.objective(), steps=5, rule="gauss_legendre")
+        greedy = gp.maximize(
+            g.objective(), gp.GreedyPIG(per_round=1, steps=5, rule="gauss_legendre")
+        )
+        one_shot = gp.maximize(g.objective(), gp.IG(steps=5, rule="gauss_legendre"))
         difference.append(mean_quality(g, greedy.order, 5) - mean_quality(g, one_shot.order, 5))
     mean, error = floats(difference).mean(), floats(difference).std() / len(difference) ** 0.5
     assert float(mean) >= 3 * float(error) > 0

@@ -17,16 +17,16 @@ from greedypig.core.stopping import Stop
 from problems import generator, net, normal, random_coverage
 
 SCORERS = [
-    gp.IntegratedGradients(4),
-    gp.IntegratedGradients(3, "left"),
-    gp.IntegratedGradients(3, "gauss_legendre"),
+    gp.IG(4),
+    gp.IG(3, "left"),
+    gp.IG(3, "gauss_legendre"),
     gp.Gradient(),
     gp.GuidedIG(steps=7, fraction=0.3, max_dist=0.2),
     gp.MarginalGains(),
     gp.MarginalGains(lazy=True),
-    gp.Smooth(gp.IntegratedGradients(2), samples=3),
-    gp.Smooth(gp.GuidedIG(steps=3), samples=2),
-    gp.RandomOrder(),
+    gp.SmoothIG(gp.IG(2), samples=3),
+    gp.SmoothIG(gp.GuidedIG(steps=3), samples=2),
+    gp.Random(),
 ]
 EQUIVARIANT = SCORERS[
     :6
@@ -38,10 +38,10 @@ seeds = st.integers(0, 10**6)
 def solve(objective, scorer, **knobs) -> gp.Attribution:
     if not knobs.keys() & {"rounds", "per_round", "k"}:
         knobs["rounds"] = 3
-    rounds = gp.iterate_rounds(objective, scorer, **knobs)
+    rounds = gp.rounds(objective, gp.Greedy(scorer, **knobs))
     for _ in rounds:
         pass
-    return rounds.attribution()
+    return rounds.results()[0]
 
 
 def assert_alike(a: gp.Attribution, b: gp.Attribution, tolerance: float = 1e-10) -> None:
@@ -113,7 +113,7 @@ def test_grouping_by_singletons_equals_elements(seed, n, scorer):
     for other in (groups, windows):
         assert_alike(other, elements)
         torch.testing.assert_close(other.scores, elements.scores, rtol=0, atol=1e-11)
-        assert torch.equal(other.importance(), elements.importance())
+        assert torch.equal(other.importance, elements.importance)
         assert torch.equal(other.ranking(), elements.ranking())
 
 
@@ -121,8 +121,8 @@ def test_grouping_by_singletons_equals_elements(seed, n, scorer):
 def test_a_group_scores_the_sum_of_its_elements(seed, groups):
     n = 3 * groups
     g, ids = net(seed, n), torch.arange(n) % groups
-    elements = gp.integrated_gradients(g.objective(), steps=3).scores
-    found = gp.integrated_gradients(g.objective(), steps=3, features=gp.Groups(ids))
+    elements = gp.maximize(g.objective(), gp.IG(steps=3)).scores
+    found = gp.maximize(g.objective(), gp.IG(steps=3), features=gp.Groups(ids))
     for unit in range(groups):
         assert float(found.unit_scores[unit]) == pytest.approx(
             float(elements[ids == unit].sum()), abs=1e-12
@@ -134,7 +134,7 @@ def test_a_group_scores_the_sum_of_its_elements(seed, groups):
 def test_the_mean_objective_is_the_objective_of_the_mean(seed, kind):
     # Linear scorers: scores of ⅓(g₁ + g₂ + g₃) are the mean of the three scores.
     scorer = {
-        "ig": gp.IntegratedGradients(4),
+        "ig": gp.IG(4),
         "gradient": gp.Gradient(),
         "gains": gp.MarginalGains(),
     }
@@ -225,15 +225,14 @@ def test_problems_in_lockstep_equal_the_answers_alone(seed, count, batch_size, h
             reach=limits[i].reach,
             **picks[i],
         )
-        assert_alike(problem.attribution(), alone)
+        assert_alike(problem.results()[0], alone)
 
 
 def test_lockstep_fills_batches_across_problems():
     # Four problems of 3 rounds × 4 steps in batches of 16: each round of all four is one batch.
     family = Family(1, 4, 6, 16)
     problems = (
-        make_problem(family.objective(i), gp.IntegratedGradients(4), rounds=3, values="free")
-        for i in range(4)
+        make_problem(family.objective(i), gp.IG(4), rounds=3, values="free") for i in range(4)
     )
     list(run(problems))
     assert sum(family.batches) == 4 * (2 + 3 * 4)  # G(∅), G(1) and the gradients.
@@ -242,11 +241,11 @@ def test_lockstep_fills_batches_across_problems():
 
 def test_problems_of_different_oracles_run_side_by_side():
     parts = [net(i, 4 + i) for i in range(3)]
-    problems = [make_problem(p.objective(), gp.IntegratedGradients(3), rounds=2) for p in parts]
+    problems = [make_problem(p.objective(), gp.IG(3), rounds=2) for p in parts]
     for part, problem in zip(parts, run(problems), strict=True):
         assert_alike(
-            problem.attribution(),
-            solve(part.objective(), gp.IntegratedGradients(3), rounds=2, values="end"),
+            problem.results()[0],
+            solve(part.objective(), gp.IG(3), rounds=2, values="end"),
         )
 
 
@@ -257,7 +256,7 @@ def test_problems_are_read_only_as_far_as_needed():
     def problems():
         for i in range(20):
             begun.append(i)
-            yield make_problem(family.objective(i), gp.IntegratedGradients(4), rounds=1)
+            yield make_problem(family.objective(i), gp.IG(4), rounds=1)
 
     results = run(problems(), hold=3)
     next(results)
@@ -269,8 +268,7 @@ def test_a_failure_in_one_problem_names_it():
     family = Family(1, 3, 6, 64)
     family.parts[1].out[0] = torch.nan
     problems = (
-        make_problem(family.objective(i), gp.IntegratedGradients(4), rounds=1, label=f"input {i}")
-        for i in range(3)
+        make_problem(family.objective(i), gp.IG(4), rounds=1, label=f"input {i}") for i in range(3)
     )
     with pytest.raises(gp.NonFinite, match="input 1"):
         list(run(problems))

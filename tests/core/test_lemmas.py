@@ -13,6 +13,7 @@ import greedypig as gp
 from problems import (
     copies,
     floats,
+    history,
     indicator,
     linear_regression,
     normal,
@@ -29,7 +30,7 @@ def test_integrated_gradients_score_all_copies_alike(rule):
     # On the diagonal all copies tie, and torch shares the slope of a maximum among ties:
     # each of c copies of a feature of worth v scores v / c.
     g = copies([12, 3, 2], [3, 1, 1])
-    a = gp.integrated_gradients(g.objective(), steps=8, rule=rule)
+    a = gp.maximize(g.objective(), gp.IG(steps=8, rule=rule))
     assert a.scores.tolist() == pytest.approx([4, 4, 4, 3, 2], abs=1e-12)
     # So its three best are one feature three times: G = 12, where 12 + 3 + 2 was to be had.
     assert g.value(a.order[:3].tolist()) == 12
@@ -40,7 +41,7 @@ def test_integrated_gradients_score_all_copies_alike(rule):
 def test_greedy_pig_takes_one_copy_and_then_the_next_real_feature(rule):
     # Once a copy is at 1 the others, at t < 1, no longer move the maximum: they score 0.
     g = copies([12, 3, 2], [3, 1, 1])
-    rounds = list(gp.iterate_rounds(g.objective(), per_round=1, steps=8, rule=rule))
+    rounds = history(gp.rounds(g.objective(), gp.GreedyPIG(per_round=1, steps=8, rule=rule)))
     assert [r.chosen.item() for r in rounds] == [0, 3, 4, 1, 2]
     assert [r.scores.item() for r in rounds] == pytest.approx([4, 3, 2, 0, 0], abs=1e-12)
     assert [r.value for r in rounds] == pytest.approx([12, 15, 17, 17, 17], abs=1e-12)
@@ -55,8 +56,8 @@ def test_greedy_pig_is_optimal_on_copies_and_integrated_gradients_is_not(worth, 
     # hold ⌈k/each⌉ features; Greedy PIG's first k hold k, the best there is, for k ≤ features.
     worth = sorted(worth, reverse=True)
     g = copies(worth, [each] * len(worth))
-    greedy = gp.greedy_pig(g.objective(), per_round=1, steps=4)
-    one_shot = gp.integrated_gradients(g.objective(), steps=4)
+    greedy = gp.maximize(g.objective(), gp.GreedyPIG(per_round=1, steps=4))
+    one_shot = gp.maximize(g.objective(), gp.IG(steps=4))
     for k in range(1, len(worth) + 1):
         assert g.quality(greedy.order, k) == pytest.approx(1, abs=1e-12)
         kept = sum(worth[: math.ceil(k / each)])
@@ -76,9 +77,9 @@ def test_integrated_gradients_of_linear_regression(seed, n, m):
     expected = x * (a.T @ b)
     scale = float(expected.abs().max()) + 1
     for rule, steps in (("midpoint", 1), ("midpoint", 4), ("trapezoid", 2), ("gauss_legendre", 1)):
-        got = gp.integrated_gradients(g.objective(), steps=steps, rule=rule).scores
+        got = gp.maximize(g.objective(), gp.IG(steps=steps, rule=rule)).scores
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-9 * scale)
-    half = 0.5 * gp.one_shot(g.objective(), gp.Gradient()).scores
+    half = 0.5 * gp.maximize(g.objective(), gp.Gradient(at=0.0)).scores
     torch.testing.assert_close(half, expected, rtol=0, atol=1e-9 * scale)
 
 
@@ -88,7 +89,7 @@ def test_orthogonal_regression_is_solved_exactly():
     a, b = torch.diag(d.sqrt()), floats([1, -3, 0.5, 2])
     x = b / d.sqrt()
     g = linear_regression(a, b)
-    found = gp.greedy_pig(g.objective(), per_round=1, steps=2)
+    found = gp.maximize(g.objective(), gp.GreedyPIG(per_round=1, steps=2))
     torch.testing.assert_close(found.scores, d * x**2, rtol=0, atol=1e-12)
     for k in range(1, 5):
         assert g.value(found.order[:k].tolist()) == pytest.approx(g.best(k), abs=1e-12)
@@ -101,7 +102,7 @@ def test_correlated_regression_can_have_negative_scores():
     x = floats([2.0, -1.0])
     g = linear_regression(a, a @ x)
     # AᵀA = [[1, .9], [.9, 1.06]], AᵀAx = (1.1, 0.74): scores 2·1.1 and −1·0.74.
-    got = gp.integrated_gradients(g.objective(), steps=1).scores
+    got = gp.maximize(g.objective(), gp.IG(steps=1)).scores
     assert got.tolist() == pytest.approx([2.2, -0.74], abs=1e-12)
 
 
@@ -116,7 +117,7 @@ def test_pig_is_within_half_the_off_diagonal_row_sums_of_the_marginal_gain(seed,
     c, h = normal(seed, n), normal(seed + 1, n, n)
     h = (h + h.T) / 2
     g = quadratic(c, h)
-    pig = gp.integrated_gradients(g.objective(), steps=2).scores
+    pig = gp.maximize(g.objective(), gp.IG(steps=2)).scores
     gains = floats([g.value([i]) - g.value([]) for i in range(n)])
     off_diagonal = h.sum(1) - h.diag()
     torch.testing.assert_close(pig - gains, off_diagonal / 2, rtol=0, atol=1e-12)
@@ -132,7 +133,7 @@ def test_the_bound_holds_in_every_round_for_what_is_left(seed, n, data):
     g = quadratic(c, h)
     taken = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=n - 1))
     left = [i for i in range(n) if i not in taken]
-    scores = gp.IntegratedGradients(2)(g.objective(), indicator(n, sorted(taken)))
+    scores = gp.IG(2)(g.objective(), indicator(n, sorted(taken)).unsqueeze(0))[0]
     assert scores[sorted(taken)].tolist() == [0.0] * len(taken)
     base = g.value(sorted(taken))
     for i in left:
@@ -145,10 +146,10 @@ def test_uncorrelated_variables_score_their_marginal_gain():
     # Σ_i c_i·w_i + d_i·w_i²: H is diagonal, so PIG, marginal gain and c_i + d_i are one.
     c, d = normal(1, 5), normal(2, 5)
     g = quadratic(c, torch.diag(2 * d))
-    pig = gp.integrated_gradients(g.objective(), steps=1).scores
+    pig = gp.maximize(g.objective(), gp.IG(steps=1)).scores
     torch.testing.assert_close(pig, c + d, rtol=0, atol=1e-12)
-    greedy = gp.greedy(g.objective())
-    assert greedy.order.tolist() == gp.integrated_gradients(g.objective()).order.tolist()
+    greedy = gp.maximize(g.objective(), gp.MarginalGains())
+    assert greedy.order.tolist() == gp.maximize(g.objective(), gp.IG()).order.tolist()
     torch.testing.assert_close(greedy.scores, c + d, rtol=0, atol=1e-12)
 
 
@@ -157,13 +158,13 @@ def test_uncorrelated_variables_score_their_marginal_gain():
 
 def test_integrated_gradients_cannot_see_xor():
     # ∂₀g(t·1) = 1 − 2t integrates to 0, and so it must by symmetry: G(1) − G(∅) = bonus.
-    a = gp.integrated_gradients(xor(0.5).objective(), steps=4)
+    a = gp.maximize(xor(0.5).objective(), gp.IG(steps=4))
     assert a.scores.tolist() == pytest.approx([0, 0, 0.5], abs=1e-12)
 
 
 def test_greedy_pig_breaks_the_symmetry_of_xor_once_one_side_is_in():
     # ∅: scores 0, 0, ½ → 2. Then 0, 0 → 0 (lowest index). Then ∂₁g = 1 − 2·1 = −1.
-    rounds = list(gp.iterate_rounds(xor(0.5).objective(), per_round=1, steps=4))
+    rounds = history(gp.rounds(xor(0.5).objective(), gp.GreedyPIG(per_round=1, steps=4)))
     assert [r.chosen.item() for r in rounds] == [2, 0, 1]
     assert [r.scores.item() for r in rounds] == pytest.approx([0.5, 0, -1], abs=1e-12)
     assert [r.value for r in rounds] == pytest.approx([0.5, 1.5, 0.5], abs=1e-12)
@@ -173,8 +174,8 @@ def test_methods_that_look_at_the_start_solve_xor_and_stop():
     # At ∅ the gradient is (1, 1, ½) and so are the marginal gains: 0, then 2, then −1 is refused.
     g = xor(0.5)
     for a in (
-        gp.sequential_gradient(g.objective(), per_round=1, gain=True),
-        gp.greedy(g.objective(), gain=True),
+        gp.maximize(g.objective(), gp.SequentialGradient(per_round=1), stop=gp.Stop(gain=True)),
+        gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(gain=True)),
     ):
         assert a.order.tolist() == [0, 2, 1]
         assert a.selected == 2
@@ -189,9 +190,9 @@ def test_the_gradient_at_a_saturated_input_is_blind_and_the_integral_is_not():
     # ∂_i g(1) = c_i·e^{−C}; ∫ ∂_i g(t·1) dt = c_i·(1 − e^{−C}) / C with C = Σ c.
     c = floats([30.0, 10.0, 20.0])
     g = saturating(c)
-    at_input = gp.one_shot(g.objective(), gp.Gradient(at=1.0)).scores
+    at_input = gp.maximize(g.objective(), gp.Gradient(at=1.0)).scores
     assert float(at_input.max()) < 1e-24
-    integrated = gp.integrated_gradients(g.objective(), steps=64, rule="gauss_legendre").scores
+    integrated = gp.maximize(g.objective(), gp.IG(steps=64, rule="gauss_legendre")).scores
     torch.testing.assert_close(integrated, c * (1 - math.exp(-60)) / 60, rtol=1e-10, atol=0)
 
 
@@ -199,7 +200,9 @@ def test_the_gradient_at_a_saturated_input_is_blind_and_the_integral_is_not():
 def test_greedy_pig_on_a_saturating_function_by_formula(rates):
     # With C_S = Σ_S c: score_i = c_i·e^{−C_S}·(1 − e^{−C_rest}) / C_rest; the order is that of c.
     g = saturating(rates)
-    rounds = list(gp.iterate_rounds(g.objective(), per_round=1, steps=24, rule="gauss_legendre"))
+    rounds = history(
+        gp.rounds(g.objective(), gp.GreedyPIG(per_round=1, steps=24, rule="gauss_legendre"))
+    )
     inside, left = 0.0, sum(rates)
     for r in rounds:
         c = rates[r.chosen.item()]

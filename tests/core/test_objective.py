@@ -37,7 +37,7 @@ class ByHand:
 def test_an_objective_of_one_s_own_is_used_with_its_own_gradient():
     mine = ByHand([1.0, 3.0, 2.0])
     assert isinstance(mine, gp.Objective)
-    a = gp.greedy_pig(mine, per_round=1, steps=4)
+    a = gp.maximize(mine, gp.GreedyPIG(per_round=1, steps=4))
     assert a.order.tolist() == [1, 2, 0]
     assert a.scores.tolist() == pytest.approx([10, 30, 20], abs=1e-5)
     assert a.values.tolist() == pytest.approx([0, 3, 5, 6], abs=1e-5)
@@ -50,8 +50,8 @@ def test_every_algorithm_takes_an_objective_of_one_s_own():
         gp.sequential_gradient,
         gp.integrated_gradients,
         gp.greedy,
-        lambda o: gp.one_shot(o, gp.GuidedIG(steps=3)),
-        lambda o: gp.one_shot(o, gp.Smooth(gp.Gradient(), samples=2)),
+        lambda o: gp.maximize(o, gp.GuidedIG(steps=3)),
+        lambda o: gp.maximize(o, gp.SmoothIG(gp.Gradient(), samples=2)),
     ):
         assert call(ByHand([1.0, 3.0, 2.0])).order.tolist() == [1, 2, 0]
     assert gp.best_subset(ByHand([1.0, 3.0, 2.0]), 2) == ((1, 2), 5.0)
@@ -60,14 +60,14 @@ def test_every_algorithm_takes_an_objective_of_one_s_own():
 def test_an_objective_of_one_s_own_chooses_dtype_and_batch_size():
     mine = ByHand([1.0, 3.0, 2.0])
     mine.c, mine.dtype, mine.batch_size = mine.c.double(), torch.float64, 3
-    a = gp.greedy_pig(mine, per_round=1, steps=8)
+    a = gp.maximize(mine, gp.GreedyPIG(per_round=1, steps=8))
     assert a.scores.dtype == torch.float64
     assert max(m for _, m in mine.seen) <= 3
 
 
 def test_values_alone_ask_for_no_gradient():
     mine = ByHand([1.0, 3.0, 2.0])
-    gp.greedy(mine)
+    gp.maximize(mine, gp.MarginalGains())
     assert {kind for kind, _ in mine.seen} == {"values"}
 
 
@@ -78,13 +78,13 @@ def test_gradients_of_another_shape_are_refused():
             return values, gradients[:, :2]
 
     with pytest.raises(gp.InvalidInput, match=r"\(20, 3\).*\(20, 2\)"):
-        gp.integrated_gradients(Wrong([1.0, 2.0, 3.0]), steps=20)
+        gp.maximize(Wrong([1.0, 2.0, 3.0]), gp.IG(steps=20))
 
 
 @pytest.mark.parametrize("candidate", [3, "g", lambda w: w.sum(1), None])
 def test_what_is_no_objective_is_refused(candidate):
     with pytest.raises(gp.InvalidType, match=r"gp\.objective"):
-        gp.greedy_pig(candidate)
+        gp.maximize(candidate, gp.GreedyPIG())
 
 
 # Scorers of the user's own.
@@ -100,9 +100,9 @@ def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
         assert objective.n == 7
         return objective.gradients(torch.ones_like(mask)[None])[0]
 
-    rounds = gp.iterate_rounds(g.objective(), at_the_end, per_round=2)
+    rounds = gp.rounds(g.objective(), gp.Greedy(at_the_end, per_round=2))
     list(rounds)
-    a = rounds.attribution()
+    a = rounds.results()[0]
     # The gradient at 1 is the same in every round, so the order is its order.
     expected = g.gradient(torch.ones(7).double())
     assert a.order.tolist() == torch.sort(expected, descending=True).indices.tolist()
@@ -117,15 +117,15 @@ def test_a_scorer_cannot_spoil_the_mask_and_selected_elements_are_ignored():
         mask.fill_(1)
         return torch.arange(4.0)
 
-    rounds = gp.iterate_rounds(modular([1, 2, 3, 4]).objective(), vandal, per_round=1)
+    rounds = gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(vandal, per_round=1))
     assert [r.chosen.item() for r in rounds] == [3, 2, 1, 0]
-    assert list(rounds.attribution().totals) == [6, 3, 1, 0]
+    assert list(rounds.results()[0].totals) == [6, 3, 1, 0]
 
 
 @pytest.mark.parametrize("scores", [torch.zeros(3), torch.zeros(2, 4), [1, 2, 3, 4], None])
 def test_a_scorer_that_returns_something_else_is_refused(scores):
     with pytest.raises(gp.InvalidType, match="4 scores"):
-        list(gp.iterate_rounds(modular([1, 2, 3, 4]).objective(), lambda o, m: scores))
+        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(lambda o, m: scores)))
 
 
 def test_a_scorer_that_returns_nan_is_named():
@@ -133,15 +133,15 @@ def test_a_scorer_that_returns_nan_is_named():
         return torch.full((4,), torch.nan if mask.sum() == 2 else 1.0)
 
     with pytest.raises(gp.NonFinite, match="scorer in round 3") as caught:
-        list(gp.iterate_rounds(modular([1, 2, 3, 4]).objective(), scorer, per_round=1))
+        list(gp.rounds(modular([1, 2, 3, 4]).objective(), gp.Greedy(scorer, per_round=1)))
     assert [r.index for r in caught.value.rounds] == [0, 1]
 
 
 def test_what_is_no_scorer_is_refused():
     with pytest.raises(gp.InvalidType, match="scorer"):
-        gp.iterate_rounds(modular([1, 2]).objective(), "ig")
+        gp.rounds(modular([1, 2]).objective(), gp.Greedy("ig"))
     with pytest.raises(gp.InvalidInput, match="steps"):
-        gp.iterate_rounds(modular([1, 2]).objective(), gp.Gradient(), steps=4)
+        gp.rounds(modular([1, 2]).objective(), gp.Greedy(gp.Gradient(), steps=4))
 
 
 # Non-finite numbers.
@@ -151,10 +151,10 @@ def test_a_non_finite_gradient_names_round_and_step():
     # √w has an infinite slope at 0, where the left rule's first step is.
     objective = gp.objective(lambda w: w.sqrt().sum(1), 3)
     with pytest.raises(gp.NonFinite, match=r"gradient.*step 1 of 4.*round 1") as caught:
-        gp.greedy_pig(objective, steps=4, rule="left")
+        gp.maximize(objective, gp.GreedyPIG(steps=4, rule="left"))
     assert caught.value.rounds == ()
     assert isinstance(caught.value, ArithmeticError)
-    assert gp.greedy_pig(objective, steps=4).selected == 3  # Midpoints never come near.
+    assert gp.maximize(objective, gp.GreedyPIG(steps=4)).selected == 3  # Midpoints never come near.
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
@@ -168,7 +168,7 @@ def test_a_non_finite_value_names_round_and_step_and_keeps_the_rounds(bad, batch
 
     objective = gp.objective(g, 4, batch_size=batch_size)
     with pytest.raises(gp.NonFinite, match=r"value at step 3 of 5 in round 3") as caught:
-        gp.greedy_pig(objective, per_round=1, steps=5)
+        gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=5))
     rounds = caught.value.rounds
     assert [r.chosen.tolist() for r in rounds] == [[0], [1]]
     assert [r.scores.item() for r in rounds] == pytest.approx([4, 3], abs=1e-5)
@@ -182,7 +182,7 @@ def test_a_non_finite_gradient_loses_no_round_of_a_scorer_that_measures_late():
 
     objective = gp.objective(g, 4)
     with pytest.raises(gp.NonFinite, match="round 3") as caught:
-        gp.sequential_gradient(objective, per_round=1)
+        gp.maximize(objective, gp.SequentialGradient(per_round=1))
     assert [r.chosen.tolist() for r in caught.value.rounds] == [[0], [1]]
 
 
@@ -193,21 +193,23 @@ def test_a_non_finite_g_of_s_names_the_round_that_selected_s():
 
     for values in ("each", "end"):
         with pytest.raises(gp.NonFinite, match="round 2"):
-            gp.greedy_pig(gp.objective(g, 4), per_round=1, values=values)
+            gp.maximize(gp.objective(g, 4), gp.GreedyPIG(per_round=1))
 
 
 def test_a_non_finite_g_of_nothing_or_everything_is_refused_at_the_start():
     empty = gp.objective(lambda w: torch.log(w.sum(1)), 3)
     with pytest.raises(gp.NonFinite, match="value"):
-        gp.greedy_pig(empty)
+        gp.maximize(empty, gp.GreedyPIG())
     full = gp.objective(lambda w: torch.log(3 - w.sum(1)), 3)
     with pytest.raises(gp.NonFinite, match="value"):
-        gp.greedy_pig(full)
+        gp.maximize(full, gp.GreedyPIG())
 
 
 def test_large_finite_numbers_are_no_error():
     # Each row is finite in float32; their sum over rows is not.
-    a = gp.greedy_pig(gp.objective(lambda w: 3e38 * w[:, 0] + w[:, 1], 2), rounds=1, steps=8)
+    a = gp.maximize(
+        gp.objective(lambda w: 3e38 * w[:, 0] + w[:, 1], 2), gp.GreedyPIG(rounds=1, steps=8)
+    )
     assert a.order.tolist() == [0, 1]
 
 
@@ -219,11 +221,11 @@ def test_the_rounds_of_an_error_are_the_run_s_own():
         calls[0] += torch.is_grad_enabled()
         return g.g(w) * (torch.nan if calls[0] > 2 else 1)
 
-    rounds = gp.iterate_rounds(gp.objective(failing, 5, dtype=torch.float64), per_round=1)
+    rounds = gp.rounds(gp.objective(failing, 5, dtype=torch.float64), gp.GreedyPIG(per_round=1))
     with pytest.raises(gp.NonFinite) as caught:
         list(rounds)
     assert [r.index for r in caught.value.rounds] == [0, 1]
-    a = rounds.attribution()
+    a = rounds.results()[0]
     assert a.order[:2].tolist() == [r.chosen.item() for r in caught.value.rounds]
     assert sorted(a.order.tolist()) == list(range(5))
 
@@ -245,18 +247,18 @@ def test_the_rounds_of_an_error_are_the_run_s_own():
 )
 def test_an_output_without_a_path_to_the_features_is_refused(g):
     with pytest.raises(gp.NotDifferentiable, match="depends on the features"):
-        gp.integrated_gradients(gp.objective(g, 3))
+        gp.maximize(gp.objective(g, 3), gp.IG())
 
 
 def test_values_alone_need_no_gradient():
     objective = gp.objective(lambda w: (w > 0.5).float() @ torch.tensor([1.0, 3, 2]), 3)
-    assert gp.greedy(objective).order.tolist() == [1, 2, 0]
+    assert gp.maximize(objective, gp.MarginalGains()).order.tolist() == [1, 2, 0]
     assert gp.best_subset(objective, 1) == ((1,), 3.0)
 
 
 def test_a_gradient_of_0_is_a_gradient():
     # Differentiable, but flat: all scores 0, order by index.
-    a = gp.integrated_gradients(gp.objective(lambda w: 0 * w.sum(1) + 1, 3))
+    a = gp.maximize(gp.objective(lambda w: 0 * w.sum(1) + 1, 3), gp.IG())
     assert a.order.tolist() == [0, 1, 2]
     assert a.scores.tolist() == [0, 0, 0]
 
@@ -272,12 +274,12 @@ def test_a_gradient_of_0_is_a_gradient():
 )
 def test_values_of_another_shape_are_refused_with_both_shapes(g, got):
     with pytest.raises(gp.InvalidInput, match=rf"\(2,\).*{got}"):
-        gp.greedy_pig(gp.objective(g, 3))
+        gp.maximize(gp.objective(g, 3), gp.GreedyPIG())
 
 
 def test_values_that_are_no_tensor_are_refused():
     with pytest.raises(gp.InvalidType, match="list"):
-        gp.greedy_pig(gp.objective(lambda w: w.sum(1).tolist(), 3))
+        gp.maximize(gp.objective(lambda w: w.sum(1).tolist(), 3), gp.GreedyPIG())
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.0, "3", True])
@@ -306,24 +308,24 @@ def test_an_error_inside_g_is_the_caller_s_own():
     with pytest.raises(KeyError, match="mine"):
         gp.objective(g, 3)
     with pytest.raises(KeyError, match="mine"):
-        gp.greedy_pig(gp.objective(g, 3, dtype=torch.float32))
+        gp.maximize(gp.objective(g, 3, dtype=torch.float32), gp.GreedyPIG())
 
 
 def test_g_with_float64_tensors_is_computed_in_float64():
     # A matrix product needs the dtype, a sum of products would quietly round the masks.
     c = floats([1, 1 / 3, 1e-9])
     for g in (lambda w: w @ c, lambda w: (w * c).sum(1)):
-        a = gp.integrated_gradients(gp.objective(g, 3), steps=1)
+        a = gp.maximize(gp.objective(g, 3), gp.IG(steps=1))
         assert a.scores.dtype == torch.float64
         assert a.scores.tolist() == c.tolist()
 
 
 def test_the_caller_s_gradient_mode_does_not_matter():
     g = net(2, 5)
-    expected = gp.greedy_pig(g.objective(), rounds=2, steps=3)
+    expected = gp.maximize(g.objective(), gp.GreedyPIG(rounds=2, steps=3))
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            found = gp.greedy_pig(g.objective(), rounds=2, steps=3)
+            found = gp.maximize(g.objective(), gp.GreedyPIG(rounds=2, steps=3))
         assert found.order.tolist() == expected.order.tolist()
         assert torch.equal(found.scores, expected.scores)
 
@@ -333,7 +335,7 @@ def test_nothing_is_left_on_the_masks_or_tensors_of_g():
     masks = torch.ones(2, 4, requires_grad=True)
     objective = gp.objective(lambda w: w @ weight, 4)
     values, gradients = objective.values_and_gradients(masks)
-    gp.greedy_pig(objective)
+    gp.maximize(objective, gp.GreedyPIG())
     assert masks.grad is None
     assert weight.grad is None
     assert masks.requires_grad
@@ -377,8 +379,8 @@ class Small:
 def test_auto_batches_halve_until_they_fit_and_the_answer_is_the_same(kind, room):
     g = net(4, 6)
     small = Small(g.g, 6, room, OUT_OF_MEMORY[kind])
-    expected = gp.greedy_pig(g.objective(), rounds=3, steps=70)
-    found = gp.greedy_pig(small.objective(), rounds=3, steps=70)
+    expected = gp.maximize(g.objective(), gp.GreedyPIG(rounds=3, steps=70))
+    found = gp.maximize(small.objective(), gp.GreedyPIG(rounds=3, steps=70))
     agree(found, expected, 1e-10)
     assert found.gradients_used == 210
     # It halves, and then stays: no size is tried twice.
@@ -403,7 +405,7 @@ def test_rows_evaluated_directly_survive_a_shortage_of_memory(room, rows):
 @pytest.mark.parametrize(
     "scorer",
     [
-        gp.Smooth(gp.IntegratedGradients(3), samples=5),
+        gp.SmoothIG(gp.IG(3), samples=5),
         gp.GuidedIG(steps=4),
         gp.MarginalGains(),
         gp.MarginalGains(lazy=True),
@@ -412,7 +414,7 @@ def test_rows_evaluated_directly_survive_a_shortage_of_memory(room, rows):
 def test_every_scorer_survives_a_shortage_of_memory(scorer):
     g = random_coverage(2, 8, 12, 3, whole=True)
     rounds = [
-        gp.iterate_rounds(objective, scorer, rounds=3)
+        gp.rounds(objective, gp.Greedy(scorer, rounds=3))
         for objective in (g.objective(), Small(g.g, 8, 2).objective())
     ]
     expected, found = ([(r.chosen.tolist(), r.value) for r in run] for run in rounds)
@@ -423,22 +425,22 @@ def test_every_scorer_survives_a_shortage_of_memory(scorer):
 def test_an_explicit_batch_size_is_kept_and_the_error_goes_through():
     small = Small(net(4, 6).g, 6, room=4)
     with pytest.raises(torch.OutOfMemoryError):
-        gp.greedy_pig(small.objective(batch_size=8), steps=20)
+        gp.maximize(small.objective(batch_size=8), gp.GreedyPIG(steps=20))
     assert small.failed == [8]
-    gp.greedy_pig(small.objective(batch_size=4), steps=20)
+    gp.maximize(small.objective(batch_size=4), gp.GreedyPIG(steps=20))
     assert max(small.fitted) == 4
 
 
 def test_a_single_row_that_does_not_fit_is_an_error():
     small = Small(net(4, 6).g, 6, room=0, error=OUT_OF_MEMORY["python"])
     with pytest.raises(MemoryError):
-        gp.greedy_pig(small.objective(), steps=4)
+        gp.maximize(small.objective(), gp.GreedyPIG(steps=4))
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
     small = Small(net(4, 6).g, 6, room=1, error=lambda: RuntimeError("shape mismatch"))
     with pytest.raises(RuntimeError, match="shape mismatch"):
-        gp.greedy_pig(small.objective(), steps=4)
+        gp.maximize(small.objective(), gp.GreedyPIG(steps=4))
     assert len(small.failed) == 1
 
 
@@ -452,10 +454,10 @@ def test_a_batch_size_is_auto_or_a_count(size):
 @pytest.mark.parametrize(
     "scorer",
     [
-        gp.IntegratedGradients(40),
-        gp.IntegratedGradients(40, "trapezoid"),
-        gp.Smooth(gp.IntegratedGradients(7), samples=9),
-        gp.Smooth(gp.GuidedIG(steps=3), samples=20),
+        gp.IG(40),
+        gp.IG(40, "trapezoid"),
+        gp.SmoothIG(gp.IG(7), samples=9),
+        gp.SmoothIG(gp.GuidedIG(steps=3), samples=20),
         gp.GuidedIG(steps=5),
         gp.MarginalGains(),
         gp.MarginalGains(lazy=True),
@@ -466,9 +468,7 @@ def test_a_batch_size_is_auto_or_a_count(size):
 def test_no_more_than_batch_size_rows_are_ever_seen(scorer, batch_size, values):
     g = random_coverage(2, 25, 30, 3)
     small = Small(g.g, 25, room=batch_size)
-    rounds = gp.iterate_rounds(
-        small.objective(batch_size), scorer, per_round=1, k=20, values=values
-    )
+    rounds = gp.rounds(small.objective(batch_size), gp.Greedy(scorer, per_round=1), k=20)
     assert len(list(rounds)) == 20
     # A guided path asks for one point at a time; everything else fills its batches.
     assert max(small.fitted) == (min(batch_size, 2) if scorer.name == "guided-ig" else batch_size)
@@ -476,7 +476,7 @@ def test_no_more_than_batch_size_rows_are_ever_seen(scorer, batch_size, values):
 
 def test_ten_thousand_steps_are_seen_in_small_batches_only():
     small = Small(net(4, 6).g, 6, room=8)
-    a = gp.greedy_pig(small.objective(batch_size=8), rounds=2, steps=10_000)
+    a = gp.maximize(small.objective(batch_size=8), gp.GreedyPIG(rounds=2, steps=10_000))
     assert a.gradients_used == 20_000
     assert max(small.fitted) == 8
     assert len(small.fitted) <= 2 * 10_000 / 8 + 10
@@ -490,7 +490,7 @@ def plan_of(scorer: PlannedScorer, objective: PointObjective) -> list[Request]:
     return next(scorer.plan(at))
 
 
-@pytest.mark.parametrize("scorer", [gp.IntegratedGradients(10_000), gp.MarginalGains()])
+@pytest.mark.parametrize("scorer", [gp.IG(10_000), gp.MarginalGains()])
 def test_points_are_made_on_demand(scorer):
     objective = net(4, 50).objective(batch_size=3)
     (request,) = plan_of(scorer, objective)
@@ -500,7 +500,7 @@ def test_points_are_made_on_demand(scorer):
 
 def test_smoothing_asks_for_no_more_noisy_inputs_than_a_batch_holds():
     # Each noisy input is a copy of x, so 1,000 samples must not all exist at once.
-    smooth = gp.Smooth(gp.IntegratedGradients(2), samples=1000)
+    smooth = gp.SmoothIG(gp.IG(2), samples=1000)
     assert len(plan_of(smooth, net(4, 50).objective(batch_size=6))) == 6
 
 
@@ -521,7 +521,7 @@ def test_peak_memory_does_not_grow_with_steps_or_rounds():
 
         objective = net(4, 40).objective(batch_size=4)
         with Largest() as seen:
-            gp.greedy_pig(objective, rounds=rounds, steps=steps)
+            gp.maximize(objective, gp.GreedyPIG(rounds=rounds, steps=steps))
         return seen.largest
 
     # Nodes and weights of a rule are one number per step: 8 bytes × 400.

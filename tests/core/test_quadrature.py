@@ -170,8 +170,8 @@ def test_a_rule_of_one_s_own_must_be_a_rule(nodes, weights):
 
 def test_scorers_refuse_bad_rules_when_they_are_made():
     with pytest.raises(gp.InvalidInput):
-        gp.IntegratedGradients(0)
+        gp.IG(0)
     with pytest.raises(gp.InvalidInput):
-        gp.IntegratedGradients(5, "simpson")
+        gp.IG(5, "simpson")
     with pytest.raises(gp.InvalidInput):
         gp.Gradient(at=1.5)

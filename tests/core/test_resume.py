@@ -14,13 +14,13 @@ from problems import copies, modular, net, random_coverage
 
 N = 9
 SCORERS = {
-    "ig": gp.IntegratedGradients(3),
-    "ig-left": gp.IntegratedGradients(3, "left"),
-    "ig-gauss": gp.IntegratedGradients(2, "gauss_legendre"),
+    "ig": gp.IG(3),
+    "ig-left": gp.IG(3, "left"),
+    "ig-gauss": gp.IG(2, "gauss_legendre"),
     "gradient": gp.Gradient(),
-    "smooth": gp.Smooth(gp.IntegratedGradients(2), samples=3),
+    "smooth": gp.SmoothIG(gp.IG(2), samples=3),
     "guided": gp.GuidedIG(steps=6, fraction=0.4, max_dist=0.3),
-    "random": gp.RandomOrder(),
+    "random": gp.Random(),
     "gains": gp.MarginalGains(),
     "gains-lazy": gp.MarginalGains(lazy=True),
 }
@@ -53,22 +53,22 @@ def objective_for(name: str, dtype: torch.dtype = torch.float64, batch_size: int
 def begin(name: str, *, values: str = "each", resume: gp.Attribution | None = None, **knobs):
     knobs = {"rounds": 5} | knobs
     dtype = knobs.pop("dtype", torch.float64)
-    return gp.iterate_rounds(
-        objective_for(name, dtype), SCORERS[name], values=values, seed=11, resume=resume, **knobs
+    return gp.rounds(
+        objective_for(name, dtype), gp.Greedy(SCORERS[name], **knobs), seed=11, resume=resume
     )
 
 
 def finish(rounds: gp.Rounds) -> gp.Attribution:
     for _ in rounds:
         pass
-    return rounds.attribution()
+    return rounds.results()[0]
 
 
 def broken_after(count: int, name: str, **knobs) -> gp.Attribution:
     rounds = begin(name, **knobs)
     for _ in range(count):
         next(rounds)
-    return rounds.attribution()
+    return rounds.results()[0]
 
 
 def through_file(a: gp.Attribution, folder) -> gp.Attribution:
@@ -103,9 +103,9 @@ def test_a_run_broken_again_and_again_equals_the_unbroken_run(name, values):
     kept = broken_after(1, name, values=values)
     for done in range(2, 6):
         rounds = begin(name, values=values, resume=kept)
-        while len(rounds.attribution().picks) < done:
+        while len(rounds.results()[0].picks) < done:
             next(rounds)
-        kept = rounds.attribution()
+        kept = rounds.results()[0]
         assert kept.picks == whole.picks[:done]
     assert_same(finish(begin(name, values=values, resume=kept)), whole)
 
@@ -115,7 +115,7 @@ def test_a_run_broken_again_and_again_equals_the_unbroken_run(name, values):
 def test_a_run_out_of_budget_goes_on_with_more(name, values, tmp_path):
     whole = finish(begin(name, values=values))
     spent = finish(begin(name, values=values, budget=2 * SCORERS[name].cost()))
-    assert spent.stop is gp.StopReason.BUDGET
+    assert spent.stop is gp.StopReason.GRADIENTS
     assert len(spent.picks) == 2
     assert_same(finish(begin(name, values=values, resume=through_file(spent, tmp_path))), whole)
 
@@ -130,11 +130,13 @@ def test_resuming_holds_where_the_last_bits_depend_on_the_batch(name):
         return gp.objective(lambda w: g.g(w) + 1e-9 * len(w), N, dtype=torch.float64)
 
     knobs = {"rounds": 5, "values": "end"}
-    whole = finish(gp.iterate_rounds(telling(), SCORERS[name], **knobs))
+    whole = finish(gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs)))
     budget = 2 * SCORERS[name].cost()
-    half = finish(gp.iterate_rounds(telling(), SCORERS[name], budget=budget, **knobs))
+    half = finish(
+        gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs), stop=gp.Stop(gradients=budget))
+    )
     assert len(half.picks) == 2
-    assert_same(finish(gp.iterate_rounds(telling(), SCORERS[name], resume=half, **knobs)), whole)
+    assert_same(finish(gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs), resume=half)), whole)
 
 
 @pytest.mark.parametrize("name", ["ig", "gains", "gains-lazy"])
@@ -151,12 +153,12 @@ def test_a_run_that_took_fewer_than_planned_resumes():
     # g = 3w₀ + 2w₁ − w₂ + w₃ and rounds of 2: picks {0, 1}, {3}, then nothing has a gain.
     g = modular([3, 2, -1, 1, -2, -3])
     knobs = {"per_round": 2, "gain": True, "steps": 2}
-    whole = finish(gp.iterate_rounds(g.objective(), **knobs))
+    whole = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs)))
     assert whole.picks == (2, 1)
-    rounds = gp.iterate_rounds(g.objective(), **knobs)
+    rounds = gp.rounds(g.objective(), gp.GreedyPIG(**knobs))
     next(rounds), next(rounds)
-    half = rounds.attribution()
-    resumed = finish(gp.iterate_rounds(g.objective(), resume=half, **knobs))
+    half = rounds.results()[0]
+    resumed = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs), resume=half))
     assert_same(resumed, whole)
 
 
@@ -180,11 +182,11 @@ def test_a_finished_run_resumes_to_itself():
 def test_a_run_that_found_no_gain_resumes_to_itself():
     knobs = {"per_round": 1, "gain": True, "steps": 2}
     g = modular([3, -2, 1])
-    whole = finish(gp.iterate_rounds(g.objective(), **knobs))
-    again = finish(gp.iterate_rounds(g.objective(), resume=whole, **knobs))
+    whole = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs)))
+    again = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs), resume=whole))
     assert_same(again, whole)  # Also what it paid: nothing is scored again.
     assert again.stop is gp.StopReason.NO_GAIN
-    greedy = finish(gp.iterate_rounds(g.objective(), resume=whole, per_round=1, steps=2))
+    greedy = finish(gp.rounds(g.objective(), gp.GreedyPIG(per_round=1, steps=2), resume=whole))
     assert greedy.stop is gp.StopReason.ALL
 
 
@@ -201,14 +203,14 @@ def test_ctrl_c_in_the_middle_of_a_round_loses_no_finished_round(name):
         return g.g(w)
 
     made = gp.objective(interrupted, N, dtype=torch.float64, batch_size=64)
-    rounds = gp.iterate_rounds(made, SCORERS[name], rounds=5)
+    rounds = gp.rounds(made, gp.Greedy(SCORERS[name], rounds=5))
     with pytest.raises(KeyboardInterrupt):
         list(rounds)
-    half = rounds.attribution()
+    half = rounds.results()[0]
     # Three rounds were scored and taken.
     assert len(half.picks) == 3
     fresh = [
-        gp.iterate_rounds(g.objective(batch_size=64), SCORERS[name], rounds=5, resume=resume)
+        gp.rounds(g.objective(batch_size=64), gp.Greedy(SCORERS[name], rounds=5), resume=resume)
         for resume in (None, half)
     ]
     assert_same(finish(fresh[1]), finish(fresh[0]))
@@ -218,7 +220,7 @@ def test_what_is_left_over_from_a_resumed_run_counts_its_rounds_and_gradients():
     half = broken_after(3, "ig")
     rounds = begin("ig", resume=half)
     # Before a single new gradient, the resumed run knows what the file knew.
-    now = rounds.attribution()
+    now = rounds.results()[0]
     assert now.picks == half.picks
     assert now.order.tolist() == half.order.tolist()
     assert now.gradients_used == half.gradients_used == 9
@@ -266,22 +268,22 @@ def test_another_run_s_result_is_refused(change):
 def test_a_run_over_other_groups_of_the_same_number_is_refused():
     g = net(1, 4)
     one, other = (gp.Groups(torch.tensor(ids)) for ids in ([0, 0, 1, 2], [0, 1, 2, 2]))
-    half = gp.greedy_pig(g.objective(), features=one, schedule=[1])
+    half = gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1]), features=one)
     with pytest.raises(gp.InvalidInput, match="features"):
-        gp.greedy_pig(g.objective(), features=other, schedule=[1, 1], resume=half)
+        gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1, 1]), features=other, resume=half)
 
 
-@pytest.mark.parametrize("scorer", [gp.Gradient(), gp.IntegratedGradients(4)])
+@pytest.mark.parametrize("scorer", [gp.Gradient(), gp.IG(4)])
 def test_a_run_of_another_scorer_is_refused(scorer):
     half = broken_after(2, "ig")
     with pytest.raises(gp.InvalidInput):
-        gp.iterate_rounds(objective_for("ig"), scorer, rounds=5, seed=11, resume=half)
+        gp.rounds(objective_for("ig"), gp.Greedy(scorer, rounds=5), seed=11, resume=half)
 
 
 def test_a_random_run_of_another_seed_is_refused():
     half = broken_after(2, "random")
     with pytest.raises(gp.InvalidInput):
-        gp.iterate_rounds(objective_for("random"), gp.RandomOrder(), rounds=5, seed=12, resume=half)
+        gp.rounds(objective_for("random"), gp.Greedy(gp.Random(), rounds=5), seed=12, resume=half)
 
 
 def test_explain_resumes_from_a_file_with_a_rule_of_one_s_own(tmp_path):
@@ -289,7 +291,7 @@ def test_explain_resumes_from_a_file_with_a_rule_of_one_s_own(tmp_path):
     model, x = nn.Linear(6, 3), torch.randn(6)
     knobs = {"rounds": 4, "rule": gp.Rule((0.25, 0.75), (0.5, 0.5)), "values": "each"}
     whole = gp.explain(model, x, **knobs)
-    half = gp.explain(model, x, budget=4, **knobs)
+    half = gp.explain(model, x, stop=gp.Stop(gradients=4), **knobs)
     half.save(tmp_path / "half.gpig")
     assert_same(gp.explain(model, x, resume=tmp_path / "half.gpig", **knobs), whole)
 
@@ -303,14 +305,14 @@ def test_rounds_and_results_are_frozen():
     with pytest.raises(FrozenInstanceError):
         first.value = 1.0
     with pytest.raises(FrozenInstanceError):
-        rounds.attribution().selected = 3
+        rounds.results()[0].selected = 3
 
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_a_result_can_be_taken_at_any_time(name):
     rounds = begin(name)
     for done in range(6):
-        a = rounds.attribution()
+        a = rounds.results()[0]
         assert a.stop is gp.StopReason.RUNNING
         assert len(a.picks) == done
         assert a.selected == sum(a.picks)
@@ -320,13 +322,13 @@ def test_a_result_can_be_taken_at_any_time(name):
             taken = next(rounds)
             assert taken.index == done
     assert next(rounds, None) is None
-    assert rounds.attribution().stop is gp.StopReason.ALL
+    assert rounds.results()[0].stop is gp.StopReason.ALL
 
 
 def test_earlier_results_do_not_change_when_the_run_goes_on():
     rounds = begin("ig")
     next(rounds)
-    early = rounds.attribution()
+    early = rounds.results()[0]
     kept = (
         early.order.clone(),
         early.unit_scores.clone(),
@@ -341,7 +343,7 @@ def test_earlier_results_do_not_change_when_the_run_goes_on():
 def test_rounds_are_made_one_at_a_time():
     # Nothing is computed ahead: each `next` pays for one round.
     objective = objective_for("ig")
-    rounds = gp.iterate_rounds(objective, SCORERS["ig"], rounds=5)
+    rounds = gp.rounds(objective, gp.Greedy(SCORERS["ig"], rounds=5))
     assert objective.gradients_used == 0
     for done in range(1, 6):
         next(rounds)
@@ -350,13 +352,20 @@ def test_rounds_are_made_one_at_a_time():
 
 def test_two_runs_of_one_objective_do_not_count_each_other_s_gradients():
     objective = objective_for("ig")
-    alone = finish(gp.iterate_rounds(objective_for("ig"), SCORERS["ig"], rounds=5, budget=12))
-    pair = [gp.iterate_rounds(objective, SCORERS["ig"], rounds=5, budget=12) for _ in range(2)]
+    alone = finish(
+        gp.rounds(
+            objective_for("ig"), gp.Greedy(SCORERS["ig"], rounds=5), stop=gp.Stop(gradients=12)
+        )
+    )
+    pair = [
+        gp.rounds(objective, gp.Greedy(SCORERS["ig"], rounds=5), stop=gp.Stop(gradients=12))
+        for _ in range(2)
+    ]
     for _ in range(6):
         for rounds in pair:
             next(rounds, None)
     for rounds in pair:
-        assert_same(rounds.attribution(), alone)
+        assert_same(rounds.results()[0], alone)
 
 
 @pytest.mark.parametrize("values", ["each", "end", "free"])
@@ -392,16 +401,16 @@ def test_lazy_greedy_resumed_asks_no_more_than_the_unbroken_run(tmp_path):
         return g.g(w)
 
     objective = gp.objective(count, g.n, dtype=torch.float64)
-    rounds = gp.iterate_rounds(objective, gp.MarginalGains(lazy=True), per_round=1)
+    rounds = gp.rounds(objective, gp.Greedy(gp.MarginalGains(lazy=True), per_round=1))
     for _ in range(3):
         next(rounds)
-    half = through_file(rounds.attribution(), tmp_path)
+    half = through_file(rounds.results()[0], tmp_path)
     rows[0] = 0
     rest = finish(rounds)
     asked = rows[0]
     rows[0] = 0
     resumed = finish(
-        gp.iterate_rounds(objective, gp.MarginalGains(lazy=True), per_round=1, resume=half)
+        gp.rounds(objective, gp.Greedy(gp.MarginalGains(lazy=True), per_round=1), resume=half)
     )
     assert_same(resumed, rest)
     # The round that was open when the file was written is scored again.

@@ -45,7 +45,7 @@ def test_geometric_last_part_is_ratio_times_the_first_for_large_k(ratio, rounds)
 
 
 def test_geometric_with_as_many_rounds_as_units_is_one_by_one():
-    assert geometric(6, 6) == (1,) * 6
+    assert geometric(6, 6, 50.0) == (1,) * 6
 
 
 def test_geometric_by_hand():
@@ -60,8 +60,15 @@ def test_a_ratio_that_is_no_growth_is_refused(ratio):
 
 
 def test_rounds_alone_share_all_units():
-    assert plan_picks(10, rounds=4) == (2, 3, 2, 3)
+    assert plan_picks(10, rounds=4, schedule="equal") == (2, 3, 2, 3)
+    assert plan_picks(10, rounds=4) == (1, 1, 3, 5)
     assert plan_picks(10, rounds=1) == (10,)
+
+
+def test_there_are_never_more_rounds_than_units_to_select():
+    assert plan_picks(5, rounds=20) == (1,) * 5
+    assert plan_picks(10, rounds=6, k=5) == (1,) * 5
+    assert plan_picks(10) == (1,) * 10
 
 
 def test_rounds_and_per_round_are_algorithm_1_s_r_and_z():
@@ -79,7 +86,7 @@ def test_r_times_z_beyond_n_ends_when_nothing_is_left():
 
 
 def test_k_is_shared_by_rounds():
-    assert plan_picks(100, k=10, rounds=5) == (2, 2, 2, 2, 2)
+    assert plan_picks(100, k=10, rounds=5, schedule="equal") == (2, 2, 2, 2, 2)
     assert sum(plan_picks(100, k=17, rounds=5, schedule="geometric")) == 17
 
 
@@ -90,7 +97,7 @@ def test_an_explicit_schedule_is_taken_as_it_is():
 
 def test_rounds_over_units_that_overlap_share_what_covers_everything():
     # 100 units of which 10 can hold everything; whatever is left then falls to the last round.
-    assert plan_picks(100, cover=10, rounds=4) == (2, 3, 2, 93)
+    assert plan_picks(100, cover=10, rounds=4, schedule="equal") == (2, 3, 2, 93)
     assert plan_picks(100, cover=17, rounds=3, schedule="geometric", ratio=4) == (3, 5, 92)
     assert plan_picks(100, cover=10, rounds=1) == (100,)
     assert plan_picks(100, cover=10, rounds=20) == (1,) * 19 + (81,)
@@ -103,11 +110,17 @@ def test_counts_that_are_asked_for_do_not_depend_on_the_cover():
         assert plan_picks(100, cover=10, **knobs) == plan_picks(100, **knobs)
 
 
-@pytest.mark.parametrize("name", ["rounds", "per_round", "k"])
+@pytest.mark.parametrize("name", ["per_round", "k"])
 @pytest.mark.parametrize("number", [0, -1, 11, 2.0, True, "3"])
 def test_counts_must_be_from_1_to_n(name, number):
     with pytest.raises(gp.InvalidInput, match=rf"{name} .*from 1 to 10"):
         plan_picks(10, **{name: number})
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.0, True, "3"])
+def test_rounds_are_a_count(number):
+    with pytest.raises(gp.InvalidInput, match=rf"rounds .*≥ 1 .*{number}"):
+        plan_picks(10, rounds=number)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +134,8 @@ def test_schedules_that_cannot_be_followed_are_refused(schedule):
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"rounds": 6, "k": 5},
-        {"schedule": [1, 2], "rounds": 2},
         {"schedule": [1, 2], "per_round": 1},
         {"schedule": [1, 2], "k": 3},
-        {"schedule": "geometric", "per_round": 2},
-        {"ratio": 3.0, "rounds": 2},
-        {"ratio": 3.0, "rounds": 2, "schedule": "equal"},
     ],
 )
 def test_knobs_that_contradict_each_other_are_refused(knobs):

@@ -27,28 +27,28 @@ def check_order(a: gp.Attribution) -> None:
 
 
 def test_all_rounds_done():
-    a = gp.greedy_pig(net(1, 8).objective(), rounds=3, per_round=2, steps=2)
+    a = gp.maximize(net(1, 8).objective(), gp.GreedyPIG(rounds=3, per_round=2, steps=2))
     assert a.stop is REASON.ROUNDS
     assert a.picks == (2, 2, 2)
     check_order(a)
 
 
 def test_explicit_schedule_done():
-    a = gp.greedy_pig(net(1, 8).objective(), schedule=[1, 3], steps=2)
+    a = gp.maximize(net(1, 8).objective(), gp.GreedyPIG(schedule=[1, 3], steps=2))
     assert a.stop is REASON.ROUNDS
     check_order(a)
 
 
 @pytest.mark.parametrize("knobs", [{"rounds": 2}, {"per_round": 2}, {}, {"schedule": "geometric"}])
 def test_k_selected(knobs):
-    a = gp.greedy_pig(net(1, 8).objective(), k=5, steps=2, **knobs)
+    a = gp.maximize(net(1, 8).objective(), gp.GreedyPIG(steps=2, **knobs), k=5)
     assert a.stop is REASON.K
     assert a.selected == 5
     check_order(a)
 
 
 def test_everything_selected():
-    a = gp.greedy_pig(net(1, 8).objective(), rounds=3, steps=2)
+    a = gp.maximize(net(1, 8).objective(), gp.GreedyPIG(rounds=3, steps=2))
     assert a.stop is REASON.ALL
     assert a.selected == 8
     assert float(a.values[-1]) == a.full_value
@@ -56,7 +56,7 @@ def test_everything_selected():
 
 
 def test_k_of_everything_is_everything():
-    assert gp.greedy_pig(net(1, 4).objective(), k=4).stop is REASON.ALL
+    assert gp.maximize(net(1, 4).objective(), gp.GreedyPIG(), k=4).stop is REASON.ALL
 
 
 @given(st.integers(1, 60), st.integers(1, 7), st.sampled_from(["midpoint", "left"]))
@@ -65,14 +65,20 @@ def test_budget_is_never_exceeded_and_never_left_unused(budget, steps, rule):
     objective = net(2, 8).objective()
     if budget < steps:
         with pytest.raises(gp.InvalidInput, match="budget"):
-            gp.greedy_pig(objective, per_round=1, steps=steps, rule=rule, budget=budget)
+            gp.maximize(
+                objective,
+                gp.GreedyPIG(per_round=1, steps=steps, rule=rule),
+                stop=gp.Stop(gradients=budget),
+            )
         return
-    a = gp.greedy_pig(objective, per_round=1, steps=steps, rule=rule, budget=budget)
+    a = gp.maximize(
+        objective, gp.GreedyPIG(per_round=1, steps=steps, rule=rule), stop=gp.Stop(gradients=budget)
+    )
     done = min(budget // steps, 8)
     assert len(a.picks) == done
     assert a.gradients_used == done * steps <= budget
     assert objective.gradients_used == a.gradients_used
-    assert a.stop is (REASON.ALL if done == 8 else REASON.BUDGET)
+    assert a.stop is (REASON.ALL if done == 8 else REASON.GRADIENTS)
     check_order(a)
 
 
@@ -80,19 +86,21 @@ def test_budget_is_never_exceeded_and_never_left_unused(budget, steps, rule):
     "scorer",
     [
         gp.Gradient(),
-        gp.IntegratedGradients(3),
-        gp.Smooth(gp.IntegratedGradients(2), samples=2),
+        gp.IG(3),
+        gp.SmoothIG(gp.IG(2), samples=2),
         gp.GuidedIG(steps=5),
     ],
 )
 @pytest.mark.parametrize("budget", [5, 11, 12, 13])
 def test_budget_holds_for_every_scorer(scorer, budget):
-    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1, budget=budget)
+    rounds = gp.rounds(
+        net(2, 8).objective(), gp.Greedy(scorer, per_round=1), stop=gp.Stop(gradients=budget)
+    )
     done = len(list(rounds))
-    a = rounds.attribution()
+    a = rounds.results()[0]
     assert a.gradients_used <= budget
     assert done == min(8, budget // scorer.cost())
-    assert a.stop is (REASON.ALL if done == 8 else REASON.BUDGET)
+    assert a.stop is (REASON.ALL if done == 8 else REASON.GRADIENTS)
 
 
 def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
@@ -100,10 +108,12 @@ def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
     def scorer(objective, mask):
         return objective.gradients(mask.expand(5, -1)).mean(0)
 
-    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1, budget=12)
+    rounds = gp.rounds(
+        net(2, 8).objective(), gp.Greedy(scorer, per_round=1), stop=gp.Stop(gradients=12)
+    )
     assert len(list(rounds)) == 2
-    assert rounds.attribution().gradients_used == 10
-    assert rounds.attribution().stop is REASON.BUDGET
+    assert rounds.results()[0].gradients_used == 10
+    assert rounds.results()[0].stop is REASON.GRADIENTS
 
 
 def test_budget_holds_for_such_a_scorer_in_a_resumed_run():
@@ -111,20 +121,25 @@ def test_budget_holds_for_such_a_scorer_in_a_resumed_run():
     def scorer(objective, mask):
         return objective.gradients(mask.expand(5, -1)).mean(0)
 
-    rounds = gp.iterate_rounds(net(2, 8).objective(), scorer, per_round=1)
+    rounds = gp.rounds(net(2, 8).objective(), gp.Greedy(scorer, per_round=1))
     next(rounds), next(rounds)
-    resumed = gp.iterate_rounds(
-        net(2, 8).objective(), scorer, per_round=1, budget=12, resume=rounds.attribution()
+    resumed = gp.rounds(
+        net(2, 8).objective(),
+        gp.Greedy(scorer, per_round=1),
+        resume=rounds.results()[0],
+        stop=gp.Stop(gradients=12),
     )
     assert list(resumed) == []
-    assert resumed.attribution().gradients_used == 10
-    assert resumed.attribution().stop is REASON.BUDGET
+    assert resumed.results()[0].gradients_used == 10
+    assert resumed.results()[0].stop is REASON.GRADIENTS
 
 
 def test_free_scorers_are_not_stopped_by_a_budget():
-    rounds = gp.iterate_rounds(net(2, 4).objective(), gp.RandomOrder(), per_round=1, budget=0)
+    rounds = gp.rounds(
+        net(2, 4).objective(), gp.Greedy(gp.Random(), per_round=1), stop=gp.Stop(gradients=0)
+    )
     assert len(list(rounds)) == 4
-    assert rounds.attribution().stop is REASON.ALL
+    assert rounds.results()[0].stop is REASON.ALL
 
 
 def test_seconds(monkeypatch):
@@ -140,7 +155,7 @@ def test_seconds(monkeypatch):
 
     objective = gp.objective(slow, 8, dtype=torch.float64)
     now[0] = 0
-    a = gp.greedy_pig(objective, per_round=1, steps=2, seconds=4, values="free")
+    a = gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2), stop=gp.Stop(seconds=4))
     assert a.stop is REASON.SECONDS
     assert len(a.picks) == 3
     assert a.seconds == 4
@@ -150,7 +165,7 @@ def test_seconds(monkeypatch):
 def test_no_time_at_all_still_gives_a_complete_order(monkeypatch):
     ticks = iter(range(1000))
     monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-    a = gp.greedy_pig(net(3, 8).objective(), per_round=1, seconds=1e-9)
+    a = gp.maximize(net(3, 8).objective(), gp.GreedyPIG(per_round=1), stop=gp.Stop(seconds=1e-9))
     assert (a.stop, a.selected, a.picks) == (REASON.SECONDS, 0, ())
     assert a.order.tolist() == list(range(8))
     assert len(a.values) == 1
@@ -163,9 +178,11 @@ def test_reach_stops_at_the_first_round_that_gets_there(rule, share):
     target = share * g.best(6)
     # The best k are the k largest rates; the first k whose value reaches the target is needed.
     needed = next(k for k in range(1, 7) if g.best(k) >= target)
-    a = gp.greedy_pig(g.objective(), per_round=1, steps=8, rule=rule, reach=share)
+    a = gp.maximize(
+        g.objective(), gp.GreedyPIG(per_round=1, steps=8, rule=rule), stop=gp.Stop(value=share)
+    )
     assert a.selected == needed
-    assert a.stop is (REASON.ALL if needed == 6 else REASON.REACHED)
+    assert a.stop is (REASON.ALL if needed == 6 else REASON.VALUE)
     assert float(a.values[-1]) >= share * a.full_value
     assert all(float(v) < share * a.full_value for v in a.values[:-1])
     check_order(a)
@@ -174,28 +191,36 @@ def test_reach_stops_at_the_first_round_that_gets_there(rule, share):
 def test_reach_costs_no_gradient_after_the_target_is_met():
     # The value of a round is known before the next begins, whatever the rule.
     for rule in ("midpoint", "left"):
-        a = gp.greedy_pig(
-            modular([5, 3, 1, 1]).objective(), per_round=1, steps=4, rule=rule, reach=0.8
+        a = gp.maximize(
+            modular([5, 3, 1, 1]).objective(),
+            gp.GreedyPIG(per_round=1, steps=4, rule=rule),
+            stop=gp.Stop(value=0.8),
         )
-        assert (a.stop, a.selected, a.gradients_used) == (REASON.REACHED, 2, 8), rule
+        assert (a.stop, a.selected, a.gradients_used) == (REASON.VALUE, 2, 8), rule
 
 
 def test_reach_is_met_by_equality():
     # Whole numbers and one step: 4 = 0.5 · (4 + 2 + 2) exactly.
-    a = gp.greedy_pig(modular([4, 2, 2]).objective(), per_round=1, steps=1, reach=0.5)
-    assert (a.stop, a.selected) == (REASON.REACHED, 1)
+    a = gp.maximize(
+        modular([4, 2, 2]).objective(), gp.GreedyPIG(per_round=1, steps=1), stop=gp.Stop(value=0.5)
+    )
+    assert (a.stop, a.selected) == (REASON.VALUE, 1)
 
 
 def test_reach_may_be_met_by_nothing():
     # G(∅) = 1 ≥ 0.5 · G(1) = 0.5 · 1.1.
     objective = gp.objective(lambda w: 1 + 0.1 * w.mean(1), 4)
-    a = gp.greedy_pig(objective, reach=0.5)
-    assert (a.stop, a.selected, a.gradients_used) == (REASON.REACHED, 0, 0)
+    a = gp.maximize(objective, gp.GreedyPIG(), stop=gp.Stop(value=0.5))
+    assert (a.stop, a.selected, a.gradients_used) == (REASON.VALUE, 0, 0)
     check_order(a)
 
 
 def test_no_gain_stops_before_anything_that_scores_0_or_less():
-    a = gp.greedy_pig(modular([2, -1, 0, 3, -2]).objective(), per_round=1, gain=True, steps=2)
+    a = gp.maximize(
+        modular([2, -1, 0, 3, -2]).objective(),
+        gp.GreedyPIG(per_round=1, steps=2),
+        stop=gp.Stop(gain=True),
+    )
     assert a.stop is REASON.NO_GAIN
     assert a.order.tolist() == [3, 0, 2, 1, 4]
     assert a.selected == 2
@@ -204,7 +229,11 @@ def test_no_gain_stops_before_anything_that_scores_0_or_less():
 
 
 def test_gain_takes_only_the_positive_part_of_a_round():
-    a = gp.greedy_pig(modular([2, -1, 0, 3, -2]).objective(), rounds=1, gain=True, steps=2)
+    a = gp.maximize(
+        modular([2, -1, 0, 3, -2]).objective(),
+        gp.GreedyPIG(rounds=1, steps=2),
+        stop=gp.Stop(gain=True),
+    )
     assert a.order.tolist() == [3, 0, 2, 1, 4]
     assert a.selected == 2
     assert a.picks == (2,)
@@ -212,13 +241,17 @@ def test_gain_takes_only_the_positive_part_of_a_round():
 
 def test_gain_looks_again_after_every_round():
     # XOR: both sides have gradient 1 at ∅, but after one of them the other has −1.
-    a = gp.sequential_gradient(xor(0.5).objective(), per_round=1, gain=True)
+    a = gp.maximize(
+        xor(0.5).objective(), gp.SequentialGradient(per_round=1), stop=gp.Stop(gain=True)
+    )
     assert a.order[: a.selected].tolist() == [0, 2]
     assert a.stop is REASON.NO_GAIN
 
 
 def test_nothing_with_a_gain_is_a_result_too():
-    a = gp.greedy_pig(modular([-1, -3, -2]).objective(), per_round=1, gain=True)
+    a = gp.maximize(
+        modular([-1, -3, -2]).objective(), gp.GreedyPIG(per_round=1), stop=gp.Stop(gain=True)
+    )
     assert (a.stop, a.selected) == (REASON.NO_GAIN, 0)
     assert a.order.tolist() == [0, 2, 1]
     assert a.scores.tolist() == [0, 0, 0]
@@ -226,18 +259,34 @@ def test_nothing_with_a_gain_is_a_result_too():
 
 def test_the_first_reason_met_counts():
     g = modular(normal(4, 10).abs() + 0.1)
-    a = gp.greedy_pig(g.objective(), per_round=1, steps=2, k=6, budget=8, reach=10.0, gain=True)
-    assert a.stop is REASON.BUDGET
-    a = gp.greedy_pig(g.objective(), per_round=1, steps=2, k=3, budget=8, reach=10.0, gain=True)
+    a = gp.maximize(
+        g.objective(),
+        gp.GreedyPIG(per_round=1, steps=2),
+        k=6,
+        stop=gp.Stop(gradients=8, value=10.0, gain=True),
+    )
+    assert a.stop is REASON.GRADIENTS
+    a = gp.maximize(
+        g.objective(),
+        gp.GreedyPIG(per_round=1, steps=2),
+        k=3,
+        stop=gp.Stop(gradients=8, value=10.0, gain=True),
+    )
     assert a.stop is REASON.K
 
 
 def test_greedy_stops_for_the_same_reasons():
     g = random_coverage(0, 8, 10, 3)
-    assert gp.greedy(g.objective(), 3).stop is REASON.K
-    assert gp.greedy(g.objective(), reach=0.5).stop is REASON.REACHED
-    assert gp.greedy(g.objective(), gain=True).stop is REASON.NO_GAIN
-    assert gp.greedy(g.objective()).stop is REASON.ALL
+    assert gp.maximize(g.objective(), gp.MarginalGains(), k=3).stop is REASON.K
+    assert (
+        gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(value=0.5)).stop
+        is REASON.VALUE
+    )
+    assert (
+        gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(gain=True)).stop
+        is REASON.NO_GAIN
+    )
+    assert gp.maximize(g.objective(), gp.MarginalGains()).stop is REASON.ALL
 
 
 @given(st.data())
@@ -259,10 +308,7 @@ def test_order_is_complete_whatever_stops_the_run(data):
             },
         )
     )
-    a = gp.greedy_pig(
-        net(data.draw(st.integers(0, 999)), n).objective(),
-        per_round=1, steps=3, features=features, **knobs,
-    )  # fmt: skip
+    a = gp.maximize(net(data.draw(st.integers(0, 999)), n).objective(), gp.GreedyPIG(per_round=1, steps=3, **knobs), features=features)  # fmt: skip
     check_order(a)
     assert sorted(a.ranking().tolist()) == list(range(n))
     assert a.stop is not REASON.RUNNING
@@ -284,27 +330,27 @@ def test_order_is_complete_whatever_stops_the_run(data):
 )
 def test_limits_that_make_no_sense_are_refused(knobs):
     with pytest.raises(gp.InvalidInput):
-        gp.greedy_pig(net(1, 3).objective(), **knobs)
+        gp.maximize(net(1, 3).objective(), gp.GreedyPIG(**knobs))
 
 
 @pytest.mark.parametrize("name", ["rounds", "per_round", "k"])
 @pytest.mark.parametrize("number", [0, -3, 9, 1.5])
 def test_counts_outside_1_to_n_are_refused(name, number):
     with pytest.raises(gp.InvalidInput, match=name):
-        gp.greedy_pig(net(1, 8).objective(), **{name: number})
+        gp.maximize(net(1, 8).objective(), gp.GreedyPIG(**{name: number}))
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.5, True])
 def test_steps_below_1_are_refused(steps):
     with pytest.raises(gp.InvalidInput, match="steps"):
-        gp.greedy_pig(net(1, 8).objective(), steps=steps)
+        gp.maximize(net(1, 8).objective(), gp.GreedyPIG(steps=steps))
 
 
 def test_an_unknown_wish_for_values_is_refused():
     with pytest.raises(gp.InvalidInput, match="values"):
-        gp.greedy_pig(net(1, 3).objective(), values="sometimes")
+        gp.maximize(net(1, 3).objective(), gp.GreedyPIG())
 
 
 def test_reasons_read_as_sentences():
-    assert str(REASON.BUDGET) == "the gradient budget was spent"
+    assert str(REASON.GRADIENTS) == "the gradient budget was spent"
     assert len({str(r) for r in REASON}) == len(REASON)

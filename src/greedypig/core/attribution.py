@@ -127,6 +127,11 @@ class Attribution:
     """What figures are drawn on, by name: the input as a picture, say. See `with_notes`."""
 
     @property
+    def method(self) -> str:
+        """The name of the method that was run, chosen or given."""
+        return str(self.settings.get("method", "unknown method"))
+
+    @property
     def scores(self) -> Tree:
         """Algorithm 1's vector a, shaped like x: each element shows its unit's score.
 
@@ -135,6 +140,7 @@ class Attribution:
         """
         return self.layout.unflatten(self.unit_scores[self._first_unit()])
 
+    @property
     def importance(self) -> Tree:
         """Shaped like x: 1 for the first pick, falling evenly to 0 in the order of selection.
 
@@ -283,8 +289,8 @@ class Attribution:
 
     def __repr__(self) -> str:
         return (
-            f"Attribution({self.selected} of {self.features.units} units selected in "
-            f"{len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
+            f"Attribution({self.method}: {self.selected} of {self.features.units} features selected "
+            f"in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
         )

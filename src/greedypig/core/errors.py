@@ -71,3 +71,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of an error about a name: a suggestion if there is a near one, else nothing."""
     near = get_close_matches(name.lower(), list(names), 1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The start of another library's message, for a sentence."""
+    return (str(error).strip().splitlines() or [""])[0][:160]

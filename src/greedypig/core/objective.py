@@ -149,7 +149,7 @@ class Objective:
         parts = []
         for first, part in self._parts(masks):
             values, _ = self._evaluate(self._place(part), gradient=False)
-            self._check_finite(values, f"The value of mask {{}} of {masks.shape[1]}", first)
+            self._check_finite("value of mask", torch.isfinite(values), first, masks.shape[1])
             parts.append(values)
         return torch.cat(parts, 1)
 
@@ -157,14 +157,15 @@ class Objective:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
         total = torch.zeros_like(self.end[0])
         for first, part in self._parts(masks):
-            _, gradients = self._evaluate(self._place(part), gradient=True)
+            values, gradients = self._evaluate(self._place(part), gradient=True)
             assert gradients is not None
+            self._check_finite("value at step", torch.isfinite(values), first, masks.shape[1])
             used = weights[first : first + part.shape[1]].to(gradients)
             summed = torch.einsum("lbsn,s->lbn", gradients, used)
-            total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
             if not bool(torch.isfinite(summed).all()):
-                self._check_finite(gradients.sum((0, 3)), f"The gradient at step {{}} of "
-                                   f"{masks.shape[1]}", first)  # fmt: skip
+                finite = torch.isfinite(gradients).all(3).all(0)
+                self._check_finite("gradient at step", finite, first, masks.shape[1])
+            total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
@@ -173,8 +174,10 @@ class Objective:
         for first, part in self._parts(masks):
             v, g = self._evaluate(self._place(part), gradient=True)
             assert g is not None
+            self._check_finite("value at step", torch.isfinite(v), first, masks.shape[1])
             g = g[0] if self._unit else (g * (self.end - self.start).unsqueeze(2)).mean(0)
-            self._check_finite(g.sum(2), f"The gradient at step {{}} of {masks.shape[1]}", first)
+            finite = torch.isfinite(g).all(2)
+            self._check_finite("gradient at step", finite, first, masks.shape[1])
             values.append(v)
             gradients.append(g)
         return torch.cat(values, 1), torch.cat(gradients, 1)
@@ -182,9 +185,11 @@ class Objective:
     def point_gradients(self, points: Tensor, /) -> Tensor:
         """(b, s, n) points → (b, s, n): the function's gradients there, for paths that leave the
         lines from start to end."""
-        _, gradients = self._evaluate(points.unsqueeze(0), gradient=True)
+        values, gradients = self._evaluate(points.unsqueeze(0), gradient=True)
         assert gradients is not None
-        self._check_finite(gradients[0].sum(2), "The gradient at point {} of the path", 0)
+        self._check_finite("value at step", torch.isfinite(values), 0, points.shape[1])
+        finite = torch.isfinite(gradients[0]).all(2)
+        self._check_finite("gradient at step", finite, 0, points.shape[1])
         return gradients[0]
 
     def _parts(self, masks: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -254,16 +259,15 @@ class Objective:
             )
         return values
 
-    def _check_finite(self, numbers: Tensor, what: str, first: int) -> None:
-        """(b, s): name the first number that is NaN or infinite; `what` has a place for its step."""
-        finite = torch.isfinite(numbers)
+    def _check_finite(self, what: str, finite: Tensor, first: int, steps: int) -> None:
+        """finite (b, s): name the first step whose number is NaN or infinite."""
         if bool(finite.all()):
             return
         problem, step = torch.nonzero(~finite)[0].tolist()
         of = f" of {self.labels[problem]}" if self.labels else ""
         raise NonFinite(
-            f"Expected finite numbers (got NaN or infinity). {what.format(first + step + 1)} in "
-            f"round {self.round + 1}{of} is not finite.",
+            f"Expected finite numbers (got NaN or infinity as the {what} {first + step + 1} of "
+            f"{steps} in round {self.round + 1}{of})."
         )
 
 
@@ -284,14 +288,16 @@ class _OwnGradient(Objective):
         total = torch.zeros_like(self.end[0])
         for first, part in self._parts(masks):
             used = weights[first : first + part.shape[1]].to(part)
-            summed = self.own.gradient(part[0], used)
+            summed = self.own.gradient(self._place(part)[0, 0], used)
             if summed.shape != (self.n,):
                 raise InvalidInput(
                     f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
                 )
             self._shared["gradients"] += len(used)
-            total += summed.detach()
-        self._check_finite(total.sum(1, keepdim=True), "The sum of the gradients", 0)
+            total += summed.detach() * (self.end - self.start)[0]
+            finite = torch.isfinite(summed).all().view(1, 1)
+            self._check_finite("sum of gradients up to step", finite, first + len(used) - 1,
+                               masks.shape[1])  # fmt: skip
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:

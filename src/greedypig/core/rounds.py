@@ -83,7 +83,8 @@ def rounds(
             totals = every.masked_fill(state.taken, 0).sum(1)
         else:
             mask = features.mask(state.taken).to(objective.end)
-            values = checked(scorer(now, mask), mask)  # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value
+            # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value
+            values = checked(scorer(now, mask.clone()), mask, now.round)
             every, totals = features.sum(values), values.sum(1)
             chosen, scores = features.pick(values, state.taken, z)  # Ŝ = the z best that are free
         if chosen.shape[1] == 0:
@@ -97,12 +98,14 @@ def _picked(features: Features, taken: Tensor, z: int, scores: Tensor) -> Tensor
     return features.mask(taken.scatter(1, features.pick(scores, taken, z)[0], True))
 
 
-def checked(scores: Any, mask: Tensor) -> Tensor:
+def checked(scores: Any, mask: Tensor, round: int) -> Tensor:
     """A scorer's scores, with 0 for what is selected already."""
     if not isinstance(scores, Tensor) or scores.numel() != mask.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InvalidType(f"Expected scores of shape {tuple(mask.shape)} (got {got}).")
     scores = torch.where(mask == 0, scores.detach().reshape(mask.shape).to(mask), 0)
     if not bool(torch.isfinite(scores).all()):
-        raise NonFinite("Expected finite scores (got NaN or infinity from the scorer).")
+        raise NonFinite(
+            f"Expected finite scores (got NaN or infinity from the scorer in round {round + 1})."
+        )
     return scores

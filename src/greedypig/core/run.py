@@ -66,8 +66,8 @@ class Run:
         self.settings = [dict(s) | own for s in settings or [{}] * objective.b]
         self.provenance = [dict(p) for p in provenance or [{}] * objective.b]
         self.reason = StopReason.RUNNING
-        self.values: list[Tensor] = []
-        """(b,) G(S) after each round, where a stopping rule asks for it."""
+        self.values: dict[int, Tensor] = {}
+        """(b,) G(S) after so many rounds, where a stopping rule asked for it."""
         self._paid = -objective.gradients_used
         self._began = time.monotonic()
         self._out_of_gain = False
@@ -88,6 +88,10 @@ class Run:
         return time.monotonic() - self._began
 
     def __iter__(self) -> Iterator[State]:
+        return self
+
+    def __next__(self) -> State:
+        """One more round; a call that fails or is interrupted leaves the rounds before it."""
         while (reason := self._reason_to_stop()) is None:
             try:
                 with torch.inference_mode(False):
@@ -101,8 +105,9 @@ class Run:
             self._out_of_gain = state is None
             if state is not None:
                 self.state = state
-                yield state
+                return state
         self.reason = reason
+        raise StopIteration
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result for each problem: a full order, whatever stopped the run, if anything did.
@@ -146,30 +151,44 @@ class Run:
     def _measured(self) -> tuple[Tensor, Tensor]:
         """(b, rounds + 1) float64: G(∅), then G(S) after each round; and (b,) G of everything."""
         counts = [0, *torch.tensor(self.state.picks).cumsum(0).tolist()]
-        done = min(len(self.values), len(counts) - 1)
-        begin = self.features.mask(self._sets([0]).squeeze(1)).unsqueeze(1)
-        ends = torch.cat([begin, torch.ones_like(begin)], 1)
-        first, full = self._values(ends).unbind(1)
-        later = [v.double().cpu() for v in self.values[:done]]
-        for lo in range(1 + done, len(counts), self.objective.points):
-            sets = self._sets(counts[lo : lo + self.objective.points])
-            masks = torch.stack([self.features.mask(s) for s in sets.unbind(1)], 1)
-            later += self._values(masks).unbind(1)
-        return torch.stack([first, *later], 1), full
+        everything = torch.ones_like(self.features.mask(self.state.taken))
+        ends = torch.stack([torch.zeros_like(everything), everything], 1)
+        first, full = self._values(ends, ["no features", "all features"]).unbind(1)
+        known = {0: first} | {r: v for r, v in self.values.items() if r < len(counts)}
+        missing = [r for r in range(len(counts)) if r not in known]
+        for lo in range(0, len(missing), self.objective.points):
+            part = missing[lo : lo + self.objective.points]
+            masks = [self.features.mask(self._first(counts[r])) for r in part]
+            names = [f"the features selected up to round {r}" for r in part]
+            known |= zip(part, self._values(torch.stack(masks, 1), names).unbind(1), strict=True)
+        return torch.stack([known[r] for r in range(len(counts))], 1), full
 
     def _unmeasured(self) -> tuple[Tensor, Tensor]:
-        nan = torch.full((self.objective.b, len(self.state.picks) + 1), torch.nan).double()
-        return nan, nan[:, 0]
+        """The same with NaN for what was not measured."""
+        nan = torch.full((self.objective.b,), torch.nan, dtype=torch.float64)
+        values = [self.values.get(r, nan) for r in range(len(self.state.picks) + 1)]
+        return torch.stack(values, 1), nan
 
-    def _sets(self, counts: Sequence[int]) -> Tensor:
-        """(b, len(counts), units) bool: the first so many features in order of selection."""
-        ranks = torch.full_like(self.state.taken, self.features.units, dtype=torch.long)
-        places = torch.arange(self.state.order.shape[1], device=ranks.device)
-        ranks.scatter_(1, self.state.order, places.expand_as(self.state.order))
-        return ranks.unsqueeze(1) < torch.tensor(counts, device=ranks.device).view(1, -1, 1)
+    def _first(self, count: int) -> Tensor:
+        """(b, units) bool: the first so many features in order of selection."""
+        return torch.zeros_like(self.state.taken).scatter(1, self.state.order[:, :count], True)
 
-    def _values(self, masks: Tensor) -> Tensor:
-        return self.objective.values(masks.to(self.objective.end)).double().cpu()
+    def _values(self, masks: Tensor, names: Sequence[str]) -> Tensor:
+        """(b, s) float64: G of named sets."""
+        try:
+            return self.objective.values(masks.to(self.objective.end)).double().cpu()
+        except NonFinite:
+            for s, name in enumerate(names):  # Which one is it?
+                self._check_value(masks[:, s : s + 1], name)
+            raise
+
+    def _check_value(self, mask: Tensor, name: str) -> None:
+        try:
+            self.objective.values(mask.to(self.objective.end))
+        except NonFinite as error:
+            failure = NonFinite(f"Expected a finite value of {name} (got NaN or infinity).")
+            failure.so_far = tuple(self.results(measure=False))
+            raise failure from error
 
     # When to stop.
 
@@ -191,12 +210,13 @@ class Run:
     def _reached(self) -> bool:
         if self.stop.value is None:
             return False
-        if len(self.values) < len(self.state.picks) or not self.state.picks:
+        done = len(self.state.picks)
+        if done not in self.values:
+            mask = self.features.mask(self.state.taken).unsqueeze(1)
             with torch.inference_mode(False):
-                value = self._values(self.features.mask(self.state.taken).unsqueeze(1)).squeeze(1)
-            self.values += [value] if self.state.picks else []
-            return bool((value >= self.stop.value).all())
-        return bool((self.values[-1] >= self.stop.value).all())
+                value = self._values(mask, [f"the features selected up to round {done}"])
+            self.values[done] = value.squeeze(1)
+        return bool((self.values[done] >= self.stop.value).all())
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
@@ -226,6 +246,9 @@ class Run:
             totals=torch.tensor([saved.totals], dtype=torch.float64),
             picks=saved.picks,
         )
+        if self.stop.value is not None:
+            known = enumerate(saved.values.unsqueeze(1).unbind(0))
+            self.values = {r: value for r, value in known if bool(torch.isfinite(value).all())}
         self._paid += saved.gradients_used
         self._began -= saved.seconds
         self._out_of_gain = self.stop.gain and saved.stop is StopReason.NO_GAIN
@@ -290,10 +313,9 @@ def maximize(
     k: how many features to select (default: all). stop: reasons to stop before.
     resume: a saved result of the same run, gone on with as if it had never stopped.
     """
-    run = Run(
-        as_objective(objective), method, features=features, k=k, stop=stop, seed=seed,
-        resume=resume,
-    )  # fmt: skip
+    run = iterate(
+        objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume
+    )
     for _ in run:
         pass
     return run.results()[0]
@@ -307,9 +329,13 @@ def iterate(
     k: int | None = None,
     stop: Stop | None = None,
     seed: int = 0,
+    resume: Attribution | None = None,
 ) -> Run:
     """`maximize` one frozen `State` at a time; `.results()[0]` is the result so far."""
-    return Run(as_objective(objective), method, features=features, k=k, stop=stop, seed=seed)
+    return Run(
+        as_objective(objective), method, features=features, k=k, stop=stop, seed=seed,
+        resume=resume,
+    )  # fmt: skip
 
 
 def best_subset(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .features import Features, best_first
+from .features import Features
 from .numbers import check_between, check_count, whole
 from .objective import Objective
 from .quadrature import Rule, rule
@@ -51,8 +51,8 @@ class IG:
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
         rest = rest_of(objective, mask)
-        nodes = torch.tensor(self.quadrature.nodes).to(mask)
-        weights = torch.tensor(self.quadrature.weights).to(mask)
+        nodes = mask.new_tensor(self.quadrature.nodes)
+        weights = mask.new_tensor(self.quadrature.weights)
         total, first = torch.zeros_like(mask), 0
         while first < len(nodes):  # Paths are made in parts, so memory does not grow with steps.
             part = slice(first, first + objective.points)
@@ -244,41 +244,34 @@ class MarginalGains:
 
     def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
         """(b, units)."""
-        rows = [self._gains(objective, state, features, z, b) for b in range(objective.b)]
-        return torch.stack(rows)
+        scores = state.last.masked_fill(state.taken, 0)
+        fresh = state.taken
+        units = torch.nonzero(~state.taken)[:, 1].view(objective.b, -1)
+        if self.lazy and state.picks:
+            units = features.pick_units(scores, state.taken, z)[0]
+        while not bool(fresh.gather(1, units).all()):
+            gains = self._gains(objective, features, state.taken, units)
+            scores = scores.scatter(1, units, gains.to(scores))
+            fresh = fresh.scatter(1, units, True)
+            units = features.pick_units(scores, state.taken, z)[0]
+        return scores
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
         return plan_picks(features.units, k=k, per_round=1)
 
     def _gains(
-        self, objective: Objective, state: State, features: Features, z: int, problem: int
+        self, objective: Objective, features: Features, taken: Tensor, units: Tensor
     ) -> Tensor:
-        taken = state.taken[problem]
-        scores = state.last[problem].masked_fill(taken, -torch.inf)
-        stale = torch.nonzero(~taken).squeeze(1)
-        fresh = taken.clone()
-        if self.lazy and state.picks:
-            stale = best_first(scores[None], taken[None], min(z, len(stale)))[0]
-        while len(stale):
-            scores[stale] = self._measure(objective, features, taken, stale, problem).to(scores)
-            fresh[stale] = True
-            best = best_first(scores[None], taken[None], min(z, int((~taken).sum())))[0]
-            stale = best[~fresh[best]] if self.lazy else stale[:0]
-        return scores
-
-    def _measure(
-        self, objective: Objective, features: Features, taken: Tensor, units: Tensor, problem: int
-    ) -> Tensor:
-        """(len(units),): the gain of each of these features."""
-        sets = taken.expand(len(units) + 1, -1).clone()
-        sets[torch.arange(len(units), device=sets.device) + 1, units] = True
+        """(b, units) bool, (b, m) long → (b, m): what each of these features adds to S."""
+        before = objective.values(features.mask(taken).unsqueeze(1).to(objective.end))
         values = []
-        for part in sets.split(max(1, objective.points)):
-            masks = features.mask(part).to(objective.end)
-            values.append(objective.values(masks.expand(objective.b, *masks.shape))[problem])
-        found = torch.cat(values)
-        return found[1:] - found[0]
+        for part in units.split(objective.points, 1):
+            sets = taken.unsqueeze(1).repeat(1, part.shape[1], 1)
+            sets = sets.scatter(2, part.unsqueeze(2), True)
+            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
+            values.append(objective.values(masks.to(objective.end)))
+        return torch.cat(values, 1) - before
 
 
 def cost_of(scorer: Any) -> int:

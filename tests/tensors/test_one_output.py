@@ -37,7 +37,7 @@ def test_the_feature_that_made_the_prediction_comes_first():
     for options in ({}, {"outputs": "logits"}, {"outputs": "values"}, {"objective": "softmax"}):
         a = gp.explain(score, ONES, **options)
         assert a.order.tolist() == DOWN
-        assert int(a.importance().argmax()) == 1
+        assert int(a.importance.argmax()) == 1
     assert gp.explain(two_logits, ONES).order.tolist() == DOWN
 
 

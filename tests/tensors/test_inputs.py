@@ -107,7 +107,10 @@ def test_a_picture_in_a_container_of_one_is_a_picture(name, container):
 
 def test_a_photo_by_name_is_explained_as_the_photo_is():
     photo = picture(0, (3, 128, 128))
-    found, expected = (gp.explain(Named(), x, rounds=2) for x in ({"pixel_values": photo}, photo))
+    found, expected = (
+        gp.explain(Named(), x, method=gp.GreedyPIG(rounds=2))
+        for x in ({"pixel_values": photo}, photo)
+    )
     assert found.settings["method"] == expected.settings["method"] == "steady-pig"
     agree(found, expected)
 
@@ -154,7 +157,10 @@ def test_frozen_scripts_which_have_no_mode_are_explained(how, inside):
         "a function": lambda: lambda x: frozen(x),
         "a module": lambda: nn.Sequential(frozen, nn.Identity()),
     }[inside]()
-    agree(gp.explain(model, row(), rounds=3, steps=3), gp.explain(net, row(), rounds=3, steps=3))
+    agree(
+        gp.explain(model, row(), method=gp.GreedyPIG(rounds=3, steps=3)),
+        gp.explain(net, row(), method=gp.GreedyPIG(rounds=3, steps=3)),
+    )
     assert not hasattr(frozen, "training")
-    (many,) = gp.explain_many(model, [row()], rounds=3, steps=3)
-    agree(many, gp.explain(net, row(), rounds=3, steps=3))
+    (many,) = gp.explain_many(model, [row()], method=gp.GreedyPIG(rounds=3, steps=3))
+    agree(many, gp.explain(net, row(), method=gp.GreedyPIG(rounds=3, steps=3)))

@@ -104,7 +104,12 @@ def test_a_later_round_agrees_with_captum_on_the_updated_baseline():
     # of a round is x on S and the old baseline elsewhere.
     model, x = row_net(), row(7)
     a = gp.explain(
-        model, x, target=TARGET, objective="logit", baseline=0.0, rounds=5, per_round=2, steps=20
+        model,
+        x,
+        target=TARGET,
+        objective="logit",
+        baseline=0.0,
+        method=gp.GreedyPIG(rounds=5, per_round=2, steps=20),
     )
     baseline = torch.zeros_like(x)
     for r in range(5):
@@ -225,8 +230,7 @@ def test_adaptive_guided_ig_agrees_with_pair_on_the_updated_baseline():
         target=TARGET,
         objective="logit",
         baseline=0.0,
-        method=gp.Greedy(scorer),
-        schedule=[2, 3, 5],
+        method=gp.Greedy(scorer, schedule=[2, 3, 5]),
     )
     baseline, at = torch.zeros_like(x), 0
     for count in a.picks:
@@ -322,7 +326,7 @@ def test_smooth_ig_is_the_mean_over_noisy_inputs(case, square):
         epsilon = seeded_normal(x.reshape(-1), 13, 0, sample).view(x.shape)
         one = integrated(model, x + noise * span * epsilon, baseline, steps)
         expected += (one**2 if square else one) / samples
-    scorer = gp.Smooth(gp.IntegratedGradients(steps), samples=samples, noise=noise, square=square)
+    scorer = gp.SmoothIG(gp.IG(steps), samples=samples, noise=noise, square=square)
     got = explained(model, x, scorer, baseline=baseline, seed=13)
     torch.testing.assert_close(got, expected, **SAME)
 
@@ -331,16 +335,15 @@ def test_smooth_ig_keeps_what_is_selected_free_of_noise():
     # Round 2: S sits at x exactly and scores 0; the rest is x + noise, with the noise of round 2.
     model, x = row_net(), row(5)
     samples, steps = 3, 4
-    scorer = gp.Smooth(gp.IntegratedGradients(steps), samples=samples, noise=0.3)
+    scorer = gp.SmoothIG(gp.IG(steps), samples=samples, noise=0.3)
     a = gp.explain(
         model,
         x,
         target=TARGET,
         objective="logit",
         baseline=0.0,
-        method=gp.Greedy(scorer),
-        schedule=[4, 6],
         seed=2,
+        method=gp.Greedy(scorer, schedule=[4, 6]),
     )
     span, inside = float(x.max() - x.min()), a.order[:4]
     baseline = torch.zeros_like(x)
@@ -356,5 +359,5 @@ def test_smooth_ig_keeps_what_is_selected_free_of_noise():
 
 def test_smooth_without_noise_is_the_scorer_itself():
     model, x = row_net(), row(6)
-    smooth = explained(model, x, gp.Smooth(gp.IntegratedGradients(8), samples=3, noise=0.0))
+    smooth = explained(model, x, gp.SmoothIG(gp.IG(8), samples=3, noise=0.0))
     torch.testing.assert_close(smooth, explained(model, x, "ig", steps=8), **SAME)

@@ -26,20 +26,23 @@ class RoundsByBatch:
 @pytest.mark.parametrize("batch_size", [1, 3, "auto"])
 def test_rounding_of_the_batch_s_shape_is_agreement(batch_size):
     model, xs = RoundsByBatch(1e-6), [row(s) for s in range(3)]
-    many = gp.explain_many(model, xs, rounds=3, steps=4, batch_size=batch_size)
+    many = gp.explain_many(model, xs, batch_size=batch_size, method=gp.GreedyPIG(rounds=3, steps=4))
     for x, found in zip(xs, many, strict=True):
-        agree(found, gp.explain(model, x, rounds=3, steps=4))
+        agree(found, gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=4)))
 
 
 def test_the_same_call_gives_the_same_bits():
-    a, b = (gp.explain(RoundsByBatch(1e-6), row(), rounds=3, steps=4) for _ in range(2))
+    a, b = (
+        gp.explain(RoundsByBatch(1e-6), row(), method=gp.GreedyPIG(rounds=3, steps=4))
+        for _ in range(2)
+    )
     assert torch.equal(a.order, b.order)
     assert torch.equal(a.unit_scores, b.unit_scores)
     assert torch.equal(a.values, b.values)
 
 
 def test_more_than_rounding_is_no_agreement():
-    a = gp.explain(mlp(), row(), rounds=3, steps=4)
+    a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=3, steps=4))
     with pytest.raises(AssertionError, match="scores differ"):
         agree(a, replace(a, unit_scores=a.unit_scores * 1.001))
     with pytest.raises(AssertionError, match="values differ"):
@@ -54,5 +57,5 @@ def test_features_with_equal_scores_may_change_places_also_at_the_end_of_a_round
     def model(x: Tensor) -> Tensor:
         return x.sum(1)
 
-    a = gp.explain(model, torch.ones(6), objective="logit", rounds=3, steps=1)
+    a = gp.explain(model, torch.ones(6), objective="logit", method=gp.GreedyPIG(rounds=3, steps=1))
     agree(a, replace(a, order=a.order.flip(0)))

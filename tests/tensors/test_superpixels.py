@@ -77,7 +77,10 @@ def test_compactness_makes_regions_squarer():
 
 def test_explanations_by_superpixels_repeat_and_survive_saving(tmp_path):
     net, x = cnn(), photo()
-    a, b = (gp.explain(net, x, features=gp.superpixels(30), rounds=3) for _ in range(2))
+    a, b = (
+        gp.explain(net, x, features=gp.superpixels(30), method=gp.GreedyPIG(rounds=3))
+        for _ in range(2)
+    )
     assert identical(a, b)
     a.save(tmp_path / "a.gpig")
     assert identical(a, gp.load(tmp_path / "a.gpig"))
@@ -88,7 +91,9 @@ def test_every_example_gets_its_own_regions():
     net = cnn()
     xs = [photo(), picture(shape=(3, 20, 24)), halves()]
     spec = gp.superpixels(12)
-    for x, a in zip(xs, gp.explain_many(net, xs, features=spec, rounds=1), strict=True):
+    for x, a in zip(
+        xs, gp.explain_many(net, xs, features=spec, method=gp.GreedyPIG(rounds=1)), strict=True
+    ):
         assert torch.equal(a.features.ids.view(x.shape), ids_of(x, 12))
 
 

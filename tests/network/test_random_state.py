@@ -30,13 +30,17 @@ class Watched(nn.Module):
 
 
 RUNS = {
-    "explain": lambda model: gp.explain(model, row(), rounds=3, steps=2),
-    "a function": lambda model: gp.explain(lambda x: model(x), row(), rounds=3, steps=2),
-    "explain_many": lambda model: list(gp.explain_many(model, [row(0), row(1)], rounds=2, steps=2)),
-    "objective": lambda model: gp.greedy_pig(
-        gp.objective(lambda m: model(m * row())[:, 0], 6), rounds=3, steps=2
+    "explain": lambda model: gp.explain(model, row(), method=gp.GreedyPIG(rounds=3, steps=2)),
+    "a function": lambda model: gp.explain(
+        lambda x: model(x), row(), method=gp.GreedyPIG(rounds=3, steps=2)
     ),
-    "smooth-ig": lambda model: gp.explain(model, row(), method="smooth-ig", steps=3),
+    "explain_many": lambda model: list(
+        gp.explain_many(model, [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2))
+    ),
+    "objective": lambda model: gp.maximize(
+        gp.objective(lambda m: model(m * row())[:, 0], 6), gp.GreedyPIG(rounds=3, steps=2)
+    ),
+    "smooth-ig": lambda model: gp.explain(model, row(), method=gp.SmoothIG(gp.IG(steps=3))),
     "curve": lambda model: gp.metrics.softmax_information_curve(model, row(), torch.arange(6)),
 }
 
@@ -81,7 +85,7 @@ def test_a_model_that_draws_gets_a_fork_of_the_global_generator(how):
     def scores(seed: int) -> Tensor:
         torch.manual_seed(seed)
         before = torch.get_rng_state()
-        a = gp.explain(model, row(), target=0, rounds=3, steps=4)
+        a = gp.explain(model, row(), target=0, method=gp.GreedyPIG(rounds=3, steps=4))
         assert torch.equal(torch.get_rng_state(), before)
         return a.scores
 
@@ -96,15 +100,17 @@ def test_a_model_draws_the_numbers_that_it_would_draw_by_itself():
     torch.manual_seed(4)
     expected = model(row().unsqueeze(0))[0, 1].item()
     torch.manual_seed(4)
-    a = gp.explain(model, row(), target=1, objective="logit", rounds=1, batch_size=1)
+    a = gp.explain(
+        model, row(), target=1, objective="logit", batch_size=1, method=gp.GreedyPIG(rounds=1)
+    )
     assert a.full_value == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_run_that_draws_goes_on_where_it_stopped():
     model, ask = Draws("noise"), {"target": 0, "per_round": 1, "steps": 3}
     whole = gp.explain(model, row(), **ask)
-    half = gp.explain(model, row(), **ask, budget=9)
-    rest = gp.explain(model, row(), **ask, resume=half)
+    half = gp.explain(model, row(), stop=gp.Stop(gradients=9), **ask)
+    rest = gp.explain(model, row(), resume=half, **ask)
     assert torch.equal(rest.order, whole.order)
     assert torch.equal(rest.unit_scores, whole.unit_scores)
 
@@ -121,7 +127,7 @@ def test_scripted_models_that_draw_leave_the_generator_alone():
     with pytest.warns(DeprecationWarning, match="jit"):
         scripted = torch.jit.script(Noisy())
     before = torch.get_rng_state()
-    gp.explain(scripted, row(), rounds=3, steps=2)
+    gp.explain(scripted, row(), method=gp.GreedyPIG(rounds=3, steps=2))
     assert torch.equal(torch.get_rng_state(), before)
 
 

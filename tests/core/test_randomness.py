@@ -13,21 +13,23 @@ from greedypig.core.scorers import seeded_normal
 from problems import net, normal
 
 RANDOM = {
-    "smooth": gp.Smooth(gp.IntegratedGradients(2), samples=3),
-    "smooth-gradient": gp.Smooth(gp.Gradient(), samples=4, noise=0.5),
-    "random": gp.RandomOrder(),
+    "smooth": gp.SmoothIG(gp.IG(2), samples=3),
+    "smooth-gradient": gp.SmoothIG(gp.Gradient(), samples=4, noise=0.5),
+    "random": gp.Random(),
 }
 STEADY = {
-    "ig": gp.IntegratedGradients(3),
+    "ig": gp.IG(3),
     "guided": gp.GuidedIG(steps=5),
     "gains": gp.MarginalGains(),
 }
 
 
 def run(scorer, seed: int, **knobs) -> gp.Attribution:
-    rounds = gp.iterate_rounds(net(4, 12).objective(), scorer, seed=seed, **({"rounds": 3} | knobs))
+    rounds = gp.rounds(
+        net(4, 12).objective(), gp.Greedy(scorer, **{"rounds": 3} | knobs), seed=seed
+    )
     list(rounds)
-    return rounds.attribution()
+    return rounds.results()[0]
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -69,8 +71,8 @@ def test_global_random_state_is_restored_after_an_objective_that_draws():
     torch.manual_seed(3)
     before = torch.get_rng_state()
     objective = gp.objective(g, 12, dtype=torch.float32)
-    gp.greedy_pig(objective, rounds=2)
-    rounds = gp.iterate_rounds(objective, rounds=2)
+    gp.maximize(objective, gp.GreedyPIG(rounds=2))
+    rounds = gp.rounds(objective, gp.GreedyPIG(rounds=2))
     next(rounds)
     assert torch.equal(torch.get_rng_state(), before)
     torch.rand(1)  # The caller's own draw between two rounds is not undone.
@@ -90,7 +92,7 @@ def test_noise_is_standard_normal_times_the_share_of_the_range():
     # gives (1 + ε_i)², ε ~ N(0, σ²), with mean 1 + σ² and variance 4σ² + 2σ⁴ over the elements.
     n, sigma = 40_000, 0.25
     objective = gp.objective(lambda w: 0.5 * (w * w).sum(1), n, dtype=torch.float64)
-    smooth = gp.Smooth(gp.Gradient(at=1.0), samples=1, noise=sigma)
+    smooth = gp.SmoothIG(gp.Gradient(at=1.0), samples=1, noise=sigma)
     scores = smooth(objective, torch.zeros(n))
     spread = 4 * sigma**2 + 2 * sigma**4
     # Five standard errors; the seed is fixed.
@@ -103,12 +105,12 @@ def test_random_order_is_uniform():
     firsts = [0] * 6
     objective = net(1, 6).objective()
     for seed in range(600):
-        firsts[int(gp.one_shot(objective, gp.RandomOrder(), seed=seed).order[0])] += 1
+        firsts[int(gp.maximize(objective, gp.Random(), seed=seed).order[0])] += 1
     assert all(abs(count - 100) <= 46 for count in firsts)
 
 
 def test_random_order_costs_nothing():
-    a = run(gp.RandomOrder(), 1)
+    a = run(gp.Random(), 1)
     assert a.gradients_used == 0
     assert sorted(a.order.tolist()) == list(range(12))
 
@@ -116,15 +118,15 @@ def test_random_order_costs_nothing():
 @pytest.mark.parametrize("seed", [1.5, "1", None, True])
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(gp.InvalidInput, match="seed"):
-        run(gp.RandomOrder(), seed)
+        run(gp.Random(), seed)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: gp.Smooth(samples=0),
-        lambda: gp.Smooth(noise=-0.1),
-        lambda: gp.Smooth(noise=float("nan")),
+        lambda: gp.SmoothIG(samples=0),
+        lambda: gp.SmoothIG(noise=-0.1),
+        lambda: gp.SmoothIG(noise=float("nan")),
         lambda: gp.GuidedIG(steps=0),
         lambda: gp.GuidedIG(fraction=1.5),
         lambda: gp.GuidedIG(max_dist=-0.1),
@@ -141,6 +143,6 @@ def test_scorers_check_their_knobs_when_they_are_made(make):
 
 def test_smooth_wraps_scorers_of_elements_only():
     # A plain function or a scorer of whole units has no noisy path to follow.
-    for inner in (lambda objective, mask: normal(1, 12), gp.RandomOrder(), gp.MarginalGains()):
+    for inner in (lambda objective, mask: normal(1, 12), gp.Random(), gp.MarginalGains()):
         with pytest.raises((gp.InvalidInput, gp.InvalidType)):
-            run(gp.Smooth(inner), 1)
+            run(gp.SmoothIG(inner), 1)

@@ -96,8 +96,7 @@ CASES = {
         ValueError, "finite input '1'",
     ),
     "named input is NaN": (
-        lambda: gp.explain(
-            TwoInputs(), {"image": two_inputs[0], "row": with_value(two_inputs[1], NAN)}),
+        lambda: gp.explain(TwoInputs(), {"image": two_inputs[0], "row": with_value(two_inputs[1], NAN)}),
         ValueError, "finite input 'row'",
     ),
     "x is integer": (lambda: explain_row(torch.arange(6)), TypeError, "floating-point input 'x'"),
@@ -151,9 +150,7 @@ CASES = {
         lambda: gp.explain(TwoInputs(), two_inputs, baseline=(0.0,)), ValueError, "2 in all",
     ),
     "baselines by wrong names": (
-        lambda: gp.explain(
-            TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)),
-            baseline={"image": 0.0, "rows": 0.0}),
+        lambda: gp.explain(TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)), baseline={"image": 0.0, "rows": 0.0}),
         ValueError, "image, row.*image, rows",
     ),
     "target too large": (lambda: explain_row(target=4), ValueError, r"0 to 3 \(got 4\)"),
@@ -261,9 +258,7 @@ CASES = {
         ValueError, r"2 inputs \(got 1\)",
     ),
     "group ids by wrong names": (
-        lambda: gp.explain(
-            TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)),
-            features={"image": torch.zeros(3, 4).long(), "rows": torch.zeros(5).long()}),
+        lambda: gp.explain(TwoInputs(), dict(zip(("image", "row"), two_inputs, strict=True)), features={"image": torch.zeros(3, 4).long(), "rows": torch.zeros(5).long()}),
         ValueError, "row",
     ),
     "features over another input": (
@@ -317,7 +312,7 @@ def test_methods_without_gradients_take_models_without_gradients():
             return torch.stack([x.sum(1).round(), -x.sum(1)], 1)
 
     assert gp.explain(model, row(), method="random").selected == 6
-    gains = gp.explain(model, row(), method=gp.Greedy(gp.MarginalGains()), per_round=1)
+    gains = gp.explain(model, row(), method=gp.Greedy(gp.MarginalGains(), per_round=1))
     assert gains.gradients_used == 0
 
 
@@ -331,7 +326,7 @@ class Root(nn.Module):
 def test_a_gradient_that_is_not_finite_names_round_step_and_input():
     x = (torch.ones(2) * 0.3, torch.tensor([0.3, 0.5]))  # Halfway of 0.5, the middle of 3 steps.
     with pytest.raises(gp.NonFinite) as caught:
-        gp.explain(Root(), x, objective="logit", method="ig", steps=3)
+        gp.explain(Root(), x, objective="logit", method=gp.IG(steps=3))
     error = caught.value
     assert isinstance(error, ArithmeticError)
     assert "gradient of input '1'" in str(error)
@@ -342,7 +337,7 @@ def test_a_gradient_that_is_not_finite_names_round_step_and_input():
 
 def test_a_gradient_that_is_not_finite_says_what_was_expected_and_what_came():
     with pytest.raises(gp.NonFinite, match=r"(?s)Expected .*\(got .*\)"):
-        gp.explain(Root(), torch.tensor([0.5]), objective="logit", method="ig", steps=1)
+        gp.explain(Root(), torch.tensor([0.5]), objective="logit", method=gp.IG(steps=1))
 
 
 def test_the_rounds_before_a_non_finite_gradient_are_in_the_error():
@@ -352,7 +347,9 @@ def test_the_rounds_before_a_non_finite_gradient_are_in_the_error():
         return 5 * x[:, 0] + x[:, 1] + x[:, 2] + late
 
     with pytest.raises(gp.NonFinite, match="round 2") as caught:
-        gp.explain(model, torch.ones(3), objective="logit", per_round=1, steps=1)
+        gp.explain(
+            model, torch.ones(3), objective="logit", method=gp.GreedyPIG(per_round=1, steps=1)
+        )
     assert [r.chosen.tolist() for r in caught.value.rounds] == [[0]]
 
 
@@ -441,4 +438,4 @@ def test_memory_that_runs_out_at_a_given_batch_size_is_the_caller_s_to_hear():
         return x @ torch.ones(6, 2)
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        gp.explain(model, row(), steps=16, batch_size=8)
+        gp.explain(model, row(), batch_size=8, method=gp.GreedyPIG(steps=16))

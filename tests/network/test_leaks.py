@@ -52,14 +52,19 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_thousand_calls_leak_nothing():
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(10_000, 4), nn.Tanh(), nn.Linear(4, 3)), torch.randn(10_000)
-    assert steady(lambda: gp.explain(model, x, rounds=2, steps=2), 1000) < ALLOWED
+    assert (
+        steady(lambda: gp.explain(model, x, method=gp.GreedyPIG(rounds=2, steps=2)), 1000) < ALLOWED
+    )
 
 
 @linux
 def test_the_fast_copy_leaks_nothing():
     """60 kB per picture: one kept per call would be 12 MB after 200 calls."""
     model, x = cnn(), picture(0, (3, 70, 70))
-    assert steady(lambda: gp.explain(model, x, rounds=2, steps=2), 200) < ALLOWED / 2
+    assert (
+        steady(lambda: gp.explain(model, x, method=gp.GreedyPIG(rounds=2, steps=2)), 200)
+        < ALLOWED / 2
+    )
 
 
 @linux
@@ -68,9 +73,9 @@ def test_new_models_and_retrained_models_leak_nothing():
     kept, x = cnn(), picture()
 
     def call() -> None:
-        gp.explain(cnn(), x, rounds=1, steps=1)
+        gp.explain(cnn(), x, method=gp.GreedyPIG(rounds=1, steps=1))
         kept[0].weight.data.add_(0.001)
-        gp.explain(kept, x, rounds=1, steps=1)
+        gp.explain(kept, x, method=gp.GreedyPIG(rounds=1, steps=1))
 
     assert steady(call, 60) < ALLOWED
 
@@ -81,8 +86,8 @@ def test_streams_finished_or_abandoned_leak_nothing():
     model, xs = nn.Linear(2000, 3), torch.randn(6, 2000)
 
     def call() -> None:
-        list(gp.explain_many(model, xs, rounds=2, steps=2, batch_size=4))
-        next(gp.explain_many(model, xs, rounds=2, steps=2, batch_size=4))
+        list(gp.explain_many(model, xs, batch_size=4, method=gp.GreedyPIG(rounds=2, steps=2)))
+        next(gp.explain_many(model, xs, batch_size=4, method=gp.GreedyPIG(rounds=2, steps=2)))
 
     assert steady(call, 50) < ALLOWED
 
@@ -105,14 +110,14 @@ def test_errors_leak_nothing():
 
     def call() -> None:
         with pytest.raises(RuntimeError, match="broken"):
-            gp.explain(broken, x, rounds=2, steps=2)
+            gp.explain(broken, x, method=gp.GreedyPIG(rounds=2, steps=2))
 
     assert steady(call, 100) < ALLOWED
 
 
 def test_results_hold_numbers_only_and_not_the_model():
     model, x = cnn(), picture()
-    a = gp.explain(model, x, rounds=2, steps=2)
+    a = gp.explain(model, x, method=gp.GreedyPIG(rounds=2, steps=2))
     assert any(o is model for o in referred([model]))  # The walk does find modules.
     assert not any(issubclass(type(o), nn.Module) for o in referred(a))
     assert not any(o is x for o in referred(a))

@@ -12,7 +12,7 @@ flat_cnn = cnn()
 
 
 def element_scores(x, **options):
-    return gp.explain(flat_cnn, x, method="ig", steps=4, **options).scores
+    return gp.explain(flat_cnn, x, method=gp.IG(steps=4), **options).scores
 
 
 def units_of(a):
@@ -38,10 +38,10 @@ def units_of(a):
 )
 def test_results_have_the_input_s_shape_whatever_a_unit_is(features, units):
     x = picture()
-    a = gp.explain(flat_cnn, x, features=features, rounds=1, steps=2)
+    a = gp.explain(flat_cnn, x, features=features, method=gp.GreedyPIG(rounds=1, steps=2))
     assert units_of(a) == units
     assert sorted(a.order.tolist()) == list(range(units))
-    assert a.scores.shape == a.importance().shape == a.mask(1).shape == x.shape
+    assert a.scores.shape == a.importance.shape == a.mask(1).shape == x.shape
     assert sorted(a.ranking().tolist()) == list(range(90))
     assert a.mask(0).sum() == 0
     assert a.mask(units).all()
@@ -49,7 +49,7 @@ def test_results_have_the_input_s_shape_whatever_a_unit_is(features, units):
 
 def test_a_pixel_is_all_channels_of_a_place():
     x = picture()
-    a = gp.explain(flat_cnn, x, features="pixels", method="ig", steps=4)
+    a = gp.explain(flat_cnn, x, features="pixels", method=gp.IG(steps=4))
     expected = element_scores(x).sum(0, keepdim=True).expand_as(x)
     assert close(a.scores, expected, 1e-5)
     assert torch.equal(a.mask(7), a.mask(7)[:1].expand(3, 6, 5))
@@ -58,7 +58,7 @@ def test_a_pixel_is_all_channels_of_a_place():
 
 def test_a_grid_s_blocks_tile_the_picture():
     x = picture()
-    a = gp.explain(flat_cnn, x, features=gp.grid(4), method="ig", steps=4)
+    a = gp.explain(flat_cnn, x, features=gp.grid(4), method=gp.IG(steps=4))
     whole = element_scores(x)
     for rows in (slice(0, 4), slice(4, 6)):
         for columns in (slice(0, 4), slice(4, 5)):
@@ -82,7 +82,9 @@ def test_windows_take_the_brightest_box_and_count_it_once():
     def model(batch):
         return batch.sum((1, 2, 3))
 
-    a = gp.explain(model, x, features=gp.windows(2), objective="logit", per_round=1, values="each")
+    a = gp.explain(
+        model, x, features=gp.windows(2), objective="logit", method=gp.GreedyPIG(per_round=1)
+    )
     first = torch.zeros(1, 4, 4, dtype=torch.bool)
     first[0, 1:3, 1:3] = True
     assert torch.equal(a.mask(1), first)
@@ -98,8 +100,7 @@ def test_windows_take_the_brightest_box_and_count_it_once():
 def test_windows_use_all_rounds_and_begin_with_little():
     """G = sum of the pixels: 100 windows of 4 × 4 can hold 40 × 40, of more than 1,300."""
     x = picture(shape=(1, 40, 40))
-    a = gp.explain(lambda rows: rows.flatten(1).sum(1), x, features=gp.windows(4),
-                   objective="logit", baseline=0.0)  # fmt: skip
+    a = gp.explain(lambda rows: rows.flatten(1).sum(1), x, features=gp.windows(4), objective="logit", baseline=0.0)  # fmt: skip
     assert len(a.picks) == 20
     assert a.gradients_used == 100
     assert a.picks[0] <= 2
@@ -109,15 +110,19 @@ def test_windows_use_all_rounds_and_begin_with_little():
 
 def test_windows_of_one_pixel_are_pixels():
     x = picture()
-    windows = gp.explain(flat_cnn, x, features=gp.windows(1), rounds=4, steps=3)
-    pixels = gp.explain(flat_cnn, x, features="pixels", rounds=4, steps=3)
+    windows = gp.explain(
+        flat_cnn, x, features=gp.windows(1), method=gp.GreedyPIG(rounds=4, steps=3)
+    )
+    pixels = gp.explain(flat_cnn, x, features="pixels", method=gp.GreedyPIG(rounds=4, steps=3))
     agree(windows, pixels)
 
 
 def test_singleton_groups_are_elements():
     x = picture()
-    groups = gp.explain(flat_cnn, x, features=torch.arange(90).view(3, 6, 5), rounds=4, steps=3)
-    elements = gp.explain(flat_cnn, x, rounds=4, steps=3)
+    groups = gp.explain(
+        flat_cnn, x, features=torch.arange(90).view(3, 6, 5), method=gp.GreedyPIG(rounds=4, steps=3)
+    )
+    elements = gp.explain(flat_cnn, x, method=gp.GreedyPIG(rounds=4, steps=3))
     assert torch.equal(groups.order, elements.order)
     assert torch.equal(groups.scores, elements.scores)
 
@@ -131,8 +136,8 @@ def test_groups_may_cross_inputs(container):
     else:
         x = {"image": image, "row": other}
         ids = {"row": ids_row, "image": ids_image}  # By name, not by position.
-    groups = gp.explain(model, x, features=ids, method="ig", steps=4)
-    single = gp.explain(model, x, method="ig", steps=4).scores
+    groups = gp.explain(model, x, features=ids, method=gp.IG(steps=4))
+    single = gp.explain(model, x, method=gp.IG(steps=4)).scores
     a, b = single if container == "tuple" else (single["image"], single["row"])
     every = torch.cat([a.flatten(), b])
     which = torch.cat([ids_image.flatten(), ids_row])
@@ -150,7 +155,7 @@ def test_names_go_with_their_units():
 
 
 def test_units_without_names_are_called_by_their_index():
-    a = gp.explain(mlp(), row(), rounds=1)
+    a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=1))
     assert a.top(3) == [str(i) for i in a.order[:3].tolist()]
 
 
@@ -168,7 +173,7 @@ def elements_at(text, shape):
     ids=str,
 )  # fmt: skip
 def test_units_of_a_picture_are_told_by_their_place(features):
-    a = gp.explain(flat_cnn, picture(), features=features, rounds=1, steps=2)
+    a = gp.explain(flat_cnn, picture(), features=features, method=gp.GreedyPIG(rounds=1, steps=2))
     for unit, text in zip(a.order, a.top(units_of(a)), strict=True):
         members = a.features.members(unit.unsqueeze(0)).view(3, 6, 5)
         assert torch.equal(elements_at(text, (3, 6, 5)), members), text
@@ -176,18 +181,22 @@ def test_units_of_a_picture_are_told_by_their_place(features):
 
 def test_places_read_as_indices():
     x = picture()
-    first = int(gp.explain(flat_cnn, x, rounds=1, steps=2).order[0])
+    first = int(gp.explain(flat_cnn, x, method=gp.GreedyPIG(rounds=1, steps=2)).order[0])
     place = tuple(int(i) for i in torch.unravel_index(torch.tensor(first), x.shape))
-    assert gp.explain(flat_cnn, x, rounds=1, steps=2).top(1) == [f"x{list(place)}"]
+    assert gp.explain(flat_cnn, x, method=gp.GreedyPIG(rounds=1, steps=2)).top(1) == [
+        f"x{list(place)}"
+    ]
     reader = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
-    words = gp.explain(reader, torch.rand(4, 3), features="tokens", rounds=1, steps=2)
+    words = gp.explain(
+        reader, torch.rand(4, 3), features="tokens", method=gp.GreedyPIG(rounds=1, steps=2)
+    )
     assert words.top(4) == [f"x[{i}, :]" for i in words.order.tolist()]
 
 
 def test_a_group_that_is_no_box_is_told_by_its_index_and_the_box_around_it():
     ids = torch.zeros(3, 6, 5, dtype=torch.long)
     ids[:, 1, 1] = ids[:, 2, 3] = 1
-    a = gp.explain(flat_cnn, picture(), features=ids, rounds=1, steps=2)
+    a = gp.explain(flat_cnn, picture(), features=ids, method=gp.GreedyPIG(rounds=1, steps=2))
     assert sorted(a.top(2)) == ["0 in x[:, :, :]", "1 in x[:, 1:3, 1:4]"]
 
 
@@ -206,9 +215,11 @@ def test_elements_of_several_inputs_are_told_by_input():
 @pytest.mark.parametrize("features", ["pixels", gp.grid(3), gp.windows(3)])
 def test_groups_and_windows_may_have_names(features):
     x = picture()
-    plain = gp.explain(flat_cnn, x, features=features, rounds=1, steps=2)
+    plain = gp.explain(flat_cnn, x, features=features, method=gp.GreedyPIG(rounds=1, steps=2))
     names = [f"unit {i}" for i in range(units_of(plain))]
-    named = gp.explain(flat_cnn, x, features=features, names=names, rounds=1, steps=2)
+    named = gp.explain(
+        flat_cnn, x, features=features, names=names, method=gp.GreedyPIG(rounds=1, steps=2)
+    )
     assert named.top(2) == [f"unit {i}" for i in plain.order[:2].tolist()]
 
 
@@ -228,7 +239,7 @@ def test_importance_falls_from_one_to_zero_in_the_order_of_selection(features, m
     x = picture()
     options = {"rounds": 3} if method != "ig" else {}
     a = gp.explain(flat_cnn, x, features=features, method=method, **options)
-    importance = a.importance()
+    importance = a.importance
     assert importance.max() == 1
     assert importance.min() == 0
     # Elements of the top k units are exactly those with more importance than the k-th; the last
@@ -249,13 +260,13 @@ def test_importance_agrees_with_the_order_where_raw_scores_do_not():
     def model(x):
         return torch.maximum(x[:, 0], x[:, 1]) * 1.0 + 2 * torch.sigmoid(x[:, 2] * x[:, 0])
 
-    a = gp.explain(model, torch.ones(3), objective="logit", per_round=1)
-    found = a.importance()[a.order]
+    a = gp.explain(model, torch.ones(3), objective="logit", method=gp.GreedyPIG(per_round=1))
+    found = a.importance[a.order]
     assert found.tolist() == [1.0, 0.5, 0.0]
 
 
 def test_scores_of_units_never_taken_are_zero():
-    a = gp.explain(mlp(), row(), k=2, per_round=1)
+    a = gp.explain(mlp(), row(), k=2, method=gp.GreedyPIG(per_round=1))
     assert a.selected == 2
     assert a.stop is gp.StopReason.K
     assert (a.scores[a.order[2:]] == 0).all()
@@ -267,7 +278,7 @@ def test_scores_of_units_never_taken_are_zero():
 
 @pytest.mark.parametrize("k", [-1, 7, 2.0, True])
 def test_a_mask_of_an_impossible_size_is_refused(k):
-    a = gp.explain(mlp(), row(), rounds=1)
+    a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=1))
     with pytest.raises(gp.InvalidInput, match="from 0 to 6"):
         a.mask(k)
 
@@ -276,6 +287,6 @@ def test_a_gray_picture_may_come_without_channels():
     x = picture(0, (6, 5))
     model = nn.Sequential(nn.Flatten(), mlp(30)).eval()
     for features, units in (("pixels", 30), (gp.grid(3), 4), (gp.windows(5), 2)):
-        a = gp.explain(model, x, features=features, rounds=1, steps=1)
+        a = gp.explain(model, x, features=features, method=gp.GreedyPIG(rounds=1, steps=1))
         assert units_of(a) == units
         assert a.scores.shape == (6, 5)

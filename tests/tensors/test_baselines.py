@@ -16,7 +16,7 @@ def answer(model, x: Tensor, target: int) -> float:
 
 def nothing(model, x, **options):
     """G(∅) and the class it is about."""
-    a = gp.explain(model, x, rounds=1, steps=1, **options)
+    a = gp.explain(model, x, method=gp.GreedyPIG(rounds=1, steps=1), **options)
     return a.values[0].item(), a.settings["target"]
 
 
@@ -97,20 +97,25 @@ def test_a_model_may_know_its_own_colours():
 
 def test_several_inputs_have_a_baseline_each():
     model, image, other = TwoInputs().eval(), picture(0, (3, 4)), row(1, 5)
-    by_position = gp.explain(model, (image, other), baseline=(0.5, row(2, 5)), rounds=1)
+    by_position = gp.explain(
+        model, (image, other), baseline=(0.5, row(2, 5)), method=gp.GreedyPIG(rounds=1)
+    )
     target = by_position.settings["target"]
     logits = model(torch.full((1, 3, 4), 0.5), row(2, 5)[None])
     expected = torch.softmax(logits, 1)[0, target].item()
     assert by_position.values[0].item() == pytest.approx(expected, abs=1e-6)
     by_name = gp.explain(
-        model, {"image": image, "row": other}, baseline={"row": row(2, 5), "image": 0.5}, rounds=1
+        model,
+        {"image": image, "row": other},
+        baseline={"row": row(2, 5), "image": 0.5},
+        method=gp.GreedyPIG(rounds=1),
     )
     assert by_name.values[0].item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_one_number_is_the_baseline_of_all_inputs():
     model, x = TwoInputs().eval(), (picture(0, (3, 4)), row(1, 5))
-    a = gp.explain(model, x, baseline=0.25, rounds=1)
+    a = gp.explain(model, x, baseline=0.25, method=gp.GreedyPIG(rounds=1))
     logits = model(torch.full((1, 3, 4), 0.25), torch.full((1, 5), 0.25))
     expected = torch.softmax(logits, 1)[0, a.settings["target"]].item()
     assert a.values[0].item() == pytest.approx(expected, abs=1e-6)
@@ -119,8 +124,8 @@ def test_one_number_is_the_baseline_of_all_inputs():
 def test_several_baselines_average_their_objectives():
     model, x = cnn(), picture()
     names = ["black", "white", 0.3]
-    singles = [gp.explain(model, x, baseline=b, method="ig", steps=4) for b in names]
-    both = gp.explain(model, x, baseline=names, method="ig", steps=4)
+    singles = [gp.explain(model, x, baseline=b, method=gp.IG(steps=4)) for b in names]
+    both = gp.explain(model, x, baseline=names, method=gp.IG(steps=4))
     assert close(both.scores, torch.stack([a.scores for a in singles]).mean(0), 1e-5)
     assert close(both.values, torch.stack([a.values for a in singles]).mean(0), 1e-5)
     assert both.full_value == pytest.approx(singles[0].full_value, abs=1e-6)
@@ -135,19 +140,19 @@ def test_several_baselines_are_averaged_in_every_greedy_round():
         parts = [torch.softmax(model(b + masks * (x - b)), 1)[:, target] for b in baselines]
         return torch.stack(parts).mean(0)
 
-    expected = gp.greedy_pig(gp.objective(g, 6), per_round=1, steps=4)
-    found = gp.explain(model, x, baseline=baselines, per_round=1, steps=4)
+    expected = gp.maximize(gp.objective(g, 6), gp.GreedyPIG(per_round=1, steps=4))
+    found = gp.explain(model, x, baseline=baselines, method=gp.GreedyPIG(per_round=1, steps=4))
     agree(found, expected)
 
 
 def test_the_same_baseline_twice_changes_nothing_but_the_bill():
-    once = gp.explain(mlp(), row(), baseline=[0.5], rounds=3, steps=2)
-    twice = gp.explain(mlp(), row(), baseline=[0.5, 0.5], rounds=3, steps=2)
+    once = gp.explain(mlp(), row(), baseline=[0.5], method=gp.GreedyPIG(rounds=3, steps=2))
+    twice = gp.explain(mlp(), row(), baseline=[0.5, 0.5], method=gp.GreedyPIG(rounds=3, steps=2))
     agree(once, twice)
     assert twice.gradients_used == 2 * once.gradients_used
 
 
 def test_linear_scores_are_weights_times_the_way_from_the_baseline():
     model, x, baseline = linear(), row(), row(9)
-    a = gp.explain(model, x, baseline=baseline, target=1, objective="logit", method="ig", steps=1)
+    a = gp.explain(model, x, baseline=baseline, target=1, objective="logit", method=gp.IG(steps=1))
     assert close(a.scores, model.weight[1].detach() * (x - baseline), 1e-5)

@@ -20,7 +20,7 @@ RESUMED = {
     "a rule of one's own": {"per_round": 1, "rule": gp.Rule((0.2, 0.9), (0.5, 0.5))},
     "explicit": {"schedule": [1, 1, 2, 1], "steps": 2},
     "sequential": {"method": "sequential-gradient", "per_round": 2},
-    "smooth": {"method": gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), 2)), "per_round": 2},
+    "smooth": {"method": gp.Greedy(gp.SmoothIG(gp.IG(2), 2)), "per_round": 2},
     "guided": {"method": gp.Greedy(gp.GuidedIG(3)), "per_round": 2},
     "two baselines": {"per_round": 2, "steps": 2, "baseline": [0.0, 0.7]},
     "values each": {"per_round": 1, "steps": 3, "values": "each"},
@@ -37,21 +37,23 @@ RESUMED = {
 def test_a_resumed_run_is_an_unbroken_one(path, options, share):
     whole = gp.explain(mlp(), row(), **options)
     budget = max(int(share * whole.gradients_used), whole.gradients_used // len(whole.picks))
-    part = gp.explain(mlp(), row(), budget=budget, **options)
-    assert part.stop is gp.StopReason.BUDGET
+    part = gp.explain(mlp(), row(), stop=gp.Stop(gradients=budget), **options)
+    assert part.stop is gp.StopReason.GRADIENTS
     assert 0 < part.selected < whole.selected
     part.save(path)
-    assert identical(gp.explain(mlp(), row(), resume=path, **options), whole)
-    assert identical(gp.explain(mlp(), row(), resume=part, **options), whole)
+    for saved in (path, part):
+        resumed = gp.explain(mlp(), row(), resume=saved, **options)
+        assert identical(resumed, whole)
+        assert torch.equal(resumed.contributions(), whole.contributions())
 
 
 def test_a_run_may_stop_many_times(path):
     options = {"per_round": 1, "steps": 2}
     whole = gp.explain(mlp(), row(), **options)
-    a = gp.explain(mlp(), row(), budget=2, **options)
+    a = gp.explain(mlp(), row(), stop=gp.Stop(gradients=2), **options)
     for budget in (4, 8, 10):
         a.save(path)
-        a = gp.explain(mlp(), row(), budget=budget, resume=path, **options)
+        a = gp.explain(mlp(), row(), resume=path, stop=gp.Stop(gradients=budget), **options)
         assert a.gradients_used == budget
         assert a.order[: a.selected].tolist() == whole.order[: a.selected].tolist()
     a.save(path)
@@ -63,15 +65,17 @@ def test_a_run_may_stop_many_times(path):
 def test_pictures_go_on_as_well(path, features, optimize):
     options = {"features": features, "rounds": 4, "steps": 2, "optimize": optimize}
     whole = gp.explain(cnn(), picture(), **options)
-    gp.explain(cnn(), picture(), budget=4, **options).save(path)
+    gp.explain(cnn(), picture(), stop=gp.Stop(gradients=4), **options).save(path)
     assert identical(gp.explain(cnn(), picture(), resume=path, **options), whole)
 
 
 def test_a_finished_run_has_nothing_to_go_on_with(path):
-    whole = gp.explain(Calls(mlp()), row(), per_round=2, steps=2)
+    whole = gp.explain(Calls(mlp()), row(), method=gp.GreedyPIG(per_round=2, steps=2))
     whole.save(path)
     counted = Calls(mlp())
-    assert identical(gp.explain(counted, row(), per_round=2, steps=2, resume=path), whole)
+    assert identical(
+        gp.explain(counted, row(), resume=path, method=gp.GreedyPIG(per_round=2, steps=2)), whole
+    )
     assert counted.gradient_rows == []
 
 
@@ -141,8 +145,8 @@ OTHERS = {
     "group ids": (GROUPS, {"features": torch.tensor([0, 1, 1, 0, 2, 2])}, "features"),
     "features": (GROUPS, {}, "features|rounds"),
     "noise": (
-        {"method": gp.Greedy(gp.Smooth(gp.Gradient(), 2, 0.1)), "steps": None},
-        {"method": gp.Greedy(gp.Smooth(gp.Gradient(), 2, 0.2)), "steps": None}, "noise"),
+        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.1)), "steps": None},
+        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.2)), "steps": None}, "noise"),
 }  # fmt: skip
 
 
@@ -156,11 +160,19 @@ def test_another_model_input_or_setting_is_refused_by_name(path, other):
         second.pop("features")
     gp.explain(**first).save(path)
     with pytest.raises(gp.InvalidInput, match=rf"Expected the .*({named}).*\(got"):
-        gp.explain(**second, resume=path)
+        gp.explain(resume=path, **second)
 
 
 def test_limits_may_change_when_a_run_goes_on(path):
-    gp.explain(mlp(), row(), per_round=1, steps=2, budget=4).save(path)
-    a = gp.explain(mlp(), row(), per_round=1, steps=2, budget=6, seconds=100, resume=path)
-    assert a.stop is gp.StopReason.BUDGET
+    gp.explain(
+        mlp(), row(), stop=gp.Stop(gradients=4), method=gp.GreedyPIG(per_round=1, steps=2)
+    ).save(path)
+    a = gp.explain(
+        mlp(),
+        row(),
+        resume=path,
+        stop=gp.Stop(gradients=6, seconds=100),
+        method=gp.GreedyPIG(per_round=1, steps=2),
+    )
+    assert a.stop is gp.StopReason.GRADIENTS
     assert a.selected == 3

@@ -45,10 +45,7 @@ def test_values_and_picks_follow_from_the_definition(name):
     net, x, baseline = mlp().double(), row().double(), row(9).double()
     objective, read = by_name(net, x)[name]
     target = None if name == "callable" else TARGET
-    a = gp.explain(
-        net, x, target=target, objective=objective, baseline=baseline, schedule=PICKS, steps=3,
-        values="each",
-    )  # fmt: skip
+    a = gp.explain(net, x, target=target, objective=objective, baseline=baseline, method=gp.GreedyPIG(schedule=PICKS, steps=3))  # fmt: skip
 
     def g(masks: Tensor) -> Tensor:
         here = 1 - masks if name == "counterfactual" else masks  # S is what is taken away.
@@ -68,7 +65,7 @@ def test_values_at_the_end_are_the_values_of_each_round(name):
     net, x = mlp(), row()
     objective, _ = by_name(net, x)[name]
     runs = [
-        gp.explain(net, x, objective=objective, rounds=4, steps=2, values=wanted)
+        gp.explain(net, x, objective=objective, method=gp.GreedyPIG(rounds=4, steps=2))
         for wanted in ("end", "each", "free")
     ]
     assert close(runs[0].values, runs[1].values, 1e-5)
@@ -86,12 +83,14 @@ def test_the_runner_up_is_the_best_class_but_the_target():
         return logits * x.sum(1, keepdim=True)
 
     for target, lead in ((0, 3 - 2), (2, 2 - 3), (3, 0 - 3)):
-        a = gp.explain(model, torch.ones(1), target=target, objective="margin", rounds=1)
+        a = gp.explain(
+            model, torch.ones(1), target=target, objective="margin", method=gp.GreedyPIG(rounds=1)
+        )
         assert a.full_value == pytest.approx(lead)
 
 
 def test_nothing_changed_is_no_counterfactual():
-    a = gp.explain(mlp(), row(), objective="counterfactual", rounds=3, steps=2)
+    a = gp.explain(mlp(), row(), objective="counterfactual", method=gp.GreedyPIG(rounds=3, steps=2))
     assert a.values[0] == pytest.approx(0, abs=1e-6)
     assert a.full_value > 1e-3
 
@@ -99,7 +98,11 @@ def test_nothing_changed_is_no_counterfactual():
 def test_the_counterfactual_of_a_single_output_is_how_far_it_moves():
     net, x, baseline = linear(classes=1), row(), row(9)
     a = gp.explain(
-        net, x, objective="counterfactual", baseline=baseline, schedule=[2, 1, 3], values="each"
+        net,
+        x,
+        objective="counterfactual",
+        baseline=baseline,
+        method=gp.GreedyPIG(schedule=[2, 1, 3]),
     )
     for k, value in zip((0, 2, 3, 6), a.values.tolist(), strict=True):
         changed = torch.where(a.mask(k), baseline, x)
@@ -112,7 +115,9 @@ def test_the_counterfactual_of_a_single_output_takes_first_what_moves_it():
     def model(x: Tensor) -> Tensor:
         return 5 * x[:, 2] + x[:, 0] + 10
 
-    a = gp.explain(model, torch.ones(4), objective="counterfactual", per_round=1, k=2)
+    a = gp.explain(
+        model, torch.ones(4), objective="counterfactual", k=2, method=gp.GreedyPIG(per_round=1)
+    )
     assert a.order[:2].tolist() == [2, 0]
     assert a.values.tolist() == pytest.approx([0, 5, 6], abs=1e-5)
 
@@ -142,7 +147,13 @@ def test_a_rival_that_is_no_number_of_a_class_is_refused(against):
 @pytest.mark.parametrize("kind", [torch.tensor, np.int64])
 def test_a_rival_straight_from_an_argmax_can_be_saved(kind, tmp_path):
     other = (TARGET + 1) % 3
-    a = gp.explain(mlp(), row(), target=TARGET, objective=gp.margin(against=kind(other)), rounds=2)
+    a = gp.explain(
+        mlp(),
+        row(),
+        target=TARGET,
+        objective=gp.margin(against=kind(other)),
+        method=gp.GreedyPIG(rounds=2),
+    )
     a.save(tmp_path / "a.gpig")
     assert gp.load(tmp_path / "a.gpig").settings["rival"] == other
 
@@ -161,12 +172,21 @@ def test_a_callable_must_give_one_number_per_row():
 def test_reach_is_a_multiple_of_the_full_value_also_where_that_is_negative():
     """G < 0 for log-likelihood, so what is almost there is a multiple above 1."""
     net, x = mlp(), row()
-    whole = gp.explain(net, x, objective="log-likelihood", baseline=row(9), per_round=1)
+    whole = gp.explain(
+        net, x, objective="log-likelihood", baseline=row(9), method=gp.GreedyPIG(per_round=1)
+    )
     threshold = 1.01 * whole.full_value
     expected = int((whole.values >= threshold).nonzero()[0])
     assert 0 < expected < 6
-    a = gp.explain(net, x, objective="log-likelihood", baseline=row(9), per_round=1, reach=1.01)
-    assert a.stop is gp.StopReason.REACHED
+    a = gp.explain(
+        net,
+        x,
+        objective="log-likelihood",
+        baseline=row(9),
+        stop=gp.Stop(value=1.01),
+        method=gp.GreedyPIG(per_round=1),
+    )
+    assert a.stop is gp.StopReason.VALUE
     assert a.selected == expected
 
 
@@ -175,7 +195,9 @@ def test_matching_a_picture_takes_many_rounds_of_one_gradient():
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
     x = torch.randn(3, 8, 8)
     a = gp.explain(net, x, objective="log-likelihood")
-    same = gp.explain(net, x, objective="log-likelihood", rounds=100, steps=1, rule="left")
+    same = gp.explain(
+        net, x, objective="log-likelihood", method=gp.GreedyPIG(rounds=100, steps=1, rule="left")
+    )
     assert torch.equal(a.order, same.order)
     assert a.gradients_used == 100
     for options in ({"rounds": 20}, {"schedule": "equal"}, {"per_round": 4}):

@@ -44,7 +44,7 @@ def softmax_of(target):
     ],
 )
 def test_order_and_scores_are_algorithm_1(model, x):
-    a = gp.explain(model, x, schedule=PICKS, steps=3, optimize=False)
+    a = gp.explain(model, x, optimize=False, method=gp.GreedyPIG(schedule=PICKS, steps=3))
     model64, x64 = deepcopy(model).double(), x.double()
     target = int(model64(x64[None]).argmax())
     g = masked(model64, x64, torch.zeros_like(x64), softmax_of(target))
@@ -65,7 +65,7 @@ def test_several_inputs_are_one_set_of_features(container):
         "list": [image, other],
         "dict": {"row": other, "image": image},  # By name, so in any order.
     }[container]
-    a = gp.explain(model, x, schedule=PICKS, steps=4)
+    a = gp.explain(model, x, method=gp.GreedyPIG(schedule=PICKS, steps=4))
     both = deepcopy(model).double()
     target = int(both(image.double()[None], other.double()[None]).argmax())
 
@@ -78,7 +78,7 @@ def test_several_inputs_are_one_set_of_features(container):
     order, scores = algorithm_1(g, 17, PICKS, midpoints(4))
     assert a.order[: sum(PICKS)].tolist() == order
     assert close(a.unit_scores, scores)
-    for found in (a.scores, a.importance(), a.mask(3)):
+    for found in (a.scores, a.importance, a.mask(3)):
         if container == "dict":
             assert list(found) == ["row", "image"]
             assert found["row"].shape == (5,)
@@ -93,7 +93,7 @@ def test_a_dict_is_passed_by_name_not_by_position():
         return torch.stack([a.sum(1), 2 * b.sum(1)], 1)
 
     x = {"a": torch.ones(2), "b": torch.ones(3)}
-    scores = gp.explain(model, x, method="ig", objective="logit", target=1).scores
+    scores = gp.explain(model, x, objective="logit", target=1, method="ig").scores
     assert torch.allclose(scores["a"], torch.zeros(2))
     assert torch.allclose(scores["b"], torch.full((3,), 2.0))
 
@@ -126,13 +126,13 @@ class Conditioned(nn.Module):
 )
 def test_fixed_inputs_are_passed_along(fixed, by_hand):
     model, x = Conditioned().eval(), row()
-    a = gp.explain(model, x, fixed=fixed, method="ig", steps=4)
+    a = gp.explain(model, x, fixed=fixed, method=gp.IG(steps=4))
     shift = by_hand.get("shift", torch.zeros(4))
 
     def alone(rows: Tensor) -> Tensor:
         return model.net(rows) * by_hand["scale"] + shift
 
-    assert close(a.scores, gp.explain(alone, x, method="ig", steps=4).scores, 1e-5)
+    assert close(a.scores, gp.explain(alone, x, method=gp.IG(steps=4)).scores, 1e-5)
     assert a.scores.shape == x.shape
 
 
@@ -154,8 +154,8 @@ class Output:
 )
 def test_logits_are_found_in_what_the_model_returns(wrap):
     x = row()
-    plain = gp.explain(mlp(), x, rounds=3, steps=2)
-    found = gp.explain(Returns(mlp(), wrap), x, rounds=3, steps=2)
+    plain = gp.explain(mlp(), x, method=gp.GreedyPIG(rounds=3, steps=2))
+    found = gp.explain(Returns(mlp(), wrap), x, method=gp.GreedyPIG(rounds=3, steps=2))
     agree(found, plain)
 
 
@@ -173,7 +173,7 @@ def test_a_value_is_explained_in_the_direction_it_moved(squeeze, sign):
     x = row()
     moves = net.weight[0].detach() * x
     up = 1 if float(moves.sum()) > 0 else -1
-    a = gp.explain(model, x, method="ig", outputs="values")
+    a = gp.explain(model, x, outputs="values", method="ig")
     assert close(a.scores, up * moves, 1e-5)
     assert a.full_value == pytest.approx(up * net(x).item(), abs=1e-6)
     assert a.settings["objective"] == ("increase" if up > 0 else "decrease")
@@ -184,9 +184,13 @@ def test_probabilities_are_read_as_probabilities():
     net, x = mlp(), row()
     ends_in_softmax = nn.Sequential(net, nn.Softmax(1)).eval()
     for objective in ("softmax", "log-likelihood", "log-probability"):
-        logits = gp.explain(net, x, objective=objective, rounds=4, steps=3)
+        logits = gp.explain(net, x, objective=objective, method=gp.GreedyPIG(rounds=4, steps=3))
         found = gp.explain(
-            ends_in_softmax, x, objective=objective, outputs="probabilities", rounds=4, steps=3
+            ends_in_softmax,
+            x,
+            objective=objective,
+            outputs="probabilities",
+            method=gp.GreedyPIG(rounds=4, steps=3),
         )
         assert torch.equal(found.order, logits.order)
         assert close(found.scores, logits.scores, 1e-4)
@@ -196,13 +200,18 @@ def test_probabilities_are_read_as_probabilities():
 def test_probabilities_read_as_logits_get_a_warning_at_the_caller_s_line():
     model = nn.Sequential(mlp(), nn.Softmax(1)).eval()
     with pytest.warns(UserWarning, match="outputs='probabilities'") as caught:
-        gp.explain(model, row(), rounds=1, steps=1)
+        gp.explain(model, row(), method=gp.GreedyPIG(rounds=1, steps=1))
     assert caught[0].filename == __file__
 
 
 def test_logits_that_are_no_probabilities_get_no_warning(recwarn):
-    gp.explain(mlp(), row(), rounds=1, steps=1)
-    gp.explain(nn.Sequential(mlp(), nn.Softmax(1)).eval(), row(), outputs="probabilities", rounds=1)
+    gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=1, steps=1))
+    gp.explain(
+        nn.Sequential(mlp(), nn.Softmax(1)).eval(),
+        row(),
+        outputs="probabilities",
+        method=gp.GreedyPIG(rounds=1),
+    )
     assert not recwarn.list
 
 
@@ -224,7 +233,7 @@ def test_no_target_is_the_predicted_class():
 
 @pytest.mark.parametrize("target", [torch.tensor(1), np.int64(1)])
 def test_a_target_may_come_straight_from_an_argmax(target):
-    a = gp.explain(mlp(), row(), target=target, rounds=1, steps=1)
+    a = gp.explain(mlp(), row(), target=target, method=gp.GreedyPIG(rounds=1, steps=1))
     assert a.settings["target"] == 1
 
 
@@ -241,16 +250,16 @@ def test_memory_format_does_not_matter():
     channels_last = strided.permute(1, 2, 0).contiguous().permute(2, 0, 1)
     assert not strided.is_contiguous()
     assert not channels_last.is_contiguous()
-    expected = gp.explain(model, strided.contiguous(), rounds=4, steps=3)
+    expected = gp.explain(model, strided.contiguous(), method=gp.GreedyPIG(rounds=4, steps=3))
     for x in (strided, channels_last, wide.expand(2, 3, 6, 10)[1, :, :, ::2]):
-        found = gp.explain(model, x, rounds=4, steps=3)
+        found = gp.explain(model, x, method=gp.GreedyPIG(rounds=4, steps=3))
         assert torch.equal(found.order, expected.order)
         assert torch.equal(found.scores, expected.scores)
 
 
 def test_float64_keeps_its_precision():
     model, x = mlp().double(), row().double()
-    a = gp.explain(model, x, schedule=PICKS, steps=3)
+    a = gp.explain(model, x, method=gp.GreedyPIG(schedule=PICKS, steps=3))
     target = int(model(x[None]).argmax())
     g = masked(model, x, torch.zeros_like(x), softmax_of(target))
     order, scores = algorithm_1(g, 6, PICKS, midpoints(3))
@@ -274,10 +283,10 @@ def test_half_precision_models_get_inputs_of_their_own_dtype(dtype):
             return self.net(x)
 
     x = row().to(dtype)
-    a = gp.explain(Half(), x, method="ig", steps=8)
+    a = gp.explain(Half(), x, method=gp.IG(steps=8))
     assert seen == {dtype}
     assert a.scores.shape == x.shape
-    expected = gp.explain(mlp(), row(), method="ig", steps=8, target=a.settings["target"])
+    expected = gp.explain(mlp(), row(), target=a.settings["target"], method=gp.IG(steps=8))
     assert close(a.scores, expected.scores, 0.05)
 
 
@@ -288,7 +297,9 @@ def test_inputs_of_different_precision_reach_the_model_as_they_are():
         seen.append((a.dtype, b.dtype))
         return torch.stack([a.double().sum(1), b.sum(1)], 1)
 
-    gp.explain(model, (torch.rand(2), torch.rand(2).double()), rounds=2, steps=1)
+    gp.explain(
+        model, (torch.rand(2), torch.rand(2).double()), method=gp.GreedyPIG(rounds=2, steps=1)
+    )
     assert set(seen) == {(torch.float32, torch.float64)}
 
 
@@ -296,9 +307,9 @@ def test_inputs_that_require_gradients_come_back_without_one():
     model, plain = mlp(), row()
     x = plain.clone().requires_grad_(True)
     derived = x * 1.0  # Not a leaf.
-    expected = gp.explain(model, plain, rounds=3, steps=2)
+    expected = gp.explain(model, plain, method=gp.GreedyPIG(rounds=3, steps=2))
     for candidate in (x, derived):
-        a = gp.explain(model, candidate, rounds=3, steps=2)
+        a = gp.explain(model, candidate, method=gp.GreedyPIG(rounds=3, steps=2))
         assert torch.equal(a.scores, expected.scores)
         assert not a.scores.requires_grad
     assert x.grad is None
@@ -322,25 +333,35 @@ def test_the_caller_s_autograd_mode_does_not_matter(mode, optimize, objective):
 
 def test_a_model_first_explained_under_inference_mode_works_outside_it():
     model, x = cnn(), picture()
-    expected = gp.explain(cnn(), x, rounds=3, steps=2)
+    expected = gp.explain(cnn(), x, method=gp.GreedyPIG(rounds=3, steps=2))
     with torch.inference_mode():
-        gp.explain(model, x, rounds=3, steps=2)
-    assert torch.equal(gp.explain(model, x, rounds=3, steps=2).order, expected.order)
+        gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2))
+    assert torch.equal(
+        gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2)).order, expected.order
+    )
 
 
 def test_inputs_made_under_inference_mode_can_be_explained_outside_it():
     with torch.inference_mode():
         x, baseline, scale = row(), row(3), torch.tensor(2.0)
     model = Conditioned().eval()
-    found = gp.explain(model, x, baseline=baseline, fixed=scale, rounds=3, steps=2)
-    expected = gp.explain(model, row(), baseline=row(3), fixed=torch.tensor(2.0), rounds=3, steps=2)
+    found = gp.explain(
+        model, x, baseline=baseline, fixed=scale, method=gp.GreedyPIG(rounds=3, steps=2)
+    )
+    expected = gp.explain(
+        model,
+        row(),
+        baseline=row(3),
+        fixed=torch.tensor(2.0),
+        method=gp.GreedyPIG(rounds=3, steps=2),
+    )
     assert torch.equal(found.scores, expected.scores)
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_seed_another():
     model, x = mlp(), row()
-    for method in ("random", gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), samples=3), rounds=3)):
-        first, again, other = (gp.explain(model, x, method=method, seed=s) for s in (7, 7, 8))
+    for method in ("random", gp.Greedy(gp.SmoothIG(gp.IG(2), samples=3), rounds=3)):
+        first, again, other = (gp.explain(model, x, seed=s, method=method) for s in (7, 7, 8))
         assert torch.equal(first.scores, again.scores)
         assert torch.equal(first.order, again.order)
         assert not torch.equal(first.scores, other.scores)
@@ -349,9 +370,11 @@ def test_the_same_seed_gives_the_same_answer_and_another_seed_another():
 def test_global_seeds_do_not_matter():
     model, x = mlp(), row()
     torch.manual_seed(1)
-    first = gp.explain(model, x, method="smooth-ig", steps=2)
+    first = gp.explain(model, x, method=gp.SmoothIG(gp.IG(steps=2)))
     torch.manual_seed(2)
-    assert torch.equal(gp.explain(model, x, method="smooth-ig", steps=2).scores, first.scores)
+    assert torch.equal(
+        gp.explain(model, x, method=gp.SmoothIG(gp.IG(steps=2))).scores, first.scores
+    )
 
 
 def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatch):
@@ -361,12 +384,12 @@ def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatc
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    gp.explain(mlp(), row(), rounds=3, steps=2, progress=True)
+    gp.explain(mlp(), row(), progress=True, method=gp.GreedyPIG(rounds=3, steps=2))
     assert "round 3/3, 6 gradients" in terminal.getvalue()
     assert "\n" not in terminal.getvalue()
     pipe = io.StringIO()
     monkeypatch.setattr(sys, "stderr", pipe)
-    gp.explain(mlp(), row(), rounds=3, steps=2, progress=True)
+    gp.explain(mlp(), row(), progress=True, method=gp.GreedyPIG(rounds=3, steps=2))
     assert pipe.getvalue() == ""
 
 
@@ -374,9 +397,9 @@ def test_progress_may_be_a_function_that_sees_the_rounds_so_far():
     seen = []
 
     def watch(rounds):
-        seen.append((len(rounds.problem.rounds), rounds.attribution()))
+        seen.append((len(rounds.problem.rounds), rounds.results()[0]))
 
-    a = gp.explain(mlp(), row(), rounds=3, steps=2, progress=watch)
+    a = gp.explain(mlp(), row(), progress=watch, method=gp.GreedyPIG(rounds=3, steps=2))
     assert [count for count, _ in seen] == [0, 1, 2, 3]
     for count, so_far in seen:
         assert torch.equal(so_far.order[: sum(a.picks[:count])], a.order[: sum(a.picks[:count])])
@@ -426,35 +449,46 @@ def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
     knobs = {"rounds": 2, "steps": 3, "k": 2, "batch_size": 3, "budget": 100, "seed": 3}
     ids, base = torch.tensor([0, 0, 1, 1, 2, 2]), torch.full((6,), 0.1)
     expected = gp.explain(mlp(), row(), features=ids, baseline=base, **knobs)
-    found = gp.explain(
-        mlp(), row(), features=ids.numpy(), baseline=base.numpy(),
-        **{name: np.int64(number) for name, number in knobs.items()},
-    )  # fmt: skip
+    found = gp.explain(mlp(), row(), features=ids.numpy(), baseline=base.numpy(), **{name: np.int64(number) for name, number in knobs.items()})  # fmt: skip
     assert torch.equal(found.unit_scores, expected.unit_scores)
     assert torch.equal(found.mask(np.int32(2)), expected.mask(2))
     assert found.provenance == expected.provenance
     found.save(tmp_path / "a.gpig")
     assert gp.load(tmp_path / "a.gpig").settings == expected.settings
-    listed = gp.explain(mlp(), row(), schedule=[np.int64(2), np.int64(4)], baseline=np.float32(0.5))
+    listed = gp.explain(
+        mlp(),
+        row(),
+        baseline=np.float32(0.5),
+        method=gp.GreedyPIG(schedule=[np.int64(2), np.int64(4)]),
+    )
     assert listed.picks == (2, 4)
-    assert gp.explain(mlp(), row(), schedule=np.array([2, 4])).settings["schedule"] == "explicit"
+    assert (
+        gp.explain(mlp(), row(), method=gp.GreedyPIG(schedule=np.array([2, 4]))).settings[
+            "schedule"
+        ]
+        == "explicit"
+    )
 
 
 def test_numpy_s_numbers_serve_as_limits_and_inside_scorers_and_features(tmp_path):
     two, half = np.int64(2), np.float32(0.5)
     limits = {"reach": half, "seconds": np.float32(60), "ratio": np.float32(2), "rounds": two}
     found = gp.explain(mlp(), row(), **limits)
-    expected = gp.explain(mlp(), row(), reach=0.5, seconds=60, ratio=2.0, rounds=2)
+    expected = gp.explain(
+        mlp(), row(), stop=gp.Stop(value=0.5, seconds=60), method=gp.GreedyPIG(ratio=2.0, rounds=2)
+    )
     assert torch.equal(found.order, expected.order)
     assert found.stop is expected.stop
-    for scorer in (gp.RollingGradients(two), gp.Smooth(samples=two), gp.GuidedIG(two)):
+    for scorer in (gp.RollingGradients(two), gp.SmoothIG(samples=two), gp.GuidedIG(two)):
         gp.explain(mlp(), row(), method=gp.Greedy(scorer, rounds=two)).save(tmp_path / "a.gpig")
         assert gp.load(tmp_path / "a.gpig").settings["rounds"] == 2
     ids = np.array([0, 0, 1, 1, 2, 2])
     assert torch.equal(gp.Groups(ids).ids, torch.from_numpy(ids))
     assert gp.Windows((6,), two, axes=(0,), stride=np.int32(1)).units == 5
     for made in (gp.grid(two), gp.windows(two, stride=two)):
-        assert gp.explain(cnn(), picture(), features=made, rounds=two, steps=two).features.units
+        assert gp.explain(
+            cnn(), picture(), features=made, method=gp.GreedyPIG(rounds=two, steps=two)
+        ).features.units
 
 
 @pytest.mark.parametrize(("options", "meant"), [
@@ -482,7 +516,11 @@ def test_an_order_without_any_score_is_warned_of():
         return torch.stack([x.sum(1).sign().detach() + 0 * x.sum(1), 0 * x.sum(1)], 1)
 
     with pytest.warns(UserWarning, match="is exactly 0.*flat") as seen:
-        gp.explain(saturated, torch.ones(4), rounds=2, steps=2)
+        gp.explain(saturated, torch.ones(4), method=gp.GreedyPIG(rounds=2, steps=2))
     assert seen[0].filename == __file__
     with pytest.warns(UserWarning, match="of input 1 is exactly 0.*baseline itself"):
-        list(gp.explain_many(lambda x: x[:, :2], [torch.ones(4), torch.zeros(4)], rounds=2))
+        list(
+            gp.explain_many(
+                lambda x: x[:, :2], [torch.ones(4), torch.zeros(4)], method=gp.GreedyPIG(rounds=2)
+            )
+        )

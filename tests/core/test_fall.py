@@ -38,7 +38,7 @@ def spoiled():
     x = torch.ones(4)
     order = [0, 1, 2, 3]
     scorer = lambda objective, mask: -torch.arange(4.0)  # noqa: E731
-    a = gp.explain(Spoiled(), x, target=1, method=gp.Greedy(scorer, per_round=1), baseline="zero")
+    a = gp.explain(Spoiled(), x, target=1, baseline="zero", method=gp.Greedy(scorer, per_round=1))
     assert a.order.tolist() == order
     return a
 

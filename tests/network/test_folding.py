@@ -17,7 +17,7 @@ from nets import batch_norm, close, cnn, picture
 
 def scores(model, x=None, **options):
     x = picture() if x is None else x
-    return gp.explain(model, x, method="ig", steps=4, baseline=0.5, **options).scores
+    return gp.explain(model, x, baseline=0.5, method=gp.IG(steps=4), **options).scores
 
 
 def honest(model, x=None):
@@ -45,7 +45,7 @@ def norm_rows(monkeypatch):
 def test_the_fast_copy_answers_alike(method, objective):
     model, x = cnn(), picture()
     fast, plain = (
-        gp.explain(model, x, method=method, objective=objective, optimize=optimize)
+        gp.explain(model, x, objective=objective, optimize=optimize, method=method)
         for optimize in (True, False)
     )
     assert close(fast.scores, plain.scores, 1e-4)
@@ -205,7 +205,7 @@ def test_weights_read_outside_the_layer_count_also_where_the_probe_sees_no_diffe
     dark, bright = picture(), picture(3) * 10
     scores(model, dark)
     assert close(scores(model, bright), honest(model, bright), 1e-4)
-    both = list(gp.explain_many(model, [dark, bright], method="ig", steps=4, baseline=0.5))
+    both = list(gp.explain_many(model, [dark, bright], baseline=0.5, method=gp.IG(steps=4)))
     assert close(both[1].scores, honest(model, bright), 1e-4)
 
 
@@ -361,6 +361,6 @@ def test_single_output_and_several_inputs_are_optimised_alike():
 
     model = Mixed().eval()
     x = (picture(), torch.rand(4))
-    fast, plain = (gp.explain(model, x, method="ig", optimize=o).scores for o in (True, False))
+    fast, plain = (gp.explain(model, x, optimize=o, method="ig").scores for o in (True, False))
     for a, b in zip(fast, plain, strict=True):
         assert close(a, b, 1e-4)

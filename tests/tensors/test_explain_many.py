@@ -17,7 +17,7 @@ METHODS = {
     "left rule": {"method": "greedy-pig", "rounds": 4, "steps": 3, "rule": "left"},
     "sequential": {"method": "sequential-gradient", "per_round": 2},
     "ig": {"method": "ig", "steps": 5},
-    "smooth": {"method": gp.Greedy(gp.Smooth(gp.IntegratedGradients(2), samples=3), rounds=2)},
+    "smooth": {"method": gp.Greedy(gp.SmoothIG(gp.IG(2), samples=3), rounds=2)},
     "guided": {"method": gp.GuidedIG(6)},
     "random": {"method": "random"},
     "gains": {"method": gp.Greedy(gp.MarginalGains()), "per_round": 1, "k": 3},
@@ -61,9 +61,9 @@ def test_no_examples_give_no_answers():
 
 def test_a_batched_tensor_is_its_rows():
     xs = torch.stack([row(s) for s in range(3)])
-    found = list(gp.explain_many(mlp(), xs, rounds=2, steps=2))
+    found = list(gp.explain_many(mlp(), xs, method=gp.GreedyPIG(rounds=2, steps=2)))
     assert [f.scores.shape for f in found] == [(6,)] * 3
-    assert same(found[1], gp.explain(mlp(), xs[1], rounds=2, steps=2))
+    assert same(found[1], gp.explain(mlp(), xs[1], method=gp.GreedyPIG(rounds=2, steps=2)))
 
 
 def test_examples_of_different_shapes_share_a_call():
@@ -72,27 +72,31 @@ def test_examples_of_different_shapes_share_a_call():
         nn.Conv2d(3, 4, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
     ).eval()
     xs = [picture(s, (3, 4 + s % 3, 6 - s % 2)) for s in range(7)]
-    for x, found in zip(xs, gp.explain_many(model, xs, rounds=3, steps=2), strict=True):
+    for x, found in zip(
+        xs, gp.explain_many(model, xs, method=gp.GreedyPIG(rounds=3, steps=2)), strict=True
+    ):
         assert found.scores.shape == x.shape
-        assert same(found, gp.explain(model, x, rounds=3, steps=2))
+        assert same(found, gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2)))
 
 
 @pytest.mark.parametrize("targets", [[0, 3, 1], (0, 3, 1), torch.tensor([0, 3, 1])])
 def test_every_example_may_have_its_own_target(targets):
     xs = [row(s) for s in range(3)]
-    found = list(gp.explain_many(mlp(), xs, target=targets, rounds=2, steps=2))
+    found = list(gp.explain_many(mlp(), xs, target=targets, method=gp.GreedyPIG(rounds=2, steps=2)))
     assert [f.settings["target"] for f in found] == [0, 3, 1]
     for x, target, a in zip(xs, (0, 3, 1), found, strict=True):
-        assert same(a, gp.explain(mlp(), x, target=target, rounds=2, steps=2))
+        assert same(a, gp.explain(mlp(), x, target=target, method=gp.GreedyPIG(rounds=2, steps=2)))
 
 
 def test_one_target_is_everyone_s():
-    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=2, rounds=1))
+    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=2, method=gp.GreedyPIG(rounds=1)))
     assert [f.settings["target"] for f in found] == [2, 2]
 
 
 def test_a_target_may_be_left_open_for_some():
-    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=[2, None], rounds=1))
+    found = list(
+        gp.explain_many(mlp(), [row(0), row(1)], target=[2, None], method=gp.GreedyPIG(rounds=1))
+    )
     assert found[0].settings["target"] == 2
     assert found[1].settings["target"] == int(mlp()(row(1)[None]).argmax())
 
@@ -100,10 +104,10 @@ def test_a_target_may_be_left_open_for_some():
 def test_too_few_targets_or_fixed_inputs_are_refused_by_name():
     xs = [row(s) for s in range(3)]
     with pytest.raises(gp.InvalidInput, match="target"):
-        list(gp.explain_many(mlp(), xs, target=[1, 2], rounds=1))
+        list(gp.explain_many(mlp(), xs, target=[1, 2], method=gp.GreedyPIG(rounds=1)))
     scaled = Scaled().eval()
     with pytest.raises(gp.InvalidInput, match="fixed"):
-        list(gp.explain_many(scaled, xs, fixed=[torch.tensor(1.0)], rounds=1))
+        list(gp.explain_many(scaled, xs, fixed=[torch.tensor(1.0)], method=gp.GreedyPIG(rounds=1)))
 
 
 class Scaled(nn.Module):
@@ -130,10 +134,10 @@ class Scaled(nn.Module):
 )
 def test_fixed_inputs_for_all_or_for_each(fixed):
     model, xs = Scaled().eval(), [row(s) for s in range(5)]
-    found = list(gp.explain_many(model, xs, fixed=fixed, rounds=3, steps=2))
+    found = list(gp.explain_many(model, xs, fixed=fixed, method=gp.GreedyPIG(rounds=3, steps=2)))
     for i, a in enumerate(found):
         one = fixed[i] if isinstance(fixed, list) else fixed
-        assert same(a, gp.explain(model, xs[i], fixed=one, rounds=3, steps=2))
+        assert same(a, gp.explain(model, xs[i], fixed=one, method=gp.GreedyPIG(rounds=3, steps=2)))
 
 
 class Tabled(nn.Module):
@@ -155,29 +159,46 @@ def test_fixed_tables_that_look_alike_are_told_apart(kind):
     fixed = [{"table": [kind(t)] if kind is torch.tensor else kind(t)} for t in tables]
     assert len({repr(f) for f in fixed}) == 1
     model, xs = Tabled().eval(), [row(s) for s in range(3)]
-    found = list(gp.explain_many(model, xs, fixed=fixed, rounds=3, steps=2))
+    found = list(gp.explain_many(model, xs, fixed=fixed, method=gp.GreedyPIG(rounds=3, steps=2)))
     for x, one, a in zip(xs, fixed, found, strict=True):
-        assert same(a, gp.explain(model, x, fixed=one, rounds=3, steps=2))
-    stopped = gp.explain(model, xs[0], fixed=fixed[0], per_round=1, steps=2, budget=4)
+        assert same(a, gp.explain(model, x, fixed=one, method=gp.GreedyPIG(rounds=3, steps=2)))
+    stopped = gp.explain(
+        model,
+        xs[0],
+        fixed=fixed[0],
+        stop=gp.Stop(gradients=4),
+        method=gp.GreedyPIG(per_round=1, steps=2),
+    )
     with pytest.raises(gp.InvalidInput, match="input"):
-        gp.explain(model, xs[0], fixed=fixed[1], per_round=1, steps=2, resume=stopped, target=0)
+        gp.explain(
+            model,
+            xs[0],
+            fixed=fixed[1],
+            resume=stopped,
+            target=0,
+            method=gp.GreedyPIG(per_round=1, steps=2),
+        )
 
 
 def test_examples_of_different_dtypes():
     net = mlp()
     xs = [row(0).half(), row(1), row(2).double()]
     for order in (xs, xs[::-1]):
-        found = list(gp.explain_many(lambda x: net(x.float()), order, rounds=3, steps=2))
+        found = list(
+            gp.explain_many(lambda x: net(x.float()), order, method=gp.GreedyPIG(rounds=3, steps=2))
+        )
         for x, a in zip(order, found, strict=True):
-            assert same(a, gp.explain(lambda x: net(x.float()), x, rounds=3, steps=2))
+            assert same(
+                a, gp.explain(lambda x: net(x.float()), x, method=gp.GreedyPIG(rounds=3, steps=2))
+            )
 
 
 def test_several_inputs_per_example():
     model = TwoInputs().eval()
     xs = [(picture(s, (3, 4)), row(s, 5)) for s in range(3)]
-    found = list(gp.explain_many(model, xs, rounds=3, steps=2))
+    found = list(gp.explain_many(model, xs, method=gp.GreedyPIG(rounds=3, steps=2)))
     for x, a in zip(xs, found, strict=True):
-        assert same(a, gp.explain(model, x, rounds=3, steps=2))
+        assert same(a, gp.explain(model, x, method=gp.GreedyPIG(rounds=3, steps=2)))
 
 
 def test_examples_that_stop_at_different_times_still_come_in_order():
@@ -190,15 +211,22 @@ def test_examples_that_stop_at_different_times_still_come_in_order():
     options = {"objective": "logit", "per_round": 1, "steps": 2, "reach": 0.6, "batch_size": 5}
     found = list(gp.explain_many(model, xs, **options))
     assert [a.selected for a in found] == [1, 5, 1, 5, 3, 5, 1, 5, 1]
-    assert {a.stop for a in found} == {gp.StopReason.REACHED}
+    assert {a.stop for a in found} == {gp.StopReason.VALUE}
     for x, a in zip(xs, found, strict=True):
         assert same(a, gp.explain(model, x, **options))
 
 
 def test_budgets_are_per_example():
-    found = list(gp.explain_many(mlp(), [row(s) for s in range(4)], per_round=1, steps=2, budget=5))
+    found = list(
+        gp.explain_many(
+            mlp(),
+            [row(s) for s in range(4)],
+            stop=gp.Stop(gradients=5),
+            method=gp.GreedyPIG(per_round=1, steps=2),
+        )
+    )
     assert [a.gradients_used for a in found] == [4] * 4
-    assert {a.stop for a in found} == {gp.StopReason.BUDGET}
+    assert {a.stop for a in found} == {gp.StopReason.GRADIENTS}
 
 
 def counted(xs, read):
@@ -220,7 +248,11 @@ def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
     read, answers = [], 0
     xs = (row(s) for s in range(200))
     for _ in gp.explain_many(
-        mlp(), counted(xs, read), rounds=3, steps=2, batch_size=batch_size, optimize=False
+        mlp(),
+        counted(xs, read),
+        batch_size=batch_size,
+        optimize=False,
+        method=gp.GreedyPIG(rounds=3, steps=2),
     ):
         answers += 1
         assert len(read) - answers <= 2 * batch_size
@@ -229,8 +261,7 @@ def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
 
 def test_answers_come_as_soon_as_they_are_done():
     read = []
-    stream = gp.explain_many(mlp(), counted((row(s) for s in range(500)), read), rounds=2,
-                             steps=2, batch_size=8)  # fmt: skip
+    stream = gp.explain_many(mlp(), counted((row(s) for s in range(500)), read), batch_size=8, method=gp.GreedyPIG(rounds=2, steps=2))  # fmt: skip
     next(stream)
     assert len(read) <= 16
 
@@ -243,10 +274,7 @@ def test_a_slow_example_at_the_front_does_not_let_the_rest_pile_up():
         return x.sum(1)
 
     xs = [torch.ones(60) if s == 0 else torch.eye(60)[0] for s in range(600)]
-    stream = gp.explain_many(
-        model, counted(xs, read), objective="logit", per_round=1, steps=1, reach=0.99,
-        batch_size=2,
-    )  # fmt: skip
+    stream = gp.explain_many(model, counted(xs, read), objective="logit", batch_size=2, stop=gp.Stop(value=0.99), method=gp.GreedyPIG(per_round=1, steps=1))  # fmt: skip
     for a in stream:
         answers.append(a.selected)
         assert len(read) - len(answers) <= 256
@@ -265,7 +293,9 @@ def test_finished_examples_are_let_go():
             alive.add(x)
             yield x
 
-    for answers, _ in enumerate(gp.explain_many(mlp(), xs(), rounds=2, steps=2, batch_size=4)):
+    for answers, _ in enumerate(
+        gp.explain_many(mlp(), xs(), batch_size=4, method=gp.GreedyPIG(rounds=2, steps=2))
+    ):
         if answers % 20 == 19:
             gc.collect()
             assert len(alive) <= 12
@@ -275,7 +305,11 @@ def test_gradients_of_different_examples_share_batches():
     examples, rounds, steps, batch = 12, 4, 4, 16
     model = Calls(mlp())
     xs = [row(s) for s in range(examples)]
-    list(gp.explain_many(model, xs, rounds=rounds, steps=steps, batch_size=batch))
+    list(
+        gp.explain_many(
+            model, xs, batch_size=batch, method=gp.GreedyPIG(rounds=rounds, steps=steps)
+        )
+    )
     total = examples * rounds * steps
     assert sum(model.gradient_rows) == total
     assert max(model.gradient_rows + model.value_rows) <= batch
@@ -284,8 +318,7 @@ def test_gradients_of_different_examples_share_batches():
 
 def test_a_round_smaller_than_a_batch_fills_up_with_neighbours():
     model = Calls(mlp())
-    list(gp.explain_many(model, [row(s) for s in range(24)], method="sequential-gradient",
-                         per_round=1, batch_size=8))  # fmt: skip
+    list(gp.explain_many(model, [row(s) for s in range(24)], batch_size=8, method=gp.SequentialGradient(per_round=1)))  # fmt: skip
     assert sum(model.gradient_rows) == 24 * 6
     assert len(model.gradient_rows) <= 1.2 * 24 * 6 / 8
 
@@ -293,12 +326,17 @@ def test_a_round_smaller_than_a_batch_fills_up_with_neighbours():
 @pytest.mark.parametrize("batch_size", [2, "auto"])
 def test_a_bad_example_is_named_after_the_good_ones_are_delivered(batch_size):
     xs = [row(0), row(1), torch.full((6,), torch.nan), row(3)]
-    stream = gp.explain_many(mlp(), xs, rounds=3, steps=2, batch_size=batch_size)
+    stream = gp.explain_many(
+        mlp(), xs, batch_size=batch_size, method=gp.GreedyPIG(rounds=3, steps=2)
+    )
     found = []
     with pytest.raises(gp.InvalidInput, match="finite") as caught:
         collect(stream, found)
     assert len(found) == 2
-    assert same(found[1], gp.explain(mlp(), row(1), rounds=3, steps=2, batch_size=batch_size))
+    assert same(
+        found[1],
+        gp.explain(mlp(), row(1), batch_size=batch_size, method=gp.GreedyPIG(rounds=3, steps=2)),
+    )
     assert "input 2" in described(caught.value)
 
 
@@ -328,7 +366,11 @@ def test_a_gradient_that_is_not_finite_is_named_after_the_good_ones_are_delivere
     bad[0] = 0.5  # Its midpoint is 0.25, where the square root's slope is infinite.
     xs = [row(0).abs() + 1, row(1).abs() + 1, bad, row(3).abs() + 1]
     stream = gp.explain_many(
-        Trap().eval(), xs, objective="logit", rounds=2, steps=1, batch_size=batch_size
+        Trap().eval(),
+        xs,
+        objective="logit",
+        batch_size=batch_size,
+        method=gp.GreedyPIG(rounds=2, steps=1),
     )
     found = []
     with pytest.raises(gp.NonFinite) as caught:
@@ -345,7 +387,7 @@ def test_an_error_of_the_source_itself_comes_after_the_answers_before_it():
 
     found = []
     with pytest.raises(OSError, match="disk"):
-        collect(gp.explain_many(mlp(), xs(), rounds=2, steps=2), found)
+        collect(gp.explain_many(mlp(), xs(), method=gp.GreedyPIG(rounds=2, steps=2)), found)
     assert len(found) == 2
 
 
@@ -370,28 +412,32 @@ def test_the_source_draws_from_an_undisturbed_global_generator():
     for model in (mlp_net, Noisy()):
         torch.manual_seed(3)
         seen = []
-        list(gp.explain_many(model, xs(seen), method=gp.Smooth(gp.Gradient(), samples=2)))
+        list(gp.explain_many(model, xs(seen), method=gp.SmoothIG(gp.Gradient(), samples=2)))
         assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
         assert torch.equal(torch.rand(1), after)
 
 
 def test_the_same_seed_serves_every_example():
-    found = list(gp.explain_many(mlp(), [row(0), row(0)], method="random", seed=4))
+    found = list(gp.explain_many(mlp(), [row(0), row(0)], seed=4, method="random"))
     assert torch.equal(found[0].order, found[1].order)
 
 
 def test_gradients_may_be_off_while_the_stream_is_read():
-    expected = list(gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2))
+    expected = list(
+        gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2))
+    )
     with torch.no_grad():
-        found = list(gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2))
+        found = list(
+            gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2))
+        )
     assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_the_caller_s_own_autograd_mode_is_kept_between_answers():
     with torch.no_grad():
-        for _ in gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2):
+        for _ in gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2)):
             assert not torch.is_grad_enabled()
-    for _ in gp.explain_many(mlp(), [row(0), row(1)], rounds=2, steps=2):
+    for _ in gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2)):
         assert torch.is_grad_enabled()
 
 
