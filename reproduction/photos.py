@@ -23,7 +23,7 @@ from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.imagenet import class_names
 from greedypig.images.networks.pretrained import WeightsNotFoundError
 from greedypig.images.photos import find_photos, open_photo
-from greedypig.metrics.sweep import check_judge, translation
+from greedypig.metrics.judges import check_judge, translation
 from greedypig.models import ImageModel
 from greedypig.network.fingerprint import fingerprint
 

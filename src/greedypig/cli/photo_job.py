@@ -31,7 +31,7 @@ from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.ranking import unit_order
-from ..metrics.sweep import check_judge, translation
+from ..metrics.judges import check_judge, translation
 from ..results.picture import unranked
 from ..tensors import baselines, methods
 from . import options

@@ -1,10 +1,11 @@
 """How good is an explanation? Curves, a second opinion, pointing, quality, sanity.
 
-No judge sees everything; `docs/metrics.md` says what each tells and where it can be fooled.
+No single metric suffices; `docs/metrics.md` says what each measures and how it can be misled.
 """
 
 from ..results.curve import Curve, mean_curve, median_curve
 from .curves import (
+    CurveOptions,
     deletion,
     information_curves,
     information_curves_many,
@@ -12,7 +13,6 @@ from .curves import (
     loss_information_curve,
     softmax_information_curve,
 )
-from .pair import LeftOut, pair_aic, pair_sic
 from .pointing import Grids, PointingGame, make_grids, pointing_game, pointing_score
 from .quality import Quality, attribution_quality, quality_curve
 from .sanity import (
@@ -25,10 +25,9 @@ from .sanity import (
 )
 
 __all__ = [
-    "Curve", "Grids", "LeftOut", "PointingGame", "Quality", "RandomisationCheck", "Stability",
+    "Curve", "CurveOptions", "Grids", "PointingGame", "Quality", "RandomisationCheck", "Stability",
     "attribution_quality", "deletion", "information_curves", "information_curves_many",
     "insertion", "loss_information_curve", "make_grids", "mean_curve", "median_curve",
-    "pair_aic", "pair_sic", "pointing_game", "pointing_score", "quality_curve",
-    "randomisation_check", "rank_correlation", "softmax_information_curve", "stability",
-    "top_overlap",
+    "pointing_game", "pointing_score", "quality_curve", "randomisation_check", "rank_correlation",
+    "softmax_information_curve", "stability", "top_overlap",
 ]  # fmt: skip

@@ -1,241 +1,130 @@
-"""What the model still answers with only the top features present, as a function of how many.
+"""The model's output with only the top features present, as a function of how many they are.
 
 The paper's evaluation (Axiotis et al. 2023, Section 5.1 and Appendix): the Softmax Information
-Curve (SIC) and the Loss Information Curve (LIC) over the number of features kept, from none to
-all, both ends included. `insertion` and `deletion` are those of Petsiuk et al. 2018 (RISE). The
-curves of Kapishnikov et al. 2019 over a picture's compressed size are in `pair`.
+Curve (SIC) and the Loss Information Curve (LIC) over the number of values kept, from none to all,
+both ends included. `insertion` and `deletion` are those of Petsiuk et al. 2018 (RISE). All curves
+take the same keyword arguments, `CurveOptions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.layout import Layout
-from ..results.curve import Curve, mean_curve, median_curve
-from ..tensors.baselines import describe
+from ..core.objective import Objective
+from ..results.curve import Curve
+from ..tensors.baselines import describe, recorded, resolve
+from ..tensors.inputs import Example, Model
+from ..tensors.targets import Reference, References, Target
+from .judges import check_same_classes, name_of, translation
 from .ranking import counts_needed
-from .sweep import Network, Sweep, baseline_of, class_of, run
 
-__all__ = [
-    "Curve", "deletion", "information_curves", "information_curves_many", "insertion",
-    "loss_information_curve", "mean_curve", "median_curve", "softmax_information_curve",
-]  # fmt: skip
+
+class CurveOptions(TypedDict, total=False):
+    """The keyword arguments of every curve."""
+
+    target: int | Sequence[int | None] | None
+    """The class. None takes the explained one, else the model's prediction. For
+    `information_curves_many` also a list with one class per example."""
+    baseline: Any
+    """What absent values look like, as in `gp.explain`. None takes the explained one. A list is
+    averaged over."""
+    points: int | Sequence[float]
+    """How many equally spaced k from 0 to n, both included (default 100; at most n + 1), or a
+    rising list of shares of n. A feature of several values is shown once k has room for all."""
+    judge: Callable[..., Any] | None
+    """Another network, for a second opinion. It gets the same masks and the same class. Where both
+    models know their preprocessing (`to_pixels`, `from_pixels`), each picture is converted; else
+    the judge takes the same tensor. The loss is then against the judge's own output at the full
+    input."""
+    ranking: str | None
+    """"order" of selection, "absolute" or "signed" scores. None takes "order" for greedy runs and
+    permutations, "absolute" for one-shot methods, as the paper does."""
+    fixed: Any
+    """Inputs passed along, as in `gp.explain`. For `information_curves_many` also a list with one
+    per example."""
+    outputs: str | None
+    """"logits", "probabilities" or "values", as in `gp.explain`."""
+    batch_size: int | Literal["auto"]
+    """Rows evaluated at once."""
 
 
 def softmax_information_curve(
-    model: Callable[..., Any],
-    x: Any,
-    a: Any,
-    *,
-    target: int | None = None,
-    baseline: Any = None,
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
+    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
 ) -> Curve:
-    """SIC: values_i = f_c(x_S), S the top k_i elements, f the softmax of the model's logits.
+    """SIC: values_i = f_c(x_S), S the top k_i values of x, f the softmax of the model's logits.
 
-    The arguments are those of `information_curves`. Of a model whose single output is a value the
-    curve's values are that output; of a binary logit they are p or 1 − p.
+    a: an Attribution, a permutation of x's values (best first), or scores shaped like x. For a
+    model with a single output that is no logit the curve follows that output.
     """
-    want = _Want(points, ranking, kinds=("softmax",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
-    return _measure(network, want, x, a, target, baseline, fixed)["softmax"]
+    return _curves_of(model, x, a, ("softmax",), options)["softmax"]
 
 
 def loss_information_curve(
-    model: Callable[..., Any],
-    x: Any,
-    a: Any,
-    *,
-    target: int | None = None,
-    baseline: Any = None,
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
+    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
 ) -> Curve:
     """LIC: values_i = KL(f(x) ‖ f(x_S)) = Σ_c f_c(x) · log(f_c(x) / f_c(x_S)), in nats.
 
-    The arguments are those of `information_curves`. Lower is better.
+    Lower is better. a: as for `softmax_information_curve`.
     """
-    want = _Want(points, ranking, kinds=("loss",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
-    return _measure(network, want, x, a, target, baseline, fixed)["loss"]
+    return _curves_of(model, x, a, ("loss",), options)["loss"]
 
 
 def information_curves(
-    model: Callable[..., Any],
-    x: Any,
-    a: Any,
-    *,
-    target: int | None = None,
-    baseline: Any = None,
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
+    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
 ) -> dict[str, Curve]:
     """The SIC and the LIC of one example, {"softmax": …, "loss": …}, from the same forward passes.
 
-    a: an Attribution, a permutation of x's elements (best first), or scores shaped like x.
-    target: the class; None takes the one that was explained, else the model's prediction.
-    baseline: what absent elements look like, as in `gp.explain`; None takes the explained one.
-        A list is averaged over.
-    points: how many equally spaced k from 0 to n, both included (at most n + 1, as no k comes
-        twice); or a rising list of shares of n. A unit larger than an element is shown once k
-        has room for all of it.
-    judge: another network for a second opinion. It is shown the same masks and asked about the
-        same class. Where both models know their preprocessing (`to_pixels`, `from_pixels`) each
-        picture is converted; else it takes the same tensor. The loss is then against the judge's
-        own answer at the full input.
-    ranking: "order" of selection, "absolute" or "signed" scores; None takes "order" for greedy
-        runs and permutations, "absolute" for one-shot ones, as the paper does.
-    fixed, outputs, batch_size, optimize: as in `gp.explain`.
-
-    It costs one forward row per point. Where optimize finds a fast copy of the network the first
-    call pays a few more to try it, and so does one after the network was changed. `forwards` of
-    `curve.settings` says how many rows were paid.
+    a: as for `softmax_information_curve`. The cost is one forward row per point (`forwards` in
+    `curve.settings`), and a few more where a convolutional network gets a faster copy.
     """
-    want = _Want(points, ranking)
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
-    return _measure(network, want, x, a, target, baseline, fixed)
+    return _curves_of(model, x, a, ("softmax", "loss"), options)
+
+
+def insertion(
+    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
+) -> Curve:
+    """RISE's insertion: the target's softmax as the top values come into a blurred picture.
+
+    Higher is better. It is the SIC with baseline="blur", which hides detail without the sharp
+    edges of a gray mask. For inputs that are not pictures give a baseline.
+    """
+    return _curves_of(model, x, a, ("insertion",), {"baseline": "blur", **options})["insertion"]
+
+
+def deletion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]) -> Curve:
+    """RISE's deletion: the target's softmax as the top values are replaced by the baseline.
+
+    values_i = f_c(x without its top k_i values), from the full input to the baseline. Lower is
+    better.
+    """
+    return _curves_of(model, x, a, ("deletion",), options)["deletion"]
 
 
 def information_curves_many(
     model: Callable[..., Any],
     xs: Iterable[Any],
     attributions: Iterable[Any],
-    *,
-    target: int | Sequence[int | None] | None = None,
-    baseline: Any = None,
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
+    **options: Unpack[CurveOptions],
 ) -> Iterator[dict[str, Curve]]:
-    """`information_curves` for every example of an iterable, whose rows share device batches.
+    """`information_curves` for every example of an iterable; small examples share batches.
 
-    Answers are streamed in the order of xs, which is read only as far as batches need. A list of
-    targets or of fixed inputs gives one per example.
+    Curves are streamed in the order of xs, which is read only as far as batches need.
     """
-    want = _Want(points, ranking)
-    targets: Any = target if isinstance(target, list | tuple | Tensor) else None
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None)  # fmt: skip
-    each_fixed = fixed if isinstance(fixed, list) else None
-
-    def makers() -> Iterator[Callable[[], Sweep]]:
-        for i, (x, a) in enumerate(_pairs(xs, attributions)):
-            one: Any = target if targets is None else _one_of(targets, i, "target")
-            held = fixed if each_fixed is None else _one_of(each_fixed, i, "fixed")
-            yield partial(_named, i, partial(_sweep, network, want, x, a, one, baseline, held))
-
-    return (want.curves(sweep) for sweep in run(network, makers()))
-
-
-def insertion(
-    model: Callable[..., Any],
-    x: Any,
-    a: Any,
-    *,
-    target: int | None = None,
-    baseline: Any = "blur",
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
-) -> Curve:
-    """RISE's insertion: the target's softmax as the top elements come into a blurred picture.
-
-    Higher is better. It is the SIC from another baseline: blur hides detail without the sharp
-    edges that a gray mask draws. The arguments are those of `information_curves`; for inputs that
-    are not pictures give a baseline.
-    """
-    want = _Want(points, ranking, kinds=("insertion",))
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
-    return _measure(network, want, x, a, target, baseline, fixed)["insertion"]
-
-
-def deletion(
-    model: Callable[..., Any],
-    x: Any,
-    a: Any,
-    *,
-    target: int | None = None,
-    baseline: Any = None,
-    points: int | Sequence[float] = 100,
-    judge: Callable[..., Any] | None = None,
-    ranking: str | None = None,
-    fixed: Any = None,
-    outputs: str | None = None,
-    batch_size: int | Literal["auto"] = "auto",
-    optimize: bool = True,
-) -> Curve:
-    """RISE's deletion: the target's softmax as the top elements are replaced by the baseline.
-
-    values_i = f_c(x without its top k_i elements), from the full input to the baseline. Lower is
-    better. The arguments are those of `information_curves`.
-    """
-    want = _Want(points, ranking, kinds=("deletion",), removing=True)
-    network = Network(model, judge, outputs=outputs, batch_size=batch_size, optimize=optimize,
-                      class_given=target is not None or class_of(a) is not None)  # fmt: skip
-    return _measure(network, want, x, a, target, baseline, fixed)["deletion"]
-
-
-@dataclass(frozen=True)
-class _Want:
-    """Which curves, over which points, by which ranking."""
-
-    points: int | Sequence[float]
-    ranking: str | None
-    kinds: tuple[str, ...] = ("softmax", "loss")
-    removing: bool = False
-
-    def __post_init__(self) -> None:
-        counts_of(self.points, 1)  # Wrong points are refused before a network is asked.
-
-    def curves(self, sweep: Sweep) -> dict[str, Curve]:
-        table, full = sweep.table()
-        fractions = torch.tensor(sweep.counts, dtype=torch.float64) / sweep.x.numel()
-        column = {"loss": 1}
-        return {
-            kind: Curve(fractions, table[:, column.get(kind, 0)], kind,
-                        float(full[column.get(kind, 0)]), sweep.about)
-            for kind in self.kinds
-        }  # fmt: skip
+    given = options.get("target") is not None
+    return _Sweep(model, ("softmax", "loss"), given, **options).stream(xs, attributions)
 
 
 def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
-    """How many of n elements the points of a curve show: i · n / (points − 1), rounded half up."""
+    """How many of n values the points of a curve show: i · n / (points − 1), rounded half up."""
     if isinstance(points, int) and not isinstance(points, bool):
         if points < 2:
             raise InvalidInput(f"Expected at least 2 points, none and all (got {points}).")
@@ -255,51 +144,246 @@ def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
     return tuple(int(share * n + 0.5) for share in shares)
 
 
-def _measure(
-    network: Network, want: _Want, x: Any, a: Any, target: int | None, baseline: Any, fixed: Any
+def _curves_of(
+    model: Callable[..., Any], x: Any, a: Any, kinds: tuple[str, ...], options: CurveOptions
 ) -> dict[str, Curve]:
-    make = partial(_sweep, network, want, x, a, target, baseline, fixed)
-    (sweep,) = run(network, [make])
-    return want.curves(sweep)
+    given = options.get("target") is not None or _class_of(a) is not None
+    sweep = _Sweep(model, kinds, given, **options)
+    with torch.inference_mode(False):
+        return sweep.curves([sweep.masked(x, a, options.get("target"), options.get("fixed"))])[0]
 
 
-def _sweep(
-    network: Network, want: _Want, x: Any, a: Any, target: int | None, baseline: Any, fixed: Any
-) -> Sweep:
-    layout = Layout.of(x)
-    needed, ranking = counts_needed(a, layout, want.ranking)
-    target = class_of(a) if target is None else target
-    baseline = baseline_of(a) if baseline is None else baseline
-    before = network.rows
-    example, baselines = network.example(x, baseline, target, fixed)
-    paid = network.rows - before
-    if "loss" in want.kinds and example.reference.log_probabilities is None:
-        raise InvalidInput(
-            "Expected class scores for the loss curve (got a single output per row, read as a "
-            "value). Try softmax_information_curve, which follows that output, or "
-            "outputs='logits' for a binary classifier."
+class _Outputs(Target):
+    """A target that keeps, of every row, what the curves need: (m, 2) float64 in `rows`.
+
+    p_c(row), and KL(f(x) ‖ f(row)) = Σ_c f_c(x) · (log f_c(x) − log f_c(row)). Of an output that is
+    a value: the value itself, and NaN.
+    """
+
+    rows: list[Tensor]
+
+    def is_undirected(self, reference: Reference) -> bool:
+        """No: a curve follows a value whichever way it moves."""
+        return False
+
+    def values(self, logits: Tensor, references: References, problems: Tensor) -> Tensor:
+        """(m,): p_c of every row, or the value. Numbers that are not finite are found in `rows`."""
+        rows = self.measured(logits, references.output[problems], references.target[problems])
+        self.rows.append(rows)
+        return rows[:, 0].nan_to_num()
+
+    @staticmethod
+    def measured(logits: Tensor, full: Tensor, target: Tensor) -> Tensor:
+        """(m, 2) of logits (m, classes), those at the full input and the classes (m,)."""
+        logits = logits.detach().double()
+        if logits.dim() == 1:
+            return torch.stack([logits, torch.full_like(logits, torch.nan)], 1)
+        found, wanted = torch.log_softmax(logits, 1), torch.log_softmax(full.double(), 1)
+        loss = (wanted.exp() * (wanted - found)).sum(1).clamp_min(0)
+        return torch.stack([found.gather(1, target.unsqueeze(1)).squeeze(1).exp(), loss], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Masked:
+    """One example, and the order in which its values are shown."""
+
+    layout: Layout
+    """Of the explained model's input, in which masks are made."""
+    x: Tensor
+    """(n,) the explained model's input."""
+    baselines: Tensor
+    """(lines, n) what absent values look like."""
+    needed: Tensor
+    """(n,) long: with how many values present each one is among them."""
+    example: Example
+    """The full input as the evaluated network gets it, with its output."""
+    settings: dict[str, Any]
+    """What the curves record."""
+
+    @property
+    def key(self) -> object:
+        """Examples with equal keys may share batches."""
+        return self.layout, self.example.key, len(self.baselines)
+
+
+class _Sweep:
+    """One call: the network that is evaluated (the model, or its judge) and which curves."""
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        kinds: tuple[str, ...],
+        class_given: bool,
+        *,
+        target: Any = None,
+        baseline: Any = None,
+        points: int | Sequence[float] = 100,
+        judge: Callable[..., Any] | None = None,
+        ranking: str | None = None,
+        fixed: Any = None,
+        outputs: str | None = None,
+        batch_size: int | Literal["auto"] = "auto",
+    ) -> None:
+        counts_of(points, 1)  # Wrong points are refused before a network is evaluated.
+        if judge is not None:
+            check_same_classes(model, judge)
+        self.model, self.judge, self.kinds = model, judge, kinds
+        self.target, self.fixed, self.baseline = target, fixed, baseline
+        self.points, self.ranking, self.batch_size = points, ranking, batch_size
+        self.outputs = _Outputs(None, outputs, class_given=class_given)
+        with torch.inference_mode(False):
+            self.network = Model(model if judge is None else judge, self.outputs, batch_size=batch_size)
+            self.explained = Model(model, self.outputs) if judge is not None else None
+            self.translate = None if judge is None else translation(model, judge)
+
+    def masked(self, x: Any, a: Any, target: int | None, fixed: Any) -> _Masked:
+        """One example with its ranking, checked."""
+        layout = Layout.of(x)
+        needed, ranking = counts_needed(a, layout, self.ranking)
+        baseline = _baseline_of(a) if self.baseline is None else self.baseline
+        target, forwards = _class_of(a) if target is None else target, 1
+        if target is None and self.explained is not None:
+            target, forwards = self.explained.example(x, fixed=fixed).reference.target, 2
+        example = self.network.example(self._translated(x), target=target, fixed=fixed)
+        if "loss" in self.kinds and not example.reference.classes:
+            raise InvalidInput(
+                "Expected class scores for the loss curve (got a single output per row, read as a "
+                "value). Try softmax_information_curve, which follows that output, or "
+                "outputs='logits' for a binary classifier."
+            )
+        flat = example.x if self.translate is None else layout.flatten(x).detach()
+        baselines = torch.stack([b.to(flat) for b in resolve(baseline, x, layout, self.model)])
+        settings = {
+            "ranking": ranking, "baseline": describe(baseline),
+            "target": example.reference.target,
+            "judge": None if self.judge is None else name_of(self.judge), "forwards": forwards,
+        }  # fmt: skip
+        return _Masked(layout, flat, baselines.detach(), needed.to(flat.device), example, settings)
+
+    def curves(self, group: Sequence[_Masked]) -> list[dict[str, Curve]]:
+        """The curves of examples that may share batches."""
+        objective = self._objective(group)
+        n = objective.n
+        counts = torch.tensor(counts_of(self.points, n), device=objective.end.device)
+        references = References.of([m.example.reference for m in group])
+        full = _Outputs.measured(references.output, references.output, references.target)
+        table = full.unsqueeze(1).repeat(1, len(counts), 1)
+        whole = 0 if "deletion" in self.kinds else n
+        rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
+        needed, first = torch.stack([m.needed for m in group]).unsqueeze(1), 0
+        while first < len(rest):
+            part = rest[first : first + objective.points]
+            shown = needed <= counts[part].view(1, -1, 1)
+            self.outputs.rows = []
+            objective.values(~shown if whole == 0 else shown)
+            rows = torch.cat(self.outputs.rows).view(objective.lines, len(group), len(part), 2)
+            self._check_finite(rows, counts[part], n)
+            table[:, part] = rows.mean(0)
+            first += len(part)
+        fractions = counts.double() / n
+        asked = len(rest) * objective.lines
+        return [
+            self._named(fractions, table[i], full[i], m.settings, asked)
+            for i, m in enumerate(group)
+        ]
+
+    def stream(self, xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[dict[str, Curve]]:
+        """The curves of many examples in their order."""
+        group: list[_Masked] = []
+        index, error = 0, None
+        try:
+            for index, (x, a) in enumerate(_pairs(xs, attributions)):
+                target = _own(self.target, list | tuple | Tensor, index, "target")
+                fixed = _own(self.fixed, list, index, "fixed input")
+                with torch.inference_mode(False):
+                    one = self.masked(x, a, target, fixed)
+                if group and (one.key != group[0].key or len(group) >= self._most(group[0])):
+                    yield from self._finished(group)
+                    group = []
+                group.append(one)
+        except Exception as failure:  # The examples before it are finished and handed out first.
+            failure.add_note(f"This was input {index} of information_curves_many, counted from 0.")
+            error = failure
+        if group:
+            yield from self._finished(group)
+        if error is not None:
+            raise error
+
+    def _finished(self, group: Sequence[_Masked]) -> list[dict[str, Curve]]:
+        with torch.inference_mode(False):
+            return self.curves(group)
+
+    def _most(self, one: _Masked) -> int:
+        """How many examples like this one fit a batch with all their points but the full input."""
+        rows = (len(counts_of(self.points, len(one.x))) - 1) * len(one.baselines)
+        return max(1, min(64, self._objective([one]).rows // rows))
+
+    def _objective(self, group: Sequence[_Masked]) -> Objective:
+        """The evaluated network over masks of the explained model's inputs."""
+        network: Objective = self.network.objective([m.example for m in group])
+        if self.translate is not None:
+            network = network.seen(lambda points, _: self._view(points, group[0]))
+        start = torch.stack([m.baselines for m in group], 1)
+        end = torch.stack([m.x for m in group]).expand_as(start)
+        return Objective(network.function, start, end, batch_size=self.batch_size)
+
+    def _view(self, points: Tensor, one: _Masked) -> Tensor:
+        """Inputs (m, n) of the explained model as inputs of its judge."""
+        assert self.translate is not None
+        images = self.translate(points.view(-1, *one.layout.shapes[0]))
+        return images.reshape(len(points), -1).to(one.example.x)
+
+    def _translated(self, x: Any) -> Any:
+        if self.translate is None:
+            return x
+        if not isinstance(x, Tensor) or x.dim() != 3:
+            raise InvalidInput(
+                "Expected one picture (channels, height, width) for two models that know their "
+                f"own preprocessing (got {Layout.of(x).shapes})."
+            )
+        return self.translate(x.detach().unsqueeze(0))[0]
+
+    def _check_finite(self, rows: Tensor, counts: Tensor, n: int) -> None:
+        """(lines, b, s, 2): name the first output that is NaN or infinite."""
+        finite = torch.isfinite(rows[..., 0] if "loss" not in self.kinds else rows.sum(3))
+        if bool(finite.all()):
+            return
+        at = int(counts[torch.nonzero(~finite)[0, 2]])
+        verb = "removed" if "deletion" in self.kinds else "present"
+        raise NonFinite(
+            f"Expected finite outputs (got NaN or infinity with {at} of {n} values {verb})."
         )
-    flat = example.x if network.translate is None else layout.flatten(x).detach()
-    return Sweep(
-        example, layout, flat, tuple(b.to(flat) for b in baselines), needed.to(flat.device),
-        counts_of(want.points, layout.n), want.removing,
-        {"ranking": ranking, "baseline": describe(baseline), "target": example.reference.target,
-         "judge": None if network.judge is None else _name(network.judge)},
-        paid,
-    )  # fmt: skip
+
+    def _named(
+        self, fractions: Tensor, table: Tensor, full: Tensor, settings: dict[str, Any], asked: int
+    ) -> dict[str, Curve]:
+        settings = settings | {"forwards": settings["forwards"] + asked}
+        return {
+            kind: Curve(fractions, table[:, int(kind == "loss")], kind,
+                        float(full[int(kind == "loss")]), settings)
+            for kind in self.kinds
+        }  # fmt: skip
 
 
-def _named(i: int, make: Callable[[], Sweep]) -> Sweep:
-    """Make the sweep of example i; an error says which it was."""
-    try:
-        return make()
-    except Exception as error:
-        error.add_note(f"This was input {i} of information_curves_many, counted from 0.")
-        raise
+def _class_of(a: Any) -> int | None:
+    """The class an attribution was made for, where it was made for one."""
+    if not isinstance(a, Attribution) or a.settings.get("objective") == "callable":
+        return None
+    target = a.settings.get("target")
+    return target if isinstance(target, int) else None
 
 
-def _name(judge: Any) -> str:
-    return str(getattr(judge, "name", None) or getattr(judge, "__qualname__", type(judge).__name__))
+def _baseline_of(a: Any) -> Any:
+    """The baseline an attribution was made with; refused where its record does not hold it."""
+    if not isinstance(a, Attribution):
+        return None
+    baseline = a.settings.get("baseline")
+    if not recorded(baseline):
+        raise InvalidInput(
+            f"Expected the baseline that the attribution was made with (got None, and its record "
+            f"says only {baseline!r}). Try baseline= the one given to gp.explain."
+        )
+    return baseline
 
 
 def _pairs(xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
@@ -315,7 +399,12 @@ def _pairs(xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[tuple[Any
         raise InvalidInput("Expected one example per attribution (got more attributions).")
 
 
-def _one_of(each: Any, i: int, name: str) -> Any:
-    if i >= len(each):
-        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
-    return each[i]
+def _own(option: Any, several: Any, i: int, name: str) -> Any:
+    """The option of example i; one that is not `several` is the same for all."""
+    if not isinstance(option, several):
+        return option
+    if i >= len(option):
+        raise InvalidInput(
+            f"Expected one {name} per example (got {len(option)} for more examples)."
+        )
+    return option[i]

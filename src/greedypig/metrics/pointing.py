@@ -2,8 +2,8 @@
 
 Pictures of different classes are put side by side in one grid, and each class is explained in it
 (Böhle et al. 2021; the paper's Figure 3: 2 × 2 grids of the most confident pictures, top 15,000).
-A hit is a cell that holds more of the top elements than any other cell. Unlike a curve this cannot
-be won by a pattern that the model likes: it would have to be in the right place.
+A hit is a cell that holds more of the top values than any other cell. Unlike a curve, this game
+cannot be won by a pattern that raises the probability anywhere in the picture.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
-from ..core.lockstep import Undisturbed
-from ..core.schedule import check_count
+from ..core.numbers import check_count
+from ..core.objective import Objective
 from ..tensors.api import explain_many
+from ..tensors.inputs import Model
+from ..tensors.targets import Target
 from .ranking import counts_needed
-from .sweep import Network
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,9 +37,9 @@ class Grids:
     sources: Tensor
     """(grids, cells) long: which of the given images lies in each cell."""
     confidences: Tensor
-    """(grids, cells): how sure the model was of that image alone."""
+    """(grids, cells): the model's probability of that class for the image alone."""
     cells: Tensor
-    """(height, width) long: the cell of every place."""
+    """(height, width) long: the cell of every pixel."""
 
     @property
     def side(self) -> int:
@@ -65,12 +66,12 @@ class PointingGame:
     """How often explanations lay in the right cell."""
 
     shares: Tensor
-    """(grids, cells, cells) float64: [g, c, d] is the share of the top elements in cell d when the
+    """(grids, cells, cells) float64: [g, c, d] is the share of the top values in cell d when the
     class of cell c was explained in grid g."""
     k: int
-    """How many elements counted as the top."""
+    """How many values counted as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Method, ranking, seed and what else tells how it was played."""
+    """Method, ranking, seed and what else describes the game."""
 
     @property
     def right(self) -> Tensor:
@@ -124,7 +125,7 @@ def pointing_game(
     images: Any,
     targets: Sequence[int] | Tensor | None = None,
     *,
-    method: Any = "greedy-pig",
+    method: Any = None,
     k: int = 15_000,
     grids: int = 25,
     side: int = 2,
@@ -138,38 +139,37 @@ def pointing_game(
 
     images: inputs of the model, (count, channels, height, width) or a list of such pictures.
     targets: their classes; None takes the model's predictions.
-    method, options: what explains; options are further arguments of `gp.explain_many`, such as
-        {"rounds": 100, "steps": 20, "features": gp.grid(16)}.
-    k: how many elements count as the top; of larger units as many whole ones as k has room for.
+    method: as in `gp.explain_many`. options: further arguments of it, {"features": gp.grid(16)}.
+    k: how many values count as the top; of larger features as many whole ones as k has room for.
     ranking: None ranks greedy methods by order of selection and one-shot ones by signed score, as
         evidence against a class lies with its rivals.
-    grids, side, seed: how many grids of side × side images, and how they are dealt (`make_grids`).
+    grids, side, seed: how many grids of side × side images, and their random order (`make_grids`).
     """
-    made = make_grids(
+    boards = make_grids(
         model, images, targets, grids=grids, side=side, outputs=outputs, seed=seed,
         batch_size=batch_size,
     )  # fmt: skip
-    check_count("k", k, made.pictures[0].numel())
+    check_count("k", k, boards.pictures[0].numel())
     given = {"seed": seed, "batch_size": batch_size, "outputs": outputs} | dict(options or {})
     for name in ("method", "target"):
         if name in given:
             raise InvalidInput(f"Expected no {name!r} among the options, which the game sets.")
-    cells = made.classes.shape[1]
-    found = explain_many(
-        model, (picture for picture in made.pictures for _ in range(cells)),
-        target=made.classes.reshape(-1).tolist(), method=method, **given,
+    cells = boards.classes.shape[1]
+    attributions = explain_many(
+        model, (picture for picture in boards.pictures for _ in range(cells)),
+        target=boards.classes.reshape(-1).tolist(), method=method, **given,
     )  # fmt: skip
-    game = pointing_score(made, found, k=k, ranking=ranking)
+    game = pointing_score(boards, attributions, k=k, ranking=ranking)
     return PointingGame(game.shares, k, dict(game.settings) | {"grids": grids, "seed": seed})
 
 
 def pointing_score(
     grids: Grids, attributions: Iterable[Any], *, k: int = 15_000, ranking: str | None = None
 ) -> PointingGame:
-    """The game's result for explanations that are there already.
+    """The game's result for given explanations.
 
     attributions: for every grid in order, one for each of its cells in order: Attributions,
-    permutations of the elements, or scores shaped like the picture.
+    permutations of the values, or scores shaped like the picture.
     """
     layout = Layout.of(grids.pictures[0])
     check_count("k", k, layout.n)
@@ -177,16 +177,16 @@ def pointing_score(
     channels = grids.pictures.shape[1]
     where = grids.cells.expand(channels, -1, -1).reshape(-1)
     shares: list[Tensor] = []
-    about: dict[str, Any] = {}
+    settings: dict[str, Any] = {"reused": grids.reused, "side": grids.side}
     for a in attributions:
-        needed, about["ranking"] = counts_needed(a, layout, ranking, one_shot="signed")
-        about["method"] = getattr(a, "settings", {}).get("method")
+        needed, settings["ranking"] = counts_needed(a, layout, ranking, one_shot="signed")
+        settings["method"] = getattr(a, "settings", {}).get("method")
         top = (needed <= k).cpu()
         inside = torch.bincount(where[top], minlength=cells).double()
         if not int(inside.sum()):
             raise InvalidInput(
-                f"Expected k to have room for at least one unit (got k={k}, less than the first "
-                "unit's elements)."
+                f"Expected k to have room for at least one feature (got k={k}, less than the "
+                "values of the first feature)."
             )
         shares.append(inside / inside.sum())
     if len(shares) != count * cells:
@@ -194,7 +194,6 @@ def pointing_score(
             f"Expected one attribution for each of {cells} classes in {count} grids, "
             f"{count * cells} in all (got {len(shares)})."
         )
-    settings = about | {"reused": grids.reused, "side": grids.side}
     return PointingGame(torch.stack(shares).view(count, cells, cells), k, settings)
 
 
@@ -209,11 +208,11 @@ def make_grids(
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
 ) -> Grids:
-    """Grids of the images that the model is surest of, each shrunk to a cell by averaging.
+    """Grids of the images with the highest confidence, each shrunk to a cell by averaging.
 
-    The grids · side² most confident images, of a class at most one per grid, are dealt by `seed`,
-    no class twice in a grid. Where there are too few some are dealt again: `reused` says how
-    many cells.
+    The grids · side² most confident images, of a class at most one per grid, are distributed at
+    random by `seed`, no class twice in a grid. Where there are too few, some are used again:
+    `reused` says how many cells.
     """
     check_count("grids", grids)
     check_count("side", side)
@@ -229,8 +228,8 @@ def make_grids(
         )
     sources = _dealt(best, classes, grids, cells, seed)
     places = _cells(pictures.shape[-2], pictures.shape[-1], side)
-    made = torch.stack([_stitched(pictures[row], side) for row in sources])
-    return Grids(made, classes[sources], sources, confidences[sources], places)
+    stitched = torch.stack([_stitched(pictures[row], side) for row in sources])
+    return Grids(stitched, classes[sources], sources, confidences[sources], places)
 
 
 def _pictures(images: Any) -> Tensor:
@@ -255,49 +254,48 @@ def _pictures(images: Any) -> Tensor:
 def _confidences(
     model: Callable[..., Any], pictures: Tensor, targets: Any, outputs: str | None, batch_size: Any
 ) -> tuple[Tensor, Tensor]:
-    """(count,) classes, the given or the predicted ones, and (count,) the model's certainty."""
+    """(count,) classes, the given or the predicted ones, and (count,) their probabilities."""
     if targets is not None and len(targets) != len(pictures):
         raise InvalidInput(
             f"Expected one target per image (got {len(targets)} for {len(pictures)} images)."
         )
-    network = Network(model, None, outputs=outputs, batch_size=batch_size, optimize=False)
-    classes, confidences = [], []
-    with Undisturbed():
-        example = network.family.example(pictures[0])
-        if example.reference.log_probabilities is None:
+    with torch.inference_mode(False):
+        network = Model(model, Target(None, outputs), batch_size=batch_size)
+        example = network.example(pictures[0])
+        if not example.reference.classes:
             raise InvalidInput("Expected class scores for the pointing game (got one output).")
-        oracle = network.oracle(example.layout)
-        lo = 0
-        while lo < len(pictures):
-            rows = pictures[lo : lo + oracle.batch_size].flatten(1)
-            logits, _, _ = oracle.evaluate(rows, [(example, len(rows))], gradient=False)
-            sure = torch.softmax(logits.double(), 1).cpu()
-            given = sure.argmax(1) if targets is None else _classes(targets, lo, sure)
-            classes.append(given)
-            confidences.append(sure.gather(1, given.unsqueeze(1)).squeeze(1))
-            lo += len(rows)
-    return torch.cat(classes), torch.cat(confidences)
+        rows: list[Tensor] = []
+
+        def probabilities(points: Tensor, _: Tensor) -> Tensor:
+            rows.append(torch.softmax(network.logits(points, example).double(), 1).cpu())
+            return points.new_zeros(len(points))  # The rows are what is wanted.
+
+        flat = pictures.flatten(1)
+        zero = torch.zeros_like(flat[:1]).unsqueeze(0)
+        points = Objective(probabilities, zero, torch.ones_like(zero), batch_size=batch_size)
+        points.values(flat.unsqueeze(0))
+    confidences = torch.cat(rows)
+    classes = confidences.argmax(1) if targets is None else _classes(targets, confidences.shape[1])
+    return classes, confidences.gather(1, classes.unsqueeze(1)).squeeze(1)
 
 
-def _classes(targets: Any, lo: int, sure: Tensor) -> Tensor:
-    given = torch.as_tensor(targets)[lo : lo + len(sure)].cpu()
-    if given.is_floating_point() or int(given.min()) < 0 or int(given.max()) >= sure.shape[1]:
-        raise InvalidInput(
-            f"Expected targets to be classes from 0 to {sure.shape[1] - 1} (got others)."
-        )
-    return given.long()
+def _classes(targets: Any, count: int) -> Tensor:
+    classes = torch.as_tensor(targets).cpu()
+    if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= count:
+        raise InvalidInput(f"Expected targets to be classes from 0 to {count - 1} (got others).")
+    return classes.long()
 
 
 def _most_confident(classes: Tensor, confidences: Tensor, grids: int, cells: int) -> Tensor:
     """Up to grids · cells images by falling confidence, of a class no more than there are grids."""
-    taken: list[int] = []
-    seen: dict[int, int] = {}
+    best: list[int] = []
+    counts: dict[int, int] = {}
     for i in torch.sort(confidences, descending=True, stable=True).indices.tolist():
         kind = int(classes[i])
-        if seen.get(kind, 0) < grids and len(taken) < grids * cells:
-            seen[kind] = seen.get(kind, 0) + 1
-            taken.append(i)
-    return torch.tensor(taken)
+        if counts.get(kind, 0) < grids and len(best) < grids * cells:
+            counts[kind] = counts.get(kind, 0) + 1
+            best.append(i)
+    return torch.tensor(best)
 
 
 def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> Tensor:
@@ -325,7 +323,7 @@ def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> 
 
 
 def _stitched(images: Tensor, side: int) -> Tensor:
-    """(side², channels, h, w) → one picture (channels, h, w): the mean of what a place covers."""
+    """(side², channels, h, w) → one picture (channels, h, w): the mean of what a pixel covers."""
     heights, widths = _edges(images.shape[-2], side), _edges(images.shape[-1], side)
     rows = []
     for r in range(side):

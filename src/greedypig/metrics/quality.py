@@ -1,7 +1,7 @@
 """Attribution quality, Definition 4.1 of the paper: how near a ranking's top k is to the best set.
 
-The best set of k units is found by trying all where they are few. Where they are many it is
-bounded: from below by greedy search, from above by what submodular functions allow.
+The best set of k features is found by trying all sets where they are few. Where they are many it is
+bounded: from below by greedy search, from above by the marginal gains of a submodular function.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.algorithms import ObjectiveLike, best_subset, greedy
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.features import Elements, Features
-from ..core.lockstep import Undisturbed
-from ..core.objective import MeanObjective, PointObjective, as_objective
-from ..core.schedule import check_count
+from ..core.numbers import check_count
+from ..core.objective import Objective, as_objective
+from ..core.run import best_subset, maximize
+from ..core.scorers import MarginalGains
 from ..results.curve import Curve
 from .curves import counts_of
-from .ranking import unit_order
+from .ranking import permutation, unit_order
 
 MOST_SUBSETS = 200_000
-"""Up to this many sets of k units are all tried."""
+"""Up to this many sets of k features are all tried."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """G(top k) / max over |S| = k of G(S), or what is known of it."""
+    """G(top k) / max over |S| = k of G(S), or bounds on it."""
 
     k: int
-    """How many units the sets have."""
+    """How many features the sets have."""
     value: float
     """G of the ranking's top k."""
     best: float
-    """The largest G of k units that was found; the largest there is if `exact`."""
+    """The largest G of k features that was found; the largest there is if `exact`."""
     best_units: tuple[int, ...]
-    """The units that reach `best`, in rising order."""
+    """The features that reach `best`, in rising order."""
     exact: bool
-    """Were all sets of k units tried?"""
+    """Were all sets of k features tried?"""
     most: float
-    """An upper bound on G of k units: `best` if exact, else valid where G is monotone and
-    submodular, NaN where that was not said."""
+    """An upper bound on G of k features: `best` if exact, else valid for a monotone and submodular
+    G, and NaN without submodular=True."""
 
     @property
     def quality(self) -> float:
@@ -63,7 +63,7 @@ class Quality:
 
 
 def attribution_quality(
-    objective: ObjectiveLike,
+    objective: Any,
     a: Any,
     k: int,
     *,
@@ -73,115 +73,98 @@ def attribution_quality(
 ) -> Quality:
     """Definition 4.1: G({r_1, …, r_k}) / max over |S| = k of G(S), for a ranking r.
 
-    objective: a positive set function, as for `gp.greedy_pig`. a: an Attribution of it, or a
-    permutation of its elements, best first. Where there are more than `most_subsets` sets the
-    best is the better of discrete greedy and the ranking itself. submodular=True says that G is
+    objective: a positive set function, as for `gp.maximize`. a: an Attribution of it, or a
+    permutation of its values, best first. Where there are more than `most_subsets` sets, the best
+    is the better of discrete greedy and the ranking itself. submodular=True says that G is
     monotone and submodular, which bounds it from above: by G(S) + the k largest marginal gains at
     S (Minoux 1978), at the greedy set and at the empty one.
     """
-    with Undisturbed():
+    with torch.inference_mode(False):
         problem = as_objective(objective)
         features, order = _ranked(a, problem, ranking)
         check_count("k", k, features.units)
         value = _values(problem, features, [order[:k]])[0]
         if comb(features.units, k) <= most_subsets:
             units, best = best_subset(problem, k, features=features)
-            found = Quality(k, value, best, units, True, best)
+            quality = Quality(k, value, best, units, True, best)
         else:
-            found = _bounded(problem, features, order[:k], value, submodular)
-    if found.best <= 0:
+            quality = _bounded(problem, features, order[:k], value, submodular)
+    if quality.best <= 0:
         raise InvalidInput(
             f"Expected an objective with positive values, as Definition 4.1 divides by them (got "
-            f"at most {found.best:.3g} for k = {k}). Try the objective minus its least value."
+            f"at most {quality.best:.3g} for k = {k}). Try the objective minus its least value."
         )
-    return found
+    return quality
 
 
 def quality_curve(
-    objective: ObjectiveLike,
-    a: Any,
-    *,
-    ranking: str | None = None,
-    points: int | Sequence[float] = 100,
+    objective: Any, a: Any, *, ranking: str | None = None, points: int | Sequence[float] = 100
 ) -> Curve:
     """Attribution quality without reference to k: the curve of G({r_1, …, r_k}) over k.
 
-    Definition 4.1's area is `curve.auc`, per unit: fractions are k over the number of units, at
-    `points` equally spaced k from none to all (every k where there are fewer units).
+    Definition 4.1's area is `curve.auc`: fractions are k over the number of features, at `points`
+    equally spaced k from none to all (every k where there are fewer features).
     """
-    with Undisturbed():
+    with torch.inference_mode(False):
         problem = as_objective(objective)
         features, order = _ranked(a, problem, ranking)
         counts = counts_of(points, features.units)
-        wanted = [order[:count] for count in (*counts, features.units)]
-        values = _values(problem, features, wanted)
+        values = _values(problem, features, [order[:k] for k in (*counts, features.units)])
     fractions = torch.tensor(counts, dtype=torch.float64) / features.units
     return Curve(fractions, torch.tensor(values[:-1], dtype=torch.float64), "quality", values[-1])
 
 
-def _ranked(
-    a: Any, problem: PointObjective | MeanObjective, ranking: str | None
-) -> tuple[Features, Tensor]:
-    """The units, and their order: by default that of the Attribution, signed scores and all."""
+def _ranked(a: Any, problem: Objective, ranking: str | None) -> tuple[Features, Tensor]:
+    """The features and their order; one-shot scores are ranked by signed value by default."""
     if isinstance(a, Attribution):
         if a.features.n != problem.n:
             raise InvalidInput(
-                f"Expected an attribution of {problem.n} elements (got one of {a.features.n})."
+                f"Expected an attribution of {problem.n} values (got one of {a.features.n})."
             )
         return a.features, unit_order(a, ranking, one_shot="signed")
-    features = Elements(problem.n)
     if not isinstance(a, Tensor | list | tuple):
         raise InvalidType(
-            f"Expected an Attribution or a permutation of the elements (got {type(a).__name__})."
+            f"Expected an Attribution or a permutation of the values (got {type(a).__name__})."
         )
-    order = torch.as_tensor(a)
-    whole = order.shape == (problem.n,) and not order.is_floating_point()
-    if not whole or sorted(order.tolist()) != list(range(problem.n)):
-        raise InvalidInput(
-            f"Expected a permutation of the {problem.n} elements, best first "
-            f"(got {order.dtype} {tuple(order.shape)})."
-        )
-    return features, order.long()
+    return Elements(problem.n), permutation(torch.as_tensor(a), problem.n)
 
 
-def _values(
-    problem: PointObjective | MeanObjective, features: Features, sets: Sequence[Tensor]
-) -> list[float]:
-    """G of each set of units, a few masks at a time."""
-    found: list[float] = []
-    for lo in range(0, len(sets), 64):
-        masks = torch.stack([features.members(units) for units in sets[lo : lo + 64]])
-        found += problem.values(masks.to(problem.start)).double().tolist()
-    for units, value in zip(sets, found, strict=True):
-        if not abs(value) < float("inf"):
-            raise NonFinite(f"G of the top {len(units)} units is not finite.")
-    return found
+def _values(problem: Objective, features: Features, sets: Sequence[Tensor]) -> list[float]:
+    """G of each set of features."""
+    values: list[float] = []
+    for lo in range(0, len(sets), problem.points):
+        part = sets[lo : lo + problem.points]
+        taken = torch.zeros(len(part), features.units, dtype=torch.bool)
+        for row, units in zip(taken, part, strict=True):
+            row[units.cpu()] = True
+        masks = features.mask(taken.to(problem.end.device)).unsqueeze(0)
+        try:
+            values += problem.values(masks)[0].double().tolist()
+        except NonFinite as error:
+            raise NonFinite(
+                f"Expected finite values of G (got NaN or infinity for a set of {len(part[0])} to "
+                f"{len(part[-1])} features): {error}"
+            ) from error
+    return values
 
 
 def _bounded(
-    problem: PointObjective | MeanObjective,
-    features: Features,
-    top: Tensor,
-    value: float,
-    submodular: bool,
+    problem: Objective, features: Features, top: Tensor, value: float, submodular: bool
 ) -> Quality:
     k = len(top)
-    by_greedy = greedy(problem, k, features=features)
-    units = by_greedy.order[:k]
-    reached = _values(problem, features, [units])[0]
-    best, best_units = (reached, units) if reached >= value else (value, top)
+    greedy = maximize(problem, MarginalGains(), features=features, k=k).order[:k]
+    reached = _values(problem, features, [greedy])[0]
+    best, best_units = (reached, greedy) if reached >= value else (value, top)
     most = nan
     if submodular:
-        bounds = [_ceiling(problem, features, held, k) for held in (units[:0], units)]
+        bounds = [_ceiling(problem, features, units, k) for units in (greedy[:0], greedy)]
         most = max(min(bounds), best)  # Rounding must not put the bound below what was reached.
     return Quality(k, value, best, tuple(sorted(best_units.tolist())), False, most)
 
 
-def _ceiling(
-    problem: PointObjective | MeanObjective, features: Features, held: Tensor, k: int
-) -> float:
-    """G(S) + the k largest of G(S ∪ u) − G(S): no k units are worth more, if G is submodular."""
-    others = [torch.cat([held, torch.tensor([u])]) for u in range(features.units)]
-    start, *grown = _values(problem, features, [held, *others])
+def _ceiling(problem: Objective, features: Features, units: Tensor, k: int) -> float:
+    """G(S) + the k largest of G(S ∪ u) − G(S): an upper bound for k features, G submodular."""
+    others = [torch.cat([units, torch.tensor([u])]) for u in range(features.units)]
+    start, *grown = _values(problem, features, [units, *others])
     gains = sorted((g - start for g in grown), reverse=True)
     return start + sum(max(gain, 0.0) for gain in gains[:k])

@@ -1,8 +1,8 @@
-"""From whatever explains an input to the order in which its elements are shown.
+"""The order in which the values of an input are shown, from an explanation of any kind.
 
-A curve needs one number per element: how many elements are present once this one is. It is a rank
-without ties, so that "the top k" is k elements and not however many reach a threshold; where units
-are larger than an element a unit is shown whole or not at all.
+A curve needs one number per value of the input: how many values are present once this one is. It is
+a rank without ties, so that "the top k" is k values, and not however many reach a threshold. A
+feature of several values is shown whole or not at all.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ RANKINGS = ("order", "absolute", "signed")
 def counts_needed(
     a: Any, layout: Layout, ranking: str | None = None, *, one_shot: str = "absolute"
 ) -> tuple[Tensor, str]:
-    """(n,) long: with how many elements present each one is among them; and the ranking used.
+    """(n,) long: with how many values present each one is among them; and the ranking used.
 
-    a: an Attribution, a permutation of the elements (n,), best first, or scores shaped like x.
+    a: an Attribution, a permutation of the values (n,), best first, or scores shaped like x.
     ranking: "order" of selection, "absolute" value or "signed" value of the scores; None takes
-    "order" for greedy runs and permutations, `one_shot` for one round's scores. Equal scores go by
+    "order" for greedy runs and permutations, `one_shot` for one-shot methods. Equal scores go by
     the order of selection, else by the lower index.
     """
     if ranking is not None and ranking not in RANKINGS:
@@ -41,7 +41,7 @@ def counts_needed(
                 "Expected ranking 'order' for a permutation, which has no scores "
                 f"(got {ranking!r})."
             )
-        return _positions(_permutation(a, layout.n)), "order"
+        return _positions(permutation(a, layout.n)), "order"
     if ranking == "order":
         raise InvalidInput(
             "Expected ranking 'absolute' or 'signed' for scores, which have no order of selection "
@@ -53,11 +53,11 @@ def counts_needed(
 
 
 def unit_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute") -> Tensor:
-    """(units,) long: the units of an attribution, best first by the ranking."""
+    """(units,) long: the features of an attribution, best first by the ranking."""
     rule = ranking or (one_shot if is_one_shot(a) else "order")
     if rule == "order":
         return a.order
-    # One round scores everyone; of several rounds only those taken have a score to show.
+    # One round scores every feature; of several rounds only the selected ones have a score.
     scores = a.last_scores if is_one_shot(a) else a.unit_scores
     return a.order[_sorted(scores[a.order], rule)]
 
@@ -87,12 +87,13 @@ def _positions(order: Tensor) -> Tensor:
     return needed
 
 
-def _permutation(order: Tensor, n: int) -> Tensor:
+def permutation(order: Tensor, n: int) -> Tensor:
+    """The order as (n,) long; refused where it is no permutation."""
     order = order.detach()
     whole = order.dtype != torch.bool and order.shape == (n,)
     if not whole or not torch.equal(order.long().sort().values, torch.arange(n).to(order.device)):
         raise InvalidInput(
-            f"Expected a permutation of the {n} elements, best first, or floating-point scores "
+            f"Expected a permutation of the {n} values, best first, or floating-point scores "
             f"shaped like x (got {order.dtype} {tuple(order.shape)})."
         )
     return order.long()
@@ -101,7 +102,7 @@ def _permutation(order: Tensor, n: int) -> Tensor:
 def _scores(scores: Any, layout: Layout) -> Tensor:
     if not isinstance(scores, Tensor | tuple | list | dict):
         raise InvalidType(
-            "Expected an Attribution, a permutation of the elements or scores shaped like x "
+            "Expected an Attribution, a permutation of the values or scores shaped like x "
             f"(got {type(scores).__name__}). Try torch.as_tensor(scores)."
         )
     if isinstance(scores, dict) and sorted(scores) == sorted(layout.names):

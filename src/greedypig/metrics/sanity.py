@@ -1,15 +1,15 @@
-"""Does an explanation depend on the model at all, and does it depend on chance?
+"""Does an explanation depend on the model at all, and does it depend on the seed?
 
 `randomisation_check` is the cascading test of Adebayo et al. 2018: the network's layers are made
-random one after the other from the output down, and the explanation must change with them. One
-that stays is a picture of the input, not of the model. `stability` is the opposite question:
-nothing but the seed changes, and the explanation should stay.
+random one after the other from the output down, and the explanation should change with them. One
+that stays depends on the input only, not on the model. `stability` asks the opposite: only the seed
+changes, and the explanation should stay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -18,43 +18,38 @@ from torch import Tensor, nn
 
 from ..core.attribution import Attribution
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
-from ..core.lockstep import Undisturbed
+from ..core.numbers import check_count
 from ..core.randomness import Fork
-from ..core.schedule import check_count
 from ..network.frozen import twin_of
 from ..tensors.api import explain
 from .ranking import unit_order
 
 TOP = 0.1
-"""The share of the units that counts as the top where k is not given."""
+"""The share of the features that counts as the top where k is not given."""
 MOST_DEPTHS = 10
-"""Explanations a randomisation check pays for where it is not told how many."""
+"""How many explanations a randomisation check makes by default, at most."""
 
 
 @dataclass(frozen=True, repr=False)
 class RandomisationCheck:
-    """How like the original the explanations of ever more random networks are."""
+    """How similar the explanations of ever more random networks are to the original one."""
 
     layers: tuple[str, ...]
-    """The lowest layer that was random each time; all above it were random, too."""
+    """The lowest random layer each time; all layers above it were random, too."""
     rank_correlation: tuple[float, ...]
-    """Spearman's, between the ranks of all units: 1 for the same order, 0 for unrelated ones."""
+    """Spearman's, between the ranks of all features: 1 for the same order, 0 for unrelated ones."""
     overlap: tuple[float, ...]
-    """The share of the original's top k units that are among the top k."""
+    """The share of the original's top k features that are among the top k."""
     chance: float
-    """The overlap of unrelated orders: k over the number of units."""
+    """The overlap of unrelated orders: k over the number of features."""
     k: int
-    """How many units count as the top."""
+    """How many features count as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Method, seed and what else tells how it was done."""
+    """Method, seed, target and how layers were made random."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "layers": list(self.layers), "rank_correlation": list(self.rank_correlation),
-            "overlap": list(self.overlap), "chance": self.chance, "k": self.k,
-            "settings": dict(self.settings),
-        }  # fmt: skip
+        return asdict(self)
 
     def __repr__(self) -> str:
         return (
@@ -66,16 +61,16 @@ class RandomisationCheck:
 
 @dataclass(frozen=True, repr=False)
 class Stability:
-    """How like each other explanations are that differ in their seed alone."""
+    """How similar explanations are to each other that differ in their seed alone."""
 
     rank_correlation: float
-    """Spearman's between the ranks of all units, mean over pairs of seeds."""
+    """Spearman's between the ranks of all features, mean over pairs of seeds."""
     overlap: float
-    """The share of the top k units that two seeds have in common, mean over pairs."""
+    """The share of the top k features that two seeds have in common, mean over pairs."""
     chance: float
-    """The overlap of unrelated orders: k over the number of units."""
+    """The overlap of unrelated orders: k over the number of features."""
     k: int
-    """How many units count as the top."""
+    """How many features count as the top."""
     seeds: tuple[int, ...]
     """The seeds that were compared."""
     attributions: tuple[Attribution, ...]
@@ -100,7 +95,7 @@ def randomisation_check(
     x: Any,
     *,
     target: int | None = None,
-    method: Any = "greedy-pig",
+    method: Any = None,
     depths: int | None = None,
     how: str = "shuffle",
     k: int | None = None,
@@ -110,37 +105,38 @@ def randomisation_check(
 ) -> RandomisationCheck:
     """Explain the class again with the layers made random from the output down, on a copy.
 
-    method, options: what explains; options are further arguments of `gp.explain`.
+    method: as in `gp.explain`. options: further arguments of it.
     depths: how many explanations, the layers spread evenly over them, the last with all of them
         random; None takes at most 10.
     how: "shuffle" permutes every weight tensor in itself, which keeps its distribution; "reset"
         draws new weights by each layer's own `reset_parameters`.
-    k: how many units count as the top; None takes a tenth.
+    k: how many features count as the top; None takes a tenth.
     ranking: as for curves: None ranks one-shot scores by absolute value.
     """
     if how not in ("shuffle", "reset"):
         raise InvalidInput(f"Expected how to be 'shuffle' or 'reset' (got {how!r}).")
-    given = _options(options, ("method", "target", "seed"))
-    with Undisturbed():
+    given = _checked(options) | {"method": method, "seed": seed}
+    with torch.inference_mode(False):
         copy = _private_copy(model)
     layers = _layers(copy)
     count = min(len(layers), MOST_DEPTHS) if depths is None else depths
     check_count("depths", count, len(layers))
-    first = explain(model, x, target=target, method=method, seed=seed, **given)
-    kept = first.settings["target"] if first.settings["objective"] != "callable" else None
-    if first.settings["outputs"] == "values":  # The direction is part of what is asked.
+    first = explain(model, x, target=target, **given)
+    target = first.settings["target"] if first.settings["objective"] != "callable" else None
+    if first.settings["outputs"] == "values":  # The direction is part of the question.
         given = given | {"objective": first.settings["objective"]}
     correlations, overlaps, names = [], [], []
     top = _top(k, first)
     for name in _randomised(layers, count, how, seed):
-        again = explain(copy, x, target=kept, method=method, seed=seed, **given)
+        again = explain(copy, x, target=target, **given)
         names.append(name)
         correlations.append(rank_correlation(first, again, ranking))
         overlaps.append(top_overlap(first, again, top, ranking))
+    settings = {"method": first.settings["method"], "how": how, "seed": seed, "target": target}
+    chance = top / first.features.units
     return RandomisationCheck(
-        tuple(names), tuple(correlations), tuple(overlaps), top / first.features.units, top,
-        {"method": first.settings["method"], "how": how, "seed": seed, "target": kept},
-    )  # fmt: skip
+        tuple(names), tuple(correlations), tuple(overlaps), chance, top, settings
+    )
 
 
 def stability(
@@ -149,44 +145,41 @@ def stability(
     *,
     seeds: int | Sequence[int] = 5,
     target: int | None = None,
-    method: Any = "greedy-pig",
+    method: Any = None,
     k: int | None = None,
     ranking: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Stability:
-    """Explain the same thing with several seeds, and compare the explanations pairwise.
+    """Explain the same output with several seeds, and compare the explanations pairwise.
 
-    seeds: how many (0, 1, …) or which. Methods without chance are perfectly stable.
+    seeds: how many (0, 1, …) or which. Methods without randomness are perfectly stable. The other
+    arguments are those of `randomisation_check`.
     """
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if len(which) < 2 or len(set(which)) < len(which):
         raise InvalidInput(f"Expected at least two different seeds (got {seeds!r}).")
-    given = _options(options, ("method", "target", "seed"))
-    found = [explain(model, x, target=target, method=method, seed=s, **given) for s in which]
-    top = _top(k, found[0])
-    pairs = list(combinations(found, 2))
+    given = _checked(options) | {"method": method, "target": target}
+    attributions = tuple(explain(model, x, seed=seed, **given) for seed in which)
+    top = _top(k, attributions[0])
+    pairs = list(combinations(attributions, 2))
     return Stability(
         sum(rank_correlation(a, b, ranking) for a, b in pairs) / len(pairs),
         sum(top_overlap(a, b, top, ranking) for a, b in pairs) / len(pairs),
-        top / found[0].features.units, top, which, tuple(found),
+        top / attributions[0].features.units, top, which, attributions,
     )  # fmt: skip
 
 
 def rank_correlation(a: Attribution, b: Attribution, ranking: str | None = None) -> float:
-    """Spearman's correlation of two orders of the same units: 1 − 6 · Σ d² / (u³ − u)."""
-    first, second = _orders(a, b, ranking)
-    units = len(first)
+    """Spearman's correlation of two orders of the same features: 1 − 6 · Σ d² / (u³ − u)."""
+    ranks = [order.argsort().double() for order in _orders(a, b, ranking)]
+    units = len(ranks[0])
     if units == 1:
         return 1.0
-    ranks = torch.empty(2, units, dtype=torch.float64)
-    for row, order in zip(ranks, (first, second), strict=True):
-        row[order] = torch.arange(units, dtype=torch.float64)
-    distance = float((ranks[0] - ranks[1]).square().sum())
-    return 1 - 6 * distance / (units**3 - units)
+    return 1 - 6 * float((ranks[0] - ranks[1]).square().sum()) / (units**3 - units)
 
 
 def top_overlap(a: Attribution, b: Attribution, k: int, ranking: str | None = None) -> float:
-    """The share of the top k units that two explanations have in common."""
+    """The share of the top k features that two explanations have in common."""
     first, second = _orders(a, b, ranking)
     check_count("k", k, len(first))
     return len(set(first[:k].tolist()) & set(second[:k].tolist())) / k
@@ -195,7 +188,7 @@ def top_overlap(a: Attribution, b: Attribution, k: int, ranking: str | None = No
 def _orders(a: Attribution, b: Attribution, ranking: str | None) -> tuple[Tensor, Tensor]:
     if a.features.units != b.features.units or a.features.n != b.features.n:
         raise InvalidInput(
-            f"Expected explanations of the same units (got {a.features.units} and "
+            f"Expected explanations of the same features (got {a.features.units} and "
             f"{b.features.units})."
         )
     return unit_order(a, ranking).cpu(), unit_order(b, ranking).cpu()
@@ -209,16 +202,15 @@ def _top(k: int | None, a: Attribution) -> int:
     return k
 
 
-def _options(options: Mapping[str, Any] | None, taken: Sequence[str]) -> dict[str, Any]:
-    given = dict(options or {})
-    for name in taken:
-        if name in given:
+def _checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    for name in ("method", "target", "seed"):
+        if name in (options or {}):
             raise InvalidInput(f"Expected {name} as an argument of its own (got it in options).")
-    return given
+    return dict(options or {})
 
 
 def _private_copy(model: Any) -> nn.Module:
-    """A copy that shares no number with the model."""
+    """A copy that shares no weight with the model."""
     if not isinstance(model, nn.Module):
         raise InvalidType(
             "Expected an nn.Module, whose layers can be made random on a copy "
@@ -239,14 +231,14 @@ def _private_copy(model: Any) -> nn.Module:
 
 def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Modules that own weights, from the output down: in the reverse order of their definition."""
-    found = [
+    layers = [
         (name or type(module).__name__, module)
         for name, module in model.named_modules()
         if next(module.parameters(recurse=False), None) is not None
     ]
-    if not found:
+    if not layers:
         raise InvalidInput("Expected a model with weights to make random (got none).")
-    return found[::-1]
+    return layers[::-1]
 
 
 def _randomised(

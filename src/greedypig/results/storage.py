@@ -163,9 +163,6 @@ def _check(a: Attribution) -> None:
             continue
         if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
-    memory = a.memory
-    if memory is not None and not (memory.shape == (a.features.n,) and memory.is_floating_point()):
-        raise InvalidInput(f"memory {memory.dtype} {tuple(memory.shape)}")
     if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
         raise InvalidInput("an order that is not a permutation of the units")
     if a.values.shape != (len(a.picks) + 1,) or a.values.dtype != torch.float64:
