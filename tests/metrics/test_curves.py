@@ -12,7 +12,6 @@ import greedypig as gp
 from greedypig.core.layout import Layout
 from greedypig.metrics.curves import counts_of
 from greedypig.metrics.ranking import counts_needed
-from greedypig.tensors.baselines import named
 from greedypig.tensors import baselines
 from nets import Calls, TwoInputs, bits, cnn, linear, mlp, picture, row
 

@@ -119,10 +119,7 @@ def test_the_check_repeats_by_seed_and_leaves_the_model_alone(how):
     net, x = cnn().train(), picture()
     before = {k: bits(v) for k, v in net.state_dict().items()}
     state = torch.get_rng_state()
-    a, b, c = (
-        M.randomisation_check(net, x, method=gp.IG(3), how=how, seed=s)
-        for s in (0, 0, 1)
-    )
+    a, b, c = (M.randomisation_check(net, x, method=gp.IG(3), how=how, seed=s) for s in (0, 0, 1))
     assert a == b
     assert a.rank_correlation != c.rank_correlation
     assert {k: bits(v) for k, v in net.state_dict().items()} == before

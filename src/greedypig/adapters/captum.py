@@ -1,7 +1,7 @@
-"""Captum both ways: Greedy PIG as a Captum class, and Captum's classes as scorers.
+"""Captum both ways: Greedy PIG as a Captum class, and Captum's classes as methods.
 
-`GreedyPIG` stands where `IntegratedGradients` stood. `from_captum(captum.attr.DeepLift)` gives a
-scorer for `gp.explain(method=…)`, and `gp.Greedy` around it makes it adaptive.
+`GreedyPIG` replaces `captum.attr.IntegratedGradients`. `from_captum(captum.attr.DeepLift)` is a
+one-shot method for `gp.explain(method=…)`, and `gp.Greedy` around it makes it adaptive.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..core.algorithms import make_problem
+from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.lockstep import Undisturbed
-from ..core.objective import MeanObjective, Oracle, PointObjective, Runs
-from ..core.quadrature import Rule, rule
+from ..core.methods import IG
+from ..core.methods import GreedyPIG as Rounds
+from ..core.numbers import check_switch, whole
+from ..core.objective import Objective
+from ..core.quadrature import Rule
 from ..core.randomness import Fork
-from ..core.rounds import Problem, run
-from ..core.schedule import check_switch, whole
-from ..core.scorers import IntegratedGradients
-from ..network.model_cache import Loan
+from ..core.run import Run
+from ..network.frozen import freeze
 from ..tensors.inputs import ModelObjective
 
 try:
@@ -48,12 +48,11 @@ _OF_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
 _NOT_OF_MODULES = {
     "NoiseTunnel": "Try gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10).",
-    "FeaturePermutation": "It permutes the rows of a batch, and an example is a single one. "
+    "FeaturePermutation": "It permutes the rows of a batch, and an example is a single row. "
     "Try FeatureAblation.",
 }
-
 _RULES = {
-    "gausslegendre": "gauss_legendre",
+    "gausslegendre": "gauss-legendre",
     "riemann_middle": "midpoint",
     "riemann_left": "left",
     "riemann_right": "right",
@@ -64,13 +63,13 @@ _RULES = {
 class GreedyPIG(GradientAttribution):  # type: ignore[misc]
     """Greedy PIG with the interface of captum.attr.IntegratedGradients.
 
-    The objective is the forward function's own output at the target, as Captum does; wrap the
+    The objective is the forward function's own output at the target, as in Captum; wrap the
     model in a softmax to explain a probability. A module is never changed: a frozen copy in
     eval mode is used.
 
     multiply_by_inputs=False gives attributions per unit of the inputs: those of `attribute` divided
-    by (inputs − baselines). With n_rounds=1 that is the mean gradient on the way, also where an
-    input is at its baseline; with more rounds such an input has 0. Selection is the same.
+    by (inputs − baselines). With n_rounds=1 that is the mean gradient along the path, also where an
+    input equals its baseline; with more rounds such an input has 0. Selection is the same.
     """
 
     def __init__(
@@ -97,49 +96,39 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         """Attributions shaped like `inputs`, batch axis included.
 
         With n_rounds=1 they are integrated gradients, with weights that sum to 1 (Captum's own of
-        riemann_trapezoid do not). With more they are `Attribution.contributions()`: signed, with
-        the sum F(inputs) − F(baselines), since raw scores of different rounds do not compare.
+        riemann_trapezoid do not). With more they are `Attribution.contributions()`: the mean of
+        integrals over straight paths and paths by way of what each round began with, with the sum
+        F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
         feature_mask: ids of features that are selected together, as elsewhere in Captum.
         delta: per row, the largest completeness error of its rounds,
         Σ scores − (F(inputs) − F(point where the round started)).
         """
-        is_tuple = isinstance(inputs, tuple)
         rows, starts = _format_input_baseline(inputs, baselines)
         _check_rows(rows)
         n_rounds = self._checked(method, n_rounds, feature_mask)
-        loan = Loan(self.forward_func)
-        batch = _Batch(
-            loan.plain, rows, starts, target, additional_forward_args,
-            internal_batch_size, feature_mask,
-        )  # fmt: skip
-        scorer = IntegratedGradients(n_steps, _RULES[method])
-        measured = n_rounds > 1 or return_convergence_delta
-        problems = batch.problems(scorer, n_rounds, measured=measured)
-        results = [p.attribution() for p in run(problems)]
-        trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
-        columns = zip(*(batch.layout.tensors(t) for t in trees), strict=True)
-        attributions = tuple(
-            torch.stack(column).to(row) for column, row in zip(columns, rows, strict=True)
-        )
-        if not self._multiply_by_inputs:
-            attributions = batch.per_unit(
-                attributions, rule(_RULES[method], n_steps) if n_rounds == 1 else None
-            )
-        loan.end()
-        output = _format_output(is_tuple, attributions)
+        scorer = IG(n_steps, _RULES[method])
+        with torch.inference_mode(False):
+            batch = _Batch(
+                freeze(self.forward_func), rows, starts, target, additional_forward_args,
+                internal_batch_size, feature_mask,
+            )  # fmt: skip
+            measured = n_rounds > 1 or return_convergence_delta
+            results = batch.results(scorer, n_rounds, measured=measured)
+            trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
+            attributions = batch.split(torch.stack([batch.layout.flatten(t) for t in trees]))
+            if not self._multiply_by_inputs:
+                path = scorer.quadrature if n_rounds == 1 else None
+                attributions = batch.per_unit(attributions, path)
+        output = _format_output(isinstance(inputs, tuple), attributions)
         if not return_convergence_delta:
             return output
-        errors = [
-            max((t - (a.full_value - v) for t, v in zip(a.totals, a.values.tolist(), strict=False)),
-                key=abs)
-            for a in results
-        ]  # fmt: skip
-        return output, torch.tensor(errors, dtype=rows[0].dtype, device=rows[0].device)
+        deltas = [_largest_error(a) for a in results]
+        return output, torch.tensor(deltas, dtype=rows[0].dtype, device=rows[0].device)
 
     def _checked(self, method: str, n_rounds: Any, feature_mask: Any) -> int:
-        """The number of rounds, if what was asked can be done."""
+        """The number of rounds, if the arguments fit together."""
         if method not in _RULES:
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
@@ -171,6 +160,13 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         return self._multiply_by_inputs
 
 
+def _largest_error(a: Attribution) -> float:
+    """The largest completeness error of a run's rounds."""
+    values = a.values.tolist()
+    errors = (t - (a.full_value - v) for t, v in zip(a.totals, values, strict=False))
+    return max(errors, key=abs)
+
+
 class _Batch:
     """The rows of one call of `attribute`, each a problem over the shared forward function."""
 
@@ -187,79 +183,89 @@ class _Batch:
         self.forward, self.target = forward, target
         self.extra = _format_additional_forward_args(extra)
         self.rows = tuple(r.detach() for r in rows)
-        self.count = self.rows[0].shape[0]
         self.layout = Layout("tuple", tuple(str(i) for i in range(len(rows))),
                              tuple(tuple(r.shape[1:]) for r in rows))  # fmt: skip
-        self.starts = [
-            torch.broadcast_to(s.detach() if isinstance(s, Tensor) else torch.tensor(s), r.shape)
-            for s, r in zip(starts, self.rows, strict=True)
-        ]
-        self.masks = None if feature_mask is None else _format_tensor_into_tuples(feature_mask)
-        self.oracle = Oracle(
-            self._values, self.layout.n, batch_size="auto" if batch_size is None else batch_size
-        )
+        self.end = torch.cat([r.flatten(1) for r in self.rows], 1)
+        """(count, n) the inputs."""
+        self.start = self._flat(starts).to(self.end)
+        """(count, n) the baselines."""
+        self.ids = None
+        """(count, n) the feature of every input, where features are selected together."""
+        if feature_mask is not None:
+            self.ids = self._flat(_format_tensor_into_tuples(feature_mask))
+        self.batch_size: Any = "auto" if batch_size is None else batch_size
 
-    def problems(
-        self, scorer: IntegratedGradients, rounds: int, *, measured: bool
-    ) -> Iterator[Problem]:
-        """One run of Algorithm 1 per row; with the values of F only where they are asked for."""
-        for i in range(self.count):
-            start, end = self._ends(i)
-            objective = PointObjective(self.oracle, start, end, owner=i, layout=self.layout)
-            if not measured:
-                objective.ends = (0.0, 0.0)  # Nobody looks, and a pass for nothing is saved.
-            features = self._features(i)
-            yield make_problem(
-                objective, scorer, features=features, rounds=min(rounds, features.units),
-                schedule="geometric" if rounds > 1 else None, label=f"row {i}",
-                values="end" if measured else "free",
-            )  # fmt: skip
+    def results(self, scorer: IG, rounds: int, *, measured: bool) -> list[Attribution]:
+        """One result per row; with the values of F only where they are asked for."""
+        results: dict[int, Attribution] = {}
+        for rows, features in self._groups():
+            method: Any = scorer
+            if rounds > 1:
+                count = min(rounds, features.units)
+                method = Rounds(rounds=count, steps=scorer.steps, rule=scorer.rule)
+            run = Run(self._objective(rows), method, features=features)
+            for _ in run:
+                pass
+            results |= zip(rows.tolist(), run.results(measure=measured), strict=True)
+        return [results[i] for i in range(len(self.end))]
+
+    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """(count, n) → like each of the inputs."""
+        parts = self.layout.split(flat)
+        return tuple(p.to(r) for p, r in zip(parts, self.rows, strict=True))
 
     def per_unit(self, attributions: tuple[Tensor, ...], path: Rule | None) -> tuple[Tensor, ...]:
-        """attributions / (inputs − baselines); where that is 0 / 0, the mean gradient on the path,
-        or 0 without one."""
-        ways = [r - s.to(r) for r, s in zip(self.rows, self.starts, strict=True)]
-        still = torch.stack([(w == 0).flatten(1).any(1) for w in ways]).any(0)
-        means = [torch.zeros_like(r) for r in self.rows]
+        """attributions / (inputs − baselines); where that is 0 / 0, the mean gradient along the
+        path, or 0 without one."""
+        ways = self.end - self.start
+        means = torch.zeros_like(ways)
         if path is not None:
-            for i in still.nonzero().flatten().tolist():
-                for mean, part in zip(means, self._mean_gradient(i, path), strict=True):
-                    mean[i] = part
+            for i in (ways == 0).any(1).nonzero().flatten().tolist():
+                means[i] = self._mean_gradient(torch.tensor([i]), path)
         return tuple(
             torch.where(w == 0, m, a / torch.where(w == 0, 1, w))
-            for a, w, m in zip(attributions, ways, means, strict=True)
+            for a, w, m in zip(attributions, self.split(ways), self.split(means), strict=True)
         )
 
-    def _mean_gradient(self, row: int, path: Rule) -> list[Tensor]:
-        """Σ_k weights_k · ∇F(start + nodes_k · (end − start)), like each of the row's inputs."""
-        start, end = self._ends(row)
-        nodes = start.new_tensor(path.nodes).unsqueeze(1)
-        points = torch.lerp(start, end, nodes)
-        with Undisturbed():
-            _, found, _ = self.oracle.evaluate(points, [(row, len(points))], gradient=True)
-        assert found is not None
-        weights = found.new_tensor(path.weights)
-        return [part[0] for part in self.layout.split((weights @ found).unsqueeze(0))]
+    def _mean_gradient(self, row: Tensor, path: Rule) -> Tensor:
+        """(n,): Σ_k weights_k · ∇F(start + nodes_k · (end − start)) for one row."""
+        nodes = self.end.new_tensor(path.nodes).view(1, -1, 1)
+        points = torch.lerp(self.start[row].unsqueeze(1), self.end[row].unsqueeze(1), nodes)
+        gradients = self._objective(row).point_gradients(points)[0]
+        return gradients.new_tensor(path.weights) @ gradients
 
-    def _ends(self, row: int) -> tuple[Tensor, Tensor]:
-        """(n,) each: the baselines and the inputs of a row, end to end."""
-        end = torch.cat([r[row].reshape(-1) for r in self.rows])
-        return torch.cat([s[row].reshape(-1).to(end) for s in self.starts]), end
+    def _groups(self) -> Iterator[tuple[Tensor, Features]]:
+        """Rows with the same features, no more than a device batch holds, run side by side."""
+        every = torch.arange(len(self.end))
+        most = self._objective(every).rows
+        if self.ids is None:
+            for rows in every.split(most):
+                yield rows, Elements(self.layout.n)
+            return
+        kinds, kind_of = torch.unique(self.ids, dim=0, return_inverse=True)
+        for i, ids in enumerate(kinds):
+            # Captum's ids may have gaps; those of Groups have none.
+            features = Groups(torch.unique(ids, return_inverse=True)[1])
+            for rows in (kind_of == i).nonzero().flatten().cpu().split(most):
+                yield rows, features
 
-    def _features(self, row: int) -> Features:
-        if self.masks is None:
-            return Elements(self.layout.n)
-        ids = [
-            torch.broadcast_to(m, r.shape)[row].reshape(-1)
-            for m, r in zip(self.masks, self.rows, strict=True)
+    def _objective(self, rows: Tensor) -> Objective:
+        return Objective(
+            lambda points, problems: self._values(points, rows[problems.cpu()]),
+            self.start[rows].unsqueeze(0), self.end[rows].unsqueeze(0), layout=self.layout,
+            batch_size=self.batch_size, labels=[f"row {i}" for i in rows.tolist()],
+        )  # fmt: skip
+
+    def _flat(self, tensors: tuple[Any, ...]) -> Tensor:
+        """(count, n): numbers and tensors that broadcast to the inputs, end to end."""
+        parts = [
+            torch.broadcast_to(torch.as_tensor(t).detach().to(r.device), r.shape).flatten(1)
+            for t, r in zip(tensors, self.rows, strict=True)
         ]
-        # Captum's ids may have gaps; ours count the features there are.
-        return Groups(torch.unique(torch.cat(ids), return_inverse=True)[1])
+        return torch.cat(parts, 1)
 
-    def _values(self, points: Tensor, runs: Runs) -> Tensor:
-        index = torch.tensor([i for i, _ in runs]).repeat_interleave(
-            torch.tensor([count for _, count in runs])
-        )
+    def _values(self, points: Tensor, index: Tensor) -> Tensor:
+        """(m,): F at points whose rows of the batch are index (m,)."""
         inputs = tuple(
             p.to(r.dtype) for p, r in zip(self.layout.split(points), self.rows, strict=True)
         )
@@ -278,7 +284,7 @@ class _Batch:
         )
 
     def _rows_of(self, extra: Any, index: Tensor) -> Any:
-        if isinstance(extra, Tensor) and extra.dim() and extra.shape[0] == self.count:
+        if isinstance(extra, Tensor) and extra.dim() and extra.shape[0] == len(self.end):
             return extra[index.to(extra.device)]
         return extra
 
@@ -298,18 +304,32 @@ def _check_rows(rows: tuple[Tensor, ...]) -> None:
             )
         if row.dim() == 0 or row.numel() == 0:
             raise InvalidInput(
-                f"Expected inputs with a batch axis and something in them (got shape "
+                f"Expected inputs with a batch axis and at least one value (got shape "
                 f"{tuple(row.shape)} for input {i})."
             )
 
 
-class CaptumScorer:
-    """A Captum attribution method as a scorer: its inputs are x, its baselines are place(1_S).
+def from_captum(
+    method: Callable[[nn.Module], Any],
+    /,
+    *,
+    at: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> CaptumMethod:
+    """A Captum class (or any function from a module to a Captum method) as a one-shot method.
 
-    Methods without baselines see a single point. On their own that is the input, as in Captum;
-    in greedy rounds it is the one at 1_S, as Sequential Gradient does, since no pick could change
-    what they say of the input. at="input" or "mask" asks for one of them.
+    options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).
+    at: where a method without baselines, such as Saliency, takes its gradients: "input", or
+        "mask": the input with only the selected features. None takes the input, and in greedy
+        rounds the mask, as the scores at the input are the same in every round.
+    seed: of its random numbers; None takes that of the run.
     """
+    return CaptumMethod(method, at=at, seed=seed, **options)
+
+
+class CaptumMethod:
+    """A Captum attribution method as a one-shot method: inputs x, baselines with S present."""
 
     def __init__(
         self,
@@ -335,91 +355,96 @@ class CaptumScorer:
         self.method, self.at, self.seed, self.options = method, at, seed, options
         self.name = f"captum.{name}"
 
-    def for_run(self, *, seed: int, rounds: int) -> CaptumScorer:
-        """The same scorer for this run: its seed unless it has one of its own, and its point."""
-        at = self.at or ("input" if rounds == 1 else "mask")
-        return CaptumScorer(
-            self.method, at=at, seed=seed if self.seed is None else self.seed, **self.options
-        )
+    @property
+    def in_rounds(self) -> CaptumMethod:
+        """The same method for greedy rounds."""
+        at = self.at or "mask"
+        return CaptumMethod(self.method, at=at, seed=self.seed, **self.options)
 
     def settings(self) -> dict[str, Any]:
-        """The name and every knob, for provenance."""
+        """Every knob, for the record."""
         options = {k: v if isinstance(v, int | float | str | None) else repr(v)
                    for k, v in self.options.items()}  # fmt: skip
-        return {"scorer": self.name, "at": self.at} | options
+        return {"at": self.at or "input"} | options
 
-    def __call__(self, objective: PointObjective | MeanObjective, mask: Tensor, /) -> Tensor:
-        """Captum's attributions of the elements, with what is selected moved into the baseline."""
-        found = [self._part(part, mask) for part in objective.parts]
-        return torch.stack(found).mean(0)
+    def __call__(self, objective: Objective, mask: Tensor, /) -> Tensor:
+        """(b, n) masks → (b, n): Captum's attributions, with the selected values in the baselines.
 
-    def _part(self, objective: PointObjective, mask: Tensor) -> Tensor:
-        wrapped = _Objective(objective)
+        Captum repeats rows in orders of its own, so each of the problems has calls of its own.
+        """
+        begin = torch.lerp(objective.start, objective.end, mask)
+        end = objective.end
+        if objective.goal is not None:
+            end = torch.lerp(objective.start, end, objective.goal.to(mask))
+        rows = [
+            torch.stack([
+                self._scores(objective, problem, begin[line, problem], end[line, problem])
+                for line in range(objective.lines)
+            ]).mean(0)
+            for problem in range(objective.b)
+        ]  # fmt: skip
+        return torch.stack(rows)
+
+    def _scores(self, objective: Objective, problem: int, begin: Tensor, end: Tensor) -> Tensor:
+        """(n,): the attributions of one problem on the path from begin to end, (n,) each."""
+        wrapped = _Wrapped(objective, problem)
         captum = self.method(wrapped)
         if isinstance(captum, _OF_LAYERS) and not wrapped.shows_layers:
             raise InvalidInput(
                 f"Expected an nn.Module for {self.name}, which works on its layers (got a "
                 "function or a compiled module). Try the module itself."
             )
-        begin = objective.layout.split(objective.place(mask).unsqueeze(0))
-        end = objective.layout.split(objective.end.unsqueeze(0))
-        # A NoiseTunnel takes whatever the method inside it takes.
+        # A NoiseTunnel takes the arguments of the method inside it.
         inner = getattr(captum, "attribution_method", captum)
         parameters = inspect.signature(inner.attribute).parameters
         takes_baselines = "baselines" in parameters or "kwargs" in parameters
-        inputs = end if takes_baselines or self.at == "input" else begin
-        extra = {"baselines": tuple(begin)} if takes_baselines else {}
+        first, last = (objective.layout.split(t.unsqueeze(0)) for t in (begin, end))
+        inputs = first if self.at == "mask" and not takes_baselines else last
+        extra = {"baselines": tuple(first)} if takes_baselines else {}
         with torch.enable_grad():
             leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
-            found = _seeded(self.seed or 0, captum.attribute, leaves, **extra, **self.options)
-        return torch.cat([t.detach().reshape(-1) for t in found])
+            parts = _seeded(
+                self._seed(objective), captum.attribute, leaves, **extra, **self.options
+            )
+        return torch.cat([t.detach().reshape(-1) for t in parts])
+
+    def _seed(self, objective: Objective) -> int:
+        if self.seed is not None:
+            return self.seed
+        return int(torch.randint(2**31, (1,), generator=objective.generator()))
 
 
-def from_captum(
-    method: Callable[[nn.Module], Any],
-    /,
-    *,
-    at: str | None = None,
-    seed: int | None = None,
-    **options: Any,
-) -> CaptumScorer:
-    """A Captum class (or any function from a module to a Captum method) as a scorer.
+class _Wrapped(nn.Module):
+    """inputs (m, …) → values (m,) of one problem, with the network's layers inside for methods
+    that hook them."""
 
-    options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).
-    at: where a method without baselines, such as Saliency, looks: "input", or "mask": what is
-        selected so far. None takes the input, and in greedy rounds the mask.
-    """
-    return CaptumScorer(method, at=at, seed=seed, **options)
-
-
-class _Objective(nn.Module):
-    """inputs (m, …) → values (m,), with the network's layers inside for methods that hook them."""
-
-    def __init__(self, objective: PointObjective) -> None:
+    def __init__(self, objective: Objective, problem: int) -> None:
         super().__init__()
         if isinstance(objective, ModelObjective):
             self.network = objective.network()
         self._objective = [objective]  # In a list, so that it is not taken for a submodule.
+        self._problem = problem
 
     @property
     def shows_layers(self) -> bool:
-        """Can Captum hook the layers that compute the answer?"""
+        """Can Captum hook the layers that compute the output?"""
         network = getattr(self, "network", None)
         return network is not None and not isinstance(network, torch.jit.ScriptModule)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """The objective's values; rows that will be differentiated are counted."""
+        """The objective's values; gradients are counted for the first of the problems."""
         objective = self._objective[0]
         points = torch.cat([t.reshape(t.shape[0], -1) for t in inputs], 1)
-        if torch.is_grad_enabled():
-            objective.paid(points.shape[0])
-        values: Tensor = objective.oracle.function(points, [(objective.owner, points.shape[0])])
+        if torch.is_grad_enabled() and self._problem == 0:
+            objective.count_gradients(len(points))
+        problems = torch.full((len(points),), self._problem, device=points.device)
+        values: Tensor = objective.function(points, problems)
         return values
 
 
 def _seeded(seed: int, attribute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Captum draws from torch's and NumPy's global generators. Torch's is left alone; NumPy has no
-    other for one thread, so its own is seeded and put back."""
+    """Captum draws from torch's and NumPy's global generators. Torch's is left alone. NumPy has no
+    other for one thread, so its own is seeded and then restored."""
     state = np.random.get_state()
     try:
         np.random.seed(seed % 2**32)

@@ -84,7 +84,9 @@ class Greedy(InRounds):
 
     def __post_init__(self) -> None:
         inner = named(self.one_shot) if isinstance(self.one_shot, str) else self.one_shot
-        object.__setattr__(self, "one_shot", scorer_of(inner))
+        inner = scorer_of(inner)
+        # A method that scores otherwise in rounds says so, as `from_captum(Saliency)` does.
+        object.__setattr__(self, "one_shot", getattr(inner, "in_rounds", inner))
         check_method(self.one_shot)
 
     @property

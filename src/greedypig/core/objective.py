@@ -99,6 +99,10 @@ class Objective:
         """Gradients paid so far for each of the problems."""
         return self._shared["gradients"]
 
+    def count_gradients(self, number: int) -> None:
+        """Count gradients that a scorer has taken itself, for each of the problems."""
+        self._shared["gradients"] += number
+
     # The same problems, otherwise.
 
     def at(self, round: int, goal: Tensor | None = None) -> Objective:

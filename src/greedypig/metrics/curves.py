@@ -89,9 +89,7 @@ def information_curves(
     return _curves_of(model, x, a, ("softmax", "loss"), options)
 
 
-def insertion(
-    model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]
-) -> Curve:
+def insertion(model: Callable[..., Any], x: Any, a: Any, **options: Unpack[CurveOptions]) -> Curve:
     """RISE's insertion: the target's softmax as the top values come into a blurred picture.
 
     Higher is better. It is the SIC with baseline="blur", which hides detail without the sharp
@@ -232,7 +230,9 @@ class _Sweep:
         self.points, self.ranking, self.batch_size = points, ranking, batch_size
         self.outputs = _Outputs(None, outputs, class_given=class_given)
         with torch.inference_mode(False):
-            self.network = Model(model if judge is None else judge, self.outputs, batch_size=batch_size)
+            self.network = Model(
+                model if judge is None else judge, self.outputs, batch_size=batch_size
+            )
             self.explained = Model(model, self.outputs) if judge is not None else None
             self.translate = None if judge is None else translation(model, judge)
 
