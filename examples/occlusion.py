@@ -1,11 +1,11 @@
-"""A one-shot method of one's own, and what greedy rounds make of it.
+"""A one-shot method of your own, and the same in greedy rounds.
 
     python examples/occlusion.py
 
-Leave-one-out scores a feature by what the output loses without it. With two copies of a feature
-it sees neither: each alone can go. Greedy rounds that add one feature at a time find the first copy,
-and the second is then worth nothing. A method is any callable from an objective and a mask to
-scores; nothing in the package changes for it.
+Leave-one-out scores a feature by what the output loses without it. Two copies of a feature both
+score 0, because the other copy is still there. Greedy rounds that add one feature at a time select
+the first copy, and the second then adds nothing. A method is any callable from an objective and a
+mask to scores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `greedypig explain photo.jpg` does, by the library: explain, measure, draw, keep.
+"""What `greedypig explain photo.jpg` does, with the library: explain, measure, draw, save.
 
     python examples/photo.py [photo.jpg]
 
@@ -37,31 +37,32 @@ def main() -> None:
     name, probability = model.classes[target], float(probabilities[target])
     print(f"{path.name}: {name}, probability {probability:.3f}")
 
-    a = gp.explain(model, x, target=target, baseline="gray", progress=True)
+    a = gp.explain(model, x, target=target, baseline="gray")
+    print(f"explained by {a.method}")
     curves = gp.metrics.information_curves(model, x, a)
-    # A curve has 100 points, and these shares lie between them: they are measured as well.
+    # These shares lie between the curve's 100 points, so they are measured too.
     exact = gp.metrics.softmax_information_curve(model, x, a, points=[0.0, *SHARES])
     kept = dict(zip(SHARES, exact.values[1:].tolist(), strict=True))
-    for share, sure in kept.items():
-        print(f"only its best {100 * share:3g} %: {sure:.3f}")
+    for share, value in kept.items():
+        print(f"best {100 * share:3g} % of the features: {value:.3f}")
     auc = curves["softmax"].auc
     print(f"area under the curve {auc:.3f}, {a.gradients_used} gradients, {a.seconds:.1f} s")
 
-    # What figures and pages need besides the result itself.
+    # What figures and pages show beside the result itself.
     a = a.with_notes(
         {
             "kind": "image", "source": path.name, "model": model.name, "class": name,
             "target": target, "probability": probability, "baseline": "gray",
             "curves": {key: each.to_dict() for key, each in curves.items()},
-            "kept": {f"{share:g}": sure for share, sure in kept.items()},
+            "kept": {f"{share:g}": value for share, value in kept.items()},
         },
         picture=as_levels(model, x),
         baseline=as_levels(model, model.baseline("gray").expand_as(x)),
     )  # fmt: skip
     excess = Notes.of(a).excess()
     if excess is not None:
-        share, sure = excess
-        print(f"already {100 * share:.2g} % of it makes the network more certain ({sure:.3f})")
+        share, value = excess
+        print(f"warning: {100 * share:.2g} % of the features give a higher probability ({value:.3f})")
 
     out = Path("out")
     out.mkdir(exist_ok=True)

@@ -1,10 +1,9 @@
-"""Segments of a time series, a kind of data that greedypig does not know: features by hand.
+"""Segments of a time series: a new kind of data, added by a function that makes its features.
 
     python examples/time_series.py
 
-A network tells two kinds of series apart by a bump. Which segments does it use? A kind of data is
-a function from the input to features (and, if need be, to an objective); nothing in the package
-changes for it.
+A network is trained to find a bump in a series. Which segments does it use? A new kind of data needs
+a function from the input's layout to features, and nothing else.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def test_readme_says_what_the_set_function_example_gives(tmp_path):
 
     weights = torch.tensor([3.0, 1.0, 2.0, 0.5])
     objective = gp.objective(lambda m: 3 * m[:, :2].amax(1) + m[:, 2:] @ weights[2:], 4)
-    assert gp.integrated_gradients(objective).scores.tolist() == pytest.approx([1.5, 1.5, 2, 0.5])
-    assert gp.greedy_pig(objective, per_round=1).order.tolist() == [2, 0, 3, 1]
+    assert gp.maximize(objective, gp.IG()).scores.tolist() == pytest.approx([1.5, 1.5, 2, 0.5])
+    assert gp.maximize(objective, gp.GreedyPIG(per_round=1)).order.tolist() == [2, 0, 3, 1]
     assert gp.best_subset(objective, k=2) == ((0, 2), 5.0)
 
 
@@ -73,7 +73,9 @@ EXAMPLES = {
     # Script → packages it needs, what it says, what it writes.
     "photo.py": (("PIL", "skimage"), "espresso, probability 0.95", ("photo.html", "photo.png")),
     "graph.py": (("matplotlib",), "with 30 % of the edges: accuracy", ("graph.png",)),
+    "occlusion.py": ((), "in rounds:     ['copy 1', 'weaker',", ()),
     "table.py": (("pyarrow", "sklearn"), "only these 5, retrained: log-loss 0.", ("tumours.csv",)),
+    "time_series.py": ((), "channel 1, steps 50–59: probability", ()),
 }
 
 
