@@ -53,8 +53,8 @@ def test_people_read_class_probabilities_cost_and_files(call):
     assert code == 0
     assert err == ""
     assert out.startswith("photo.png: red, probability 0.")
-    for words in ("only its best   1 %", "only its best  10 %", "100 gradients",
-                  "wrote photo.gpig, photo.html"):  # fmt: skip
+    for words in ("method greedy-pig (default): 20 rounds", "only the best   1 %",
+                  "only the best  10 %", "100 gradients", "wrote photo.gpig, photo.html"):  # fmt: skip
         assert words in out
     assert "\x1b" not in out
 
@@ -64,7 +64,7 @@ def test_a_part_that_is_more_certain_than_the_photo_is_told(call, answer):
     # Red pixels alone beat the photo, whose black ground says "dark".
     assert record["excess"]["probability"] > record["probability"] + 0.01
     _, out, _ = call("explain", "photo.png", *TINY)
-    assert "more certain" in out
+    assert "higher probability" in out
     assert "--objective log-likelihood" in out
 
 
@@ -72,7 +72,7 @@ def test_without_excess_there_is_no_warning(call, answer, place):
     # Every black pixel in place of a gray one speaks for "dark": nothing beats all of them.
     Image.new("RGB", (8, 8), "black").save(place / "night.png")
     assert answer("explain", "night.png", *TINY)["excess"] is None
-    assert "more certain" not in call("explain", "night.png", *TINY)[1]
+    assert "higher probability" not in call("explain", "night.png", *TINY)[1]
 
 
 def test_results_go_to_the_current_directory_or_to_out(call, place):
@@ -158,6 +158,48 @@ def test_knobs_reach_the_run(answer):
     assert record["selected"] == 18
 
 
+@pytest.mark.parametrize(
+    ("words", "rounds", "steps"),
+    [((), 4, 5), (("--baseline", "black,white"), 3, 3), (("--schedule", "equal"), 4, 5),
+     (("--rounds", "8"), 4, 5), (("--steps", "4"), 5, 4)],
+)  # fmt: skip
+def test_a_budget_plans_the_rounds_unless_they_are_named(answer, words, rounds, steps):
+    record = answer("explain", "photo.png", *TINY, "--budget", "20", "--no-html", *words)
+    planned = not {"--rounds", "--steps"} & set(words)
+    assert record["stop"] == ("all" if planned else "gradients")
+    lines = 2 if "--baseline" in words else 1
+    assert record["gradients"] == rounds * steps * lines <= 20
+    assert record["settings"]["steps"] == steps
+
+
+def test_the_method_is_named_and_its_knobs_are_set(answer):
+    quick = ("explain", "photo.png", *TINY, "--no-html", "--json")
+    assert answer(*quick)["method"] == "greedy-pig"
+    assert answer(*quick, "--method", "ig")["method"] == "ig"
+    matched = answer(*quick, "--objective", "log-likelihood")
+    assert matched["method"] == "sequential-gradient"
+    assert matched["gradients"] == 100
+    steady = answer(*quick, "--method", "steady-pig", "--rounds", "5", "--steps", "2")
+    assert (steady["method"], steady["gradients"]) == ("steady-pig", 10)
+    assert steady["settings"]["views"] == 2
+    ratio = answer(*quick, "--ratio", "7")["settings"]
+    assert ratio["ratio"] == 7
+
+
+def test_gain_takes_features_with_a_positive_score_alone(answer):
+    record = answer("explain", "photo.png", *TINY, "--no-html", "--gain")
+    assert record["stop"] == "no_gain"
+    assert 0 < record["selected"] < 192
+
+
+def test_reach_stops_at_a_share_of_the_whole_photo_s_value(answer):
+    words = ("explain", "photo.png", *TINY, "--no-html", "--per-round", "4", "--reach", "0.9")
+    record = answer(*words)
+    assert record["stop"] == "value"
+    a = gp.load("photo.gpig")
+    assert float(a.values[-1]) >= 0.9 * a.full_value > float(a.values[-2])
+
+
 def test_a_margin_against_a_named_rival(answer):
     record = answer("explain", "photo.png", *TINY, "--objective", "margin:blue", "--no-html")
     assert record["settings"]["rival"] == 3
@@ -175,7 +217,8 @@ def test_a_judge_gives_a_second_opinion(answer, call):
     second = record["curves"]["second-opinion"]
     assert second["judge"] == "tiny_models:other"
     assert second["values"] != record["curves"]["softmax"]["values"]
-    assert "tiny_models:other, which was not asked" in " ".join(call(*judged)[1].split())
+    told = " ".join(call(*judged)[1].split())
+    assert f"{second['auc']:.3f} by the judge tiny_models:other" in told
 
 
 def test_a_second_opinion_has_its_column_and_its_median(call, answer, place, monkeypatch):
@@ -184,20 +227,22 @@ def test_a_second_opinion_has_its_column_and_its_median(call, answer, place, mon
     found = {r["photo"]: r["curves"] for r in answer(*judged)["results"]}
     _, out, _ = call(*judged)
     lines = out.splitlines()
-    assert lines[0].split()[-2:] == ["AUC", "judge"]
+    assert lines[0].startswith("method greedy-pig (default)")
+    assert lines[1].split()[-2:] == ["AUC", "judge"]
     for name, curves in found.items():
         row = next(line.split() for line in lines if line.startswith(name))
         areas = [f"{curves[kind]['auc']:.3f}" for kind in ("softmax", "second-opinion")]
         assert [word for word in row if word != "▲"][-2:] == areas
     own, second = (sum(c[kind]["auc"] for c in found.values()) / 2
                    for kind in ("softmax", "second-opinion"))  # fmt: skip
-    assert (f"AUC {own:.3f} by tiny_models:build itself, {second:.3f} by the judge, "
+    assert (f"AUC {own:.3f} by tiny_models:build, {second:.3f} by the judge "
             "tiny_models:other") in " ".join(out.split())  # fmt: skip
     for width, heads in ((60, ["all", "10", "%", "AUC", "judge"]),
                          (40, ["all", "10", "%", "judge"])):  # fmt: skip
         monkeypatch.setenv("COLUMNS", str(width))
         lines = call(*judged)[1].splitlines()
-        assert lines[0].split()[2:] == heads
+        head = next(line for line in lines if line.startswith("photo "))
+        assert head.split()[2:] == heads
         assert max(map(len, lines)) <= width
 
 
@@ -205,8 +250,8 @@ def test_beside_a_class_asked_for_stands_what_the_network_says(call, place):
     make_photo(place / "green.png", (30, 200, 40))
     _, out, _ = call("explain", ".", *TINY, "--class", "red", "--no-html")
     lines = out.splitlines()
-    assert lines[0] == "red in every photo, beside what the network itself says"
-    assert "network says" in lines[1]
+    assert lines[1].startswith("red in every photo")
+    assert "prediction" in lines[2]
     row = next(line for line in lines if line.startswith("green.png"))
     saved = gp.load(place / "green.gpig").about
     assert f"green, {saved['predictions'][0][1]:.3f}" in row
@@ -225,7 +270,8 @@ def test_a_class_that_the_objective_does_not_look_at_is_warned_of(call, command,
     words = (*command, "photo.png", *TINY, "--objective", objective)
     code, _, err = call(*words, "--class", "blue")
     assert code == 0
-    assert err.startswith("warning: --class blue does not change what is looked for")
+    assert err.startswith("warning: --class blue does not change the explanation")
+    assert f"--objective {objective}" in err
     assert "warning" not in call(*words)[2]
     assert "warning" not in call(*command, "photo.png", *TINY, "--class", "blue")[2]
 
@@ -235,12 +281,12 @@ def test_photos_of_equal_names_are_told_apart(call, place):
         (place / "many" / folder).mkdir(parents=True)
         make_photo(place / "many" / folder / "x.png", colour)
     _, out, _ = call("explain", "many", *TINY, "--out", "o")
-    named = [line.split()[0] for line in out.splitlines()[1:3]]
+    named = [line.split()[0] for line in out.splitlines()[2:4]]
     assert named == [os.path.join("one", "x.png"), os.path.join("two", "x.png")]
     index = (place / "o" / "index.html").read_text()
     assert "one/x.png" in index
     _, out, _ = call("explain", "many/one/x.png", "many/two/x.png", *TINY, "--no-html")
-    assert [line.split()[0] for line in out.splitlines()[1:3]] == [
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == [
         os.path.join("many", "one", "x.png"), os.path.join("many", "two", "x.png"),
     ]  # fmt: skip
     call("compare", "many", *TINY, "--methods", "random", "--out", "c")
@@ -252,21 +298,22 @@ def test_a_photo_that_was_enlarged_a_lot_is_told(call, place, command):
     Image.new("RGB", (3, 1), (200, 30, 30)).save(place / "small.png")
     _, _, err = call(*command, "photo.png", "small.png", *TINY, "--out", "o")
     told = " ".join(err.split())
-    assert told.startswith("Enlarged to the network's 8×8 pixels")
-    assert told.endswith(": small.png (3×1).")
+    assert told.endswith(" small.png (3×1 enlarged to 8×8).")
+    assert "photo.png" not in told
 
 
 def test_superpixels_tell_how_many_were_made(call, answer):
     pytest.importorskip("skimage")
     words = ("explain", "photo.png", *TINY, "--features", "superpixels:4", "--no-html")
     made = len(answer(*words)["order"])
-    assert f"  {made} regions made, 4 asked for" in call(*words)[1]
-    assert f"{made} regions a photo, 4 asked for." in call("explain", ".", *words[2:])[1]
+    assert f"  {made} regions, 4 requested" in call(*words)[1]
+    assert f"{made} regions per photo, 4 requested." in call("explain", ".", *words[2:])[1]
 
 
 @pytest.mark.parametrize(("words", "way"), [
     (("--steps", "5", "--budget", "4"), "Try --budget 5, or --steps 4."),
-    (("--method", "smooth-ig", "--budget", "100"), "Try --budget 1250, or --steps 4."),
+    (("--method", "smooth-ig", "--steps", "50", "--budget", "100"),
+     "Try --budget 1250, or --steps 4."),
     (("--steps", "5", "--budget", "1", "--baseline", "black,white"), "Try --budget 10."),
 ])  # fmt: skip
 def test_a_budget_without_room_for_a_round_names_the_way_out(call, words, way):
@@ -364,7 +411,9 @@ def test_out_below_a_file_is_refused(call):
         (["--k", "1000000"], "192"),
         (["--rounds", "0"], "at least 1"),
         (["--steps", "many"], "at least 1"),
-        (["--budget", "1"], "budget"),
+        (["--budget", "0"], "at least 1"),
+        (["--ratio", "0"], "--ratio"),
+        (["--method", "ig", "--ratio", "2"], "--ratio with a greedy method"),
         (["--reach", "-1"], "reach"),
         (["--device", "toaster"], "cpu"),
         (["--judge", "no-such-model"], "mobilenet-v2"),
@@ -449,7 +498,7 @@ def test_every_number_of_the_json_is_a_number(call):
 def test_a_share_of_larger_units_tells_how_many_fit(call):
     # 16 blocks of 12 numbers: none fits into 1 or 5 % of 192 numbers, one into 10 %.
     _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:2", "--rounds", "2")
-    told = [line.split("  ")[-1] for line in out.splitlines() if "only its best" in line]
+    told = [line.split("  ")[-1] for line in out.splitlines() if "only the best" in line]
     none = "less than one of 16 squares"
     assert told == [none, none, "1 of 16 squares, whole"]
     _, out, _ = call("explain", "photo.png", *TINY, "--features", "grid:8", "--rounds", "1")

@@ -1,172 +1,189 @@
-"""`greedypig compare photo.jpg`: every method on the same photos, judged by the same curves."""
+"""`greedypig compare photo.jpg`: several methods on the same photos, measured by the same curves."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 import greedypig as gp
 
 from ..core.errors import MissingPackage
+from ..core.layout import Layout
+from ..core.methods import GreedyPIG, InRounds, as_method, cost_of
 from ..results.wording import count
-from . import compare_methods, compare_output, options, outputs
-from .compare_output import Standings
-from .explain_output import small_photos
+from ..tensors.methods import within
+from ..tensors.pictures import Superpixels
+from . import compare_output, options, outputs
+from .compare_output import Comparison
+from .explain import POINTS, PhotoFiles, PhotoTask, Question, small_photo, warn_of_options
+from .explain_output import SHARES, small_photos
 from .failures import DONE, FAILED, Failures, Stopped, UsageError
-from .photo_job import Found, Opened, Question, find, tell_idle_class
-from .resumable import Sitting
+from .methods import Search
+from .resumable import Progress, Session
 from .terminal import Bar, Terminal
 
-HELP = "every method side by side on the same photos: curves, AUC, gradients, seconds"
+HELP = "several methods on the same photos: curves, AUC, gradients, seconds"
 DESCRIPTION = """\
-Explain photos by several methods and compare them: the area under the softmax information curve
-(SIC: how sure the network is with only the best numbers; higher is better) and the loss information
-curve (LIC: how far its whole answer is off with them; lower is better), of the median curve where
-there are several photos; gradients and seconds per photo. Writes a table (Markdown and CSV), a
-figure, a page and every result into a folder."""
+Explain photos by several methods and compare them. SIC AUC: the area under the softmax information
+curve, the probability with only the best features (higher is better). LIC AUC: the area under the
+loss information curve, the distance from the whole photo's prediction (lower is better). With
+several photos both are of the median curve. Writes a table (Markdown and CSV), a figure, a page and
+every result into a folder."""
 EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
-  greedypig compare photo.jpg --methods greedy-pig,ig,random --budget 100"""
+  greedypig compare photo.jpg --methods steady-pig,greedy-pig,ig --budget 100"""
+PAPER, REGIONS = "greedy-pig (paper)", "greedy-pig (regions)"
+ALIASES = {"paper": PAPER, "regions": REGIONS}
+NAMES = (
+    "steady-pig", "greedy-pig", PAPER, "sequential-gradient", "ig", "smooth-ig", "blur-ig",
+    "guided-ig", "gradient", REGIONS, "random",
+)  # fmt: skip
+WORDS = tuple({full: short for short, full in ALIASES.items()}.get(name, name) for name in NAMES)
+"""The methods as they are typed."""
+USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
+MOST_REGION_ROUNDS = 50
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compare`."""
     options.add_photos(parser)
     options.add_model(parser)
-    group = parser.add_argument_group("the contest")
-    group.add_argument(
+    method = options.group(parser, "method")
+    method.add_argument(
         "--methods",
         metavar="A,B,…",
-        help=f"which to run: {', '.join(compare_methods.WORDS)}; paper is Greedy PIG in the "
-        "paper's setting (100 rounds of 20), regions Greedy PIG on superpixels (default: all but "
+        help=f"the methods to run: {', '.join(WORDS)}; paper is Greedy PIG in the paper's setting "
+        "(100 rounds of 20 gradients), regions is Greedy PIG on superpixels (default: all but "
         "paper and gradient)",
     )
-    group.add_argument(
+    method.add_argument(
         "--paper",
         action="store_true",
-        help="also the paper's setting, 2,000 gradients a photo: slow",
+        help="also the paper's setting, 2,000 gradients per photo: slow",
     )
-    group.add_argument(
+    method.add_argument(
         "--budget",
         type=options.whole,
         metavar="N",
-        help="give every method about N gradients (default: its usual number): Greedy PIG keeps "
-        "its steps a round and takes more or fewer rounds, one-shot methods more or fewer steps; "
-        "the paper's setting is cut in proportion and never grows. The results name the rounds "
-        "and steps used",
+        help="about N gradients for every method (default: its own number), by more or fewer "
+        "rounds and steps; the paper's setting never takes more than its own. The results name "
+        "the rounds and steps",
     )
-    options.add_features(group)
-    group.add_argument(
+    options.add_features(method)
+    method.add_argument(
         "--ranking",
         choices=("absolute", "signed"),
         default="absolute",
-        help="how methods that score everything at once rank: by absolute score, as in the "
-        "paper, or by signed score; greedy ones go by selection (default: %(default)s)",
+        help="how one-shot methods rank: by absolute score, as in the paper, or by signed score; "
+        "greedy methods rank by selection (default: %(default)s)",
     )
-    group = parser.add_argument_group("the results")
-    group.add_argument(
+    options.add_hardware(parser)
+    output = options.group(parser, "output")
+    output.add_argument(
         "--out",
         metavar="FOLDER",
-        help="where they go (default: photo-comparison, or comparison for several photos)",
+        help="folder of the results (default: photo-comparison, or comparison for several photos)",
     )
-    options.add_resume(group)
-    options.add_machine(parser)
+    options.add_resume(output)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Run every method on every photo, tell the table, write the files."""
+    """Run every method on every photo, print the table, write the files."""
     if args.objective == "counterfactual":
         raise UsageError(
             "Expected an objective of what is present (got --objective counterfactual): methods "
-            "are compared by what the best numbers tell alone, and a counterfactual's are those "
-            "that are missed. Try greedypig explain --objective counterfactual, which shows what "
-            "is left without them."
+            "are compared by the prediction with only the best features, and a counterfactual is "
+            "about the prediction without them. Try greedypig explain --objective counterfactual."
         )
-    names = compare_methods.chosen(args.methods, args.paper)
+    names = chosen(args.methods, args.paper)
     features = options.features(args.features)
-    tell_idle_class(args, terminal)
-    found = find(args.photos)
-    failures = Failures(terminal.fail, several=len(found.files) + len(found.broken) > 1)
-    for path, reason in found.broken:
+    warn_of_options(args, terminal)
+    photos = PhotoFiles.find(args.photos)
+    failures = Failures(terminal.fail, several=len(photos.files) + len(photos.broken) > 1)
+    for path, reason in photos.broken:
         failures.add(path, reason)
-    table, files = Standings({}, args.ranking), list[Path]()
-    if found.files:
-        folder = _folder(args.out, found.files)
-        runs = _runs(found, names, folder, args.resume)
-        for run in runs:
-            run.sitting.watched_by(terminal)
-        outputs.refuse_foreign([run.sitting.result for run in runs])
-        outputs.refuse_foreign({run.sitting.result.parent / "comparison.html" for run in runs})
+    table, files = Comparison({}, args.ranking), list[Path]()
+    if photos.files:
+        folder = _folder(args.out, photos.files)
+        runs = _runs(photos, names, folder, args.resume)
+        for each in runs:
+            each.session.announced(terminal)
+        outputs.refuse_foreign([each.session.result for each in runs])
+        outputs.refuse_foreign({each.session.result.parent / "comparison.html" for each in runs})
         compare_output.refuse_foreign(folder)
-        question = Question.of(args)
+        question = Question.of(args, features)
         with terminal.bar("") as bar:
-            results = _hold(question, features, runs, args, terminal, bar, failures)
+            results = _run_all(question, runs, args, terminal, bar, failures)
         failures.check()
-        table = Standings(results, args.ranking)
+        table = Comparison(results, args.ranking)
         if results:
-            folders = {run.path: run.sitting.result.parent for run in runs}
+            folders = {each.path: each.session.result.parent for each in runs}
             files = compare_output.write(table, folder, folders, failures.all)
-            compare_output.tell(table, terminal, files, args.budget)
+            compare_output.show(table, terminal, files, args.budget)
     if failures.all:
         terminal.note(f"{len(failures.all)} could not be compared: {failures.names()}")
     terminal.result(compare_output.record(table, args, files, failures.all))
     return FAILED if failures.all else DONE
 
 
-class Run:
+@dataclass(frozen=True)
+class MethodRun:
     """One method on one photo."""
 
-    def __init__(self, path: Path, name: str, method: str, result: Path, resume: bool) -> None:
-        self.path, self.name, self.method = path, name, method
-        self.sitting = Sitting(result, resume)
+    path: Path
+    name: str
+    method: str
+    session: Session
 
 
-def _runs(found: Found, names: Sequence[str], folder: Path, resume: bool) -> list[Run]:
-    made = []
-    for path, stem in zip(found.files, outputs.stems(fspath(folder), found.files), strict=True):
+def _runs(photos: PhotoFiles, names: Sequence[str], folder: Path, resume: bool) -> list[MethodRun]:
+    runs = []
+    stems = outputs.stems(fspath(folder), photos.files)
+    for path, stem in zip(photos.files, stems, strict=True):
         if stem.exists():  # Else it is made once there is something to put into it.
             outputs.folder(stem)
-        made += [Run(path, found.names[path], n, stem / f"{compare_methods.slug(n)}.gpig", resume)
-                 for n in names]  # fmt: skip
-    return made
+        for name in names:
+            progress = Progress(POINTS + len(SHARES))
+            session = Session(stem / f"{slug(name)}.gpig", resume, progress)
+            runs.append(MethodRun(path, photos.names[path], name, session))
+    return runs
 
 
-def _hold(
+def _run_all(
     question: Question,
-    features: Any,
-    runs: Sequence[Run],
+    runs: Sequence[MethodRun],
     args: argparse.Namespace,
     terminal: Terminal,
     bar: Bar,
     failures: Failures,
 ) -> dict[str, dict[Path, gp.Attribution]]:
-    """Results by method and photo; a photo that fails with one method leaves, with the reason."""
+    """Results by method and photo; a photo that fails with one method is left out of all."""
     command = terminal.command_line()
-    common = {"seed": args.seed, "batch_size": args.batch_size or "auto"}
     results: dict[str, dict[Path, gp.Attribution]] = {}
     broken: set[Path] = set()
-    small: dict[str, Opened] = {}
+    small: dict[str, str] = {}
     for i, run in enumerate(runs):
         if run.path in broken:
             continue
-        watch = run.sitting.watch
+        progress = run.session.progress
         bar.label = f"{run.name}: {run.method}"
         terminal.subject = f"{run.name}, {run.method}"
-        share = lambda i=i, watch=watch: i + watch.share()  # noqa: E731
-        bar.follow(share, len(runs), watch.phase)
+        share = lambda i=i, progress=progress: i + progress.share()  # noqa: E731
+        bar.follow(share, len(runs), progress.phase)
         try:
-            opened = question.read(run.path)
-            search = compare_methods.arguments(
-                run.method, features, args.budget, args.objective, opened.x
-            )
-            search |= common
-            a = run.sitting.answer(question, search, opened.x, run.name, command)
+            photo = question.read(run.path)
+            task = task_of(run.method, question, args.budget, photo.x)
+            a = run.session.answer(task, run.name, command)
         except KeyboardInterrupt:
-            run.sitting.keep()
+            run.session.keep()
             failures.release()
             raise Stopped(
                 f"Stopped at {run.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
@@ -179,8 +196,8 @@ def _hold(
         else:
             failures.release()
             results.setdefault(run.method, {})[run.path] = a
-            if opened.enlarged:
-                small[run.name] = opened
+            if (sizes := small_photo(photo)) is not None:
+                small[run.name] = sizes
     terminal.subject = ""
     if small:
         terminal.note(small_photos(small))
@@ -189,6 +206,72 @@ def _hold(
         for name, of in results.items()
     }
     return {name: of for name, of in left.items() if of}
+
+
+def task_of(name: str, question: Question, budget: int | None, x: Tensor) -> PhotoTask:
+    """The task of a method on a photo."""
+    features = gp.superpixels() if name == REGIONS else question.features
+    method = method_of(name, features, budget, x)
+    return PhotoTask(question, Search(method), x, features)
+
+
+def method_of(name: str, features: Any, budget: int | None, x: Tensor) -> Any:
+    """The method called `name` for a photo; with a budget it takes about that many gradients.
+
+    There are no more rounds than features. Where that would leave gradients over, rounds have more
+    steps.
+    """
+    if name == PAPER:
+        method: Any = GreedyPIG(rounds=100, steps=20, schedule="equal")
+    else:
+        method = as_method("greedy-pig" if name == REGIONS else name)
+    if budget is None:
+        return method
+    method = within(method, budget, stretch=name != PAPER)
+    most = MOST_REGION_ROUNDS
+    if not isinstance(features, Superpixels):
+        blocks = callable(features)
+        most = features(Layout.of(x)).units if blocks else x.numel()
+    return _at_most(most, method, budget)
+
+
+def _at_most(most: int, method: Any, budget: int) -> Any:
+    """The method with at most so many rounds."""
+    if not isinstance(method, InRounds) or (method.rounds or 0) <= most:
+        return method
+    knob = next((name for name in ("steps", "views") if hasattr(method, name)), None)
+    more = max(cost_of(method.scorer), budget // most)
+    return replace(method, rounds=most, **({} if knob is None else {knob: more}))
+
+
+def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
+    """The methods that --methods names, in its order; else the usual ones."""
+    if text is None:
+        names = list(USUAL)
+    else:
+        names = [_known(word.strip()) for word in text.split(",") if word.strip()]
+    if not names:
+        raise UsageError(f"Expected --methods as names with commas: {', '.join(WORDS)} (got none).")
+    if paper and PAPER not in names:
+        names.insert(names.index("greedy-pig") + 1 if "greedy-pig" in names else 0, PAPER)
+    return tuple(dict.fromkeys(names))
+
+
+def slug(name: str) -> str:
+    """The method's name as a file's name."""
+    return name.replace(" (", "-").replace(")", "")
+
+
+def _known(word: str) -> str:
+    name = ALIASES.get(word, word)
+    if name in NAMES:
+        return name
+    by_slug = {slug(known): known for known in NAMES}
+    if word in by_slug:
+        return by_slug[word]
+    near = difflib.get_close_matches(word, [*NAMES, *ALIASES], 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(f"Expected --methods among {', '.join(WORDS)} (got {word!r}).{hint}")
 
 
 def _folder(out: str | None, files: Sequence[Path]) -> Path:

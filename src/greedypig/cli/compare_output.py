@@ -1,4 +1,4 @@
-"""The standings of a comparison: a table for the terminal, for files, and for programs."""
+"""The table of `greedypig compare`: on the terminal, in files, on a page and as --json."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTED = {"softmax": "curve", "loss": "loss_curve", "second-opinion": "second_opi
 ENDINGS = ("md", "csv", "png", "gpig", "html")
 
 
-class Standings:
+class Comparison:
     """The results by method and photo, and the numbers that follow from them."""
 
     def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]], ranking: str) -> None:
@@ -51,16 +51,16 @@ class Standings:
         return _median(list(self.results[name].values()), kind)
 
     def kept(self, name: str) -> dict[str, float]:
-        """A method's probability at the shares told, as measured; medians over the photos."""
-        told = [a.about["kept"] for a in self.results[name].values()]
-        shares = [share for share in told[0] if all(share in each for each in told)]
-        return {share: median(each[share] for each in told) for share in shares}
+        """A method's probability at the printed shares, as measured; medians over the photos."""
+        photos = [a.about["kept"] for a in self.results[name].values()]
+        shares = [share for share in photos[0] if all(share in each for each in photos)]
+        return {share: median(each[share] for each in photos) for share in shares}
 
     def setting(self, name: str) -> str:
         """A method's rounds and steps, or noisy copies and theirs, as they were run."""
-        made = kept_settings(next(iter(self.results[name].values())))
-        counted = any(made.get(knob) for knob in ("steps", "inner_steps"))
-        return setting(made) if counted or made.get("rounds", 1) > 1 else ""
+        knobs = kept_settings(next(iter(self.results[name].values())))
+        counted = any(knobs.get(knob) for knob in ("steps", "views", "inner_steps"))
+        return setting(knobs) if counted or knobs.get("rounds", 1) > 1 else ""
 
     def _row(self, results: list[gp.Attribution]) -> dict[str, float]:
         row = {}
@@ -75,12 +75,12 @@ class Standings:
         return row
 
 
-def tell(
-    standings: Standings, terminal: Terminal, files: list[Path], budget: int | None = None
+def show(
+    comparison: Comparison, terminal: Terminal, files: list[Path], budget: int | None = None
 ) -> None:
-    """The table for people."""
-    rows, say = standings.rows(), terminal.say
-    photos = standings.photos
+    """Print the table."""
+    rows, say = comparison.rows(), terminal.say
+    photos = comparison.photos
     if len(photos) == 1:
         (a,) = photos.values()
         say(terminal.style(terminal.wrapped(
@@ -95,19 +95,19 @@ def tell(
         whole = median(c["values"][-1] for c in judged)
         of = "the whole photo" if len(photos) == 1 else "whole photos"
         say(terminal.wrapped(f"second opinion by {judged[0]['judge']}: {chance(whole)} for {of}"))
-    _tell_rows(rows, terminal)
+    _show_rows(rows, terminal)
     if budget is not None:
-        used = [f"{name} {made}" for name in rows if (made := standings.setting(name))]
+        used = [f"{name} {knobs}" for name in rows if (knobs := comparison.setting(name))]
         say()
         say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {'; '.join(used)}"))
-    spent = sum(a.seconds for of in standings.results.values() for a in of.values())
+    spent = sum(a.seconds for of in comparison.results.values() for a in of.values())
     say()
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
-    text = f"{duration(spent)} of explaining. Wrote {where}: {names}, and every result"
+    text = f"{duration(spent)} of runs. Wrote {where}: {names}, and every result"
     say(terminal.wrapped(text))
 
 
-def _tell_rows(rows: Mapping[str, Mapping[str, float]], terminal: Terminal) -> None:
+def _show_rows(rows: Mapping[str, Mapping[str, float]], terminal: Terminal) -> None:
     """The numbers, the best in bold."""
     first = max(map(len, rows))
     heads, widths = _columns(rows, terminal.width - first)
@@ -150,7 +150,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def write(
-    standings: Standings,
+    comparison: Comparison,
     folder: Path,
     folders: Mapping[Path, Path],
     failed: Sequence[tuple[str, str]] = (),
@@ -159,33 +159,33 @@ def write(
 
     Of several photos the page lists them, and each has its own in its folder of `folders`.
     """
-    rows, one = standings.rows(), len(standings.photos) == 1
+    rows, one = comparison.rows(), len(comparison.photos) == 1
     table, numbers, figure, whole, page = (folder / f"comparison.{e}" for e in ENDINGS)
-    a = _with_comparison(standings, rows)
-    write_whole(table, _markdown(standings, rows, a, failed))
-    write_whole(numbers, _csv(standings, rows))
+    a = _with_comparison(comparison, rows)
+    write_whole(table, _markdown(comparison, rows, a, failed))
+    write_whole(numbers, _csv(comparison, rows))
     files = [table, numbers]
     if importlib.util.find_spec("matplotlib") is not None:
-        firsts = {name: next(iter(of.values())) for name, of in standings.results.items()}
+        firsts = {name: next(iter(of.values())) for name, of in comparison.results.items()}
         outputs.save_figure(plots.comparison(firsts if one else a), figure)
         files.append(figure)
     if one:
         a.save(whole)
         report.write(a, page)
         return [*files, whole, page]
-    pages = _photo_pages(standings, folder, folders)
+    pages = _photo_pages(comparison, folder, folders)
     report.write_index(pages, page, failed=failed, comparison=a)
     return [*files, page]
 
 
 def _photo_pages(
-    standings: Standings, folder: Path, folders: Mapping[Path, Path]
+    comparison: Comparison, folder: Path, folders: Mapping[Path, Path]
 ) -> dict[str, gp.Attribution]:
     """Every photo's own comparison as a page; the results by their paths from `folder`."""
     pages = {}
-    for path in standings.photos:
-        alone = {name: {path: of[path]} for name, of in standings.results.items()}
-        photo = Standings(alone, standings.ranking)
+    for path in comparison.photos:
+        alone = {name: {path: of[path]} for name, of in comparison.results.items()}
+        photo = Comparison(alone, comparison.ranking)
         a = _with_comparison(photo, photo.rows())
         page = folders[path] / "comparison.html"
         report.write(a, page)
@@ -194,16 +194,16 @@ def _photo_pages(
 
 
 def _with_comparison(
-    standings: Standings, rows: Mapping[str, Mapping[str, float]]
+    comparison: Comparison, rows: Mapping[str, Mapping[str, float]]
 ) -> gp.Attribution:
     """The first method's result, with the numbers and curves of all in its notes."""
-    photos = standings.photos
+    photos = comparison.photos
     first = next(iter(photos.values()))
     notes: dict[str, Any] = {"comparison": {}}
     for name, row in rows.items():
         notes["comparison"][name] = dict(row)
-        notes["comparison"][name]["kept"] = standings.kept(name)
-        for kind, curve in _curves(standings, name):
+        notes["comparison"][name]["kept"] = comparison.kept(name)
+        for kind, curve in _curves(comparison, name):
             notes["comparison"][name][NOTED[kind]] = {"fractions": curve.fractions.tolist(),
                                                       "values": curve.values.tolist()}  # fmt: skip
         if "second_opinion_auc" in row:
@@ -215,26 +215,25 @@ def _with_comparison(
 
 
 def _markdown(
-    standings: Standings,
+    comparison: Comparison,
     rows: Mapping[str, Mapping[str, float]],
     a: gp.Attribution,
     failed: Sequence[tuple[str, str]],
 ) -> str:
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
-    photos = standings.photos
-    judge, ranking = a.about.get("judge"), standings.ranking
+    photos = comparison.photos
+    judge, ranking = a.about.get("judge"), comparison.ranking
     lines = [
         "# greedypig compare",
         "",
         f"{count(len(photos), 'photo')}, {a.about['model']}, {a.about['baseline']} baseline, "
         f"objective {a.about['objective']}"
         + (f"; second opinion by {judge}." if judge else "."),
-        "SIC: the class's probability with only the best parts present. LIC: how far the answer "
-        "is from the whole photo's, in nats. Both are areas under the median curve over the share "
-        "kept.",
-        f"Methods that score everything at once are ranked by {ranking} score, greedy ones by "
-        "selection.",
-        "Above full: how much more certain a part makes the network than the whole photo does "
+        "SIC: the class's probability with only the best features present. LIC: the distance from "
+        "the whole photo's prediction, in nats. Both are areas under the median curve over the "
+        "share kept.",
+        f"One-shot methods are ranked by {ranking} score, greedy methods by selection.",
+        "Above full: how much higher the probability of a part is than that of the whole photo "
         "(median).",
         "",
         "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
@@ -242,46 +241,46 @@ def _markdown(
     ]  # fmt: skip
     for name, row in rows.items():
         cells = [_cell(c, row.get(c)) for c in columns]
-        lines.append(f"| {' | '.join([name, *cells, standings.setting(name) or '–'])} |")
+        lines.append(f"| {' | '.join([name, *cells, comparison.setting(name) or '–'])} |")
     lines += ["", *(f"- {of.about['source']}: {of.about['class']}, {of.about['probability']:.3f}"
                     for of in photos.values())]  # fmt: skip
     if failed:
-        lines += ["", "Left out, as they could not be compared:", ""]
+        lines += ["", "Left out because they could not be compared:", ""]
         lines += [f"- {name}: {reason}" for name, reason in failed]
     return "\n".join(lines) + "\n"
 
 
-def _csv(standings: Standings, rows: Mapping[str, Mapping[str, float]]) -> str:
+def _csv(comparison: Comparison, rows: Mapping[str, Mapping[str, float]]) -> str:
     columns = [c for c in COMPARED if any(c in row for row in rows.values())]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["method", *columns, "setting"])
-    writer.writerows([name, *(row.get(c, "") for c in columns), standings.setting(name)]
+    writer.writerows([name, *(row.get(c, "") for c in columns), comparison.setting(name)]
                      for name, row in rows.items())  # fmt: skip
     return text.getvalue()
 
 
 def record(
-    standings: Standings, args: argparse.Namespace, files: list[Path], failed: list[tuple[str, str]]
+    comparison: Comparison, args: argparse.Namespace, files: list[Path], failed: list[tuple[str, str]]
 ) -> dict[str, Any]:
-    """The object of --json; its units are the methods, best SIC first in `order`."""
-    rows = standings.rows()
+    """The object of --json; `order` lists the methods, best SIC first."""
+    rows = comparison.rows()
     curves = {
         name: {kind: {"fractions": c.fractions.tolist(), "values": c.values.tolist()}
-               for kind, c in _curves(standings, name)}
+               for kind, c in _curves(comparison, name)}
         for name in rows
     }  # fmt: skip
-    everything = [a for of in standings.results.values() for a in of.values()]
+    everything = [a for of in comparison.results.values() for a in of.values()]
     return {
         "methods": {
-            name: dict(row) | {"setting": standings.setting(name), "curves": curves[name]}
+            name: dict(row) | {"setting": comparison.setting(name), "curves": curves[name]}
             for name, row in rows.items()
         },
         "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
         "photos": [
             {"photo": fspath(path), "class": a.about["class"], "target": a.about["target"],
              "probability": a.about["probability"]}
-            for path, a in standings.photos.items()
+            for path, a in comparison.photos.items()
         ],
         "gradients": sum(a.gradients_used for a in everything),
         "seconds": sum(a.seconds for a in everything),
@@ -293,18 +292,18 @@ def record(
     }  # fmt: skip
 
 
-def _curves(standings: Standings, name: str) -> Iterator[tuple[str, metrics.Curve]]:
+def _curves(comparison: Comparison, name: str) -> Iterator[tuple[str, metrics.Curve]]:
     for kind in NOTED:
-        curve = standings.curve(name, kind)
+        curve = comparison.curve(name, kind)
         if curve is not None:
             yield kind, curve
 
 
 def _median(results: list[gp.Attribution], kind: str) -> metrics.Curve | None:
-    found = [a.about["curves"][kind] for a in results if kind in a.about["curves"]]
-    if len(found) != len(results):
+    noted = [a.about["curves"][kind] for a in results if kind in a.about["curves"]]
+    if len(noted) != len(results):
         return None
-    curves = [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in found]
+    curves = [metrics.Curve(c["fractions"], c["values"], kind, c["values"][-1]) for c in noted]
     return metrics.median_curve(aligned(curves))
 
 

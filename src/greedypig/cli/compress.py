@@ -1,4 +1,4 @@
-"""`greedypig compress graph.npz --keep 0.5`: the few edges that a graph's answers rest on."""
+"""`greedypig compress graph.npz --keep 0.5`: the edges that a graph network's predictions use."""
 
 from __future__ import annotations
 
@@ -7,38 +7,40 @@ import csv
 import importlib.util
 import io
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidFile, InvalidInput
+from ..core.methods import IG
+from ..core.stopping import Stop
 from ..graphs import Graph, save_graph
 from ..graphs.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
+from ..results import verdicts
 from ..results.files import write_whole
 from ..results.graph_notes import COMPRESSION, Compression, Method
 from ..results.wording import count
+from ..tensors.methods import FOR_EDGES
 from . import graph_options, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import MODEL, Network, network_for, read_graph
-from .graph_options import given
-from .photo_job import Watch
-from .resumable import Sitting
+from .methods import knobs_of, set_knobs
+from .resumable import Progress, Session
 from .terminal import BOLD, DIM, Bar, Terminal, duration
 
-HELP = "keep the few edges of a graph that the network's answers rest on"
+HELP = "keep the few edges of a graph that a network's predictions use"
 DESCRIPTION = """\
-Keep the best edges of a graph. The paper's graph network is trained on it (or yours is taken),
-Greedy PIG orders the edges, and accuracy, agreement with the full graph's answers and G are
-measured at 0, 5, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes
-the graph of the kept edges, a table, a figure, the result and a page into a folder."""
+Keep the best edges of a graph. The paper's graph network is trained on it (or use your own), Greedy
+PIG orders the edges, and accuracy, agreement with the full graph's predictions and G are measured
+at 0, 5, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and random edges. Writes the graph
+of the kept edges, a table, a figure, the result and a page into a folder."""
 EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
   greedypig compress edges.csv --nodes nodes.csv --label topic --keep 30%
@@ -54,27 +56,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
     graph_options.add_graph(parser)
     graph_options.add_network(parser)
-    group = parser.add_argument_group("the search")
+    group = options.group(parser, "method")
     group.add_argument("--keep", type=graph_options.share, default=0.5, metavar="SHARE",
                        help="share of the edges to keep, 0.5 or 50%% (default: 0.5)")  # fmt: skip
     group.add_argument(
         "--methods",
         metavar="A,B,…",
-        help=f"which to compare, of {', '.join(METHODS)}; the first one's edges are kept "
+        help=f"methods to compare, of {', '.join(METHODS)}; the edges of the first one are kept "
         "(default: all)",
     )
     graph_options.add_search(group)
-    group.add_argument("--schedule", choices=("equal", "geometric"), metavar="S",
-                       help="picks per round: equal or geometric")  # fmt: skip
     group.add_argument("--budget", type=options.whole, metavar="N",
                        help="stop Greedy PIG after N gradients")  # fmt: skip
-    graph_options.add_results(parser, "compressed")
-    graph_options.add_machine(parser)
+    options.add_hardware(parser, batch_size=False)
+    graph_options.add_output(parser, "compressed")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Train, order the edges by every method, judge them, write the files."""
+    """Train, order the edges by every method, measure them, write the files."""
     names = _methods(args.methods)
+    knobs = knobs_of(args)
     graph = read_graph(args, terminal)
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
@@ -82,18 +83,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     files = {what: folder / name for what, name in FILES.items()}
     outputs.refuse_foreign([f for w, f in files.items() if w != "table"] + [folder / MODEL])
     outputs.refuse_foreign([files["table"]], CSV_MARK)
-    _tell_earlier(files["result"], folder, names, terminal)
+    _note_earlier(files["result"], folder, names, terminal)
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
-        results, judge = _judge_all(names, graph, network, args, folder, terminal, bar)
+        results, judge = _judge_all(names, graph, network, knobs, args, folder, terminal, bar)
     a = _with_all(results, graph, network, judge, args, terminal.command_line())
     written = _write(a, graph, args, files, network)
-    _tell(a, graph, terminal, written)
+    _show(a, graph, terminal, written)
     terminal.result(_json(a, args, network, written))
     return DONE
 
 
-def _tell_earlier(result: Path, folder: Path, names: tuple[str, ...], terminal: Terminal) -> None:
+def _note_earlier(result: Path, folder: Path, names: tuple[str, ...], terminal: Terminal) -> None:
     """Say which run's files are replaced, and which of its files stay as they are."""
     try:
         command = str(gp.load(result).about.get("command") or "")
@@ -115,35 +116,40 @@ def _without_resume(command: str) -> str:
     return " ".join(word for word in command.split() if word != "--resume")
 
 
-class EdgeQuestion:
-    """One method asked about a graph's edges; a `Question` of a sitting."""
+@dataclass(frozen=True)
+class EdgeTask:
+    """One method's order of a graph's edges; a `Task` of a session."""
 
-    def __init__(self, method: str, graph: Graph, network: nn.Module, judge: Judge,
-                 shares: tuple[float, ...], watch: Watch) -> None:  # fmt: skip
-        self.method, self.graph, self.network, self.judge = method, graph, network, judge
-        self.shares, self.watch = shares, watch
+    name: str
+    graph: Graph
+    judge: Judge
+    shares: tuple[float, ...]
+    network: Network
+    search: Mapping[str, Any]
+    """Arguments of `edge_order`: objective, seed, and where they are set method and stop."""
 
-    def explain(
-        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
-    ) -> gp.Attribution:
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
         """The order of the edges."""
-        samples = self.method in ("degree", "random")  # Drawn in a moment: nothing to go on with.
-        more: dict[str, Any] = {} if resume is None or samples else {"resume": resume}
-        return edge_order(self.method, self.network, self.graph, progress=watch, **more, **search)
+        if self.name in ("degree", "random"):  # Drawn at once: nothing to go on with.
+            resume = None
+        return edge_order(
+            self.name, self.network.model, self.graph, progress=progress, resume=resume,
+            **self.search,
+        )  # fmt: skip
 
-    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
         """The order with its curves."""
-        found = trace(self.judge, a.order, self.shares)
-        return a.with_notes({"source": source, "trace": found.record(), "command": command})
+        curves = trace(self.judge, a.order, self.shares)
+        return a.with_notes({"source": source, "trace": curves.record(), "command": command})
 
-    def told(self, saved: gp.Attribution) -> bool:
+    def is_complete(self, saved: gp.Attribution) -> bool:
         """Were all shares measured that are asked for?"""
         return tuple((saved.about.get("trace") or {}).get("fractions") or ()) == self.shares
 
 
 def _judge_all(
-    names: tuple[str, ...], graph: Graph, network: Network, args: argparse.Namespace, folder: Path,
-    terminal: Terminal, bar: Bar,
+    names: tuple[str, ...], graph: Graph, network: Network, knobs: Mapping[str, Any],
+    args: argparse.Namespace, folder: Path, terminal: Terminal, bar: Bar,
 ) -> tuple[dict[str, gp.Attribution], Judge]:  # fmt: skip
     """Every method's result with its curves."""
     try:
@@ -151,23 +157,25 @@ def _judge_all(
     except InvalidInput as error:
         raise UsageError(str(error)) from error
     shares = tuple(sorted({*SHARES, args.keep}))
-    search = given(args, "objective", "rounds", "steps", "schedule", "budget")
     inside = outputs.folder(folder / METHODS_FOLDER)
-    sittings = {n: Sitting(inside / f"{n}.gpig", args.resume, Watch(len(shares))) for n in names}
-    outputs.refuse_foreign([s.watched_by(terminal).result for s in sittings.values()])
+    sessions = {name: Session(inside / f"{name}.gpig", args.resume, Progress(len(shares)))
+                for name in names}  # fmt: skip
+    outputs.refuse_foreign([s.announced(terminal).result for s in sessions.values()])
     results: dict[str, gp.Attribution] = {}
-    for i, (name, sitting) in enumerate(sittings.items()):
-        watch = sitting.watch
+    for i, (name, session) in enumerate(sessions.items()):
+        progress = session.progress
         bar.label = f"{graph.name}: {METHODS[name]}"
-        bar.follow(lambda i=i, watch=watch: i + watch.share(), len(names))  # type: ignore[misc]
-        own = {k: v for k, v in search.items() if name == FIRST or k == "objective"}
-        if name == "ig" and FIRST in results:
-            own["steps"] = results[FIRST].gradients_used  # At equal cost.
-        question = EdgeQuestion(name, graph, network.model, judge, shares, watch)
-        with sitting.minded(f"Stopped at {METHODS[name]}, after {count(i, 'method')}."):
-            results[name] = sitting.answer(
-                question, {**own, "seed": args.seed}, graph.x, graph.name, terminal.command_line()
-            )
+        share = lambda i=i, progress=progress: i + progress.share()  # noqa: E731
+        bar.follow(share, len(names))
+        search: dict[str, Any] = {"objective": args.objective, "seed": args.seed}
+        if name == FIRST:
+            search["method"] = set_knobs(FOR_EDGES, knobs)
+            search["stop"] = Stop(gradients=args.budget)
+        elif name == "ig" and FIRST in results:  # At equal cost.
+            search["method"] = IG(max(1, results[FIRST].gradients_used))
+        task = EdgeTask(name, graph, judge, shares, network, search)
+        with session.interruptible(f"Stopped at {METHODS[name]}, after {count(i, 'method')}."):
+            results[name] = session.answer(task, graph.name, terminal.command_line())
     return results, judge
 
 
@@ -237,7 +245,7 @@ def _at(method: Method, measure: str, share: float) -> float | None:
     return None if line is None else line.at(share)
 
 
-def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]) -> None:
+def _show(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]) -> None:
     found = Compression.of(a)
     assert found is not None
     say = terminal.say
@@ -260,19 +268,17 @@ def _tell(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]
         say(f"  {method.title:{first}}" + "".join(f"{n:>11}" for n in numbers))
     excess = found.excess()
     if excess is not None:
-        terminal.surer(
-            f"with {100 * excess[0]:g} % of the edges the network is surer of the full graph's "
-            f"answers (G {_cell(excess[1])}) than with all of them ({_cell(found.full['g'])}): the "
-            "edges that speak against an answer are gone. Judge by agreement and accuracy."
-        )
+        sentence = verdicts.higher(f"{100 * excess[0]:g} % of the edges", _cell(excess[1]),
+                                   "all edges", _cell(found.full["g"]), quantity="G")  # fmt: skip
+        terminal.caution(f"{sentence}. Compare methods by agreement and accuracy.")
     for aim in (0.99, 0.95):
         shares = [(m.title, found.share_for(m, aim)) for m in found.methods]
-        told = ", ".join(f"{t} {100 * s:g} %" for t, s in shares if s is not None)
-        say(terminal.wrapped(f"to agree on {100 * aim:g} % of the nodes: {told} of the edges",
+        needed = ", ".join(f"{t} {100 * s:g} %" for t, s in shares if s is not None)
+        say(terminal.wrapped(f"to agree on {100 * aim:g} % of the nodes: {needed} of the edges",
                              "", "  "))  # fmt: skip
     spent = sum(m.numbers.get("seconds", 0.0) for m in found.methods)
     where = outputs.shown(files[0].parent)
-    say(terminal.wrapped(f"{duration(spent)} of explaining. Wrote {where}: "
+    say(terminal.wrapped(f"{duration(spent)} of runs. Wrote {where}: "
                          + ", ".join(f.name for f in files), "", "  "))  # fmt: skip
 
 
@@ -295,6 +301,7 @@ def _json(
         "agreement": _at(first, "agreement", found.keep),
         "g": _at(first, "g", found.keep),
         "g_full": found.full["g"],
+        "method": a.settings["method"],
         "order": a.order.tolist(),
         "curve": a.about["traces"][first.name],
         "methods": a.about["traces"],

@@ -1,35 +1,60 @@
-"""`greedypig explain photo.jpg`: which parts of a photo a network used, checked by its curve."""
+"""`greedypig explain photo.jpg`: the features of a photo that a network uses, checked by a curve.
+
+A `Question` is what does not depend on the photo: the networks, the class, the baseline. `compare`
+asks it too.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable, Mapping
+import warnings
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 import greedypig as gp
 
-from .. import plots, report
-from ..core.errors import InvalidInput, InvalidType, MissingPackage
-from ..results.photo_notes import Notes
+from .. import metrics, plots, report
+from ..core.attribution import is_one_shot
+from ..core.errors import (
+    BudgetTooSmall,
+    GreedyPigError,
+    InvalidInput,
+    MissingPackage,
+)
+from ..core.layout import Layout
+from ..images.class_names import find_class
+from ..images.from_spec import OwnModel, model_from
+from ..images.networks import ImageModel
+from ..images.photos import find_photos, open_photo
+from ..metrics.judges import check_judge, translation
+from ..metrics.ranking import unit_order
 from ..results.picture import unranked
-from . import options, outputs
-from .explain_output import Summary
+from ..tensors import baselines
+from ..tensors.api import Job, check_not_flat
+from . import methods, options, outputs
+from .explain_output import SHARES, Summary, records
 from .failures import DONE, FAILED, Stopped, UsageError
-from .photo_job import Found, Question, find, tell_idle_class
-from .resumable import Sitting
+from .methods import Search
+from .resumable import Progress, Session
 from .terminal import Bar, Terminal
 
-HELP = "which parts of a photo a network used, and how sure it is with only those"
+HELP = "which features of a photo a network uses, and its probability with only those"
 DESCRIPTION = """\
-Explain what an ImageNet network (or your own) sees in photos. For every photo it prints
-the class, its probability, and the probability with only the best 1, 5 and 10 % of the photo's
-numbers present (a number is one colour of one pixel), and writes photo.gpig (the result) and
-photo.html (a page to explore it) into the current directory or --out. With the defaults a photo
-costs about 100 gradients."""
+Explain what an ImageNet network (or your own) uses in photos. For every photo it prints the class,
+its probability, and the probability with only the best 1, 5 and 10 % of the features present (by
+default a feature is one colour of one pixel). It writes photo.gpig (the result) and photo.html (a
+page to explore it) into the current directory or --out. The defaults take about 100 gradients per
+photo."""
 EXAMPLES = """\
   greedypig explain photo.jpg
   greedypig explain holiday/ --out results --judge mobilenet-v2
@@ -39,79 +64,350 @@ DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
     "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
     "overlay": plots.overlay, "order": plots.order_map, "curve": plots.curve,
 }  # fmt: skip
+POINTS = 100
+PREDICTIONS = 5
+OF_ALL_CLASSES = ("log-likelihood", "counterfactual")
+"""Objectives that are the same for every class."""
+ENLARGED = 4
+"""Photos this many times smaller than the network's input are named in a note."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain`."""
     options.add_photos(parser)
     options.add_model(parser)
-    options.add_effort(parser)
-    group = parser.add_argument_group("the results")
-    group.add_argument(
+    options.add_features(methods.add_method(parser))
+    options.add_hardware(parser)
+    output = options.group(parser, "output")
+    output.add_argument(
         "--out",
         metavar="PATH",
         help="a folder for the results; for one photo also a file, x.gpig or x.html",
     )
-    group.add_argument("--no-html", action="store_true", help="write no pages")
-    group.add_argument(
+    output.add_argument("--no-html", action="store_true", help="write no pages")
+    output.add_argument(
         "--pictures",
         action="store_true",
-        help="also write PNG files: kept (of a counterfactual: without), heatmap, overlay, order, "
+        help="also write PNG files: kept (for a counterfactual: without), heatmap, overlay, order, "
         "curve",
     )
-    options.add_resume(group)
-    options.add_machine(parser)
+    options.add_resume(output)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Explain every photo; those that fail are told and do not end the others."""
-    try:
-        search = options.search_arguments(args)
-    except (InvalidInput, InvalidType) as error:
-        raise UsageError(str(error)) from error
+    """Explain every photo; one that fails is reported and does not end the others."""
+    search = Search.of(args)
     if args.pictures and importlib.util.find_spec("matplotlib") is None:
         raise MissingPackage(
             "Expected the package matplotlib for --pictures (it is not installed). "
             'Try pip install "greedypig[plots]".'
         )
-    if args.reach is not None and args.reach < 1 and args.objective == "log-likelihood":
-        terminal.warn(
-            f"--reach {args.reach:g} is never met: a log-likelihood is below 0, so a share below 1 "
-            f"is more than the whole photo gives. Try --reach {2 - args.reach:g}."
-        )
-    tell_idle_class(args, terminal)
-    found = find(args.photos)
-    stems = outputs.stems(args.out, found.files)
-    jobs = [Job(path, found.names[path], stem, args)
-            for path, stem in zip(found.files, stems, strict=True)]  # fmt: skip
+    features = options.features(args.features)
+    warn_of_options(args, terminal)
+    photos = PhotoFiles.find(args.photos)
+    stems = outputs.stems(args.out, photos.files)
+    jobs = [PhotoOutput(path, photos.names[path], stem, args)
+            for path, stem in zip(photos.files, stems, strict=True)]  # fmt: skip
     for job in jobs:
-        job.sitting.watched_by(terminal)
+        job.session.announced(terminal)
     index = _index(jobs, args)
     outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
-    summary = Summary(terminal, found, args, search["features"])
-    for path, reason in found.broken:
-        summary.broken(path, reason)
+    summary = Summary(terminal, photos.names, args, search, single=photos.single)
+    for path, reason in photos.broken:
+        summary.failures.add(path, reason)
     if jobs:
-        question = Question.of(args)
+        question = Question.of(args, features)
         with terminal.bar("") as bar:
             _explain_all(question, search, jobs, summary, bar)
         summary.failures.check()
         if index and summary.done:
             pages = {f.name: a for f, a in summary.pages}
             report.write_index(pages, index[0], failed=summary.failures.all)
-            summary.files(index)
+            summary.extra += index
     summary.close()
-    terminal.result(_json(found, summary))
+    terminal.result(records(summary, single=photos.single))
     return FAILED if summary.failures.all else DONE
 
 
-class Job:
-    """One photo and the files that its answer goes to."""
+def warn_of_options(args: argparse.Namespace, terminal: Terminal) -> None:
+    """Warn of options without an effect."""
+    reach = getattr(args, "reach", None)
+    if reach is not None and reach < 1 and args.objective == "log-likelihood":
+        terminal.warn(
+            f"--reach {reach:g} is never met: a log-likelihood is below 0, so a share below 1 is "
+            f"more than the whole photo gives. Try --reach {2 - reach:g}."
+        )
+    if args.class_ is not None and args.objective in OF_ALL_CLASSES:
+        terminal.warn(
+            f"--class {args.class_} does not change the explanation: --objective {args.objective} "
+            "is about the probabilities of all classes. The class only says whose probability the "
+            "curve shows. Try --objective softmax to explain the class."
+        )
+
+
+@dataclass(frozen=True)
+class PhotoFiles:
+    """The photos that a command line names."""
+
+    files: tuple[Path, ...]
+    broken: tuple[tuple[str, str], ...]
+    """Paths without a photo, each with the reason."""
+    single: bool
+    """Was one path given that is no folder or pattern? Then --json prints one object."""
+    names: Mapping[Path, str]
+    """What the files are called: in a folder that was given, by their path in it."""
+
+    @staticmethod
+    def find(paths: Sequence[str]) -> PhotoFiles:
+        """The files behind the paths; a path without a photo does not end the others."""
+        files: dict[Path, str] = {}
+        broken = []
+        for path in paths:
+            try:
+                for file in find_photos([path]):
+                    inside = Path(path).is_dir()
+                    files.setdefault(file, fspath(file.relative_to(path)) if inside else file.name)
+            except InvalidInput as error:
+                broken.append((path, str(error)))
+        single = len(paths) == 1 and (not files or list(files) == [Path(paths[0])])
+        times = Counter(files.values())
+        names = {file: name if times[name] == 1 else fspath(file) for file, name in files.items()}
+        return PhotoFiles(tuple(files), tuple(broken), single, names)
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photo as the network sees it."""
+
+    x: Tensor
+    width: int
+    height: int
+    """Of the file's picture, in pixels."""
+
+    @property
+    def enlarged(self) -> bool:
+        """Is the photo much smaller than the network's input?"""
+        return min(self.width, self.height) * ENLARGED < min(self.x.shape[-2:])
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about every photo."""
+
+    model: ImageModel
+    name: str
+    judge: ImageModel | None
+    judge_name: str | None
+    target: int | None
+    objective: Any
+    objective_name: str
+    baseline: Any
+    baseline_name: str
+    features: Any
+    batch_size: Any
+    seed: int
+    ranking: str
+    """Of one-shot methods: by "absolute" score, as the paper's curves, or "signed"."""
+
+    @staticmethod
+    def of(args: argparse.Namespace, features: Any) -> Question:
+        """Read the options and load the networks; whatever is wrong is a wrong command."""
+        device = options.device(args.device)
+        try:
+            baseline = options.baseline(args.baseline)
+            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            same = args.outputs if args.judge == args.model else None
+            judge = None if args.judge is None else model_from(args.judge, outputs=same).to(device)
+            if judge is not None:
+                check_judge(args.model, model, args.judge, judge)
+            _try_pictures(model, judge)
+            target = None if args.class_ is None else find_class(args.class_, model.classes)
+            objective = options.objective(args.objective, model)
+        except UsageError:
+            raise
+        except GreedyPigError as error:
+            raise UsageError(str(error)) from error
+        return Question(
+            model, args.model, judge, args.judge, target, objective, args.objective, baseline,
+            args.baseline, features, args.batch_size or "auto", args.seed,
+            getattr(args, "ranking", "signed"),
+        )  # fmt: skip
+
+    @property
+    def removing(self) -> bool:
+        """Is the prediction measured without the features, rather than with them alone?"""
+        return self.objective_name == "counterfactual"
+
+    def read(self, path: Path) -> Photo:
+        """A photo as the network's input."""
+        photo = open_photo(path)
+        return Photo(self.model.preprocess(photo), *photo.size)
+
+    def measured(self, a: gp.Attribution) -> dict[str, Any]:
+        """The arguments of curves of a result."""
+        return {"target": int(a.settings["target"]), "baseline": self.baseline,
+                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PhotoTask:
+    """One photo explained by one method; a `Task` of a session."""
+
+    question: Question
+    search: Search
+    x: Tensor
+    features: Any = None
+    """What one feature is, where it is not what --features names."""
+
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
+        """The explanation alone, in the order that its curves and pictures show."""
+        ask, features = self.question, self.features or self.question.features
+        lines = len(ask.baseline) if isinstance(ask.baseline, list) else 1
+        name = getattr(ask.objective, "name", None) or ask.objective_name.partition(":")[0]
+        method = self.search.method(Layout.of(self.x), name, lines)
+        job = Job(
+            ask.model, objective=ask.objective, baseline=ask.baseline, features=features,
+            method=method, k=self.search.k, stop=self.search.stop, seed=ask.seed,
+            batch_size=ask.batch_size, class_given=ask.target is not None,
+        )  # fmt: skip
+        job.by_name = True  # The views of steady-pig are fitted to the network.
+        try:
+            run = job.run([job.example(self.x, ask.target)], [self.x], resume=resume)
+        except BudgetTooSmall as error:
+            raise self.search.refused(error, method, lines) from None
+        self.search.with_reach(run)
+        progress(run)
+        for _ in run:
+            progress(run)
+        check_not_flat(run)
+        a = run.results()[0]
+        if a.features.kind == "groups":
+            a = a.with_notes({"unit": options.unit_name(features)})
+        return replace(a, order=unit_order(a, ask.ranking)) if is_one_shot(a) else a
+
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
+        """The result with its curves, its predictions and the pictures it is drawn on."""
+        ask, target = self.question, int(a.settings["target"])
+        with torch.no_grad():
+            probabilities = torch.softmax(ask.model(self.x.unsqueeze(0))[0].double(), 0).cpu()
+        best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
+        names = ask.model.classes
+        curves, shares = self._curves(a)
+        return a.with_notes(
+            {
+                "kind": "image",
+                "source": source,
+                "model": ask.name,
+                "class": names[target],
+                "target": target,
+                "probability": float(probabilities[target]),
+                "predictions": [
+                    [names[i], p]
+                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                ],
+                "baseline": ask.baseline_name,
+                "objective": ask.objective_name,
+                "ranking": ask.ranking if is_one_shot(a) else "order",
+                "curves": curves,
+                "kept": {} if ask.removing else shares,
+                "removed": shares if ask.removing else {},
+                "nothing": self._nothing(a, curves),
+                "judge": ask.judge_name,
+                "command": command,
+            },
+            picture=self._pixels(self.x),
+            baseline=self._pixels(self._absent()),
+        )
+
+    def is_complete(self, saved: gp.Attribution) -> bool:
+        """Does a saved result have the curves that are asked for now?"""
+        kind = "deletion" if self.question.removing else "softmax"
+        there = kind in saved.about.get("curves", {}) and "nothing" in saved.about
+        return there and saved.about.get("judge") == self.question.judge_name
+
+    def _curves(self, a: gp.Attribution) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+        """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
+
+        Of a counterfactual with those features switched off, else with them alone. Without an
+        order there is none.
+        """
+        if unranked(a) is not None:
+            return {}, {}
+        ask, x = self.question, self.x
+        gaps = min(POINTS, x.numel() + 1) - 1
+        grid = [i / gaps for i in range(gaps + 1)]
+        points = sorted({*grid, *SHARES})
+        if ask.removing:
+            deletion = metrics.deletion(ask.model, x, a, points=points, **ask.measured(a))
+            own = {"deletion": deletion}
+        else:
+            own = metrics.information_curves(ask.model, x, a, points=points, **ask.measured(a))
+        where = [bisect_left(points, share) for share in grid]
+        curves = {name: _plain(curve, where) for name, curve in own.items()}
+        values = next(iter(own.values())).values
+        shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+        if ask.judge is not None:
+            measure = metrics.deletion if ask.removing else metrics.softmax_information_curve
+            second = measure(ask.model, x, a, points=grid, judge=ask.judge, **ask.measured(a))
+            every = range(len(second.values))
+            curves["second-opinion"] = _plain(second, every) | {"judge": ask.judge_name}
+        return curves, shares
+
+    def _nothing(self, a: gp.Attribution, curves: Mapping[str, Any]) -> float:
+        """The class's probability with the baseline alone."""
+        for kind, end in (("softmax", 0), ("deletion", -1)):
+            if kind in curves:
+                return float(curves[kind]["values"][end])
+        ask = self.question
+        curve = metrics.softmax_information_curve(
+            ask.model, self.x, a, points=[0.0, 1.0], **ask.measured(a)
+        )
+        return float(curve.values[0])
+
+    def _absent(self) -> Tensor:
+        """The baseline as a picture; of several, their mean."""
+        ask, x = self.question, self.x
+        flat = baselines.resolve(ask.baseline, x, Layout.of(x), ask.model)
+        return torch.stack([b.to(x) for b in flat]).mean(0).view_as(x)
+
+    def _pixels(self, x: Tensor) -> Tensor:
+        """(h, w, 3) levels from 0 to 255 of an input."""
+        pixels = self.question.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
+        return pixels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+
+
+def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
+    """Raise before the search if an input cannot be shown, on the page or to the judge."""
+    from PIL import Image
+
+    if isinstance(model, OwnModel):
+        # Loading the model has warned of it, with the model's name.
+        warnings.filterwarnings("ignore", message="The model's output looks like probabilities")
+    x = model.preprocess(Image.new("RGB", (256, 256), "gray"))[None]
+    model.to_pixels(x)
+    translate = None if judge is None else translation(model, judge)
+    if translate is not None:
+        translate(x)
+
+
+def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
+    """A curve at some of its points, as plain data."""
+    index = torch.tensor(list(where))
+    part = metrics.Curve(
+        curve.fractions[index], curve.values[index], curve.name, curve.full, curve.settings
+    )
+    return {"fractions": part.fractions.tolist(), "values": part.values.tolist(),
+            "auc": part.auc}  # fmt: skip
+
+
+class PhotoOutput:
+    """One photo and the files that its result goes to."""
 
     def __init__(self, path: Path, name: str, stem: Path, args: argparse.Namespace) -> None:
         self.path, self.name = path, name
         # Not with_suffix: a stem may hold dots of its own.
-        self.sitting = Sitting(stem.with_name(stem.name + ".gpig"), args.resume)
+        result = stem.with_name(stem.name + ".gpig")
+        self.session = Session(result, args.resume, Progress(POINTS + len(SHARES)))
         self.page = None if args.no_html else stem.with_name(stem.name + ".html")
         other = "kept" if args.objective == "counterfactual" else "without"
         names = [name for name in DRAW if name != other] if args.pictures else []
@@ -120,10 +416,10 @@ class Job:
     def files(self) -> list[Path]:
         """Everything that will be written."""
         page = [] if self.page is None else [self.page]
-        return [self.sitting.result, *page, *self.pictures.values()]
+        return [self.session.result, *page, *self.pictures.values()]
 
     def draw(self, a: gp.Attribution) -> list[Path]:
-        """The page and the pictures of the answer; all files that there are now.
+        """Write the page and the pictures of the result; all files that there are now.
 
         Without an order there is nothing to picture, and the page says so.
         """
@@ -137,77 +433,44 @@ class Job:
 
 
 def _explain_all(
-    question: Question, search: Mapping[str, Any], jobs: list[Job], summary: Summary, bar: Bar
+    question: Question, search: Search, jobs: list[PhotoOutput], summary: Summary, bar: Bar
 ) -> None:
     command = summary.terminal.command_line()
     for i, job in enumerate(jobs):
-        watch = job.sitting.watch
+        progress = job.session.progress
         bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.name
         summary.terminal.subject = job.name if len(jobs) > 1 else ""
-        share = lambda i=i, watch=watch: i + watch.share()  # noqa: E731
-        bar.follow(share, len(jobs), watch.phase)
+        share = lambda i=i, progress=progress: i + progress.share()  # noqa: E731
+        bar.follow(share, len(jobs), progress.phase)
         began = time.monotonic()
         try:
-            opened = question.read(job.path)
-            a = job.sitting.answer(question, search, opened.x, job.name, command)
+            photo = question.read(job.path)
+            task = PhotoTask(question, search, photo.x)
+            a = job.session.answer(task, job.name, command)
             files = job.draw(a)
         except KeyboardInterrupt:
-            job.sitting.keep()
+            job.session.keep()
             raise Stopped(summary.stopped(job.name)) from None
         except (UsageError, OSError, MissingPackage):
             raise
         except Exception as error:
-            summary.broken(fspath(job.path), error)
+            summary.failures.add(fspath(job.path), error)
         else:
             seconds = time.monotonic() - began
-            summary.add(job.path, a, files, seconds, job.sitting.before, opened)
+            summary.add(job.path, a, files, seconds, job.session.before, small_photo(photo))
     summary.terminal.subject = ""
 
 
-def _index(jobs: list[Job], args: argparse.Namespace) -> list[Path]:
+def small_photo(photo: Photo) -> str | None:
+    """The sizes of a photo that was enlarged a lot; None for another."""
+    if not photo.enlarged:
+        return None
+    height, width = photo.x.shape[-2:]
+    return f"{photo.width}×{photo.height} enlarged to {width}×{height}"
+
+
+def _index(jobs: list[PhotoOutput], args: argparse.Namespace) -> list[Path]:
     """The page that leads to the others, if there are several."""
     if args.no_html or len(jobs) < 2:
         return []
-    return [jobs[0].sitting.result.parent / "index.html"]
-
-
-def _json(found: Found, summary: Summary) -> dict[str, Any]:
-    records = [
-        {
-            "photo": fspath(path),
-            "class": a.about["class"],
-            "target": a.about["target"],
-            "probability": a.about["probability"],
-            "predictions": a.about["predictions"],
-            "kept": a.about["kept"],
-            "removed": a.about["removed"],
-            "nothing": a.about["nothing"],
-            "excess": _excess_record(a),
-            "fall": None if (fall := Notes.of(a).fall()) is None else fall._asdict(),
-            "order": a.order.tolist() if unranked(a) is None else [],
-            "note": unranked(a),
-            "selected": a.selected,
-            "curve": next(iter(a.about["curves"].values()), None),
-            "curves": a.about["curves"],
-            "gradients": a.gradients_used,
-            "seconds": a.seconds,
-            "stop": a.stop.name.lower(),
-            "settings": dict(a.settings) | {"model": a.about["model"]},
-            "files": [fspath(file) for file in files],
-        }
-        for path, a, files in summary.done
-    ]
-    failed = [{"photo": path, "reason": reason} for path, reason in summary.failures.all]
-    if found.single and records:
-        return records[0]
-    return {"results": records, "failed": failed, "files": _all_files(summary)}
-
-
-def _excess_record(a: gp.Attribution) -> dict[str, float] | None:
-    found = Notes.of(a).excess()
-    return None if found is None else {"share": found[0], "probability": found[1]}
-
-
-def _all_files(summary: Summary) -> list[str]:
-    each = [file for _, _, files in summary.done for file in files]
-    return [fspath(file) for file in each + summary.extra]
+    return [jobs[0].session.result.parent / "index.html"]

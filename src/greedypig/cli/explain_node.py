@@ -1,11 +1,10 @@
-"""`greedypig explain-node graph.npz --node 42`: the few edges behind one node's class."""
+"""`greedypig explain-node graph.npz --node 42`: the edges that one node's prediction uses."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from statistics import mean
@@ -20,22 +19,23 @@ from .. import plots, report
 from ..graphs import Graph
 from ..graphs.compression import logits_of
 from ..graphs.node_context import grow, growth, taken
+from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..results.wording import count
 from . import graph_options, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import MODEL, Network, network_for, read_graph
 from .graph_options import given
-from .photo_job import Watch
-from .resumable import Sitting
+from .methods import knobs_of
+from .resumable import Progress, Session
 from .terminal import BOLD, DIM, Terminal, duration
 
-HELP = "the few edges of a graph behind the class that a network gives one node"
+HELP = "the few edges that a graph network's prediction for one node uses"
 DESCRIPTION = """\
-Explain the class that a graph network gives one node: a subgraph of the k best edges that grows
-connected from the node, how sure the network is with the first 1, 2, … of them alone, and the same
-for edges that grow at random. The paper's network is trained on the graph (or yours is taken).
-Writes the result, a drawing and a page into a folder."""
+Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
+around the node, the probability with only the first 1, 2, … of them, and the same for random
+connected edges. The paper's network is trained on the graph (or use your own). Writes the result, a
+drawing and a page into a folder."""
 EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
   greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
@@ -47,65 +47,67 @@ def configure(parser: argparse.ArgumentParser) -> None:
     graph_options.add_graph(parser)
     parser.add_argument("--node", required=True, metavar="NODE", help="its number from 0, or name")
     graph_options.add_network(parser)
-    group = parser.add_argument_group("the search")
+    group = options.group(parser, "method")
     group.add_argument("--k", type=options.whole, default=20, metavar="N",
-                       help="edges to take (default: 20)")  # fmt: skip
+                       help="edges to select (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
-                       help="how far edges may lie (default: the network's depth)")  # fmt: skip
+                       help="largest distance of an edge from the node (default: the network's depth)")  # fmt: skip
     graph_options.add_search(group, objective="expected-log-likelihood")
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
-                       help="random growths to compare with (default: %(default)s)")  # fmt: skip
-    graph_options.add_results(parser, "nodes")
-    graph_options.add_machine(parser)
+                       help="random subgraphs to compare with (default: %(default)s)")  # fmt: skip
+    options.add_hardware(parser, batch_size=False)
+    graph_options.add_output(parser, "nodes")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Train or take the network, explain the node, write the files."""
+    """Train or load the network, explain the node, write the files."""
     graph = read_graph(args, terminal)
     node = _node(args.node, graph)
     folder = outputs.folder(graph_options.folder_name(args, graph.name, "nodes"))
     stem = folder / f"node-{node}"
     page, picture = stem.with_suffix(".html"), stem.with_suffix(".png")
-    sitting = Sitting(stem.with_suffix(".gpig"), args.resume, Watch(args.draws))
-    outputs.refuse_foreign([sitting.result, page, picture, folder / MODEL])
-    sitting.watched_by(terminal)
-    search = given(args, "k", "hops", "objective", "rounds", "steps") | {"seed": args.seed}
+    session = Session(stem.with_suffix(".gpig"), args.resume, Progress(args.draws))
+    outputs.refuse_foreign([session.result, page, picture, folder / MODEL])
+    session.announced(terminal)
+    search = given(args, "k", "hops", "objective") | knobs_of(args) | {"seed": args.seed}
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
-        bar.follow(sitting.watch.share, 1)
-        question = NodeQuestion(node, graph, network, args)
-        with sitting.minded(f"Stopped at node {node}."):
-            a = sitting.answer(question, search, graph.x, Path(args.graph).name,
-                               terminal.command_line())  # fmt: skip
-    files = [sitting.result, page]
+        bar.follow(session.progress.share, 1)
+        task = NodeTask(node, graph, network, search, args)
+        with session.interruptible(f"Stopped at node {node}."):
+            a = session.answer(task, Path(args.graph).name, terminal.command_line())
+    files = [session.result, page]
     report.write(a, page)
     if importlib.util.find_spec("matplotlib") is not None:
         outputs.save_figure(plots.node_panel(a), picture)
         files.append(picture)
-    _tell(a, terminal, files)
+    _show(a, terminal, files)
     terminal.result(_json(a, network, args, files))
     return DONE
 
 
-class NodeQuestion:
-    """A node asked about; a `Question` of a sitting."""
+@dataclass(frozen=True)
+class NodeTask:
+    """The edges of one node's prediction; a `Task` of a session."""
 
-    def __init__(self, node: int, graph: Graph, network: Network, args: argparse.Namespace) -> None:
-        self.node, self.graph, self.network, self.args = node, graph, network, args
+    node: int
+    graph: Graph
+    network: Network
+    search: dict[str, Any]
+    """Arguments of `gp.explain_node`."""
+    args: argparse.Namespace
 
-    def explain(
-        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
-    ) -> gp.Attribution:
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
         """The edges in order."""
         graph = self.graph
         return gp.explain_node(
             self.network.model, graph.x, graph.indexed, self.node, undirected=graph.undirected,
-            progress=watch, resume=resume, **search,
+            progress=progress, resume=resume, **self.search,
         )  # fmt: skip
 
-    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
-        """The edges with what the network makes of them, and of random ones."""
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
+        """The edges with the network's probabilities for them, and for random ones."""
         graph, model, node = self.graph, self.network.model, self.node
         target = int(a.settings["target"])
         pairs = taken(a)
@@ -129,8 +131,8 @@ class NodeQuestion:
         }  # fmt: skip
         return replace(a, about={}).with_notes(notes)
 
-    def told(self, saved: gp.Attribution) -> bool:
-        """Was it compared with as many random growths?"""
+    def is_complete(self, saved: gp.Attribution) -> bool:
+        """Was it compared with as many random subgraphs?"""
         return bool(saved.about.get("random", {}).get("draws") == self.args.draws)
 
     def _node(self, node: int, answers: Tensor) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _node(text: str, graph: Graph) -> int:
     )
 
 
-def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
+def _show(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
     found = Explained.of(a)
     assert found is not None
     say = terminal.say
@@ -173,10 +175,10 @@ def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
         f"{found.source}, node {found.nodes[0].name}: {found.label}, probability "
         f"{found.full:.3f}{truth}"), BOLD))  # fmt: skip
     if not found.edges:
-        say("  no edge is within the network's reach: its own features alone decide")
+        say("  no edge is within the network's depth: the prediction uses the node's own features")
     else:
-        say(f"  without any edge {found.alone:.3f}; with the first of {found.around:,} edges "
-            "within reach:")  # fmt: skip
+        say(f"  without edges {found.alone:.3f}; with only the first of the {found.around:,} edges "
+            "around it:")  # fmt: skip
         rows = [[f"{i + 1}", " – ".join(found.nodes[e].name for e in pair),
                  f"{found.values[i]:.3f}",
                  " – ".join(_class(found, e) for e in pair)]
@@ -190,21 +192,18 @@ def _tell(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
     if found.note:
         say(f"  {found.note}")
     excess = found.excess()
-    if excess is not None and excess[0] == 0:
-        terminal.surer(
-            f"without any edge the network is surer ({excess[1]:.3f}) than with all edges "
-            f"({found.full:.3f}): the answer rests on the node's own features, not on these "
-            "edges.", "  ")  # fmt: skip
-    elif excess is not None:
-        first = "the first edge makes" if excess[0] == 1 else f"the first {excess[0]} edges make"
-        terminal.surer(
-            f"{first} the network surer ({excess[1]:.3f}) than all edges do ({found.full:.3f}): "
-            "what speaks against the class is not among them.", "  ")  # fmt: skip
+    if excess is not None:
+        edges, value = excess
+        part = {0: "No edges", 1: "The first edge"}.get(edges, f"The first {edges} edges")
+        sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{found.full:.3f}",
+                                   verb="gives" if edges == 1 else "give")  # fmt: skip
+        why = "The prediction uses the node's own features, not these edges."
+        terminal.caution(f"{sentence}. {why if edges == 0 else ''}".rstrip(), "  ")
     if "kept" in found.random and found.same is not None:
         say(terminal.wrapped(
-            f"of the nodes reached {100 * found.same:.0f} % have its class (random growth: "
+            f"{100 * found.same:.0f} % of the nodes reached have its class (random subgraphs: "
             f"{100 * found.random.get('same', 0):.0f} %); probability {found.values[-1]:.3f} "
-            f"(random growth: {found.random['kept']:.3f})", "  ", "    "))  # fmt: skip
+            f"(random subgraphs: {found.random['kept']:.3f})", "  ", "    "))  # fmt: skip
     say(terminal.wrapped(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote "
                          + ", ".join(outputs.shown(f) for f in files), "  ", "    "))  # fmt: skip
 
@@ -226,6 +225,7 @@ def _json(
         "target": a.about["target"],
         "truth": found.truth,
         "probability": found.full,
+        "method": a.settings["method"],
         "order": [[ids[u], ids[v]] for u, v in found.edges],
         "probabilities": [found.alone, *found.values],
         "edges_within_reach": found.around,

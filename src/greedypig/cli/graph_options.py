@@ -10,12 +10,13 @@ from ..graphs.files import KINDS
 from ..graphs.objectives import OBJECTIVES
 from . import options
 from .failures import UsageError
+from .methods import add_rounds
 
 
 def add_graph(parser: argparse.ArgumentParser) -> None:
     """The graph and how to read it."""
     parser.add_argument("graph", metavar="GRAPH", help=KINDS)
-    group = parser.add_argument_group("the graph")
+    group = options.group(parser, "graph")
     group.add_argument(
         "--nodes", metavar="FILE", help="the table of nodes, for an edge list as CSV or Parquet"
     )
@@ -31,7 +32,7 @@ def add_graph(parser: argparse.ArgumentParser) -> None:
 
 def add_network(parser: argparse.ArgumentParser) -> None:
     """Your own network, or how the paper's is trained."""
-    group = parser.add_argument_group("the network")
+    group = options.group(parser, "model")
     group.add_argument(
         "--model",
         metavar="NAME",
@@ -49,32 +50,24 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(group: argparse._ArgumentGroup, objective: str = "log-likelihood") -> None:
-    """What is maximised, by default `objective`, and how much it may cost."""
+    """What is maximised, by default `objective`, and the rounds."""
     names = [name for name in OBJECTIVES if name != "label-loss"]
     group.add_argument(
         "--objective",
         default=objective,
         choices=names,
         metavar="NAME",
-        help=f"what to climb: {', '.join(names)} (default: %(default)s)",
+        help=f"what to maximise: {', '.join(names)} (default: %(default)s)",
     )
-    group.add_argument("--rounds", type=options.whole, metavar="N", help="rounds of Greedy PIG")
-    group.add_argument("--steps", type=options.whole, metavar="N", help="gradients on a path")
+    add_rounds(group, per_round=False)
 
 
-def add_results(parser: argparse.ArgumentParser, ending: str) -> None:
-    """Where they go; `folder_name` makes the default of the same ending."""
-    group = parser.add_argument_group("the results")
+def add_output(parser: argparse.ArgumentParser, ending: str) -> None:
+    """The folder of the results; `folder_name` makes the default of the same ending."""
+    group = options.group(parser, "output")
     group.add_argument("--out", metavar="FOLDER",
-                       help=f"where they go (default: graph-{ending})")  # fmt: skip
+                       help=f"folder of the results (default: graph-{ending})")  # fmt: skip
     options.add_resume(group)
-
-
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    """Where it runs."""
-    group = parser.add_argument_group("the machine")
-    group.add_argument("--seed", type=int, default=0, help="of everything random (default: 0)")
-    group.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
 
 
 def share(text: str) -> float:
@@ -97,7 +90,7 @@ def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def folder_name(args: argparse.Namespace, graph_name: str, ending: str) -> Path:
-    """Where the results go: --out, else the graph's name with an ending, here."""
+    """The folder of the results: --out, else the graph's name with an ending, here."""
     if args.out is None:
         return Path(f"{graph_name}-{ending}")
     if Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):

@@ -1,4 +1,4 @@
-"""The program: finds the subcommand, runs it, and turns whatever happens into an exit code."""
+"""The program: find the subcommand, run it, return an exit code whatever happens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 import greedypig
 
 from ..core.errors import DiskFull
-from . import compare, compress, explain, explain_node, report, select
+from . import compare, compress, explain, explain_node, options, report, select
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
 from .terminal import Terminal
 
@@ -102,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="greedypig",
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
-        "'greedypig COMMAND --help' tells more about each command.\n"
+        "'greedypig COMMAND --help' describes a command.\n"
         "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
         formatter_class=_Help,
     )
@@ -134,18 +134,14 @@ def _layout(command: Command) -> dict[str, Any]:
 
 def _configure(command: Command, parser: argparse.ArgumentParser) -> None:
     command.configure(parser)
-    _add_manners(parser)
-
-
-def _add_manners(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how it speaks")
-    group.add_argument(
+    output = options.group(parser, "output")
+    output.add_argument(
         "--json",
         action="store_true",
         help="print one JSON object on standard output and nothing else there",
     )
-    group.add_argument("--quiet", "-q", action="store_true", help="print only what went wrong")
-    group.add_argument(
+    output.add_argument("--quiet", "-q", action="store_true", help="print errors only")
+    output.add_argument(
         "--debug", action="store_true", help=f"show the traceback of an error (or set {DEBUG}=1)"
     )
 

@@ -12,7 +12,7 @@ import greedypig as gp
 from .. import report
 from ..core.errors import GreedyPigError
 from ..results.wording import count
-from . import outputs
+from . import options, outputs
 from .failures import DONE, FAILED, UsageError, sentence
 from .terminal import Terminal
 
@@ -28,14 +28,15 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig report`."""
     parser.add_argument("results", nargs="+", metavar="RESULT", help="a .gpig file, or a folder")
-    parser.add_argument("--out", metavar="PATH",
+    output = options.group(parser, "output")
+    output.add_argument("--out", metavar="PATH",
                         help="a folder for the pages; for one result also a file, x.html "
                         "(default: beside the result)")  # fmt: skip
-    parser.add_argument("--open", action="store_true", help="show the page in the browser")
+    output.add_argument("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write a page for every result; those that fail are told and do not end the others."""
+    """Write a page for every result; one that fails is reported and does not end the others."""
     sources = _sources(args.results)
     pages = _pages(args.out, sources)
     outputs.refuse_foreign(pages)

@@ -1,63 +1,99 @@
-"""One explanation that may take several sittings: what is done is kept, and taken up again."""
+"""One explanation and its files: Ctrl-C saves the rounds done, and --resume goes on from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor
 
 import greedypig as gp
 
-from ..core.errors import (
-    GreedyPigError,
-    InvalidFile,
-    InvalidInput,
-    InvalidType,
-    MissingPackage,
-)
+from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, InvalidType, MissingPackage
+from ..core.run import Run
+from ..core.scorers import cost_of
 from .failures import Stopped, Unfit, UsageError, sentence
 from .outputs import folder
-from .photo_job import Watch
 from .terminal import Terminal
 
 PARTIAL = ".partial"
+FORWARDS_PER_GRADIENT = 2.5
+"""A gradient takes about as long as this many forward passes; for the progress bar alone."""
 
 
-class Question(Protocol):
-    """What is asked about an input: of a photo, or of a graph."""
+class Task(Protocol):
+    """An explanation that a `Session` runs: of a photo, of a graph's edges, of a node."""
 
-    def explain(
-        self, x: Tensor, search: Mapping[str, Any], watch: Watch, resume: gp.Attribution | None
-    ) -> gp.Attribution:
-        """The explanation alone."""
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
+        """Run the method, from a saved result if there is one; tell `progress` of the run."""
 
-    def with_notes(self, a: gp.Attribution, x: Tensor, source: str, command: str) -> gp.Attribution:
-        """The explanation with all that is told of it."""
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
+        """The result with its curves and names."""
 
-    def told(self, saved: gp.Attribution) -> bool:
-        """Does a saved result tell all that is asked for now?"""
+    def is_complete(self, saved: gp.Attribution) -> bool:
+        """Does a saved result have all the notes that this command asks for?"""
+
+
+class Progress:
+    """The run under way: the bar reads it, and its rounds are saved when the command is stopped.
+
+    forwards: forward passes that follow the run, for curves.
+    """
+
+    def __init__(self, forwards: int = 0) -> None:
+        self.run: Run | None = None
+        self.forwards = forwards
+        self.measuring = False
+        """Are the rounds over, and the curves being measured?"""
+
+    def __call__(self, run: Run) -> None:
+        """Take note of a run, before its first round and after every one."""
+        self.run = run
+
+    def share(self) -> float:
+        """The share of the work that is done; the curves are the rest."""
+        planned = 0 if self.run is None else _planned(self.run)
+        if self.run is None or not planned:
+            return 0.0
+        done = min(self.run.gradients_used, planned)
+        cost = FORWARDS_PER_GRADIENT * planned + self.forwards
+        return FORWARDS_PER_GRADIENT * done / cost
+
+    def phase(self) -> str:
+        """What is being done besides the rounds, for the bar."""
+        return "curves" if self.measuring else ""
+
+    def so_far(self) -> gp.Attribution | None:
+        """The rounds done, to go on from; None if there are none."""
+        if self.run is None or not self.run.state.picks:
+            return None
+        return self.run.results(measure=False)[0]
+
+
+def _planned(run: Run) -> int:
+    """Gradients that a run will take, as far as its scorer says."""
+    total = cost_of(run.scorer) * run.objective.lines * len(run.schedule)
+    return total if run.stop.gradients is None else min(total, run.stop.gradients)
 
 
 @dataclass(frozen=True)
 class Paid:
-    """What earlier sittings have paid."""
+    """The cost of the run before --resume."""
 
     gradients: int = 0
     seconds: float = 0.0
 
 
 @dataclass
-class Sitting:
-    """The result's file, and beside it what is kept of a run that was stopped."""
+class Session:
+    """One call of a command for one result: its file, and beside it the rounds of a stopped run."""
 
     result: Path
     resume: bool
-    watch: Watch = field(default_factory=Watch)
+    progress: Progress = field(default_factory=Progress)
     before: Paid = Paid()
     finished: bool = False
 
@@ -66,45 +102,43 @@ class Sitting:
         """photo.partial.gpig for photo.gpig."""
         return self.result.with_name(f"{self.result.stem}{PARTIAL}{self.result.suffix}")
 
-    def answer(
-        self, question: Question, search: Mapping[str, Any], x: Tensor, source: str, command: str
-    ) -> gp.Attribution:
-        """The result with its notes, saved; an earlier sitting's is taken up if asked for."""
+    def answer(self, task: Task, source: str, command: str) -> gp.Attribution:
+        """The result with its notes, saved; with --resume from the saved rounds."""
         saved = self._saved()
         if saved is not None:
             self.before = Paid(saved.gradients_used, saved.seconds)
         try:
-            a = question.explain(x, search, self.watch, saved)
-        except (InvalidInput, InvalidType) as error:
+            a = task.explain(self.progress, saved)
+        except (InvalidInput, InvalidType, Unfit) as error:
             hint = "" if saved is None else " Try the options of the stopped run, or no --resume."
             raise Unfit(f"{error}{hint}") from error
-        if saved is not None and _nothing_new(saved, a, question):
+        if saved is not None and _is_same(saved, a) and task.is_complete(saved):
             a = saved
         else:
-            self.watch.measuring = True
-            a = question.with_notes(a, x, source, command)
+            self.progress.measuring = True
+            a = task.with_notes(a, source, command)
         folder(self.result.parent)
         a.save(self.result)
         self.finished = True
         self.partial.unlink(missing_ok=True)
         return a
 
-    def watched_by(self, terminal: Terminal) -> Sitting:
-        """The same, with its files told when the command is stopped."""
+    def announced(self, terminal: Terminal) -> Session:
+        """The same; the terminal names its files when the command is stopped."""
         for file in (self.partial, self.result):
             terminal.keeps(file, self.resume)
         return self
 
     def keep(self) -> None:
         """Save the rounds done so far, if any, unless the result itself is saved."""
-        rounds = None if self.finished else self.watch.so_far()
+        rounds = None if self.finished else self.progress.so_far()
         if rounds is not None:
             folder(self.partial.parent)
             rounds.save(self.partial)
 
     @contextmanager
-    def minded(self, stopped: str) -> Iterator[None]:
-        """While it runs: Ctrl-C keeps what is done, a mistake is one of the command."""
+    def interruptible(self, stopped: str) -> Iterator[None]:
+        """Ctrl-C saves the rounds done; settings that do not fit are a wrong command."""
         try:
             yield
         except KeyboardInterrupt:
@@ -129,7 +163,7 @@ class Sitting:
         return None
 
 
-def _nothing_new(saved: gp.Attribution, a: gp.Attribution, question: Question) -> bool:
-    """Is the saved result whole, and does it tell all that is asked for now?"""
+def _is_same(saved: gp.Attribution, a: gp.Attribution) -> bool:
+    """Is the saved result finished, and did going on from it add nothing?"""
     same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
-    return same and question.told(saved) and saved.stop is not gp.StopReason.RUNNING
+    return same and saved.stop is not gp.StopReason.RUNNING

@@ -89,8 +89,8 @@ class Terminal:
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
 
-    def surer(self, text: str, indent: str = "") -> None:
-        """The ▲ line of an answer: a part that outdoes the whole."""
+    def caution(self, text: str, indent: str = "") -> None:
+        """A ▲ line: a result to doubt."""
         self.say(self.style(self.wrapped(f"▲ {text}", indent, f"{indent}  "), YELLOW))
 
     def note(self, text: str) -> None:
