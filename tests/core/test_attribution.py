@@ -41,7 +41,9 @@ def test_mask_ranking_and_importance_agree_with_order(a):
     assert sorted(ranking.tolist()) == list(range(n))
     for k in range(units + 1):
         mask = a.mask(k)
-        assert torch.equal(mask, a.features.members(a.order[:k]))
+        taken = torch.zeros(1, units, dtype=torch.bool)
+        taken[0, a.order[:k]] = True
+        assert torch.equal(mask, a.features.mask(taken)[0])
         # The first elements of the ranking are those of the first units.
         assert set(ranking[: int(mask.sum())].tolist()) == set(torch.nonzero(mask)[:, 0].tolist())
     counted = [i for i in ranking.tolist() if float(a.scores[i]) != 0]
@@ -54,8 +56,9 @@ def test_mask_ranking_and_importance_agree_with_order(a):
 
 @given(results())
 def test_scores_show_each_element_its_first_unit_s_score(a):
+    members = a.features.mask(torch.eye(a.features.units).bool())
     for element in range(a.features.n):
-        holders = [u for u in a.order.tolist() if a.features.members(torch.tensor([u]))[element]]
+        holders = [u for u in a.order.tolist() if members[u, element]]
         assert float(a.scores[element]) == float(a.unit_scores[holders[0]])
 
 
@@ -186,7 +189,15 @@ def test_mask_needs_k_from_0_to_the_number_of_units(k):
 def test_repr_says_what_happened():
     a = gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(per_round=1, steps=2), k=2)
     text = repr(a)
-    for part in ("2 of 3 units", "2 rounds", "0 → 5", "(all: 6)", "4 gradients", str(a.stop)):
+    for part in (
+        "greedy-pig",
+        "2 of 3 features",
+        "2 rounds",
+        "0 → 5",
+        "(all: 6)",
+        "4 gradients",
+        str(a.stop),
+    ):
         assert part in text
 
 
@@ -197,10 +208,11 @@ def test_settings_record_every_knob():
         seed=5,
     )
     for name, value in {
-        "scorer": "integrated-gradients", "steps": 7, "rule": "left", "rounds": 2,
+        "method": "greedy-pig", "steps": 7, "rule": "left", "rounds": 2,
         "schedule": "geometric", "seed": 5,
     }.items():  # fmt: skip
         assert a.settings[name] == value
+    assert a.method == "greedy-pig"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import greedypig as gp
-from problems import generator, modular, normal
+from problems import generator, history, modular, normal
 
 # Every unit as a set of elements, written down without the package.
 
@@ -85,6 +85,13 @@ def element_cases(draw):
 feature_cases = st.one_of(element_cases(), group_cases(), window_cases())
 
 
+def values_of(features: gp.Features, unit: int) -> Tensor:
+    """(n,) bool: the values of one feature."""
+    taken = torch.zeros(1, features.units, dtype=torch.bool)
+    taken[0, unit] = True
+    return features.mask(taken)[0]
+
+
 def whole_scores(seed: int, n: int) -> Tensor:
     """Small whole numbers: sums are exact in any order, and ties are frequent."""
     return torch.randint(-3, 4, (n,), generator=generator(seed)).double()
@@ -96,19 +103,21 @@ def test_sum_is_the_sum_over_each_unit_s_elements(case, seed):
     scores = whole_scores(seed, features.n)
     assert features.units == len(units)
     assert features.n == max(max(u) for u in units) + 1
-    assert features.sum(scores).tolist() == [sum(scores[list(u)].tolist()) for u in units]
+    assert features.sum(scores[None])[0].tolist() == [sum(scores[list(u)].tolist()) for u in units]
 
 
 @given(feature_cases, st.data())
-def test_members_are_the_elements_of_the_units(case, data):
+def test_a_mask_holds_the_values_of_the_features_taken(case, data):
     features, units = case
-    chosen = data.draw(st.lists(st.integers(0, len(units) - 1), unique=True))
-    expected = set().union(*(units[u] for u in chosen))
-    found = features.members(torch.tensor(chosen, dtype=torch.long))
-    assert set(torch.nonzero(found).squeeze(1).tolist()) == expected
-    mask = torch.zeros(features.n)
-    features.switch_on(mask, torch.tensor(chosen, dtype=torch.long))
-    assert torch.equal(mask, found.float())
+    taken = torch.zeros(2, len(units), dtype=torch.bool)
+    for row in taken:
+        chosen = data.draw(st.lists(st.integers(0, len(units) - 1), unique=True))
+        row[chosen] = True
+    masks = features.mask(taken)
+    for row, mask in zip(taken, masks, strict=True):
+        expected = set().union(*(units[u] for u in torch.nonzero(row).flatten().tolist()))
+        assert set(torch.nonzero(mask).squeeze(1).tolist()) == expected
+        assert features.is_complete(row[None]) == (len(expected) == features.n)
 
 
 @given(feature_cases, st.integers(0, 10**6))
@@ -130,20 +139,19 @@ def test_pick_takes_the_best_units_among_what_is_still_off(case, seed, data):
     on = set().union(*(units[u] for u in taken))
     free = sum(1 for u, members in enumerate(units) if u not in taken and members - on)
     z = data.draw(st.integers(0, free))
-    mask, flags = torch.zeros(features.n, dtype=torch.float64), torch.zeros(len(units)).bool()
-    mask[sorted(on)], flags[sorted(taken)] = 1, True
-    # A scorer gives 0 to what is on; nobody must be fooled by one that does not.
-    chosen, found = features.pick(scores, mask, flags, z)
+    flags = torch.zeros(1, len(units)).bool()
+    flags[0, sorted(taken)] = True
+    scores[sorted(on)] = 0
+    chosen, found = features.pick(scores[None], flags, z)
     expected = pick_by_hand(units, scores.tolist(), on, taken, z)
-    assert (chosen.tolist(), found.tolist()) == expected
-    assert mask.sum() == len(on)
+    assert (chosen[0].tolist(), found[0].tolist()) == expected
     assert flags.sum() == len(taken)
 
 
 def test_windows_of_a_picture_cover_all_channels():
     windows = gp.Windows((3, 4, 5), 2)
     assert windows.units == 3 * 4
-    inside = windows.members(torch.tensor([0])).view(3, 4, 5)
+    inside = values_of(windows, 0).view(3, 4, 5)
     assert inside.sum() == 3 * 2 * 2
     assert bool(inside[:, :2, :2].all())
 
@@ -155,7 +163,7 @@ def test_ragged_ends_are_covered_by_a_window_moved_back():
 
 
 def test_other_axes_are_counted_from_either_end():
-    assert gp.Windows((4, 5, 6), 2, axes=(-3,)).members(torch.tensor([1])).view(4, 5, 6)[1:3].all()
+    assert values_of(gp.Windows((4, 5, 6), 2, axes=(-3,)), 1).view(4, 5, 6)[1:3].all()
     assert gp.Windows((4, 5, 6), 2, axes=(0,)).units == 3
 
 
@@ -164,7 +172,7 @@ def test_a_chosen_window_s_elements_score_0_afterwards():
     # {1,2} is taken (tie to the lowest); then {0,1} → 5, {2,3} → 1, {3,4} → 5: {0,1} by index;
     # then {2,3} → 1, {3,4} → 5; now everything is on and {2,3} would switch nothing on.
     # (Two steps of weight ½: no rounding, so ties are ties.)
-    rounds = list(
+    rounds = history(
         gp.rounds(
             modular([5, 1, 9, 1, 4]).objective(),
             gp.GreedyPIG(per_round=1, steps=2),
@@ -180,16 +188,16 @@ def test_several_windows_in_one_round_share_no_credit():
     # As above in one round: the second window is worth what it adds to the first.
     made = gp.Windows((5,), 2)
     scores = torch.tensor([5.0, 1, 9, 1, 4])
-    chosen, found = made.pick(scores, torch.zeros(5), torch.zeros(4).bool(), 3)
-    assert chosen.tolist() == [1, 0, 3]
-    assert found.tolist() == [10, 5, 5]
+    chosen, found = made.pick(scores[None], torch.zeros(1, 4).bool(), 3)
+    assert chosen.tolist() == [[1, 0, 3]]
+    assert found.tolist() == [[10, 5, 5]]
 
 
 def test_what_is_on_is_worth_nothing_even_to_a_scorer_that_says_so():
-    # Element 1 is on and claims 100: windows {0,1}, {1,2}, {2,3} are worth 5, 2 and 2 + 4.
-    made, mask = gp.Windows((4,), 2), torch.tensor([0.0, 1, 0, 0])
-    chosen, found = made.pick(torch.tensor([5.0, 100, 2, 4]), mask, torch.zeros(3).bool(), 1)
-    assert (chosen.tolist(), found.tolist()) == ([2], [6])
+    # {0,1} is taken and claims 200: {1,2}, {2,3} are worth 2 and 2 + 4.
+    taken = torch.tensor([[True, False, False]])
+    chosen, found = gp.Windows((4,), 2).pick(torch.tensor([[100.0, 100, 2, 4]]), taken, 1)
+    assert (chosen.tolist(), found.tolist()) == ([[2]], [[6]])
 
 
 def test_windows_stop_when_everything_is_on():
@@ -243,7 +251,9 @@ def test_rounds_of_windows_share_what_covers_the_picture():
     # 12 × 12 is held by 16 windows of 3 × 3: rounds of 4 windows, of at most 4 · 9 / 144 of it.
     made = gp.Windows((12, 12), 3)
     a = gp.maximize(
-        modular(normal(3, 144)).objective(), gp.GreedyPIG(rounds=4, steps=1), features=made
+        modular(normal(3, 144)).objective(),
+        gp.GreedyPIG(rounds=4, schedule="equal", steps=1),
+        features=made,
     )
     assert a.picks[:3] == (4, 4, 4)
     on = [int(a.mask(sum(a.picks[: r + 1])).sum()) for r in range(4)]
@@ -261,7 +271,9 @@ def test_more_rounds_than_cover_the_picture_take_one_window_each():
 
 def test_counts_that_are_asked_for_are_windows():
     made, g = gp.Windows((12, 12), 3), modular(normal(3, 144))
-    assert gp.maximize(g.objective(), gp.GreedyPIG(rounds=4), features=made, k=20).picks == (
+    assert gp.maximize(
+        g.objective(), gp.GreedyPIG(rounds=4, schedule="equal"), features=made, k=20
+    ).picks == (
         5,
         5,
         5,
@@ -352,12 +364,12 @@ def test_names_follow_the_order():
 )
 def test_there_must_be_one_name_per_unit(make):
     assert make(["a", "b", "c"]).name(1) == "b"
-    with pytest.raises(gp.InvalidInput, match="2 names for 3 units"):
+    with pytest.raises(gp.InvalidInput, match="2 names for 3 features"):
         make(["a", "b"])
 
 
 def test_features_must_be_over_the_objective_s_elements():
-    with pytest.raises(gp.InvalidInput, match="3 elements"):
+    with pytest.raises(gp.InvalidInput, match="over 3 values"):
         gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(), features=gp.Elements(4))
 
 
@@ -367,7 +379,7 @@ def test_scorers_of_whole_units_take_no_window_that_switches_nothing_on(scorer):
     g = modular([3.0, 1.0, 1.0, 3.0])
     rounds = gp.rounds(g.objective(), gp.Greedy(scorer, rounds=1), features=gp.Windows((4,), 2))
     on = torch.zeros(4).bool()
-    for chosen in next(rounds).chosen:
-        members = rounds.problem.features.members(chosen.reshape(1))
-        assert bool((members & ~on).any())
-        on |= members
+    for chosen in next(rounds).order[0].tolist():
+        values = values_of(rounds.features, chosen)
+        assert bool((values & ~on).any())
+        on |= values

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.core.scorers import seeded_normal
-from problems import net, normal
+from problems import net
 
 RANDOM = {
     "smooth": gp.SmoothIG(gp.IG(2), samples=3),
@@ -24,12 +23,8 @@ STEADY = {
 }
 
 
-def run(scorer, seed: int, **knobs) -> gp.Attribution:
-    rounds = gp.rounds(
-        net(4, 12).objective(), gp.Greedy(scorer, **{"rounds": 3} | knobs), seed=seed
-    )
-    list(rounds)
-    return rounds.results()[0]
+def run(scorer, seed: int) -> gp.Attribution:
+    return gp.maximize(net(4, 12).objective(), gp.Greedy(scorer, rounds=3), seed=seed)
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -81,10 +76,14 @@ def test_global_random_state_is_restored_after_an_objective_that_draws():
     assert torch.equal(torch.get_rng_state(), moved)
 
 
-def test_every_round_and_sample_has_noise_of_its_own():
-    like = torch.zeros(50)
-    drawn = {seeded_normal(like, *seed).sum().item() for seed in np.ndindex(3, 4, 5)}
-    assert len(drawn) == 60
+def test_every_round_and_stream_has_numbers_of_its_own():
+    objective, drawn = net(4, 12).objective(), set()
+    for seed, round, stream in np.ndindex(3, 4, 5):
+        at = objective.at(round)
+        at.seed = seed
+        drawn.add(torch.rand(1, generator=at.generator(stream)).item())
+        drawn.add(torch.rand(1, generator=at.generator(stream, 1)).item())
+    assert len(drawn) == 2 * 60
 
 
 def test_noise_is_standard_normal_times_the_share_of_the_range():
@@ -93,7 +92,7 @@ def test_noise_is_standard_normal_times_the_share_of_the_range():
     n, sigma = 40_000, 0.25
     objective = gp.objective(lambda w: 0.5 * (w * w).sum(1), n, dtype=torch.float64)
     smooth = gp.SmoothIG(gp.Gradient(at=1.0), samples=1, noise=sigma)
-    scores = smooth(objective, torch.zeros(n))
+    scores = smooth(objective, torch.zeros(1, n).double())
     spread = 4 * sigma**2 + 2 * sigma**4
     # Five standard errors; the seed is fixed.
     assert float(scores.mean()) == pytest.approx(1 + sigma**2, abs=5 * (spread / n) ** 0.5)
@@ -142,7 +141,7 @@ def test_scorers_check_their_knobs_when_they_are_made(make):
 
 
 def test_smooth_wraps_scorers_of_elements_only():
-    # A plain function or a scorer of whole units has no noisy path to follow.
-    for inner in (lambda objective, mask: normal(1, 12), gp.Random(), gp.MarginalGains()):
+    # A scorer of whole features has no noisy path to follow.
+    for inner in (gp.Random(), gp.MarginalGains(), 3, None):
         with pytest.raises((gp.InvalidInput, gp.InvalidType)):
             run(gp.SmoothIG(inner), 1)

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
-from problems import copies, modular, net, random_coverage
+from greedypig.core.run import Run
+from problems import copies, history, modular, net, random_coverage
 
 N = 9
 SCORERS = {
     "ig": gp.IG(3),
     "ig-left": gp.IG(3, "left"),
     "ig-gauss": gp.IG(2, "gauss_legendre"),
-    "gradient": gp.Gradient(),
+    "gradient": gp.Gradient(at=0.0),
     "smooth": gp.SmoothIG(gp.IG(2), samples=3),
     "guided": gp.GuidedIG(steps=6, fraction=0.4, max_dist=0.3),
     "random": gp.Random(),
@@ -50,25 +51,24 @@ def objective_for(name: str, dtype: torch.dtype = torch.float64, batch_size: int
     return g.objective(dtype=dtype, batch_size=batch_size)
 
 
-def begin(name: str, *, values: str = "each", resume: gp.Attribution | None = None, **knobs):
-    knobs = {"rounds": 5} | knobs
-    dtype = knobs.pop("dtype", torch.float64)
-    return gp.rounds(
-        objective_for(name, dtype), gp.Greedy(SCORERS[name], **knobs), seed=11, resume=resume
-    )
+def begin(name: str, *, resume: gp.Attribution | None = None, **options):
+    dtype = options.pop("dtype", torch.float64)
+    knobs = {k: options.pop(k) for k in ("rounds", "per_round") if k in options} or {"rounds": 5}
+    method = gp.Greedy(SCORERS[name], **knobs)
+    return gp.rounds(objective_for(name, dtype), method, seed=11, resume=resume, **options)
 
 
-def finish(rounds: gp.Rounds) -> gp.Attribution:
-    for _ in rounds:
+def finish(run: Run) -> gp.Attribution:
+    for _ in run:
         pass
-    return rounds.results()[0]
+    return run.results()[0]
 
 
-def broken_after(count: int, name: str, **knobs) -> gp.Attribution:
-    rounds = begin(name, **knobs)
+def broken_after(count: int, name: str, **options) -> gp.Attribution:
+    run = begin(name, **options)
     for _ in range(count):
-        next(rounds)
-    return rounds.results()[0]
+        next(run)
+    return run.results()[0]
 
 
 def through_file(a: gp.Attribution, folder) -> gp.Attribution:
@@ -77,47 +77,44 @@ def through_file(a: gp.Attribution, folder) -> gp.Attribution:
 
 
 @pytest.mark.parametrize("name", SCORERS)
-@pytest.mark.parametrize("values", ["each", "end", "free"])
 @pytest.mark.parametrize("kept", ["memory", "file"])
-def test_a_run_resumed_from_any_round_equals_the_unbroken_run(name, values, kept, tmp_path):
-    whole = finish(begin(name, values=values))
+def test_a_run_resumed_from_any_round_equals_the_unbroken_run(name, kept, tmp_path):
+    whole = finish(begin(name))
     for count in range(6):
-        half = broken_after(count, name, values=values)
+        half = broken_after(count, name)
         if kept == "file":
             half = through_file(half, tmp_path)
-        assert_same(finish(begin(name, values=values, resume=half)), whole)
+        assert_same(finish(begin(name, resume=half)), whole)
 
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_resuming_holds_in_float32(name, tmp_path):
-    whole = finish(begin(name, values="end", dtype=torch.float32))
-    half = through_file(broken_after(2, name, values="end", dtype=torch.float32), tmp_path)
-    assert_same(finish(begin(name, values="end", dtype=torch.float32, resume=half)), whole)
+    whole = finish(begin(name, dtype=torch.float32))
+    half = through_file(broken_after(2, name, dtype=torch.float32), tmp_path)
+    assert_same(finish(begin(name, dtype=torch.float32, resume=half)), whole)
 
 
 @pytest.mark.parametrize("name", SCORERS)
-@pytest.mark.parametrize("values", ["each", "end", "free"])
-def test_a_run_broken_again_and_again_equals_the_unbroken_run(name, values):
+def test_a_run_broken_again_and_again_equals_the_unbroken_run(name):
     # A new sitting for every round. The first `next` of a resumed run may repeat the last round.
-    whole = finish(begin(name, values=values))
-    kept = broken_after(1, name, values=values)
+    whole = finish(begin(name))
+    kept = broken_after(1, name)
     for done in range(2, 6):
-        rounds = begin(name, values=values, resume=kept)
+        rounds = begin(name, resume=kept)
         while len(rounds.results()[0].picks) < done:
             next(rounds)
         kept = rounds.results()[0]
         assert kept.picks == whole.picks[:done]
-    assert_same(finish(begin(name, values=values, resume=kept)), whole)
+    assert_same(finish(begin(name, resume=kept)), whole)
 
 
 @pytest.mark.parametrize("name", ["ig", "ig-left", "gradient", "smooth", "guided"])
-@pytest.mark.parametrize("values", ["each", "end"])
-def test_a_run_out_of_budget_goes_on_with_more(name, values, tmp_path):
-    whole = finish(begin(name, values=values))
-    spent = finish(begin(name, values=values, budget=2 * SCORERS[name].cost()))
+def test_a_run_out_of_budget_goes_on_with_more(name, tmp_path):
+    whole = finish(begin(name))
+    spent = finish(begin(name, stop=gp.Stop(gradients=2 * SCORERS[name].cost)))
     assert spent.stop is gp.StopReason.GRADIENTS
     assert len(spent.picks) == 2
-    assert_same(finish(begin(name, values=values, resume=through_file(spent, tmp_path))), whole)
+    assert_same(finish(begin(name, resume=through_file(spent, tmp_path))), whole)
 
 
 @pytest.mark.parametrize("name", ["ig", "ig-left", "gradient"])
@@ -129,20 +126,18 @@ def test_resuming_holds_where_the_last_bits_depend_on_the_batch(name):
     def telling() -> object:
         return gp.objective(lambda w: g.g(w) + 1e-9 * len(w), N, dtype=torch.float64)
 
-    knobs = {"rounds": 5, "values": "end"}
-    whole = finish(gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs)))
-    budget = 2 * SCORERS[name].cost()
-    half = finish(
-        gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs), stop=gp.Stop(gradients=budget))
-    )
+    method = gp.Greedy(SCORERS[name], rounds=5)
+    whole = finish(gp.rounds(telling(), method))
+    budget = 2 * SCORERS[name].cost
+    half = finish(gp.rounds(telling(), method, stop=gp.Stop(gradients=budget)))
     assert len(half.picks) == 2
-    assert_same(finish(gp.rounds(telling(), gp.Greedy(SCORERS[name], **knobs), resume=half)), whole)
+    assert_same(finish(gp.rounds(telling(), method, resume=half)), whole)
 
 
 @pytest.mark.parametrize("name", ["ig", "gains", "gains-lazy"])
 def test_groups_and_windows_resume_too(name, tmp_path):
     for features in (gp.Groups(torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4])), gp.Windows((3, 3), 2)):
-        knobs = {"features": features, "rounds": None, "per_round": 1}
+        knobs = {"features": features, "per_round": 1}
         whole = finish(begin(name, **knobs))
         half = through_file(broken_after(2, name, **knobs), tmp_path)
         assert_same(finish(begin(name, resume=half, **knobs)), whole)
@@ -152,13 +147,13 @@ def test_a_run_that_took_fewer_than_planned_resumes():
     # gain=True leaves out what scores 0 or less, so a round may be smaller than its schedule.
     # g = 3w₀ + 2w₁ − w₂ + w₃ and rounds of 2: picks {0, 1}, {3}, then nothing has a gain.
     g = modular([3, 2, -1, 1, -2, -3])
-    knobs = {"per_round": 2, "gain": True, "steps": 2}
-    whole = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs)))
+    method, stop = gp.GreedyPIG(per_round=2, steps=2), gp.Stop(gain=True)
+    whole = finish(gp.rounds(g.objective(), method, stop=stop))
     assert whole.picks == (2, 1)
-    rounds = gp.rounds(g.objective(), gp.GreedyPIG(**knobs))
+    rounds = gp.rounds(g.objective(), method, stop=stop)
     next(rounds), next(rounds)
     half = rounds.results()[0]
-    resumed = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs), resume=half))
+    resumed = finish(gp.rounds(g.objective(), method, stop=stop, resume=half))
     assert_same(resumed, whole)
 
 
@@ -180,10 +175,10 @@ def test_a_finished_run_resumes_to_itself():
 
 
 def test_a_run_that_found_no_gain_resumes_to_itself():
-    knobs = {"per_round": 1, "gain": True, "steps": 2}
+    method, stop = gp.GreedyPIG(per_round=1, steps=2), gp.Stop(gain=True)
     g = modular([3, -2, 1])
-    whole = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs)))
-    again = finish(gp.rounds(g.objective(), gp.GreedyPIG(**knobs), resume=whole))
+    whole = finish(gp.rounds(g.objective(), method, stop=stop))
+    again = finish(gp.rounds(g.objective(), method, stop=stop, resume=whole))
     assert_same(again, whole)  # Also what it paid: nothing is scored again.
     assert again.stop is gp.StopReason.NO_GAIN
     greedy = finish(gp.rounds(g.objective(), gp.GreedyPIG(per_round=1, steps=2), resume=whole))
@@ -227,21 +222,15 @@ def test_what_is_left_over_from_a_resumed_run_counts_its_rounds_and_gradients():
     assert now.values.tolist() == half.values.tolist()
 
 
-def test_resumed_rounds_go_on_counting():
-    whole = list(begin("ig"))
-    rounds = list(begin("ig", resume=broken_after(3, "ig")))
-    new = [r for r in rounds if r.index >= 3]
-    assert [r.index for r in new] == [3, 4]
+def test_resumed_rounds_are_only_the_new_ones_and_go_on_counting():
+    whole = history(begin("ig"))
+    rounds = history(begin("ig", resume=broken_after(3, "ig")))
+    assert [r.index for r in rounds] == [3, 4]
     for r in rounds:
         expected = whole[r.index]
-        assert r.gradients_used == expected.gradients_used
         assert (r.value, r.total) == (expected.value, expected.total)
         assert torch.equal(r.chosen, expected.chosen)
         assert torch.equal(r.scores, expected.scores)
-
-
-def test_resumed_rounds_are_only_the_new_ones():
-    assert [r.index for r in begin("ig", resume=broken_after(3, "ig"))] == [3, 4]
 
 
 def test_seconds_of_all_sittings_add_up():
@@ -289,11 +278,11 @@ def test_a_random_run_of_another_seed_is_refused():
 def test_explain_resumes_from_a_file_with_a_rule_of_one_s_own(tmp_path):
     torch.manual_seed(0)
     model, x = nn.Linear(6, 3), torch.randn(6)
-    knobs = {"rounds": 4, "rule": gp.Rule((0.25, 0.75), (0.5, 0.5)), "values": "each"}
-    whole = gp.explain(model, x, **knobs)
-    half = gp.explain(model, x, stop=gp.Stop(gradients=4), **knobs)
+    method = gp.GreedyPIG(rounds=4, rule=gp.Rule((0.25, 0.75), (0.5, 0.5)))
+    whole = gp.explain(model, x, method=method)
+    half = gp.explain(model, x, method=method, stop=gp.Stop(gradients=4))
     half.save(tmp_path / "half.gpig")
-    assert_same(gp.explain(model, x, resume=tmp_path / "half.gpig", **knobs), whole)
+    assert_same(gp.explain(model, x, method=method, resume=tmp_path / "half.gpig"), whole)
 
 
 # The stream itself.
@@ -303,7 +292,7 @@ def test_rounds_and_results_are_frozen():
     rounds = begin("ig")
     first = next(rounds)
     with pytest.raises(FrozenInstanceError):
-        first.value = 1.0
+        first.picks = (1,)
     with pytest.raises(FrozenInstanceError):
         rounds.results()[0].selected = 3
 
@@ -317,10 +306,11 @@ def test_a_result_can_be_taken_at_any_time(name):
         assert len(a.picks) == done
         assert a.selected == sum(a.picks)
         assert sorted(a.order.tolist()) == list(range(N))
-        assert a.gradients_used == done * SCORERS[name].cost()
+        assert a.gradients_used == done * SCORERS[name].cost
         if done < 5:
-            taken = next(rounds)
-            assert taken.index == done
+            state = next(rounds)
+            assert isinstance(state, gp.State)
+            assert state.picks == rounds.results()[0].picks
     assert next(rounds, None) is None
     assert rounds.results()[0].stop is gp.StopReason.ALL
 
@@ -368,11 +358,10 @@ def test_two_runs_of_one_objective_do_not_count_each_other_s_gradients():
         assert_same(rounds.results()[0], alone)
 
 
-@pytest.mark.parametrize("values", ["each", "end", "free"])
 @pytest.mark.parametrize("name", SCORERS)
-def test_values_are_the_same_whenever_they_are_measured(name, values):
+def test_values_are_the_same_whenever_they_are_measured(name):
     g = random_coverage(3, N, 14, 3, whole=True) if name.startswith("gains") else net(17, N)
-    a = finish(begin(name, values=values))
+    a = finish(begin(name))
     on = torch.zeros(N, dtype=torch.float64)
     expected, at = [float(g.g(on[None]))], 0
     for count in a.picks:
@@ -380,15 +369,11 @@ def test_values_are_the_same_whenever_they_are_measured(name, values):
         at += count
         expected.append(float(g.g(on[None])))
     for value, right in zip(a.values.tolist(), expected, strict=True):
-        assert value == pytest.approx(right, abs=1e-12) or (values == "free" and isnan(value))
-    # The two ends are always known; in between only what the scorer passes by is free.
-    assert not isnan(a.values[0])
-    assert not isnan(a.values[-1])
-    visits_the_start = name in ("ig-left", "gradient", "guided", "gains", "gains-lazy")
-    if values != "free" or visits_the_start:
-        assert not a.values.isnan().any()
-    else:
-        assert bool(a.values[1:-1].isnan().all())
+        assert value == pytest.approx(right, abs=1e-12)
+    limited = finish(begin(name, stop=gp.Stop(value=1e9)))  # Measured after every round.
+    torch.testing.assert_close(limited.values, a.values, rtol=0, atol=1e-12)
+    unmeasured = begin(name).results(measure=False)[0]
+    assert bool(unmeasured.values.isnan().all())
 
 
 def test_lazy_greedy_resumed_asks_no_more_than_the_unbroken_run(tmp_path):

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import greedypig as gp
-from greedypig.core import rounds as rounds_module
+from greedypig.core import run as run_module
+from greedypig.core.run import Run
 from problems import modular, net, normal, random_coverage, saturating, xor
 
 REASON = gp.StopReason
@@ -99,14 +100,14 @@ def test_budget_holds_for_every_scorer(scorer, budget):
     done = len(list(rounds))
     a = rounds.results()[0]
     assert a.gradients_used <= budget
-    assert done == min(8, budget // scorer.cost())
+    assert done == min(8, budget // scorer.cost)
     assert a.stop is (REASON.ALL if done == 8 else REASON.GRADIENTS)
 
 
 def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
     # What a round of a plain function costs is known once one has been paid.
     def scorer(objective, mask):
-        return objective.gradients(mask.expand(5, -1)).mean(0)
+        return objective.gradient(mask.expand(1, 5, -1), torch.full((5,), 0.2))
 
     rounds = gp.rounds(
         net(2, 8).objective(), gp.Greedy(scorer, per_round=1), stop=gp.Stop(gradients=12)
@@ -119,7 +120,7 @@ def test_budget_holds_for_a_scorer_that_cannot_tell_its_cost():
 def test_budget_holds_for_such_a_scorer_in_a_resumed_run():
     # Two rounds of 5 gradients were paid before; a third would make 15.
     def scorer(objective, mask):
-        return objective.gradients(mask.expand(5, -1)).mean(0)
+        return objective.gradient(mask.expand(1, 5, -1), torch.full((5,), 0.2))
 
     rounds = gp.rounds(net(2, 8).objective(), gp.Greedy(scorer, per_round=1))
     next(rounds), next(rounds)
@@ -143,10 +144,10 @@ def test_free_scorers_are_not_stopped_by_a_budget():
 
 
 def test_seconds(monkeypatch):
-    # A clock that moves one second per batch. Values: one batch; then a round is one batch (its
-    # gradients), so rounds begin at 1, 2, 3 and none begins at 4 or later.
+    # A clock that moves one second per batch. A round is one batch, so rounds begin at 0, 1, 2, 3
+    # and none begins at 4 or later. Two more batches measure the values.
     now = [0.0]
-    monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     g = net(3, 8)
 
     def slow(w):
@@ -157,14 +158,14 @@ def test_seconds(monkeypatch):
     now[0] = 0
     a = gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2), stop=gp.Stop(seconds=4))
     assert a.stop is REASON.SECONDS
-    assert len(a.picks) == 3
-    assert a.seconds == 4
+    assert len(a.picks) == 4
+    assert a.seconds == 6
     check_order(a)
 
 
 def test_no_time_at_all_still_gives_a_complete_order(monkeypatch):
     ticks = iter(range(1000))
-    monkeypatch.setattr(rounds_module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     a = gp.maximize(net(3, 8).objective(), gp.GreedyPIG(per_round=1), stop=gp.Stop(seconds=1e-9))
     assert (a.stop, a.selected, a.picks) == (REASON.SECONDS, 0, ())
     assert a.order.tolist() == list(range(8))
@@ -173,42 +174,41 @@ def test_no_time_at_all_still_gives_a_complete_order(monkeypatch):
 
 @pytest.mark.parametrize("rule", ["midpoint", "left"])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 1.0])
-def test_reach_stops_at_the_first_round_that_gets_there(rule, share):
+def test_value_stops_at_the_first_round_that_gets_there(rule, share):
     g = saturating([0.3, 2.0, 0.1, 0.7, 1.1, 0.2])
     target = share * g.best(6)
     # The best k are the k largest rates; the first k whose value reaches the target is needed.
     needed = next(k for k in range(1, 7) if g.best(k) >= target)
     a = gp.maximize(
-        g.objective(), gp.GreedyPIG(per_round=1, steps=8, rule=rule), stop=gp.Stop(value=share)
+        g.objective(), gp.GreedyPIG(per_round=1, steps=8, rule=rule), stop=gp.Stop(value=target)
     )
     assert a.selected == needed
     assert a.stop is (REASON.ALL if needed == 6 else REASON.VALUE)
-    assert float(a.values[-1]) >= share * a.full_value
-    assert all(float(v) < share * a.full_value for v in a.values[:-1])
+    assert float(a.values[-1]) >= target - 1e-12
+    assert all(float(v) < target for v in a.values[:-1])
     check_order(a)
 
 
-def test_reach_costs_no_gradient_after_the_target_is_met():
+def test_value_costs_no_gradient_after_the_target_is_met():
     # The value of a round is known before the next begins, whatever the rule.
     for rule in ("midpoint", "left"):
         a = gp.maximize(
             modular([5, 3, 1, 1]).objective(),
             gp.GreedyPIG(per_round=1, steps=4, rule=rule),
-            stop=gp.Stop(value=0.8),
+            stop=gp.Stop(value=8.0),
         )
         assert (a.stop, a.selected, a.gradients_used) == (REASON.VALUE, 2, 8), rule
 
 
-def test_reach_is_met_by_equality():
-    # Whole numbers and one step: 4 = 0.5 · (4 + 2 + 2) exactly.
+def test_value_is_met_by_equality():
     a = gp.maximize(
-        modular([4, 2, 2]).objective(), gp.GreedyPIG(per_round=1, steps=1), stop=gp.Stop(value=0.5)
+        modular([4, 2, 2]).objective(), gp.GreedyPIG(per_round=1, steps=1), stop=gp.Stop(value=4)
     )
     assert (a.stop, a.selected) == (REASON.VALUE, 1)
 
 
-def test_reach_may_be_met_by_nothing():
-    # G(∅) = 1 ≥ 0.5 · G(1) = 0.5 · 1.1.
+def test_value_may_be_met_by_nothing():
+    # G(∅) = 1 ≥ 0.5.
     objective = gp.objective(lambda w: 1 + 0.1 * w.mean(1), 4)
     a = gp.maximize(objective, gp.GreedyPIG(), stop=gp.Stop(value=0.5))
     assert (a.stop, a.selected, a.gradients_used) == (REASON.VALUE, 0, 0)
@@ -279,8 +279,7 @@ def test_greedy_stops_for_the_same_reasons():
     g = random_coverage(0, 8, 10, 3)
     assert gp.maximize(g.objective(), gp.MarginalGains(), k=3).stop is REASON.K
     assert (
-        gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(value=0.5)).stop
-        is REASON.VALUE
+        gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(value=0.5)).stop is REASON.VALUE
     )
     assert (
         gp.maximize(g.objective(), gp.MarginalGains(), stop=gp.Stop(gain=True)).stop
@@ -297,58 +296,56 @@ def test_order_is_complete_whatever_stops_the_run(data):
             [None, gp.Groups(torch.arange(n) // 2), gp.Windows((n,), min(2, n)), gp.Elements(n)]
         )
     )
-    knobs = data.draw(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "k": st.just(1),
-                "budget": st.integers(3, 20),
-                "reach": st.floats(0.1, 2),
-                "gain": st.booleans(),
-            },
-        )
-    )
-    a = gp.maximize(net(data.draw(st.integers(0, 999)), n).objective(), gp.GreedyPIG(per_round=1, steps=3, **knobs), features=features)  # fmt: skip
+    limits = {"gradients": st.integers(3, 20), "value": st.floats(-2, 2), "gain": st.booleans()}
+    stop = gp.Stop(**data.draw(st.fixed_dictionaries({}, optional=limits)))
+    k = data.draw(st.sampled_from([None, 1]))
+    objective = net(data.draw(st.integers(0, 999)), n).objective()
+    method = gp.GreedyPIG(per_round=1, steps=3)
+    a = gp.maximize(objective, method, features=features, k=k, stop=stop)
     check_order(a)
     assert sorted(a.ranking().tolist()) == list(range(n))
     assert a.stop is not REASON.RUNNING
 
 
 @pytest.mark.parametrize(
-    "knobs",
+    "limit",
     [
-        {"budget": -1},
-        {"budget": 2.5},
-        {"budget": True},
+        {"gradients": -1},
+        {"gradients": 2.5},
+        {"gradients": True},
         {"seconds": 0},
         {"seconds": -1.0},
         {"seconds": float("nan")},
-        {"reach": 0},
-        {"reach": -0.5},
-        {"reach": float("nan")},
+        {"seconds": "1"},
+        {"value": float("nan")},
+        {"value": True},
+        {"gain": "yes"},
     ],
 )
-def test_limits_that_make_no_sense_are_refused(knobs):
-    with pytest.raises(gp.InvalidInput):
-        gp.maximize(net(1, 3).objective(), gp.GreedyPIG(**knobs))
+def test_limits_that_make_no_sense_are_refused(limit):
+    with pytest.raises((gp.InvalidInput, gp.InvalidType), match=next(iter(limit))):
+        gp.Stop(**limit)
 
 
-@pytest.mark.parametrize("name", ["rounds", "per_round", "k"])
+def test_problems_side_by_side_have_no_gain_in_common():
+    start = torch.zeros(1, 2, 3)
+    both = gp.Objective(lambda points, _: points.sum(1), start, torch.ones_like(start))
+    with pytest.raises(gp.InvalidInput, match="gain"):
+        Run(both, "greedy-pig", stop=gp.Stop(gain=True))
+
+
+@pytest.mark.parametrize("name", ["per_round", "k"])
 @pytest.mark.parametrize("number", [0, -3, 9, 1.5])
 def test_counts_outside_1_to_n_are_refused(name, number):
+    knobs = {} if name == "k" else {name: number}
     with pytest.raises(gp.InvalidInput, match=name):
-        gp.maximize(net(1, 8).objective(), gp.GreedyPIG(**{name: number}))
+        gp.maximize(net(1, 8).objective(), gp.GreedyPIG(**knobs), k=number if name == "k" else None)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.5, True])
 def test_steps_below_1_are_refused(steps):
     with pytest.raises(gp.InvalidInput, match="steps"):
-        gp.maximize(net(1, 8).objective(), gp.GreedyPIG(steps=steps))
-
-
-def test_an_unknown_wish_for_values_is_refused():
-    with pytest.raises(gp.InvalidInput, match="values"):
-        gp.maximize(net(1, 3).objective(), gp.GreedyPIG())
+        gp.GreedyPIG(steps=steps)
 
 
 def test_reasons_read_as_sentences():

@@ -25,6 +25,11 @@ AUTO_VALUES = 1 << 21
 """batch_size="auto" starts with as many rows as make about this many values …"""
 AUTO_ROWS = 256
 """… and at most this many rows."""
+NO_GRADIENT = (
+    "Expected an output that depends on the features through differentiable torch operations "
+    "(got one without a gradient). Look for detach(), argmax, rounding, numpy or no_grad on the "
+    "way, or an output that ignores its input."
+)
 
 
 @runtime_checkable
@@ -80,6 +85,8 @@ class Objective:
         """Do the lines lead away from the input, as a counterfactual's do?"""
         self._times = 1
         """How many of the problems are repetitions of one."""
+        self._steps: tuple[int, int | None] = (0, None)
+        """Which step of a path the first mask is, and how many there are: for errors."""
         self._unit = not bool(start.any()) and bool((end == 1).all())
         self._adaptive, rows = _rows(batch_size, self.n)
         self._shared = {"rows": rows, "gradients": 0}
@@ -109,6 +116,12 @@ class Objective:
         """The objective of one round."""
         other = copy(self)
         other.round, other.goal = round, goal
+        return other
+
+    def from_step(self, first: int, steps: int) -> Objective:
+        """The same problems; what is evaluated next is a path of so many steps from this one on."""
+        other = copy(self)
+        other._steps = (first, steps)
         return other
 
     def toward(self, end: Tensor) -> Objective:
@@ -232,7 +245,7 @@ class Objective:
                     output = self._checked(self.function(leaf.clone(), problems[part]), leaf)
                     if gradient:
                         # One summed root: rows are independent, so its gradient is every row's.
-                        gradients += torch.autograd.grad(output.sum(), leaf)
+                        gradients += torch.autograd.grad(output.sum(), leaf, allow_unused=True)
             except Exception as error:
                 if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
                     raise
@@ -240,6 +253,8 @@ class Objective:
                 error.__traceback__ = None
                 self._shared["rows"] = max(1, len(leaf) // 2)
                 continue
+            if gradient and gradients[-1] is None:
+                raise NotDifferentiable(NO_GRADIENT)
             values.append(output.detach())
             first = part.stop
         self._shared["gradients"] += lines * s * self._times if gradient else 0
@@ -256,11 +271,7 @@ class Objective:
                 "Try torch.func.vmap(g) for a g of one mask."
             )
         if points.requires_grad and not values.requires_grad:
-            raise NotDifferentiable(
-                "Expected an output that depends on the features through differentiable torch "
-                "operations (got one without a gradient). Look for detach(), argmax, rounding, "
-                "numpy or no_grad on the way, or an output that ignores its input."
-            )
+            raise NotDifferentiable(NO_GRADIENT)
         return values
 
     def _check_finite(self, what: str, finite: Tensor, first: int, steps: int) -> None:
@@ -269,9 +280,10 @@ class Objective:
             return
         problem, step = torch.nonzero(~finite)[0].tolist()
         of = f" of {self.labels[problem]}" if self.labels else ""
+        before, total = self._steps
         raise NonFinite(
-            f"Expected finite numbers (got NaN or infinity as the {what} {first + step + 1} of "
-            f"{steps} in round {self.round + 1}{of})."
+            f"Expected finite numbers (got NaN or infinity as the {what} "
+            f"{before + first + step + 1} of {total or steps} in round {self.round + 1}{of})."
         )
 
 

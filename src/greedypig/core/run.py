@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, islice
 from math import comb
 from typing import Any
@@ -62,25 +63,24 @@ class Run:
         self.objective, self.k = objective.at(0), whole(k)
         self.objective.seed = seed
         self.stop = stop or Stop()
+        if self.stop.gain and objective.b > 1:
+            raise InvalidInput(f"Expected one problem for gain=True (got {objective.b}).")
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
         self.settings = [dict(s) | own for s in settings or [{}] * objective.b]
         self.provenance = [dict(p) for p in provenance or [{}] * objective.b]
         self.reason = StopReason.RUNNING
         self.values: dict[int, Tensor] = {}
         """(b,) G(S) after so many rounds, where a stopping rule asked for it."""
-        self._paid = -objective.gradients_used
+        self.gradients_used = 0
+        """Gradients paid for each problem, those before a resumed run included."""
         self._began = time.monotonic()
-        self._out_of_gain = False
+        self._exhausted = False
+        """Was there nothing more to take in the last round?"""
         with torch.inference_mode(False):
             self.state = State.start(self.objective, self.features)
             self._check_budget()
             if resume is not None:
                 self._resume(resume)
-
-    @property
-    def gradients_used(self) -> int:
-        """Gradients paid for each problem, those before a resumed run included."""
-        return self.objective.gradients_used + self._paid
 
     @property
     def seconds(self) -> float:
@@ -93,6 +93,7 @@ class Run:
     def __next__(self) -> State:
         """One more round; a call that fails or is interrupted leaves the rounds before it."""
         while (reason := self._reason_to_stop()) is None:
+            before = self.objective.gradients_used
             try:
                 with torch.inference_mode(False):
                     state = next(rounds(self.objective, self.scorer, self.features,
@@ -100,12 +101,12 @@ class Run:
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise
-            if state is not None and self.stop.gain:
-                state = _only_gains(state, self.state)
-            self._out_of_gain = state is None
-            if state is not None:
-                self.state = state
-                return state
+            self.gradients_used += self.objective.gradients_used - before
+            if state is None or (self.stop.gain and not (state := self._gaining(state))):
+                self._exhausted = True
+                continue
+            self.state = state
+            return state
         self.reason = reason
         raise StopIteration
 
@@ -198,7 +199,7 @@ class Run:
             return StopReason.ALL
         if done == len(self.schedule):
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
-        if self._out_of_gain:
+        if self._exhausted:
             return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
         limit, seconds = self.stop.gradients, self.stop.seconds
         if limit is not None and self.gradients_used + self._cost() > limit:
@@ -222,6 +223,16 @@ class Run:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
         cost = cost_of(self.scorer) * self.objective.lines
         return cost or -(-self.gradients_used // max(1, len(self.state.picks)))
+
+    def _gaining(self, state: State) -> State | None:
+        """The next state without the picks whose score is not positive; None if there are none."""
+        chosen = state.order[:, self.state.order.shape[1] :]
+        chosen = chosen[:, state.scores.gather(1, chosen)[0] > 0]
+        if chosen.shape[1] == 0:
+            self.state = replace(self.state, last=state.last)  # It ranks what is left.
+            return None
+        scores = state.scores.gather(1, chosen)
+        return self.state.take(chosen, scores, state.last, state.totals[:, -1])
 
     def _check_budget(self) -> None:
         if self.stop.gradients is not None and self.stop.gradients < self._cost():
@@ -249,22 +260,9 @@ class Run:
         if self.stop.value is not None:
             known = enumerate(saved.values.unsqueeze(1).unbind(0))
             self.values = {r: value for r, value in known if bool(torch.isfinite(value).all())}
-        self._paid += saved.gradients_used
+        self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
-        self._out_of_gain = self.stop.gain and saved.stop is StopReason.NO_GAIN
-
-
-def _only_gains(state: State, before: State) -> State | None:
-    """The state without the features of its last round whose score is not positive."""
-    chosen = state.order[:, before.order.shape[1] :]
-    gains = state.scores.gather(1, chosen)[0] > 0
-    if bool(gains.all()):
-        return state
-    if not bool(gains.any()):
-        return None
-    kept = chosen[:, gains]
-    scores = state.scores.gather(1, kept)
-    return before.take(kept, scores, state.last, state.totals[:, -1])
+        self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
 
 
 def check_same_run(saved: Attribution, run: Run) -> None:
@@ -313,9 +311,7 @@ def maximize(
     k: how many features to select (default: all). stop: reasons to stop before.
     resume: a saved result of the same run, gone on with as if it had never stopped.
     """
-    run = iterate(
-        objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume
-    )
+    run = iterate(objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume)
     for _ in run:
         pass
     return run.results()[0]

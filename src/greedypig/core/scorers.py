@@ -57,7 +57,7 @@ class IG:
         while first < len(nodes):  # Paths are made in parts, so memory does not grow with steps.
             part = slice(first, first + objective.points)
             path = mask.unsqueeze(1) + nodes[part, None] * rest.unsqueeze(1)
-            total += objective.gradient(path, weights[part])
+            total += objective.from_step(first, len(nodes)).gradient(path, weights[part])
             first = part.stop
         return total * rest
 
@@ -167,7 +167,11 @@ class GuidedIG:
         # The path is kept in float64: thousands of small moves must add up to the whole way. With
         # several baselines it is a path of masks all the same, and lengths are those of the mean.
         length = (objective.end - objective.start).abs().mean(0).double()
-        at, scores, one = mask.double(), torch.zeros_like(mask, dtype=torch.float64), mask.new_ones(1)
+        at, scores, one = (
+            mask.double(),
+            torch.zeros_like(mask, dtype=torch.float64),
+            mask.new_ones(1),
+        )
         for step in range(self.steps):
             gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
             slope = torch.where(length > 0, gradient.abs() / length, 0)
@@ -223,9 +227,7 @@ class Random:
 
     def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
         """(b, units)."""
-        scores = torch.rand(
-            features.units, generator=objective.generator(0), dtype=torch.float64
-        )
+        scores = torch.rand(features.units, generator=objective.generator(0), dtype=torch.float64)
         return scores.to(objective.end.device).expand(objective.b, -1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import isnan
 
 from .errors import InvalidInput
 from .numbers import check_switch, real, whole
@@ -30,7 +31,7 @@ class Stop:
         check_switch("gain", self.gain)
         for name in ("seconds", "value"):
             number = real(getattr(self, name))
-            if number is not None and not isinstance(number, int | float):
+            if number is not None and (type(number) not in (int, float) or isnan(number)):
                 raise InvalidInput(f"Expected {name} to be a number (got {number!r}).")
             object.__setattr__(self, name, number)
         if self.seconds is not None and not self.seconds > 0:

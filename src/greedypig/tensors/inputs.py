@@ -136,7 +136,9 @@ class Model:
         if not self._prepared:
             self._prepared = True
             line = torch.stack([first.baselines[0], (first.baselines[0] + first.x) / 2, first.x])
-            self.network = optimised(self.model, self.plain, lambda net: self._probe(net, first, line))
+            self.network = optimised(
+                self.model, self.plain, lambda net: self._probe(net, first, line)
+            )
         references = References.of([e.reference for e in examples])
         fixed = _stacked([e.fixed for e in examples])
 
@@ -264,6 +266,7 @@ def _stacked(fixed: Sequence[Any]) -> Any:
 
 def _rows_of(fixed: Any, problems: Tensor) -> Any:
     """The fixed inputs of every row."""
+
     def rows(value: Any) -> Any:
         return value[problems.to(value.device)] if isinstance(value, Tensor) else value
 
