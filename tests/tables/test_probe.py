@@ -60,7 +60,7 @@ def test_probabilities_of_0_and_1_cost_a_finite_loss():
 
     x = torch.tensor([[1.0, 0], [-1, 0], [2, 1]])
     a = gp.select_features(certain, [(x, torch.tensor([1.0, 0, 0]))], outputs="probabilities",
-                           method="greedy")  # fmt: skip
+                           method="marginal-gains")  # fmt: skip
     assert torch.isfinite(a.values).all()
 
 
@@ -102,7 +102,7 @@ class Gated(nn.Module):
 
 def test_gates_that_are_ignored_are_an_error():
     numbers, ids, y = mixed()
-    for method in ("greedy-pig", "greedy"):
+    for method in ("greedy-pig", "marginal-gains"):
         with pytest.raises(gp.InvalidInput, match="a model that uses its gates"):
             gp.select_features(Gated("ignored"), cut((numbers, ids), y), method=method)
     with pytest.raises(gp.InvalidInput, match="a model that uses its gates"):
@@ -121,7 +121,7 @@ def test_gates_for_every_value_are_an_error_that_says_how_many_there_are():
 )
 def test_columns_that_are_seen_past_their_gates_are_named(way, seen):
     numbers, ids, y = mixed()
-    with pytest.warns(UserWarning, match=f"answers follow {seen}"):
+    with pytest.warns(UserWarning, match=f"outputs change with {seen}"):
         gp.select_features(Gated(way), cut((numbers, ids), y), k=1)
 
 
@@ -144,4 +144,4 @@ def test_an_error_of_the_model_itself_is_its_own():
 def test_a_softmax_of_explain_is_told_in_the_same_words():
     x = torch.randn(4, generator=torch.Generator().manual_seed(0))
     with pytest.warns(UserWarning, match=PROBABILITIES):
-        gp.explain(lambda rows: functional.softmax(rows, 1), x, rounds=1)
+        gp.explain(lambda rows: functional.softmax(rows, 1), x, method=gp.IG(2))

@@ -10,7 +10,10 @@ from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
+from greedypig.tables.api import Selection
 from greedypig.tables.stream import BUFFER
+
+EACH = gp.GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 
 def full_batch_objective(model, x, y, loss):
@@ -44,7 +47,7 @@ def test_integrated_gradients_of_least_squares_are_the_papers_closed_form():
     solution = torch.linalg.lstsq(a, b.unsqueeze(1)).solution.squeeze(1)
     model = nn.Linear(5, 1, bias=False, dtype=torch.float64)
     model.weight.data[:] = solution
-    found = gp.select_features(model, cut(a, b, 16), loss="squared-error", method="ig", steps=4)
+    found = gp.select_features(model, cut(a, b, 16), loss="squared-error", method=gp.IG(4))
     torch.testing.assert_close(found.unit_scores, solution * (a.T @ b) / 80)
 
 
@@ -52,9 +55,7 @@ def test_integrated_gradients_of_least_squares_are_the_papers_closed_form():
 def test_all_batches_for_every_gradient_is_algorithm_1_on_the_whole_table(fast):
     model, x = deep(dtype=torch.float64), regression()[1]
     y = torch.sin(x.sum(1))
-    direct = gp.greedy_pig(
-        full_batch_objective(model, x, y, squared), per_round=1, steps=5, values="end"
-    )
+    direct = gp.maximize(full_batch_objective(model, x, y, squared), EACH)
     asked = model if fast else lambda rows: model(rows)  # A callable shows no first layer.
     a = gp.select_features(asked, cut(x, y), loss="squared-error")
     agree(a, direct)
@@ -73,8 +74,8 @@ def test_batches_of_unequal_size_count_by_their_rows():
 def test_the_discrete_greedy_takes_the_largest_marginal_gains():
     model, x = deep(dtype=torch.float64), regression()[1]
     y = torch.sin(x.sum(1))
-    direct = gp.greedy(full_batch_objective(model, x, y, squared))
-    a = gp.select_features(model, cut(x, y), loss="squared-error", method="greedy")
+    direct = gp.maximize(full_batch_objective(model, x, y, squared), "marginal-gains")
+    a = gp.select_features(model, cut(x, y), loss="squared-error", method="marginal-gains")
     agree(a, direct)
     assert a.gradients_used == 0
 
@@ -92,7 +93,8 @@ def test_copies_of_a_column_fill_the_list_of_ig_and_not_that_of_greedy_pig():
     ig = gp.select_features(model, batches, loss="squared-error", method="ig")
     assert sorted(ig.order.tolist()[:4]) == [0, 1, 2, 3]
     assert torch.allclose(ig.unit_scores[1:4], ig.unit_scores[:1])
-    greedy = gp.select_features(model, batches, loss="squared-error", steps=20)
+    greedy = gp.select_features(model, batches, loss="squared-error",
+                                method=gp.GreedyPIG(per_round=1, steps=20))
     assert greedy.order[0] in range(4)
     assert greedy.order.tolist()[1:3] == [4, 5]
 
@@ -105,7 +107,7 @@ def test_xor_needs_both_of_its_columns():
     def model(rows):
         return 4 * rows[:, 0] * rows[:, 1]
 
-    a = gp.select_features(model, [(x, y)], steps=9)
+    a = gp.select_features(model, [(x, y)], method=gp.GreedyPIG(per_round=1, steps=9))
     assert sorted(a.order.tolist()[:2]) == [0, 1]
     assert float(a.values[1]) == pytest.approx(float(a.values[0]))
     assert float(a.values[2]) > float(a.values[0]) + 0.5
@@ -138,7 +140,7 @@ def test_every_loss_is_climbed_as_written_down(loss, outputs, direct):
     x = torch.randn(90, 6, generator=generator, dtype=torch.float64)
     y = torch.randint(2 if outputs == 1 else 3, (90,), generator=generator)
     model = deep(outputs=outputs, dtype=torch.float64)
-    expected = gp.greedy_pig(full_batch_objective(model, x, y, direct), per_round=1, steps=5)
+    expected = gp.maximize(full_batch_objective(model, x, y, direct), EACH)
     a = gp.select_features(model, cut(x, y, 30), loss=loss)
     agree(a, expected)
 
@@ -156,18 +158,16 @@ def test_a_model_on_another_scale_of_classes_is_refused_by_name():
         gp.select_features(model, cut(x, torch.full((400,), 2)))
 
 
-@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "ig"])
+@pytest.mark.parametrize("method", [None, "sequential-gradient", "ig"])
 @pytest.mark.parametrize("kind", ["indexed", "streamed"])
 def test_the_budget_is_what_is_read(method, kind):
     model, x, y = regression()
     batches = cut(x, y, 10)
     source = Counting(batches) if kind == "indexed" else Stream(batches)
-    steps = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}[method]
+    steps = {None: 5, "sequential-gradient": 1, "ig": 50}[method]
     rounds = 1 if method == "ig" else 6
-    budget = 39 * 5 * 3
-    a = gp.select_features(
-        model, source, loss="squared-error", method=method, budget=budget, values="free"
-    )
+    budget = 50 * 5 * 3
+    a = gp.select_features(model, source, loss="squared-error", method=method, budget=budget)
     per_gradient = budget // steps / rounds
     spent = sum(budget // steps * (r + 1) // rounds - budget // steps * r // rounds
                 for r in range(rounds))  # fmt: skip
@@ -181,7 +181,8 @@ def test_batches_are_read_once_for_all_points_of_a_path():
     """30 batches of the budget at 5 points are 6 batches, each read once, after the sample."""
     model, x, y = regression()
     source = Counting(cut(x, y, 10))
-    gp.select_features(model, source, loss="squared-error", k=3, budget=30, sample=2, values="free")
+    for _ in Selection(model, source, loss="squared-error", k=3, budget=30, sample=2):
+        pass
     looked_at = 4 + 1  # First batches to see the shape, and the digest; the look at the sample.
     rounds = source.read[-6:]
     assert len(set(rounds)) == 6
@@ -210,16 +211,17 @@ def test_an_order_of_their_own_is_asked_of_the_batches():
 
     model, x, y = regression()
     source = Grouped(cut(x, y, 10))
-    gp.select_features(model, source, loss="squared-error", k=1, budget=20, sample=1,
-                       values="free")  # fmt: skip
+    for _ in Selection(model, source, loss="squared-error", k=1, budget=20, sample=1):
+        pass
     assert source.read[-4:] == [39, 38, 37, 36]
 
 
 def test_a_budget_beyond_the_data_begins_another_epoch_in_another_order():
     model, x, y = regression(rows=60)
     source = Counting(cut(x, y, 10))
-    gp.select_features(model, source, loss="squared-error", k=1, method="sequential-gradient",
-                       budget=18, sample=1, values="free")  # fmt: skip
+    for _ in Selection(model, source, loss="squared-error", k=1, method="sequential-gradient",
+                       budget=18, sample=1):  # fmt: skip
+        pass
     epochs = [source.read[-18:-12], source.read[-12:-6], source.read[-6:]]
     assert all(sorted(epoch) == list(range(6)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) > 1
@@ -268,24 +270,20 @@ def test_k_stops_early_and_the_rest_follows_by_its_last_score():
     assert a.stop is gp.StopReason.K
 
 
-@pytest.mark.parametrize("method", ["greedy-pig", "sequential-gradient", "greedy"])
+@pytest.mark.parametrize("method", [None, "sequential-gradient", "marginal-gains"])
 @pytest.mark.parametrize("budget", [None, 300])
 def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path):
     numbers, ids, y = mixed()
     model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(16, 8))
     batches = cut((numbers, ids), y, 20)
     path = tmp_path / "run.gpig"
-    kept = []
-
-    def watch(rounds):
-        kept.append(rounds.attribution())
-        if len(kept) == 3:
-            raise KeyboardInterrupt
-
     ask = {"method": method, "budget": budget, "seed": 5}
     whole = gp.select_features(model, batches, **ask)
-    with pytest.raises(KeyboardInterrupt):
-        gp.select_features(model, batches, **ask, checkpoint=path, progress=watch)
+    stopped = Selection(model, batches, **ask)
+    for state in stopped:
+        if len(state.picks) == 3:
+            stopped.result(measure=False).save(path)
+            break
     again = gp.select_features(model, batches, **ask, resume=path)
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.unit_scores, whole.unit_scores)

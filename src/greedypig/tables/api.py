@@ -1,4 +1,4 @@
-"""Post-hoc feature selection: rank a trained model's columns by what it really uses."""
+"""`gp.select_features`: rank a trained model's columns by how much it uses them."""
 
 from __future__ import annotations
 
@@ -10,42 +10,36 @@ from typing import Any
 
 import torch
 
-from ..core.algorithms import make_problem
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.errors import InvalidInput
 from ..core.features import Elements
-from ..core.lockstep import Undisturbed
-from ..core.objective import as_objective
-from ..core.quadrature import Rule
-from ..core.quadrature import rule as make_rule
-from ..core.rounds import Problem, Rounds, ValuesWanted
-from ..core.schedule import check_count, equal, plan_picks, whole
+from ..core.methods import METHODS, InRounds, as_method, picks_of
+from ..core.numbers import check_count, whole
+from ..core.rounds import State
+from ..core.run import Run
+from ..core.schedule import equal
+from ..core.scorers import Gradient, IG, MarginalGains, Random, cost_of
 from ..core.stopping import Stop
-from ..core.unit_scorers import MarginalGains, RandomOrder
 from ..network.fingerprint import callables, digest, fingerprint
-from ..tensors.runs import carry_out, take_up, versions
+from ..tensors.methods import FOR_COLUMNS
+from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
-from . import losses, probe
+from . import losses
 from .baseline import keep_constant, set_baseline
 from .build import network_for
-from .checks import look
-from .conditional import Expected
+from .checks import check_model, check_rows
 from .distributed import ALONE, Group
 from .held_out import measure
-from .networks import Encoded, Network
-from .objective import TableObjective
-from .scorers import PathScores, Permutation
-from .stream import Batch, Feed, feed
+from .networks import Network
+from .objective import Permutation, TableObjective
+from .stream import Feed, feed
 
-METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "greedy", "random")
-STEPS = {"greedy-pig": 5, "sequential-gradient": 1, "ig": 39}
-"""Points of the path: few where every round has a path of its own, 39 (the paper's) for one."""
-ONE_SHOT = ("ig", "permutation", "random")
+METHODS["permutation"] = Permutation
 LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
 JUDGED = 64
-"""Held-out batches on which the columns selected are judged, at most."""
-MOST_ASKED = 16
+"""Batches of the held-out rows, at most."""
+MOST_TRIED = 16
 """Columns without a score that are tried by leaving them out."""
 
 
@@ -57,275 +51,229 @@ def select_features(
     loss: Any = "binary-cross-entropy",
     outputs: str = "logits",
     k: int | None = None,
-    steps: int | None = None,
+    method: Any = None,
+    stop: Stop | None = None,
     budget: int | None = None,
-    method: str = "greedy-pig",
-    per_round: int = 1,
-    gain: bool = False,
-    rule: str | Rule | None = None,
+    sample: int | None = None,
     baseline: Any = "zero",
     names: Sequence[str] | None = None,
-    sample: int | None = None,
-    values: ValuesWanted = "end",
     seed: int = 0,
     group: Group = ALONE,
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
     """Which columns of a table does the model use, best first?
 
     G(S) = −mean over rows of loss(label, model(row with the columns outside S at the baseline)):
-    one mask for the whole data, climbed by Greedy PIG, one column a round.
+    one mask for the whole data, maximised by Greedy PIG, one column a round.
 
     model: any module or callable from features to outputs, never changed; see docs/tables.md.
     batches: (features, label) pairs that can be read again and again, a list or a stream; features
         are a tensor (rows, columns), a tuple (numeric, categorical), a dict of tensors or a
         DataFrame of numbers. (features, label, weights) makes the mean one by the rows' weights.
-    valid: batches of rows that the model has not learned from. The columns selected are judged on
+    valid: batches of rows that the model has not learned from. The columns selected are checked on
         them: `a.about["held_out"]` says after how many columns nothing more is gained.
     loss: "binary-cross-entropy", "cross-entropy", "squared-error", or a callable
         (outputs, labels) → one loss per row.
     outputs: "probabilities" for a model that ends in a sigmoid or a softmax.
     k: how many columns to select; None ranks them all.
+    method: None (`gp.GreedyPIG(per_round=1, steps=5, schedule="equal")`), a name ("greedy-pig",
+        "sequential-gradient", "ig", "gradient", "permutation", "marginal-gains", "random"), or an
+        object that carries its knobs: gp.GreedyPIG(per_round=1, steps=9), gp.IG(steps=39).
+    stop: gp.Stop(gradients=…, seconds=…, value=…, gain=True): reasons to stop early.
     budget: gradient batches in all: one batch at one point of a path is one. Shared equally by
-        all gradients, in an order of batches shuffled by seed; the points of a path share their
-        batches. None takes all batches for every gradient.
-    method: "greedy-pig" (steps=5), "sequential-gradient", "ig" (steps=39), "permutation", "greedy"
-        by marginal gains, or "random". The last but one and two look at values, not gradients: for
-        them one forward pass over a batch is what the budget counts.
-    steps, rule: points of the path and how they are spread: "midpoint", "gauss-legendre", …
-    per_round, gain: columns taken in each round; stop when no column left has a positive score.
+        the rounds, in an order of batches shuffled by seed; the points of a path share their
+        batches. For "permutation" and "marginal-gains" one forward pass over a batch is what the
+        budget counts. None takes all batches in every round.
+    sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
+        with a budget as many as a round has, at least 16.
     baseline: what an absent column looks like: "zero", "mean", one number per column (of a
         category the id that stands for absence), or a dict from columns to these; or
-        "conditional", what the columns that are there let one expect of it, by linear regression:
-        copies of what is selected are then no news.
-    sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
-        with a budget as many as a gradient has, at least 16.
+        "conditional": absent columns are imputed by linear regression on the selected ones, so
+        that copies are not selected twice.
+    names: one per column.
+    seed: of everything random.
     group: the processes that share the work (`greedypig.tables.distributed.joined()`).
-    names, seed, resume, checkpoint, progress, values: as in `explain`.
+    resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
+    checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     """
-    with Undisturbed():
-        run = _Selection(
-            model, batches, loss=loss, outputs=outputs, k=k, steps=steps, budget=budget,
-            method=method, per_round=per_round, gain=gain, rule=rule, baseline=baseline,
-            names=names, sample=sample, values=values, seed=seed, group=group, resume=resume,
-        )  # fmt: skip
-    for concern in run.concerns:
-        warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
-    saved = checkpoint if group.first else None
-    found = carry_out(run.problem, checkpoint=saved, progress=progress, result=run.attribution)
-    if silent := run.silent(found):
-        words = (
-            f"The values of {silent} move the model's answer and have no gradient where it was "
-            "taken: ids or rounding inside the model, or a flat spot (more steps see further). "
-            "Their scores are 0 for that reason alone. Try "
-            "method='permutation' or 'greedy', or give ids as a category of their own."
-        )
-        warnings.warn(words, stacklevel=levels_to_caller())
-        found = found.with_notes({"warnings": [*run.concerns, words]})
-    return found if valid is None else run.judged(found, valid)
+    selection = Selection(
+        model, batches, loss=loss, outputs=outputs, k=k, method=method, stop=stop, budget=budget,
+        sample=sample, baseline=baseline, names=names, seed=seed, group=group, resume=resume,
+    )  # fmt: skip
+    check_checkpoint(checkpoint)
+    for _ in selection:
+        if checkpoint is not None and group.first:
+            selection.result(measure=False).save(checkpoint)
+    return selection.result(valid=valid)
 
 
-class _Selection:
-    """One run, its arguments checked once."""
+class Selection:
+    """One run of `select_features`, its arguments checked: loop over it for its states (progress
+    and checkpoints are plain loops around it), then ask for its `result`."""
 
     def __init__(
         self,
         model: Callable[..., Any],
         batches: Any,
         *,
-        loss: Any,
-        outputs: str,
-        k: int | None,
-        steps: int | None,
-        budget: int | None,
-        method: str,
-        per_round: int,
-        gain: bool,
-        rule: str | Rule | None,
-        baseline: Any,
-        names: Sequence[str] | None,
-        sample: int | None,
-        values: ValuesWanted,
-        seed: int,
-        group: Group,
-        resume: Attribution | str | PathLike[str] | None,
+        loss: Any = "binary-cross-entropy",
+        outputs: str = "logits",
+        k: int | None = None,
+        method: Any = None,
+        stop: Stop | None = None,
+        budget: int | None = None,
+        sample: int | None = None,
+        baseline: Any = "zero",
+        names: Sequence[str] | None = None,
+        seed: int = 0,
+        group: Group = ALONE,
+        resume: Attribution | str | PathLike[str] | None = None,
     ) -> None:
-        seed = whole(seed)
-        path = _path(method, steps, rule)
+        method = FOR_COLUMNS if method is None else as_method(method)
         loss_name, loss_function = losses.resolve(loss, outputs)
-        source = feed(batches, seed, group)
-        network = network_for(model, source, loss_name, loss_function, names)
-        features = Elements(network.columns, network.table.names)
-        rounds = {"rounds": 1} if method in ONE_SHOT else {"per_round": per_round}
-        picks: dict[str, Any] = rounds | {"k": k}
-        schedule = plan_picks(features.units, **picks)
-        shares, held = _spend(budget, sample, schedule, method, path, features.units)
-        self.objective = TableObjective(network, source, group, shares=shares, sample=held)
-
-        def sampled() -> Iterator[Batch]:
-            return source.all() if held is None else source.sample(held)
-
-        named = isinstance(baseline, str)
-        seen = look(network.table, sampled(), source.example(), group,
-                    at_zero=named and baseline == "zero")  # fmt: skip
-        asked = probe.concerns(network, source.example(), loss_name)
-        self.concerns, self._constant = seen.warnings + asked, seen.constant
-        if not group.first:  # One process speaks for all.
-            self.concerns = []
-        self._first, self._seed = group.first, seed
-        self._example = source.example()
-        # Integrated gradients stay what they are: shares of G(all) − G(∅), from the mean on.
-        absent = set_baseline(network, baseline, sampled(), group, example=self._example,
-                              credit=method != "ig")  # fmt: skip
-        if named:
-            keep_constant(network, seen.constant, self._example)
-        self.problem: Problem = make_problem(
-            as_objective(self.objective), self._scorer(method, path, rule, seed),
-            features=features, seed=seed, values=values, stop=Stop(gain=gain), **picks,
-            settings={"method": method, "loss": loss_name, "budget": whole(budget), "sample": held,
-                      "baseline": absent},
-            provenance=versions() | callables(loss=loss)
-            | {"model": fingerprint(model), "input": _input(network, source)},
+        self.group, self.seed = group, whole(seed)
+        with torch.inference_mode(False):
+            source = feed(batches, self.seed, group)
+            network = network_for(model, source, loss_name, loss_function, names)
+            features = Elements(network.columns, network.table.names)
+            schedule = picks_of(method, features, k)
+            shares, sample = _spend(budget, sample, schedule, method, features.units)
+            self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
+            self.example = source.example()
+            self.concerns, self.constant = self._check(loss_name)
+            # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
+            described = set_baseline(
+                network, baseline, self.objective.sampled(), group, example=self.example,
+                credit=isinstance(method, InRounds),
+            )  # fmt: skip
+            if isinstance(baseline, str):
+                keep_constant(network, self.constant, self.example)
+            provenance = versions() | callables(loss=loss)
+            provenance |= {"model": fingerprint(model), "input": _input(network, source)}
+        saved = saved_run(resume, provenance)
+        self._paid_before = {} if saved is None else saved.about
+        self.run = Run(
+            self.objective, method, features=features, k=k, stop=stop, seed=self.seed,
+            settings=[{"loss": loss_name, "budget": whole(budget), "sample": sample,
+                       "baseline": described}],
+            provenance=[provenance], resume=saved,
         )  # fmt: skip
-        if resume is not None:
-            saved = take_up(self.problem, resume)
-            # The next round takes up the batches where the last finished one left them.
-            self.objective.calls = len(self.problem.rounds)
-            self.objective.batches_used = saved.about.get("gradient_batches", 0)
-            self.objective.rows_used = saved.about.get("gradient_rows", 0)
+        for concern in self.concerns:
+            warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
 
-    def attribution(self, events: Rounds) -> Attribution:
-        """The result so far, with what was spent in all sittings."""
-        warned = {"warnings": self.concerns} if self.concerns else {}
-        return events.attribution().with_notes(
-            {
-                "kind": "table",
-                "gradient_batches": self.objective.batches_used,
-                "gradient_rows": self.objective.rows_used,
-                **warned,
-            }
-        )
+    def __iter__(self) -> Iterator[State]:
+        yield from self.run
 
-    def judged(self, found: Attribution, valid: Any) -> Attribution:
-        """The result with G of its first columns on other rows; every process reads them all."""
-        with Undisturbed():
-            source = feed(valid, self._seed, ALONE)
-            seen = measure(self.objective.network, source.sample(JUDGED), found.order.tolist(),
-                           found.selected)  # fmt: skip
-        values = [v if isfinite(v) else None for v in seen.values]
-        return found.with_notes(
-            {"held_out": {"columns": seen.columns, "values": values, "rows": seen.rows}}
-        )
+    def result(self, *, measure: bool = True, valid: Any = None) -> Attribution:
+        """The result so far, with what was spent since the run first began.
 
-    def silent(self, found: Attribution) -> str:
-        """Columns whose every score is exactly 0 though the answer needs them, by name."""
-        asked = self.problem.values_wanted != "free"
-        if not asked or not isinstance(self.problem.scorer, PathScores):
-            return ""
-        zero = (found.unit_scores == 0) & (found.last_scores == 0)
+        measure: evaluate G(S) after every round, and try columns without a gradient.
+        valid: batches of held-out rows, see `select_features`.
+        """
+        about: dict[str, Any] = {"kind": "table"}
+        paid = (("gradient_batches", self.objective.batches_used),
+                ("gradient_rows", self.objective.rows_used))  # fmt: skip
+        for name, now in paid:
+            about[name] = self._paid_before.get(name, 0) + now
+        a = self.run.results(measure=measure)[0]
+        concerns = list(self.concerns)
+        if measure and (columns := self._without_gradient(a)):
+            words = (
+                f"The values of {columns} change the model's output but have no gradient where it "
+                "was taken: ids or rounding inside the model, or a flat region (more steps reach "
+                "further). Their scores are 0 for that reason alone. Try method='permutation' or "
+                "'marginal-gains', or give ids as a category of their own."
+            )
+            concerns.append(words)
+            warnings.warn(words, stacklevel=levels_to_caller())
+        about |= {"warnings": concerns} if concerns else {}
+        if valid is not None:
+            about["held_out"] = self._held_out(a, valid)
+        return a.with_notes(about)
+
+    def _check(self, loss_name: str) -> tuple[list[str], list[int]]:
+        """Warnings, which one process gives for all, and the constant columns."""
         network = self.objective.network
-        if isinstance(network, Encoded) and isinstance(network.expected, Expected):
-            # Scores hold what columns say about others, too; their own slopes are asked for here.
-            rule, nothing = self.problem.scorer.rule, torch.zeros(self.objective.n).double()
-            nodes, weights = (torch.tensor(x).double() for x in (rule.nodes, rule.weights))
-            with Undisturbed(), network.expected.without_credit():
-                batch = network.prepare(self._example)
-                zero = network.path(batch, nothing, nodes, weights).cpu() == 0
-        zero[self._constant] = False
-        columns = torch.nonzero(zero).squeeze(1)[:MOST_ASKED]
-        if not len(columns):
-            return ""
-        masks = torch.ones(1 + len(columns), self.objective.n, dtype=torch.float64)
-        masks[torch.arange(1, len(masks)), columns] = 0
-        with Undisturbed():
-            values = self.objective.values(masks)
-        moved = columns[values[1:] != values[0]].tolist()
-        return self.objective.network.table.listed(moved) if moved and self._first else ""
+        rows = check_rows(network.table, self.objective.sampled(), self.example, self.group)
+        said = rows.warnings + check_model(network, self.example, loss_name)
+        return said if self.group.first else [], rows.constant
 
-    def _scorer(self, method: str, path: Rule | None, rule: str | Rule | None, seed: int) -> Any:
-        if path is not None:
-            own = [list(path.nodes), list(path.weights)] if isinstance(rule, Rule) else rule
-            return PathScores(self.objective, path, own or _rule_name(method))
-        if method == "permutation":
-            return Permutation(self.objective, seed)
-        return MarginalGains() if method == "greedy" else RandomOrder()
+    def _held_out(self, a: Attribution, valid: Any) -> dict[str, Any]:
+        """G of the first columns on other rows; every process reads them all."""
+        with torch.inference_mode(False):
+            batches = feed(valid, self.seed, ALONE).sample(JUDGED)
+            check = measure(self.objective.network, batches, a.order.tolist(), a.selected)
+        values = [v if isfinite(v) else None for v in check.values]
+        return {"columns": check.columns, "values": values, "rows": check.rows}
+
+    def _without_gradient(self, a: Attribution) -> str:
+        """Columns whose every score is exactly 0 though the output needs them, by name."""
+        scorer = self.run.scorer
+        if not isinstance(scorer, IG | Gradient) or not a.picks:
+            return ""
+        zero = (a.unit_scores == 0) & (a.last_scores == 0)
+        network = self.objective.network
+        with torch.inference_mode(False):
+            if network.conditional is not None:
+                # Scores include what columns say about others; here their own gradients count.
+                nothing = torch.zeros(1, self.objective.n, dtype=torch.float64)
+                with network.conditional.without_credit():
+                    zero = scorer(self.objective.at(0), nothing)[0] == 0
+            zero[self.constant] = False
+            columns = torch.nonzero(zero).squeeze(1)[:MOST_TRIED]
+            if not len(columns):
+                return ""
+            masks = torch.ones(1, 1 + len(columns), self.objective.n, dtype=torch.float64)
+            masks[0, torch.arange(1, masks.shape[1]), columns] = 0
+            values = self.objective.values(masks)[0]
+        moved = columns[values[1:] != values[0]].tolist()
+        return network.table.listed(moved) if moved and self.group.first else ""
 
 
 def _input(network: Network, source: Feed) -> str:
     """A digest of the columns, the first batch and what else is cheap: see `Feed.identity`."""
     words, last = source.identity()
-    held: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for name, batch in (("", source.example()), ("last ", last)):
         if batch is not None:
             rows = network.table.read(batch)
-            held |= {f"{name}{i}": part for i, part in enumerate(rows.parts)}
-            held[f"{name}labels"] = rows.labels
+            tensors |= {f"{name}{i}": part for i, part in enumerate(rows.parts)}
+            tensors[f"{name}labels"] = rows.labels
             if rows.weights is not None:
-                held[f"{name}weights"] = rows.weights
-    return digest(held, repr((network.table.names, words)))
-
-
-def _rule_name(method: str) -> str:
-    return "left" if method == "sequential-gradient" else "midpoint"
-
-
-def _path(method: str, steps: int | None, rule: str | Rule | None) -> Rule | None:
-    """The points of a gradient method's path; None for methods without one."""
-    if not isinstance(method, str):
-        raise InvalidType(f"Expected method to be a name (got {type(method).__name__}).")
-    if method not in METHODS:
-        raise InvalidInput(
-            f"Expected method to be one of {', '.join(METHODS)} (got {method!r})."
-            f"{did_you_mean(method, METHODS)}"
-        )
-    fixed = method == "sequential-gradient" or method not in STEPS
-    if fixed and (steps is not None or rule is not None):
-        raise InvalidInput(f"Expected no steps or rule for method={method!r} (got some).")
-    if method not in STEPS:
-        return None
-    if isinstance(rule, Rule):
-        if steps is not None and whole(steps) != len(rule):
-            raise InvalidInput(f"Expected no steps besides a rule of its own (got {steps!r}).")
-        return rule
-    return make_rule(rule or _rule_name(method), STEPS[method] if steps is None else steps)
+                tensors[f"{name}weights"] = rows.weights
+    return digest(tensors, repr((network.table.names, words)))
 
 
 def _spend(
-    budget: int | None,
-    sample: int | None,
-    schedule: tuple[int, ...],
-    method: str,
-    path: Rule | None,
-    units: int,
-) -> tuple[tuple[int, ...] | None, int | None]:
-    """The batches of each gradient call, equal shares; and of the sample for values."""
+    budget: int | None, sample: int | None, schedule: Sequence[int], method: Any, columns: int
+) -> tuple[Sequence[int] | None, int | None]:
+    """The batches of each round, equal shares; and of the sample for values."""
     budget, sample = whole(budget), whole(sample)
     if sample is not None:
         check_count("sample", sample)
     if budget is None:
         return None, sample
     check_count("budget", budget)
-    if method == "random":
+    scorer = getattr(method, "scorer", method)
+    if isinstance(scorer, Random):
         return (), sample or LEAST_SAMPLE
-    if method == "greedy":
-        # Marginal gains are all measured on one sample, which the budget decides the size of.
+    if isinstance(scorer, MarginalGains):
+        # Marginal gains are all measured on one sample, whose size the budget decides.
         if sample is not None:
-            raise InvalidInput("Expected budget or sample for method='greedy' (got both).")
-        taken = [sum(schedule[:r]) for r in range(len(schedule))]
-        return (), _each(budget, sum(1 + units - t for t in taken), method)
-    points = units + 1 if path is None else len(path)
-    _each(budget, points * len(schedule), method)
+            raise InvalidInput("Expected budget or sample for marginal gains (got both).")
+        passes = sum(1 + columns - sum(schedule[:r]) for r in range(len(schedule)))
+        _check_enough(budget, passes)
+        return (), budget // passes
+    points = columns + 1 if isinstance(scorer, Permutation) else max(1, cost_of(scorer))
+    _check_enough(budget, points * len(schedule))
     shares = equal(budget // points, len(schedule))
     return shares, sample or max(LEAST_SAMPLE, *shares)
 
 
-def _each(budget: int, parts: int, method: str) -> int:
-    """What each of so many parts gets of the budget: at least one batch."""
-    if budget < parts:
+def _check_enough(budget: int, evaluations: int) -> None:
+    if budget < evaluations:
         raise InvalidInput(
-            f"Expected a budget of at least {parts} batches, one for each evaluation of "
-            f"method={method!r} (got {budget}). Try a smaller k, fewer steps, or a larger budget."
+            f"Expected a budget of at least {evaluations} batches, one for each evaluation of the "
+            f"method (got {budget}). Try a smaller k, fewer steps, or a larger budget."
         )
-    return budget // parts

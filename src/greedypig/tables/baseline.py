@@ -1,7 +1,7 @@
-"""What an absent column looks like: zero, its mean, a value of its own, or what is expected.
+"""What an absent column looks like: zero, its mean, a value of its own, or imputed.
 
-Zero is zero where the gates act: of a standardised number its mean, of a category an embedding
-that says nothing. The mean is taken there too, over the rows of the sample.
+Zero is zero where the gates act: of a standardised number its mean, of a category a vector of
+zeros. The mean is taken there too, over the rows of the sample.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..network.fingerprint import digest
 from .arrays import as_tensor
 from .columns import Table
-from .conditional import expect
-from .networks import Encoded, Network
-from .objective import Adding
+from .conditional import fit_conditional
+from .distributed import Group
+from .networks import Network
 from .stream import Batch
 
 NAMES = ("zero", "mean")
@@ -26,20 +26,20 @@ CONDITIONAL = "conditional"
 
 
 def set_baseline(
-    network: Network, baseline: Any, sample: Iterator[Batch], group: Adding, *,
+    network: Network, baseline: Any, sample: Iterator[Batch], group: Group, *,
     example: Batch | None = None, credit: bool = True,
 ) -> Any:  # fmt: skip
     """Put the network's absent columns at this baseline; returns a description for the record.
 
-    baseline: "zero", "mean", "conditional" (see expected.py), a number for each column (a
+    baseline: "zero", "mean", "conditional" (see conditional.py), a number for each column (a
     category's is the id that stands for absence), a tensor with a number for each input of the
     first layer, or a dict from columns (by name or index) to any of "zero", "mean" and numbers,
     the others being zero.
-    example, credit: of "conditional", see expected.py.
+    example, credit: of "conditional", see conditional.py.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
-    if not isinstance(network, Encoded):
+    if network.column_of is None:
         raise InvalidInput(
             f"Expected baseline='zero' for a model that gates its columns itself "
             f"(got {baseline!r})."
@@ -51,13 +51,13 @@ def set_baseline(
                 f"Expected baseline='zero', 'mean' or numbers for {network.refusal} "
                 "(got 'conditional')."
             )
-        expected = expect(network, sample, group, example, credit=credit)
-        network.rest_at(_finite(expected.moments.mean))
-        network.expected = expected
+        imputed = fit_conditional(network, sample, group, example, credit=credit)
+        network.put_absent_at(_finite(imputed.moments.mean))
+        network.conditional = imputed
         return CONDITIONAL
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
-        network.rest_at(_finite(wanted))
+        network.put_absent_at(_finite(wanted))
         return f"tensor {digest({'baseline': wanted})}"
     rest = torch.zeros_like(network.baseline)
     means = _mean(network, sample, group) if "mean" in wanted else rest
@@ -68,26 +68,25 @@ def set_baseline(
             rest[here] = means[here]
         elif not isinstance(choice, str):
             rest[here] = fixed[here]
-    network.rest_at(_finite(rest))
+    network.put_absent_at(_finite(rest))
     same = isinstance(baseline, str)
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
 
 
 def keep_constant(network: Network, constant: list[int], example: Batch) -> None:
-    """Columns with one value throughout stay at it: the network has it for a bias, an embedding
-    of its own for instance, and with the bias gone every other column would seem to be of use
-    for making up for it."""
-    if not constant or not isinstance(network, Encoded) or network.expected is not None:
-        return  # What is expected of a number that never moves is its value.
+    """Constant columns stay at their value: the network uses it as a bias, and without that bias
+    every other column would seem useful to make up for it."""
+    if not constant or network.column_of is None or network.conditional is not None:
+        return  # A number that never moves is imputed by its value.
     rows = network.table.read(example)
     if not len(rows.labels):
         return
     first = network.numbers([part[:1].to(network.device) for part in rows.parts])[0]
     here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
-    network.rest_at(torch.where(here, first.to(network.baseline), network.baseline))
+    network.put_absent_at(torch.where(here, first.to(network.baseline), network.baseline))
 
 
-def _wanted(baseline: Any, network: Encoded) -> list[Any] | Tensor:
+def _wanted(baseline: Any, network: Network) -> list[Any] | Tensor:
     """What is asked of every column, or the numbers of the inputs themselves."""
     table = network.table
     if isinstance(baseline, str):
@@ -143,7 +142,7 @@ def _index(column: Any, table: Table) -> int:
     )
 
 
-def _mean(network: Encoded, sample: Iterator[Batch], group: Adding) -> Tensor:
+def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
     total = torch.zeros(len(network.column_of) + 1, dtype=torch.float64)
     for batch in sample:
         rows = network.table.read(batch).to(network.device)
@@ -155,7 +154,7 @@ def _mean(network: Encoded, sample: Iterator[Batch], group: Adding) -> Tensor:
     return (total[:-1] / total[-1].clamp(min=1e-300)).to(network.baseline)
 
 
-def _encoded(network: Encoded, wanted: list[Any]) -> Tensor:
+def _encoded(network: Network, wanted: list[Any]) -> Tensor:
     """What one row with these numbers and ids looks like where the gates act."""
     parts, column = [], 0
     for part in network.table.parts:

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, InvalidType
+from ..core.errors import InvalidInput, InvalidType, first_line
 from ..network.fingerprint import modules_behind
 from ..network.frozen import Frozen, freeze
 from .columns import Table, entries
-from .embeddings import EmbeddingNetwork, find_uses
+from .embeddings import embeddings, find_lookups
 from .linear import LinearNetwork
 from .losses import Loss, check_labels
-from .networks import BaselinedNetwork, DenseNetwork, GatedNetwork, Network
+from .networks import GatedModel, Network, PlainModel
 from .stream import Feed
 
 PROBED = 16
@@ -37,7 +37,7 @@ def network_for(
 ) -> Network:
     """How masks reach the columns of this model, found from the model and one batch.
 
-    fast=False leaves even a linear first layer to autograd, for comparison.
+    fast=False leaves even a linear first layer to autograd, for comparison and for training.
     """
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
@@ -45,28 +45,30 @@ def network_for(
     example = feed.example()
     features = example.features
     table = replace(Table.of(features), check=partial(check_labels, loss_name))
-    _shown(table, names).read(example)
+    _named_if_fitting(table, names).read(example)
     like = _like(frozen, features)
-    module = _with_embeddings(frozen)
-    if any(table.categorical) and module is not None and not _takes("gates", frozen):
+    takes_gates, module = _takes("gates", frozen), _with_embeddings(frozen)
+    if any(table.categorical) and module is not None and not takes_gates:
         return _by_hooks(frozen, module, table, loss, features, names, like)
     table = table.named(names)
-    if _takes("gates", frozen):
+    if takes_gates:
         _check_width(frozen.module, table)
-        asked = _gated(frozen, table, loss, like)
+        own = all(hasattr(frozen.module, name) for name in ("inputs", "column_of"))
+        baselined = frozen.module if own and _takes("baseline", frozen) else None
+        gated = GatedModel(frozen, table, loss, like, baselined)
         if fast and _linear_first(frozen):
             linear = _own_linear(frozen, table, loss)
-            return linear if _agree(linear, asked, features) else asked
-        return asked
-    if fast and len(table.parts) == 1 and (cut := _cut_sequential(frozen)) is not None:
-        return _sequential(cut, table, loss)
-    dense = DenseNetwork(frozen, table, loss, like)
+            return linear if _agree(linear, gated, features) else gated
+        return gated
+    if fast and len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
+        return _sequential(layers, table, loss)
+    plain = PlainModel(frozen, table, loss, like)
     if any(table.categorical):
-        _check_takes_numbers(dense, features)
-    return dense
+        _check_takes_numbers(plain, features)
+    return plain
 
 
-def _check_takes_numbers(network: DenseNetwork, features: Any) -> None:
+def _check_takes_numbers(network: PlainModel, features: Any) -> None:
     """Whole numbers are given as floating point, which no look-up of ids takes."""
     parts = [tensor[:PROBED].to(network.device) for _, tensor in entries(features)]
     try:
@@ -74,20 +76,12 @@ def _check_takes_numbers(network: DenseNetwork, features: Any) -> None:
             network.outputs(network.encode(parts), torch.ones(network.columns))
     except (RuntimeError, IndexError, TypeError) as error:
         ids = [c for c, whole in enumerate(network.table.categorical) if whole]
-        said = (str(error).splitlines() or [""])[0][:100]
         raise InvalidInput(
             f"Expected a model that takes {network.table.listed(ids)} as numbers or looks them up "
             f"in an nn.Embedding, not by a function or an index (got {type(error).__name__}: "
-            f"{said}). Try nn.Embedding, or a model with forward(numeric, categorical, gates=…)."
+            f"{first_line(error)}). Try nn.Embedding, or a model with "
+            "forward(numeric, categorical, gates=…)."
         ) from error
-
-
-def _gated(frozen: Frozen, table: Table, loss: Loss, like: Tensor) -> Network:
-    """A model that is asked with gates, and with a baseline where it takes one."""
-    own = all(hasattr(frozen.module, name) for name in ("inputs", "column_of"))
-    if own and _takes("baseline", frozen):
-        return BaselinedNetwork(frozen, frozen.module, table, loss, like)
-    return GatedNetwork(frozen, table, loss, like)
 
 
 def _own_linear(frozen: Frozen, table: Table, loss: Loss) -> Network:
@@ -100,14 +94,14 @@ def _own_linear(frozen: Frozen, table: Table, loss: Loss) -> Network:
     return LinearNetwork(inputs, module.first, module.rest, table, loss, module.column_of)
 
 
-def _agree(linear: Network, asked: Network, features: Any) -> bool:
-    """Is the model's answer to some gates what its parts say? A subclass may have other ideas."""
+def _agree(linear: Network, gated: Network, features: Any) -> bool:
+    """Are the model's outputs for some gates those of its parts? A subclass may differ."""
     parts = [tensor[:PROBED].to(linear.device) for _, tensor in entries(features)]
     gates = torch.linspace(0, 1, linear.columns, device=linear.device).roll(1)
     try:
         with torch.no_grad():
             ours = linear.outputs(linear.encode(parts), gates)
-            theirs = asked.outputs(asked.encode(parts), gates)
+            theirs = gated.outputs(gated.encode(parts), gates)
     except (RuntimeError, TypeError, AttributeError):
         return False
     return ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
@@ -131,16 +125,16 @@ def _by_hooks(
     names: Sequence[str] | None, like: Tensor,
 ) -> Network:  # fmt: skip
     parts = [tensor.to(like.device) for _, tensor in entries(features)]
-    uses, bags = find_uses(frozen, module, _shown(table, names), parts)
+    lookups, bags = find_lookups(frozen, module, _named_if_fitting(table, names), parts)
     if bags:
         table = replace(Table.of(features, bags), check=table.check)
-    network = EmbeddingNetwork(frozen, module, table.named(names), loss, uses, like)
-    network.look_at([part[:PROBED] for part in parts])
+    network = PlainModel(frozen, table.named(names), loss, like, lookups, module)
+    network.find_weighting([part[:PROBED] for part in parts])
     return network
 
 
-def _shown(table: Table, names: Sequence[str] | None) -> Table:
-    """By the caller's names, where they are for these columns: bags are not known as such yet."""
+def _named_if_fitting(table: Table, names: Sequence[str] | None) -> Table:
+    """With the caller's names, where they fit: bags are not known as single columns yet."""
     fits = names is not None and len(names) == table.columns
     return table.named(names) if fits else table
 
@@ -148,10 +142,10 @@ def _shown(table: Table, names: Sequence[str] | None) -> Table:
 def _takes(argument: str, frozen: Frozen) -> bool:
     called = frozen.call
     try:
-        found = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
+        signature = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
     except (TypeError, ValueError):
         return False
-    return argument in found.parameters
+    return argument in signature.parameters
 
 
 def _linear_first(frozen: Frozen) -> bool:
@@ -166,28 +160,28 @@ def _linear_first(frozen: Frozen) -> bool:
     )
 
 
-def _cut_sequential(frozen: Frozen) -> list[nn.Module] | None:
-    """The layers of a plain chain that begins with a linear one."""
+def _linear_chain(frozen: Frozen) -> list[nn.Module] | None:
+    """The layers of a plain chain that begins with a linear one; None for any other model."""
     module = frozen.module
-    if frozen.call is not module or frozen.held or _watched(module):
+    if frozen.call is not module or frozen.held or _has_hooks(module):
         return None
     layers = list(module) if type(module) is nn.Sequential else [module]
-    return layers if type(layers[0]) is nn.Linear and not _watched(layers[0]) else None
+    return layers if type(layers[0]) is nn.Linear and not _has_hooks(layers[0]) else None
 
 
-def _watched(module: nn.Module | None) -> bool:
-    """Hooks that the caller put there are to be called, so the module must be, too."""
+def _has_hooks(module: nn.Module | None) -> bool:
+    """Hooks of the caller's are to be called, so the module must be called, too."""
     return module is None or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _modules(frozen: Frozen) -> list[nn.Module]:
+    return [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
 
 
 def _with_embeddings(frozen: Frozen) -> nn.Module | None:
     """The module whose embeddings are looked up, if there are any."""
-    held = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
-    found = [
-        module for module in held
-        if any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in module.modules())
-    ]  # fmt: skip
-    return found[0] if len(found) == 1 else (nn.ModuleList(found) if found else None)
+    modules = [module for module in _modules(frozen) if embeddings(module)]
+    return modules[0] if len(modules) == 1 else (nn.ModuleList(modules) if modules else None)
 
 
 def _check_width(module: nn.Module | None, table: Table) -> None:
@@ -200,8 +194,7 @@ def _check_width(module: nn.Module | None, table: Table) -> None:
 
 def _like(frozen: Frozen, features: Any) -> Tensor:
     """An empty tensor with the device and the dtype of the model, else of the numbers."""
-    modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
-    for module in modules:
+    for module in _modules(frozen):
         for parameter in module.parameters():
             if parameter.is_floating_point():
                 return parameter.detach().new_empty(0)

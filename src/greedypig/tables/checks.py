@@ -1,66 +1,154 @@
-"""A look at a sample of the rows before the work: what would make an answer meaningless.
+"""Checks before a selection: does the model use its gates, does it return logits, do the columns
+of a sample of the rows make sense?
 
-A constant column, a column that is the label in disguise, a label of one class only: none of them
-is an error, each deserves a warning that names it.
+A gate works if the outputs do not change when the values of a column whose gate is closed change
+places among the rows. A constant column, a column that equals or decides the label, a label of one
+class: none of them is an error, each gets a warning that names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..core.errors import GreedyPigError, InvalidInput, first_line
+from ..tensors.targets import PROBABILITIES, look_like_probabilities
+from . import losses
 from .columns import Table
+from .distributed import Group
+from .networks import GatedModel, Network, Prepared
 from .stream import Batch
 
-LOOKED_AT = 64
-"""Batches of the sample that are looked at, at most."""
+GATE_ROWS, OUTPUT_ROWS = 64, 1024
+"""Rows of the first batch on which gates are tried, and on which outputs and labels are compared."""
+WORSE = 1.05
+"""Logits whose loss is so many times that of a constant output are hardly logits."""
+MOST_GATES = 64
+"""Columns whose gates are tried one by one."""
+BATCHES = 64
+"""Batches of the sample whose columns are checked, at most."""
 FEWEST = 10
-LEAK = 1 - 1e-6
-"""A correlation with the label beyond which a column is suspected to be the label."""
-FEW_IDS = 20
-"""Rows per category, on average, from which pure categories are no accident."""
+"""Rows from which a column that equals the label is no accident: a line leads through any two."""
+SAME = 1 - 1e-6
+"""Correlation with the label beyond which a column equals it."""
+ROWS_PER_ID = 20
+"""Rows per category, on average, from which categories of one label each are no accident."""
 
 
-FAR = 3.0
-"""Deviations from 0 beyond which a column's zero is no natural absence."""
+def check_model(network: Network, example: Batch, loss: str) -> list[str]:
+    """Warnings about a model; gates that cannot be used are an error."""
+    rows = network.table.read(example).to(network.device)
+    if len(rows.labels) < 2:
+        return []
+    warnings = []
+    with torch.no_grad():
+        if isinstance(network, GatedModel):
+            warnings = _check_gates(network, [part[:GATE_ROWS] for part in rows.parts])
+        if loss in losses.OF_PROBABILITIES:
+            parts = [part[:OUTPUT_ROWS] for part in rows.parts]
+            batch = Prepared(network.encode(parts), rows.labels[:OUTPUT_ROWS])
+            warnings += _check_logits(network, batch, loss)
+    return warnings
 
 
-class Members(Protocol):
-    """Processes whose numbers can be summed."""
+def _check_logits(network: Network, batch: Prepared, loss: str) -> list[str]:
+    """Probabilities that are read as logits: rows that sum to 1; single numbers from 0 to 1 that
+    fit the labels better as probabilities, or as logits worse than a constant output."""
+    outputs = network.outputs(batch.features, _gates(network, 1.0))
+    if not isinstance(outputs, Tensor) or not look_like_probabilities(outputs):
+        return []
+    if loss == "binary-cross-entropy":
+        as_logits, as_probabilities = (
+            losses.per_row(function, outputs, batch.labels).mean()
+            for function in (losses.LOSSES[loss], losses.OF_PROBABILITIES[loss])
+        )
+        rate = batch.labels.double().mean()
+        constant = -torch.xlogy(rate, rate) - torch.xlogy(1 - rate, 1 - rate)
+        if bool(as_logits <= as_probabilities) and bool(as_logits <= WORSE * constant):
+            return []
+    return [f"{PROBABILITIES} Or leave out the model's last sigmoid or softmax."]
 
-    @property
-    def first(self) -> bool:
-        """Does this one speak for all?"""
-        ...
 
-    def sum(self, tensor: Tensor, /) -> Tensor:
-        """Σ over the processes."""
-        ...
+def _check_gates(network: GatedModel, parts: list[Tensor]) -> list[str]:
+    """Columns that change the output with their gate closed."""
+    opened, closed = _gates(network, 1.0), _gates(network, 0.0)
+    everything = _outputs(network, parts, opened)
+    if not _same(everything, _outputs(network, parts, opened)):
+        return []  # A model whose outputs are random cannot be checked.
+    if _same(everything, _outputs(network, parts, closed)) and not _same(
+        everything, everything[:1]
+    ):
+        raise InvalidInput(
+            "Expected a model that uses its gates (got the same outputs with all of them 0 as with "
+            "all of them 1). Try x * gates where a column enters, or a forward without gates."
+        )
+    leaking, rolled = [], torch.arange(len(parts[0]), device=network.device).roll(1)
+    for column in range(min(network.columns, MOST_GATES)):
+        gates = opened.clone()
+        gates[column] = 0
+        moved = network.table.reordered(parts, column, rolled)
+        if not _same(_outputs(network, parts, gates), _outputs(network, moved, gates)):
+            leaking.append(column)
+    if not leaking:
+        return []
+    return [
+        f"The model's outputs change with {network.table.listed(leaking)} although the gate of "
+        "that column is closed, so scores and order mean little. Expected one gate per column, in "
+        "the order of the columns, numbers first, on everything made from the column, such as its "
+        "embedding."
+    ]
 
 
-class Look(NamedTuple):
-    """What a look at the sample found."""
+def _outputs(network: GatedModel, parts: list[Tensor], gates: Tensor) -> Tensor:
+    """The model's outputs; an error that comes with gates alone is about the gates."""
+    try:
+        outputs = network.outputs(network.encode(parts), gates)
+    except GreedyPigError:
+        raise
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        try:
+            network.table.call(network.model, parts)
+        except Exception:  # The model's own error.
+            raise error from None
+        raise InvalidInput(
+            f"Expected a model that takes gates of shape ({network.columns},), one for each column "
+            f"(got {type(error).__name__}: {first_line(error)}). Try gates[column_of] for columns "
+            "that become several numbers."
+        ) from error
+    if not isinstance(outputs, Tensor) or outputs.dim() == 0 or len(outputs) != len(parts[0]):
+        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise InvalidInput(f"Expected one output per row, {len(parts[0])} of them (got {got}).")
+    return outputs
+
+
+def _gates(network: Network, value: float) -> Tensor:
+    return torch.full((network.columns,), value, dtype=torch.float64, device=network.device)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return torch.allclose(a, b.expand_as(a), rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+class RowCheck(NamedTuple):
+    """The result of a check of the sample's columns."""
 
     warnings: list[str]
     constant: list[int]
-    """Columns with one value throughout: known to all processes alike."""
+    """Columns with one value throughout, the same list on all processes."""
 
 
-def look(
-    table: Table, sample: Iterator[Batch], start: Batch, group: Members, *, at_zero: bool = False
-) -> Look:
-    """Columns that are constant or leak the label, and a label that is constant; and where
-    absent is zero, numbers that are far from it."""
-    origin, _ = _read(table, start)
+def check_rows(table: Table, sample: Iterator[Batch], first: Batch, group: Group) -> RowCheck:
+    """Columns that are constant, equal the label or decide it, and a label that is constant."""
+    origin, _ = _read(table, first)
     at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
     sums = torch.zeros(6, table.columns, dtype=torch.float64)
     categorical = torch.nonzero(torch.tensor(table.categorical)).squeeze(1)
     ids, labels = [at.new_empty(0, len(categorical))], [at.new_empty(0)]
-    for batch in islice(sample, LOOKED_AT):
+    for batch in islice(sample, BATCHES):
         columns, answers = _read(table, batch)
         sums += _moments(columns - at, answers)
         # Of numbers sums are enough: many wide batches would not fit in memory.
@@ -68,54 +156,34 @@ def look(
         labels.append(answers)
     sums = group.sum(sums)
     if float(sums[0, 0]) < 2:
-        return Look([], [])
+        return RowCheck([], [])
     # Columns were taken relative to one of their values: a constant one is exactly 0.
     constant = torch.nonzero(sums[2] == 0).squeeze(1).tolist()
     if not group.first:
-        return Look([], constant)
-    found = _from_moments(table, sums, constant)
-    if at_zero:
-        found += _far_from_zero(table, sums, at, constant)
-    answers, seen = torch.cat(labels), torch.cat(ids)
-    leaking = [
-        column for place, column in enumerate(categorical.tolist())
-        if _decides(seen[:, place], answers)
-    ]  # fmt: skip
-    if leaking:
-        found.append(
-            f"The categories of {table.listed(leaking)} decide the label. If that is the label "
-            "in another guise, leave it out."
+        return RowCheck([], constant)
+    warnings = _from_moments(table, sums, constant)
+    every, answers = torch.cat(ids), torch.cat(labels)
+    deciding = [column for place, column in enumerate(categorical.tolist())
+                if _decides(every[:, place], answers)]  # fmt: skip
+    if deciding:
+        warnings.append(
+            f"The categories of {table.listed(deciding)} decide the label. If that is the label in "
+            "another form, leave it out."
         )
-    return Look(found, constant)
-
-
-def _far_from_zero(table: Table, sums: Tensor, at: Tensor, constant: list[int]) -> list[str]:
-    rows, x, xx = sums[:3]
-    mean = x / rows
-    deviation = (xx / rows - mean * mean).clamp(min=0).sqrt()
-    far = (mean + at).abs() > FAR * deviation
-    far &= ~torch.tensor(table.categorical)
-    far[constant] = False
-    if not bool(far.any()):
-        return []
-    return [
-        f"The values of {table.listed(torch.nonzero(far).squeeze(1).tolist())} are more than "
-        f"{FAR:g} deviations from 0, which stands for their absence. Try baseline='mean', or "
-        "standardise them."
-    ]
+    return RowCheck(warnings, constant)
 
 
 def _read(table: Table, batch: Batch) -> tuple[Tensor, Tensor]:
     """(rows, columns) and (rows,) in float64; a bag counts by its first entry."""
-    parts, answer, _ = table.read(batch)
-    if not len(answer):
+    parts, labels, _ = table.read(batch)
+    if not len(labels):
         return torch.empty(0, table.columns).double(), torch.empty(0).double()
     pieces = [
         part.reshape(len(part), -1)[:, : of.width].double().cpu()
         for part, of in zip(parts, table.parts, strict=True)
     ]
-    labels = answer.reshape(len(answer), -1)[:, :1].reshape(-1).double().cpu()
-    return torch.cat(pieces, dim=1), labels
+    first = labels.reshape(len(labels), -1)[:, :1].reshape(-1).double().cpu()
+    return torch.cat(pieces, dim=1), first
 
 
 def _moments(x: Tensor, y: Tensor) -> Tensor:
@@ -129,36 +197,35 @@ def _moments(x: Tensor, y: Tensor) -> Tensor:
 
 def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:
     rows, x, xx, xy, y, yy = sums
-    found = []
+    warnings = []
     if constant:
-        found.append(
-            f"The values of {table.listed(constant)} are constant in the rows looked at. Such a "
+        warnings.append(
+            f"The values of {table.listed(constant)} are constant in the rows checked. Such a "
             "column acts as a bias of the model, which is no reason to select it."
         )
     spread = (rows * yy - y * y)[0]
     if float(spread) <= 1e-12 * float((rows * yy)[0]):
-        found.append("The label is the same in all rows looked at: nothing is to be told apart.")
-        return found
+        return [*warnings, "The label is the same in all rows checked: there is nothing to predict."]
     of_x = rows * xx - x * x
     correlation = (rows * xy - x * y) / (of_x * spread).clamp(min=1e-300).sqrt()
     numbers = ~torch.tensor(table.categorical)
-    close = torch.nonzero((correlation.abs() > LEAK) & (of_x > 0) & numbers).squeeze(1).tolist()
-    if close and int(rows[0]) >= FEWEST:  # A line leads through any two points.
-        found.append(
-            f"The values of {table.listed(close)} equal the label up to scale. If that is the "
-            "label in another guise, leave it out."
+    equal = torch.nonzero((correlation.abs() > SAME) & (of_x > 0) & numbers).squeeze(1).tolist()
+    if equal and int(rows[0]) >= FEWEST:
+        warnings.append(
+            f"The values of {table.listed(equal)} equal the label up to scale. If that is the "
+            "label in another form, leave it out."
         )
-    return found
+    return warnings
 
 
 def _decides(ids: Tensor, labels: Tensor) -> bool:
     """Has every category one label only, with enough rows that this is no accident?"""
-    if len(ids) < FEW_IDS or bool((labels == labels[0]).all()):
+    if len(ids) < ROWS_PER_ID or bool((labels == labels[0]).all()):
         return False
-    found, place = torch.unique(ids, return_inverse=True)
-    if len(found) * FEW_IDS > len(ids):
+    kinds, place = torch.unique(ids, return_inverse=True)
+    if len(kinds) * ROWS_PER_ID > len(ids):
         return False
-    count = torch.bincount(place, minlength=len(found)).double()
-    total = torch.zeros(len(found)).double().index_add_(0, place, labels)
-    square = torch.zeros(len(found)).double().index_add_(0, place, labels * labels)
+    count = torch.bincount(place, minlength=len(kinds)).double()
+    total = torch.zeros(len(kinds)).double().index_add_(0, place, labels)
+    square = torch.zeros(len(kinds)).double().index_add_(0, place, labels * labels)
     return bool((count * square - total * total <= 1e-9 * count * square.clamp(min=1e-300)).all())

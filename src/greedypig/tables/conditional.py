@@ -1,17 +1,17 @@
-"""What the columns that are there let one expect of those that are not: `baseline="conditional"`.
+"""Absent columns imputed from the selected ones: `baseline="conditional"`.
 
-With a baseline of zero or the mean a network is asked about rows that nobody ever saw: a column
-there, its copy absent. It answers half, having learnt to use both, and the copy seems to be worth
-the other half. Here the copy is not absent but expected: every number x_j outside S is put at
+With a baseline of zero or the mean a network is given rows that it never saw in training: a column
+present, its copy absent. Its output is then halfway, as it has learned to use both, and the copy
+seems to be worth the other half. Here every number x_j outside S is imputed by linear regression,
 
     E[x_j | x_S] = mean_j + Σ_{i in S} (x_i − mean_i) · A_ij,    A = (C_SS + ridge)⁻¹ C_Sj,
 
-the linear regression on the numbers of S, C being their covariance where the gates act (of a
-category, its embedding). What S tells already is then no news any more.
+where C is the covariance of the numbers that the gates act on (of a category, its embedding). So
+a copy of a selected column adds nothing.
 
-A column that comes to S moves what is expected of all the others, too: from E[x | x_S] to
+A column that joins S also moves what is imputed for all the others, from E[x | x_S] to
 E[x | x_S, x_j]. So its score is the path's gradient along that direction, not along x_j alone.
-For a linear model fitted by least squares it is exactly what a fresh fit would gain by x_j, and
+For a linear model fitted by least squares it is exactly what a new fit would gain by x_j, and
 G(S) is the loss of a model fitted to S alone (but for the ridge).
 """
 
@@ -26,21 +26,21 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput
-from .networks import Encoded
-from .objective import Adding
+from .distributed import Group
+from .networks import Network
 from .stream import Batch
 
 MOST = 4096
-"""Numbers of a row, at most: their covariance is held, and a part of it solved in every round."""
+"""The most numbers of a row: their covariance is held, and a part of it solved in every round."""
 ROUNDING = 1e-12
-"""Of a number's mean square about some row: a variance below that is none."""
-HELD = 256 * 2**20
-"""Bytes of the regressions that are kept, for the sets asked about last."""
+"""A variance below this share of the mean square about some row is rounding."""
+CACHED = 256 * 2**20
+"""Bytes of the regressions that are kept, for the sets used last."""
 
 
 def ridge_for(numbers: int, rows: float) -> float:
     """Share of its own variance that is added to each number's: copies would make C_SS singular,
-    and so many numbers as rows would tell everything."""
+    and as many numbers as rows would explain everything."""
     return 1e-4 + numbers / rows
 
 
@@ -51,22 +51,22 @@ class Moments:
     mean: Tensor
     covariance: Tensor
     rows: float
-    """How many they were found from, (Σ w)² / Σ w² of their weights."""
+    """How many rows they are of: (Σ w)² / Σ w² of the rows' weights."""
     column_of: Tensor
 
     def ridge(self, which: Tensor, numbers: int) -> Tensor:
-        """What is added to these numbers' variances where `numbers` of them tell of others."""
+        """What is added to these numbers' variances in a regression on `numbers` of them."""
         own = self.covariance.diagonal()[which]
-        # A number that never moves tells nothing, and must not be divided by.
+        # A number that never moves explains nothing, and must not be divided by.
         return torch.where(own > 0, ridge_for(numbers, self.rows) * own, torch.ones_like(own))
 
 
 class Regression:
-    """From the numbers that are there to those that are not."""
+    """From the numbers of the selected columns to those of the others."""
 
-    def __init__(self, moments: Moments, there: Tensor, like: Tensor) -> None:
-        """there: (columns,) bool. like: has the network's dtype and device."""
-        taken = there[moments.column_of]
+    def __init__(self, moments: Moments, selected: Tensor, like: Tensor) -> None:
+        """selected: (columns,) bool. like: has the network's dtype and device."""
+        taken = selected[moments.column_of]
         on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
         c = moments.covariance
         inside = c[on][:, on] + torch.diag(moments.ridge(on, len(on)))
@@ -77,71 +77,71 @@ class Regression:
         self.bytes = self.coefficients.nbytes + self.on.nbytes + self.off.nbytes
 
 
-def told(moments: Moments, given: Regression) -> Tensor:
-    """(off, off), float64: row i has what one unit of news in number i, together with the other
-    numbers of its column, says about every number that is not there."""
+def effects(moments: Moments, given: Regression) -> Tensor:
+    """(off, off), float64: row i is how every absent number moves with one unit of number i beyond
+    what S explains, the other numbers of its column included."""
     c, on, off = moments.covariance, given.on.cpu(), given.off.cpu()
-    news = c[off][:, off] - c[off][:, on] @ given.coefficients.cpu().double()
+    residual = c[off][:, off] - c[off][:, on] @ given.coefficients.cpu().double()
     owners = moments.column_of[off]
-    made = torch.empty_like(news)
+    solved = torch.empty_like(residual)
     for column in sorted(set(owners.tolist())):
         here = torch.nonzero(owners == column).squeeze(1)
-        own = news[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
-        made[here] = torch.linalg.solve(own, news[here])
-    return made.to(given.off.device)
+        own = residual[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
+        solved[here] = torch.linalg.solve(own, residual[here])
+    return solved.to(given.off.device)
 
 
-class Expected:
-    """Regressions of absent columns on those that are there, kept for the sets asked about."""
+class Conditional:
+    """Regressions of absent columns on selected ones, kept for the sets used last."""
 
     def __init__(self, moments: Moments, like: Tensor, *, credit: bool) -> None:
-        """credit: is a column's score also what it says about the others?"""
+        """credit: does a column's score include what it says about the others?"""
         self.moments, self.like, self.credit = moments, like, credit
-        self._held: OrderedDict[bytes, Regression] = OrderedDict()
-        self._told: tuple[Regression, Tensor] | None = None
+        self._regressions: OrderedDict[bytes, Regression] = OrderedDict()
+        self._effects: tuple[Regression, Tensor] | None = None
 
-    def given(self, gates: Tensor) -> Regression:
-        """The regression on the columns whose gate is 1."""
-        there = (gates == 1).cpu()
-        if there.dim() != 1:
+    def given(self, selected: Tensor) -> Regression:
+        """The regression on these columns (columns,) bool."""
+        if selected.dim() != 1:
             raise InvalidInput("Expected one set of gates for all rows (got several).")
-        key = bytes(there.tolist())
-        if key in self._held:
-            self._held.move_to_end(key)
-        else:
-            self._held[key] = Regression(self.moments, there, self.like)
-            while len(self._held) > 1 and sum(r.bytes for r in self._held.values()) > HELD:
-                self._held.popitem(last=False)
-        return self._held[key]
+        key = bytes(selected.tolist())
+        cache = self._regressions
+        if key not in cache:
+            cache[key] = Regression(self.moments, selected.cpu(), self.like)
+            while len(cache) > 1 and sum(r.bytes for r in cache.values()) > CACHED:
+                cache.popitem(last=False)
+        cache.move_to_end(key)
+        return cache[key]
 
-    def rows(self, x: Tensor, gates: Tensor) -> Tensor:
-        """(rows, inputs): x where a column is there, what is expected elsewhere."""
-        found = self.given(gates)
+    def rows(self, x: Tensor, selected: Tensor) -> Tensor:
+        """(rows, inputs): x in the selected columns, what they let one expect in the others."""
+        given = self.given(selected)
         mean = self.moments.mean.to(x)
-        made = x.clone()
-        known = x.index_select(1, found.on) - mean[found.on]
-        made[:, found.off] = torch.addmm(mean[found.off], known, found.coefficients)
-        return made
+        imputed = x.clone()
+        known = x.index_select(1, given.on) - mean[given.on]
+        imputed[:, given.off] = torch.addmm(mean[given.off], known, given.coefficients)
+        return imputed
 
-    def gathered(self, news: Tensor, slopes: Tensor) -> Tensor:
+    def gather(self, news: Tensor, slopes: Tensor) -> Tensor:
         """What `per_number` needs of some rows, to be added up, float64.
 
-        news, slopes: (rows, off), how far the absent numbers are from what is expected, and the
+        news, slopes: (rows, off), how far the absent numbers are from what is imputed, and the
         gradient in them.
         """
         return (news.T @ slopes if self.credit else (slopes * news).sum(0)).double()
 
     def per_number(self, given: Regression, gathered: Tensor) -> Tensor:
-        """(off,) float64: Σ over rows of number i's news times the slope along what they say."""
+        """(off,) float64: Σ over rows of number i's news times the gradient along its effects."""
         if not self.credit:
             return gathered
-        if self._told is None or self._told[0] is not given:
-            self._told = (given, told(self.moments, given))  # Of one round at a time: it is large.
-        return (gathered * self._told[1]).sum(1)
+        if self._effects is None or self._effects[0] is not given:
+            # Of one round at a time: the matrix is large.
+            self._effects = (given, effects(self.moments, given))
+        return (gathered * self._effects[1]).sum(1)
 
     @contextmanager
     def without_credit(self) -> Iterator[None]:
-        """Scores of the columns' own slopes alone."""
+        """Scores of the columns' own gradients alone."""
         before, self.credit = self.credit, False
         try:
             yield
@@ -149,14 +149,15 @@ class Expected:
             self.credit = before
 
 
-def expect(
-    network: Encoded, sample: Iterator[Batch], group: Adding, example: Batch, *, credit: bool
-) -> Expected:
-    """Mean and covariance of what the network's gates act on, over the rows of the sample.
+def fit_conditional(
+    network: Network, sample: Iterator[Batch], group: Group, example: Batch, *, credit: bool
+) -> Conditional:
+    """Mean and covariance of the numbers that the network's gates act on, over the sample.
 
     example: the same batch on all processes. Sums are of distances from its first row: squares of
-    numbers far from 0 would swallow their spread.
+    numbers far from 0 would lose their spread to rounding.
     """
+    assert network.column_of is not None
     width = len(network.column_of)
     if width > MOST:
         raise InvalidInput(
@@ -187,4 +188,4 @@ def expect(
     spread[still], spread[:, still] = 0, 0
     rows_seen = float(total[0] ** 2 / total[1])
     moments = Moments(origin + shift, spread, rows_seen, network.column_of.cpu())
-    return Expected(moments, network.baseline, credit=credit)
+    return Conditional(moments, network.baseline, credit=credit)

@@ -1,8 +1,7 @@
 """A short fine-tuning with random column masks, so that g means something away from s = 1.
 
-A model trained on whole rows was never asked about rows with columns missing: what it answers there
-is extrapolation, and so is what is selected by it. A copy that has seen masked rows answers them
-honestly. Masking columns at random during training is as old as denoising (Vincent et al. 2008); as
+A model trained on whole rows extrapolates on rows with columns missing, and so does a selection
+that uses it. A copy trained on masked rows does not. Masking columns at random during training is as old as denoising (Vincent et al. 2008); as
 a surrogate for subsets see Covert et al. 2021, "Explaining by removing".
 """
 
@@ -17,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
-from ..core.lockstep import Undisturbed
-from ..core.schedule import check_count, whole
-from . import losses, probe
+from ..core.numbers import check_between, check_count, whole
+from . import losses
 from .baseline import CONDITIONAL, set_baseline
 from .build import network_for
+from .checks import check_model
 from .distributed import ALONE
-from .networks import Encoded, Network
+from .networks import Network
 from .stream import feed, seed_from
 
 LOOKED_AT = 16
@@ -58,8 +57,7 @@ def mask_finetune(
         raise InvalidType(f"Expected a module to train (got {type(model).__name__}).")
     steps, seed = whole(steps), whole(seed)
     check_count("steps", steps)
-    if not 0 <= whole_rows <= 1:
-        raise InvalidInput(f"Expected whole_rows from 0 to 1 (got {whole_rows!r}).")
+    check_between("whole_rows", whole_rows, 0, 1)
     if isinstance(baseline, str) and baseline == CONDITIONAL:
         raise InvalidInput(
             "Expected baseline='zero', 'mean' or numbers for masks that differ from row to row "
@@ -67,10 +65,10 @@ def mask_finetune(
         )
     loss_name, loss_function = losses.resolve(loss, outputs)
     tuned = copy.deepcopy(model)
-    with Undisturbed(), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         source = feed(batches, seed_from(seed, 1), ALONE)
         network = network_for(tuned, source, loss_name, loss_function, None, fast=False)
-        said = probe.concerns(network, source.example(), loss_name)
+        concerns = check_model(network, source.example(), loss_name)
         set_baseline(network, baseline, source.sample(LOOKED_AT), ALONE)
         # The network's twin shares the copy's numbers: what is learnt is learnt by the copy.
         learner = torch.optim.Adam(_trained(network), lr=lr)
@@ -79,16 +77,16 @@ def mask_finetune(
             batch = network.prepare(given)
             gates = _gates(network, batch.rows, whole_rows, generator)
             learner.zero_grad(set_to_none=True)
-            answers = network.outputs(batch.features, gates)
-            each = losses.per_row(loss_function, answers, batch.labels, batch.weights)
-            found = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
-            if not bool(torch.isfinite(found)):
+            out = network.outputs(batch.features, gates)
+            each = losses.per_row(loss_function, out, batch.labels, batch.weights)
+            mean = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
+            if not bool(torch.isfinite(mean)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
-            found.backward()  # type: ignore[no-untyped-call]
+            mean.backward()  # type: ignore[no-untyped-call]
             learner.step()
             if progress is not None:
-                progress(step, found.item())
-    for concern in said:
+                progress(step, mean.item())
+    for concern in concerns:
         warnings.warn(concern, UserWarning, stacklevel=2)
     return tuned
 
@@ -107,7 +105,7 @@ def _trained(network: Network) -> list[nn.Parameter]:
 
 def _gates(network: Network, rows: int, whole_rows: float, generator: torch.Generator) -> Tensor:
     """(rows, columns) of 0 and 1, or (columns,) for a model that may know no other."""
-    per_row = isinstance(network, Encoded)
+    per_row = network.column_of is not None
     count = rows if per_row else 1
     keep = torch.rand(count, 1, generator=generator)
     keep[torch.rand(count, 1, generator=generator) < whole_rows] = 1

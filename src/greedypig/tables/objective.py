@@ -1,103 +1,146 @@
-"""The set function of post-hoc feature selection: G(S) = −loss(y, f(X_S; θ)) over the data.
+"""The set function of feature selection: G(S) = −loss(y, f(X_S; θ)) over the data.
 
-The mean over rows, by their weights where they have some, one mask for all of them. Gradients are
-taken on the next share of batches at every call, so that a run of Algorithm 1 spends a stated
-number of batches; values are measured on a fixed sample of batches, so that they can be compared.
-Sums are in float64 and over all processes.
+The mean over rows, by their weights where they have some, with one mask for all of them. A pure
+function of masks and of which batches: gradients of a round are taken on that round's share of the
+batches, so that a run of Algorithm 1 spends a stated number of them; values are measured on a fixed
+sample, so that they can be compared. Sums are in float64 and over all processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, InvalidType, NonFinite
+from ..core.objective import Objective
+from .distributed import Group
 from .networks import Network, Prepared
 from .stream import Batch, Feed, seed_from
 
-
-class Adding(Protocol):
-    """Processes whose numbers can be summed."""
-
-    def sum(self, tensor: Tensor, /) -> Tensor:
-        """Σ over the processes."""
-        ...
+ALL_POINTS = 1 << 20
+"""All points of a path come in one call, so that they share their batches."""
 
 
-class TableObjective:
+class TableObjective(Objective):
     """g(mask) = −mean over rows of loss(label, model(row gated by mask)).
 
-    shares: the batches of each gradient call in turn (all points of a call share them); None takes
-    all batches every time. sample: how many batches values are measured on; None takes all.
+    shares: how many batches the gradients of each round are taken on; None takes all batches in
+    every round. sample: how many batches values are measured on; None takes all.
     """
-
-    dtype = torch.float64
-    batch_size = 1 << 20
-    """All masks of a request come in one call, so that they share their batches."""
 
     def __init__(
         self,
         network: Network,
         feed: Feed,
-        group: Adding,
+        group: Group,
         *,
-        shares: tuple[int, ...] | None = None,
+        shares: Sequence[int] | None = None,
         sample: int | None = None,
     ) -> None:
-        self.n, self.network = network.columns, network
-        self.feed, self.group = feed, group
+        start = torch.zeros(1, 1, network.columns, dtype=torch.float64)
+        super().__init__(
+            lambda masks, _: self._sampled(masks), start, torch.ones_like(start),
+            batch_size=ALL_POINTS,
+        )  # fmt: skip
+        self.network, self.feed, self.group = network, feed, group
         self.shares, self.sample = shares, sample
-        self.calls = 0
-        """Gradient calls so far; a resumed run begins with those of its earlier sittings."""
-        self.batches_used = 0
-        """Batches paid by all processes in this sitting: one per batch and point, or look."""
-        self.rows_used = 0
-        """Rows in them, times points."""
+        self._shared |= {"batches": 0, "rows read": 0}
 
-    def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,) values on the fixed sample, by the forward pass alone."""
-        batches = self.feed.all() if self.sample is None else self.feed.sample(self.sample)
-        total = self._over(batches, len(masks), lambda b: self.network.values(b, masks))
-        return total[:-3] / _weight(total[-3])
+    @property
+    def batches_used(self) -> int:
+        """Batches paid by all processes: one per batch and point of a path."""
+        return self._shared["batches"]
+
+    @property
+    def rows_used(self) -> int:
+        """Rows of those batches, times points."""
+        return self._shared["rows read"]
+
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(1, s, n) masks, (s,) weights → (1, n), on this round's share of the batches."""
+        points, weights = masks[0].double(), weights.double()
+
+        self._shared["gradients"] += len(points)
+        total = self._over(
+            self.share(), self.n, lambda batch: self.network.gradient(batch, points, weights)
+        )
+        gradient = self._paid(total, len(points)).unsqueeze(0)
+        if not bool(torch.isfinite(gradient).all()):
+            names = self.network.table.listed(
+                torch.nonzero(~torch.isfinite(gradient[0])).squeeze(1).tolist()
+            )
+            raise NonFinite(
+                "Expected finite gradients (got NaN or infinity in the columns "
+                f"{names} in round {self.round + 1})."
+            )
+        return gradient
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(m, n) masks → values (m,), gradients (m, n) on the next share of batches."""
-        m, n = masks.shape
+        """(1, s, n) masks → (1, s) values on the sample and (1, s, n) gradients, mask by mask."""
+        one = masks.new_ones(1)
+        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
+        return self.values(masks), torch.stack(gradients, 1)
 
-        def work(batch: Prepared) -> Tensor:
-            values, gradients = self.network.gradients(batch, masks)
-            return torch.cat([values, gradients.reshape(-1)])
+    def point_gradients(self, points: Tensor, /) -> Tensor:
+        """(1, s, n) points, which are masks → (1, s, n)."""
+        return self.values_and_gradients(points)[1]
 
-        total = self._paid(self._over(self._next(), m + m * n, work), m)
-        return total[:m], total[m:].reshape(m, n)
-
-    def path(self, mask: Tensor, nodes: Tensor, weights: Tensor) -> Tensor:
-        """(n,): Σ_k weights_k · ∇g(mask + nodes_k · (1 − mask)) on the next share of batches."""
-        total = self._over(
-            self._next(), self.n, lambda b: self.network.path(b, mask, nodes, weights)
+    def toward(self, end: Tensor) -> NoReturn:
+        """A table's rows are not one input that could be changed."""
+        raise InvalidInput(
+            "Expected a method that only switches columns on and off for a table (got one that "
+            "changes the input). Try gp.GreedyPIG() or gp.IG()."
         )
-        return self._paid(total, len(nodes))
 
-    def permuted(self, seed: int) -> Tensor:
+    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> NoReturn:
+        """Masks have no views."""
+        self.toward(self.end)
+
+    def repeated(self, times: int) -> NoReturn:
+        """One mask serves all rows."""
+        self.toward(self.end)
+
+    def permuted(self) -> Tensor:
         """(n,): how much g falls if a column's values change places among the rows of a batch."""
-
         network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
         total = torch.zeros(self.n + 3, dtype=torch.float64)
-        for batch in self._next():
+        for batch in self.share():
             rows = network.table.read(batch).to(network.device)
             total[-1] += 1
             if not len(rows.labels):
                 continue
-            found = []
-            for moved in _each_shuffled(rows.parts, network, seed):
-                asked = Prepared(network.encode(moved), rows.labels, rows.weights)
-                found.append(network.values(asked, everything).cpu())
-            total[:-3] += found[0] - torch.cat(found[1:])
-            total[-3:-1] += torch.tensor([asked.weight, asked.rows], dtype=torch.float64)
+            values = []
+            for parts in self._shuffled(rows.parts):
+                prepared = Prepared(network.encode(parts), rows.labels, rows.weights)
+                values.append(network.values(prepared, everything).cpu())
+            total[:-3] += values[0] - torch.cat(values[1:])
+            total[-3:-1] += torch.tensor([prepared.weight, prepared.rows], dtype=torch.float64)
         return self._paid(self.group.sum(total), self.n + 1)
+
+    def share(self) -> Iterator[Batch]:
+        """This process's part of the batches that this round's gradients are taken on."""
+        if self.shares is None:
+            return self.feed.all()
+        if self.round >= len(self.shares):
+            raise InvalidInput(
+                f"Expected at most the {len(self.shares)} rounds that the budget is shared by."
+            )
+        return self.feed.take(sum(self.shares[: self.round]), self.shares[self.round])
+
+    def sampled(self) -> Iterator[Batch]:
+        """This process's part of the batches that values are measured on."""
+        return self.feed.all() if self.sample is None else self.feed.sample(self.sample)
+
+    def _sampled(self, masks: Tensor) -> Tensor:
+        """(m, n) masks → (m,) values, by the forward pass alone."""
+        total = self._over(
+            self.sampled(), len(masks), lambda batch: self.network.values(batch, masks)
+        )
+        return total[:-3] / _weight(total[-3])
 
     def _over(
         self, batches: Iterator[Batch], width: int, work: Callable[[Prepared], Tensor]
@@ -115,36 +158,32 @@ class TableObjective:
         return self.group.sum(total)
 
     def _paid(self, total: Tensor, points: int) -> Tensor:
-        """The sums per row, having counted what they cost."""
-        rows, batches = int(total[-2]), int(total[-1])
-        self.batches_used += batches * points
-        self.rows_used += rows * points
-        self.calls += 1
+        """The mean over rows, having counted what it cost."""
+        self._shared["batches"] += int(total[-1]) * points
+        self._shared["rows read"] += int(total[-2]) * points
         return total[:-3] / _weight(total[-3])
 
-    def _next(self) -> Iterator[Batch]:
-        if self.shares is None:
-            return self.feed.all()
-        if self.calls >= len(self.shares):
-            raise InvalidInput(
-                f"Expected at most the {len(self.shares)} gradients that the budget was made for."
-            )
-        return self.feed.take(sum(self.shares[: self.calls]), self.shares[self.calls])
+    def _shuffled(self, parts: list[Tensor]) -> Iterator[list[Tensor]]:
+        """The parts as they are, then with every column in turn in an order drawn by seed."""
+        yield parts
+        for column in range(self.n):
+            generator = torch.Generator().manual_seed(seed_from(self.seed, column))
+            order = torch.randperm(len(parts[0]), generator=generator).to(self.network.device)
+            yield self.network.table.reordered(parts, column, order)
 
 
-def _each_shuffled(parts: list[Tensor], network: Network, seed: int) -> Iterator[list[Tensor]]:
-    """The parts as they are, then with every column in turn shuffled."""
-    yield parts
-    for column in range(network.columns):
-        yield _shuffled(parts, network, column, seed)
+@dataclass(frozen=True)
+class Permutation:
+    """scores_j = how much worse the loss is with column j's values shuffled among the rows."""
 
+    name = "permutation"
+    cost = 0
 
-def _shuffled(parts: list[Tensor], network: Network, column: int, seed: int) -> list[Tensor]:
-    """The same parts, this column's values in another order: by seed, alike in all batches."""
-    rows = len(parts[0])
-    generator = torch.Generator().manual_seed(seed_from(seed, column))
-    order = torch.randperm(rows, generator=generator).to(network.device)
-    return network.table.reordered(parts, column, order)
+    def __call__(self, objective: Any, mask: Tensor, /) -> Tensor:
+        """The scores, whatever the mask: a one-shot method around the full table."""
+        if not isinstance(objective, TableObjective):
+            raise InvalidType("Expected a table for method='permutation' (got another objective).")
+        return objective.permuted()
 
 
 def _weight(total: Tensor) -> float:

@@ -18,6 +18,7 @@ import torch
 from ..core.errors import InvalidInput, InvalidType
 from ..core.randomness import Fork
 from .arrays import is_frame
+from .distributed import Group
 
 
 class Batch(NamedTuple):
@@ -48,21 +49,7 @@ class Indexed(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-class Members(Protocol):
-    """The processes that share the work, as one of them sees it."""
-
-    @property
-    def rank(self) -> int:
-        """Which one it is."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        ...
-
-
-def feed(batches: Any, seed: int, group: Members) -> Feed:
+def feed(batches: Any, seed: int, group: Group) -> Feed:
     """The stream of these batches."""
     if isinstance(batches, Iterator):
         raise InvalidInput(
@@ -137,7 +124,7 @@ class Feed:
 class IndexedFeed(Feed):
     """Batches by index: every process reads its piece of each run, by homes, and no more."""
 
-    def __init__(self, batches: Indexed, seed: int, group: Members) -> None:
+    def __init__(self, batches: Indexed, seed: int, group: Group) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count = len(batches)
         if self.count == 0:
@@ -209,7 +196,7 @@ class StreamedFeed(Feed):
     reading is what takes the time.
     """
 
-    def __init__(self, batches: Iterable[Any], seed: int, group: Members) -> None:
+    def __init__(self, batches: Iterable[Any], seed: int, group: Group) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count: int | None = None
         self._stream, self._position = self._shuffled(), 0
