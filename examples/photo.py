@@ -62,7 +62,7 @@ def main() -> None:
     excess = Notes.of(a).excess()
     if excess is not None:
         share, value = excess
-        print(f"warning: {100 * share:.2g} % of the features give a higher probability ({value:.3f})")
+        print(f"warning: {100 * share:.2g} % of the features give more ({value:.3f})")
 
     out = Path("out")
     out.mkdir(exist_ok=True)

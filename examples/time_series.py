@@ -2,8 +2,8 @@
 
     python examples/time_series.py
 
-A network is trained to find a bump in a series. Which segments does it use? A new kind of data needs
-a function from the input's layout to features, and nothing else.
+A network is trained to find a bump in a series. Which segments does it use? A new kind of data
+needs a function from the input's layout to features, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def segments(size: int) -> object:
     """Features of a (channels, length) input: `size` steps of one channel at a time."""
 
     def make(layout: object) -> gp.Features:
-        (channels, length), = layout.shapes  # type: ignore[attr-defined]
+        ((channels, length),) = layout.shapes  # type: ignore[attr-defined]
         per_channel = -(-length // size)
         step = torch.arange(length) // size
         ids = torch.arange(channels).unsqueeze(1) * per_channel + step
