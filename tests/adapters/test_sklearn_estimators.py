@@ -205,7 +205,7 @@ def test_a_loss_of_one_s_own_gets_classes_as_numbers():
     def wrong(outputs, labels):
         return ((outputs[:, 0] > 0) != (labels == 1)).double()
 
-    selector = gp.FeatureSelector(model, loss=wrong, method="greedy").fit(
+    selector = gp.FeatureSelector(model, loss=wrong, method="marginal-gains").fit(
         X, np.array(["no", "yes"])[y]
     )
     assert selector.attribution_.full_value == pytest.approx(model.score(X, model.classes_[y]) - 1)

@@ -69,15 +69,14 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             named loss decides instead.
         n_features_to_select: how many columns to select; a share of them as a float below 1; None
             selects half, at least one. More than there are selects all, with a warning.
-        steps: points of a round's integral.
         loss: "auto", or one of `gp.select_features`, or a callable. "auto" is cross-entropy for
             classifiers with probabilities, the margin loss that other classifiers were trained
             with (LinearSVC: hinge or squared hinge; RidgeClassifier: squared error of ±1), and
             squared error for regressors.
         outputs: "probabilities" for a torch model that ends in a sigmoid or a softmax.
-        method, baseline, budget: as in `gp.select_features`. "mean" is the mean of the column,
-            which is the zero of standardised ones; "conditional" keeps copies of what is selected
-            from coming again.
+        method, stop, baseline, budget: as in `gp.select_features`. "mean" is the mean of the
+            column, which is the zero of standardised ones; with "conditional" copies of selected
+            columns are not selected.
         batch_size: rows at a time. Sparse rows are made dense only a batch at a time.
         max_rows: `partial_fit` keeps a uniform sample of at most so many rows.
         random_state: an int, a RandomState or None (new numbers at every fit). It also seeds
@@ -96,10 +95,10 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         model: Any = None,
         n_features_to_select: int | float | None = None,
         *,
-        steps: int | None = None,
         loss: str | Callable[..., Any] = "auto",
         outputs: str = "logits",
-        method: str = "greedy-pig",
+        method: Any = None,
+        stop: Any = None,
         baseline: Any = "mean",
         budget: int | None = None,
         batch_size: int = 512,
@@ -108,10 +107,10 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     ) -> None:
         self.model = model
         self.n_features_to_select = n_features_to_select
-        self.steps = steps
         self.loss = loss
         self.outputs = outputs
         self.method = method
+        self.stop = stop
         self.baseline = baseline
         self.budget = budget
         self.batch_size = batch_size
@@ -189,12 +188,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         question = _Question.of(self.model_, batches, self.loss, classes)
         self.attribution_ = a = select_features(
             question.network, question.batches, loss=question.loss, outputs=self.outputs, k=k,
-            steps=self.steps, method=self.method, baseline=self.baseline, budget=self.budget,
-            names=getattr(self, "feature_names_in_", None), seed=seed, values="end",
+            method=self.method, stop=self.stop, baseline=self.baseline, budget=self.budget,
+            names=getattr(self, "feature_names_in_", None), seed=seed,
         )  # fmt: skip
         self.order_ = a.order.numpy()
         self.ranking_ = np.ones(columns, dtype=np.int64)
-        self.ranking_[self.order_[k:]] = np.arange(2, columns - k + 2)
+        self.ranking_[self.order_[a.selected :]] = np.arange(2, columns - a.selected + 2)
         self.support_ = self.ranking_ == 1
         self.scores_ = a.unit_scores.numpy()
         self.scores_path_ = a.values.numpy()
