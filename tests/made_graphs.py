@@ -52,6 +52,21 @@ def seeded(make: type[nn.Module], *args: object, seed: int = 0, **kwargs: object
     return made.eval()
 
 
+class Undeclared(nn.Module):
+    """A model whose layers cannot be recognised, so that its gradients are autograd's."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = [model]  # Not a submodule: neither its layers nor its classes are seen.
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None,
+        messages: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        more = {} if messages is None else {"messages": messages}
+        return self.model[0](x, edge_index, edge_weight, **more)
+
+
 def dense_logits(layers: list[tuple[Tensor, Tensor]], x: Tensor, adjacency: Tensor) -> Tensor:
     """The GCN by its formula: A_ij is the weight of j → i."""
     looped = adjacency + torch.eye(len(x), dtype=x.dtype)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .adapters.captum import from_captum
     from .adapters.sklearn import FeatureSelector
     from .graphs.api import explain_edges, explain_node
-    from .graphs.edge_index import index_edges
+    from .graphs.edges import index_edges
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
 
@@ -59,7 +59,7 @@ __version__ = "0.2.0"
 _LAZY = {
     "FeatureSelector": "adapters.sklearn", "explain_edges": "graphs.api",
     "explain_node": "graphs.api", "from_captum": "adapters.captum",
-    "index_edges": "graphs.edge_index", "mask_finetune": "tables.finetune",
+    "index_edges": "graphs.edges", "mask_finetune": "tables.finetune",
     "select_features": "tables.api",
 }  # fmt: skip
 """Names that are imported when they are first used, so that `import greedypig` stays quick."""

@@ -8,9 +8,10 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.graphs.edges import degree_order, read_graph
+from greedypig.graphs.api import edges_run
+from greedypig.graphs.edges import degree_sampler, read_graph
 from greedypig.models import GCN
-from made_graphs import both_ways, features, random_graph, real, seeded
+from made_graphs import Undeclared, both_ways, features, random_graph, real, seeded
 
 
 class Plain(nn.Module):
@@ -74,7 +75,7 @@ def test_undirected_may_be_asked_of_a_graph_given_one_way():
     edges, weight = random_graph(symmetric=False)
     model, x = seeded(GCN, 5, 3, 8), features()
     fast = gp.explain_edges(model, x, edges, weight, undirected=True)
-    slow = gp.explain_edges(model, x, edges, weight, undirected=True, optimize=False)
+    slow = gp.explain_edges(Undeclared(model), x, edges, weight, undirected=True)
     assert fast.settings["fast"]
     agree(fast, slow, 1e-9)
 
@@ -84,7 +85,7 @@ def test_the_fast_way_and_autograd_agree(method):
     edges, weight = random_graph(messy=True)
     model, x = seeded(GCN, 5, 3, 8), features()
     fast = gp.explain_edges(model, x, edges, weight, method=method)
-    slow = gp.explain_edges(model, x, edges, weight, method=method, optimize=False)
+    slow = gp.explain_edges(Undeclared(model), x, edges, weight, method=method)
     assert fast.settings["fast"]
     assert not slow.settings["fast"]
     agree(fast, slow, 1e-9)
@@ -94,7 +95,7 @@ def test_the_fast_way_and_autograd_agree(method):
 def test_values_are_those_of_the_graph_with_the_edges_cut():
     edges, weight = random_graph()
     model, x = seeded(GCN, 5, 3, 8), features()
-    a = gp.explain_edges(model, x, edges, weight, rounds=5)
+    a = gp.explain_edges(model, x, edges, weight, method=gp.GreedyPIG(rounds=5))
     classes = model(x, edges, weight).argmax(1, keepdim=True)
     for taken, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
         stay = a.mask(taken)
@@ -106,7 +107,7 @@ def test_values_are_those_of_the_graph_with_the_edges_cut():
 def test_scores_sum_to_the_difference_of_values():
     edges, weight = random_graph()
     model, x = seeded(GCN, 5, 3, 8), features()
-    a = gp.explain_edges(model, x, edges, weight, method="ig", steps=60)
+    a = gp.explain_edges(model, x, edges, weight, method=gp.IG(60))
     gain = a.full_value - float(a.values[0])
     assert a.totals[0] == pytest.approx(gain, rel=1e-3)  # Kinks of ReLU lie on the way.
 
@@ -114,10 +115,11 @@ def test_scores_sum_to_the_difference_of_values():
 def test_defaults_cost_at_most_a_hundred_gradients():
     edges, weight = random_graph(100, 300)
     model, x = seeded(GCN, 5, 3, 8), features(100)
-    for method in ("greedy-pig", "sequential-gradient", "ig", "random", "degree"):
+    for method in (None, "greedy-pig", "sequential-gradient", "ig", "random", "degree"):
         assert gp.explain_edges(model, x, edges, weight, method=method).gradients_used <= 100
-    found = gp.explain_edges(model, x, edges, weight, steps=5)
-    assert len(found.picks) == 20
+    a = gp.explain_edges(model, x, edges, weight)
+    assert (a.gradients_used, len(a.picks)) == (99, 33)
+    assert a.settings["rule"] == "gauss-radau"
 
 
 def test_every_unit_is_ranked_once_and_the_best_first_rounds_are_small():
@@ -150,9 +152,9 @@ def test_samplers_follow_the_seed(method):
 def test_degree_sampler_draws_by_one_over_the_root_of_both_degrees():
     # A star of 9 and a pair of its own: the pair has weight 1, each spoke 1/3.
     edges = both_ways([(0, i) for i in range(1, 10)] + [(10, 11)])
-    scorer = degree_order(read_graph(features(12), edges))
+    sampler = degree_sampler(read_graph(features(12), edges))
     nothing = gp.objective(lambda masks: masks.sum(1), 10)
-    first = [int(gp.one_shot(nothing, scorer, seed=s).order[0]) for s in range(400)]
+    first = [int(gp.maximize(nothing, sampler, seed=s).order[0]) for s in range(400)]
     share = sum(u == 9 for u in first) / len(first)
     assert share == pytest.approx(1 / (1 + 9 / 3), abs=0.07)  # Three standard errors.
 
@@ -185,12 +187,11 @@ def test_label_loss_reads_labels():
 def test_kept_and_recomputed_degrees_are_two_functions_with_the_same_ends():
     edges, weight = random_graph()
     model, x = seeded(GCN, 5, 3, 8), features()
-    new = gp.explain_edges(model, x, edges, weight, values="each")
-    kept = gp.explain_edges(model, x, edges, weight, values="each", normalisation="kept")
+    new = gp.explain_edges(model, x, edges, weight)
+    kept = gp.explain_edges(model, x, edges, weight, normalisation="kept")
     assert new.full_value == pytest.approx(kept.full_value, rel=1e-10)
     assert not torch.allclose(new.values, kept.values)
-    plain = gp.explain_edges(model, x, edges, weight, values="each", normalisation="kept",
-                             optimize=False)  # fmt: skip
+    plain = gp.explain_edges(Undeclared(model), x, edges, weight, normalisation="kept")
     assert not plain.settings["fast"]
     assert kept.settings["fast"]
     agree(plain, kept, 1e-9)
@@ -203,11 +204,12 @@ def test_kept_and_recomputed_degrees_are_two_functions_with_the_same_ends():
 def test_dropout_left_on_does_not_matter_and_the_model_is_left_alone():
     edges, weight = random_graph()
     model, x = seeded(GCN, 5, 3, 8), features()
-    for how in (True, False):
-        calm = gp.explain_edges(model.eval(), x, edges, weight, optimize=how)
+    for asked in (model, Undeclared(model)):
+        model.eval()
+        calm = gp.explain_edges(asked, x, edges, weight)
         model.train()
         state = torch.get_rng_state()
-        noisy = gp.explain_edges(model, x, edges, weight, optimize=how)
+        noisy = gp.explain_edges(asked, x, edges, weight)
         assert torch.equal(torch.get_rng_state(), state)
         assert torch.equal(calm.order, noisy.order)
         assert model.training
@@ -261,7 +263,7 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
     assert graph.undirected
     assert graph.units.tolist() == [0, 0, 1, 1]
     model = seeded(GCN, 1, 2, 4).float()
-    a = gp.explain_edges(model, torch.randn(nodes, 1), edges, nodes=[0, 1], rounds=2)
+    a = gp.explain_edges(model, torch.randn(nodes, 1), edges, nodes=[0, 1], method="ig")
     assert a.features.units == 2
 
 
@@ -281,7 +283,8 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
         (lambda a: a | {"nodes": []}, gp.InvalidInput, "at least one"),
         (lambda a: a | {"objective": "softmacs"}, gp.InvalidInput, "Did you mean 'softmax'"),
         (lambda a: a | {"model": 3}, gp.InvalidType, "can be called"),
-        (lambda a: a | {"method": "ig", "rounds": 3}, gp.InvalidInput, "greedy methods"),
+        (lambda a: a | {"method": "greedy"}, gp.InvalidInput, "method"),
+        (lambda a: a | {"stop": 100}, gp.InvalidType, "gp.Stop"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(change, error, words):
@@ -298,8 +301,8 @@ def test_a_run_is_resumed_to_the_bit_and_only_with_its_own_graph(tmp_path):
     edges, weight = random_graph(60, 200)
     model, x = seeded(GCN, 5, 3, 8), features(60)
     whole = gp.explain_edges(model, x, edges, weight)
-    part = gp.explain_edges(model, x, edges, weight, budget=30)
-    assert part.stop is gp.StopReason.BUDGET
+    part = gp.explain_edges(model, x, edges, weight, stop=gp.Stop(gradients=30))
+    assert part.stop is gp.StopReason.GRADIENTS
     part.save(tmp_path / "part.gpig")
     again = gp.explain_edges(model, x, edges, weight, resume=tmp_path / "part.gpig")
     for name in ("order", "unit_scores", "values", "last_scores"):
@@ -320,10 +323,10 @@ def test_two_callable_objectives_are_told_apart_when_a_run_goes_on():
     def lead(rival):
         return lambda logits: (logits[:, 0] - logits[:, rival]).mean()
 
-    ask = {"rounds": 4, "steps": 2}
+    ask = {"method": gp.GreedyPIG(rounds=4, steps=2)}
     for explain, where in ((gp.explain_edges, ()), (gp.explain_node, (3,))):
         given = (model, x, edges, *where, weight)
-        part = explain(*given, objective=lead(1), budget=4, **ask)
+        part = explain(*given, objective=lead(1), stop=gp.Stop(gradients=4), **ask)
         again = explain(*given, objective=lead(1), resume=part, **ask)
         assert torch.equal(again.order, explain(*given, objective=lead(1), **ask).order)
         with pytest.raises(gp.InvalidInput, match=r"objective of the saved run.*Try the same"):
@@ -342,14 +345,14 @@ def test_a_result_comes_back_from_its_file(tmp_path):
     assert set(back.provenance) >= {"model", "input", "torch", "greedypig"}
 
 
-def test_progress_sees_every_round():
+def test_a_checkpoint_is_written_after_every_round(tmp_path):
     edges, weight = random_graph()
-    seen = []
-    gp.explain_edges(
-        seeded(GCN, 5, 3, 8), features(), edges, weight, rounds=4,
-        progress=lambda rounds: seen.append(len(rounds.problem.rounds)),
-    )  # fmt: skip
-    assert seen == [0, 1, 2, 3, 4]
+    run = edges_run(
+        seeded(GCN, 5, 3, 8), features(), edges, weight, method=gp.GreedyPIG(rounds=4)
+    )
+    picks = []
+    whole = run.finish(tmp_path / "a.gpig", lambda _: picks.append(gp.load(tmp_path / "a.gpig").picks))
+    assert picks == [whole.picks[:i] for i in range(1, 5)]
 
 
 def test_cora_is_compressed_far_better_than_by_chance():
@@ -368,27 +371,27 @@ def test_cora_is_compressed_far_better_than_by_chance():
     full = model(x, edges).argmax(1)
 
     def agreements(method):
-        a = gp.explain_edges(model, x, edges, method=method, values="free")
+        a = gp.explain_edges(model, x, edges, method=method)
         kept = [edges[:, a.mask(round(share * a.features.units))] for share in (0.1, 0.4)]
         return [float((model(x, stay).argmax(1) == full).float().mean()) for stay in kept]
 
-    greedy, once, chance = agreements("greedy-pig"), agreements("ig"), agreements("random")
+    greedy, once, chance = agreements(None), agreements("ig"), agreements("random")
     assert greedy[1] >= 0.985
     assert greedy[0] > once[0] > chance[0] + 0.05
 
 
 def test_an_objective_that_no_edge_moves_is_said():
     x, (edges, _) = features(12, 4), random_graph(12, 20)
-    with pytest.warns(UserWarning, match="No edge moves the objective"):
-        gp.explain_edges(seeded(GCN, 4, 2), x, edges, torch.zeros(edges.shape[1]), rounds=2)
+    with pytest.warns(UserWarning, match="no edge changes the objective"):
+        gp.explain_edges(seeded(GCN, 4, 2), x, edges, torch.zeros(edges.shape[1]))
 
 
 def test_loops_and_duplicates_of_one_direction_are_told():
     pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])
     both = torch.cat([pairs, pairs.flip(0)], 1)
     x, model = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), gp.models.GCN(3, 2, 4)
-    ask = {"rounds": 1, "steps": 1}
-    with pytest.warns(UserWarning, match="1 lead from a node to itself"):
+    ask = {"method": "gradient"}
+    with pytest.warns(UserWarning, match="1 edges lead from a node to itself"):
         gp.explain_edges(model, x, torch.cat([both, torch.tensor([[3], [3]])], 1), **ask)
     twice = torch.cat([both, both[:, :1]], 1)
     with pytest.warns(UserWarning, match="undirected=True"):

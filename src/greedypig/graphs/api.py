@@ -1,37 +1,50 @@
-"""One call from a graph network and a graph to the edges that its answers rest on."""
+"""`gp.explain_edges` and `gp.explain_node`: the edges that a graph network's outputs depend on."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
-from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.attribution import Attribution, StopReason
-from ..core.errors import InvalidInput, InvalidType
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
 from ..core.features import Elements
-from ..core.layout import Layout
-from ..core.lockstep import Undisturbed
-from ..core.objective import PointObjective, as_objective
-from ..core.quadrature import Rule
-from ..core.rounds import Rounds, ValuesWanted
-from ..core.schedule import check_count, whole
+from ..core.methods import InRounds, as_method
+from ..core.numbers import check_count, whole
+from ..core.objective import Objective
+from ..core.rounds import State
+from ..core.run import Run
+from ..core.scorers import Random
 from ..core.stopping import Stop
-from ..network.frozen import freeze
-from ..tensors import methods
-from ..tensors.runs import carry_out
-from .edge_index import Edges, IndexedEdges, ScannedEdges, TurnedEdges
-from .edges import read_graph
+from ..network.fingerprint import callables, digest, fingerprint
+from ..network.frozen import Frozen
+from ..tensors.methods import FOR_EDGES, FOR_NODES
+from ..tensors.run import check_checkpoint, saved_run, versions
+from ..tensors.targets import levels_to_caller
+from .edge_model import EdgeModel, fitting_model, frozen_model, negative_weights, same
+from .edges import EdgeGraph, IndexedEdges, degree_sampler, read_graph
 from .objectives import NodeTarget, check_logits
-from .receptive_field import Reach, check_hops, depth_of, flows_back, reach_of, unknown_depth
-from .runs import NODE_RULE, NODE_STEPS, EdgeNetwork, Plan, naming_weights, settled
-from .subgraph import Growing, Neighbourhood, Reaching, neighbourhood
+from .subgraph import (
+    Growing,
+    Neighbourhood,
+    NodeObjective,
+    depth_of,
+    flows_back,
+    neighbourhood,
+    with_strangers,
+)
+
+WHOLE_GRAPH = (
+    "The node's output depends on more than the edges within {} steps, as where a norm is taken "
+    "over all nodes: the model was run on the whole graph."
+)
+Saved = Attribution | str | PathLike[str] | None
 
 
 def explain_edges(
@@ -40,79 +53,45 @@ def explain_edges(
     edge_index: Tensor,
     edge_weight: Tensor | None = None,
     *,
-    objective: Any = "log-likelihood",
+    objective: Any = "log-probability",
     labels: Any = None,
     nodes: Any = None,
     undirected: bool | None = None,
     normalisation: str | None = None,
-    method: Any = "greedy-pig",
-    rounds: int | None = None,
-    steps: int | None = None,
-    schedule: str | Sequence[int] | None = None,
-    per_round: int | None = None,
+    method: Any = None,
     k: int | None = None,
-    ratio: float | None = None,
-    rule: str | Rule | None = None,
-    budget: int | None = None,
-    seconds: float | None = None,
-    reach: float | None = None,
-    gain: bool = False,
+    stop: Stop | None = None,
     seed: int = 0,
-    optimize: bool = True,
-    values: ValuesWanted = "end",
-    resume: Attribution | str | PathLike[str] | None = None,
+    resume: Saved = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
-    """Which edges do the model's answers rest on? `mask(k)` says which columns of edge_index stay.
+    """Which edges do the model's outputs depend on? `mask(k)` says which columns of edge_index stay.
 
     model: called as model(x, edge_index, edge_weight) → one row of logits per node; never changed.
     x: node features, one row per node. edge_index (2, edges): source and target of every edge.
     edge_weight: weights the graph has already; they are scaled, not replaced.
-    objective: the mean over nodes of "log-likelihood" (of the classes that the model gives them
-        in the full graph), "softmax" (the probability of those), "expected-log-likelihood" (the
-        paper's Eq. 5: under the full graph's probabilities), "label-loss" (log-probability of
+    objective: the mean over nodes of "log-probability" (of the classes that the model predicts
+        in the full graph), "softmax" (the probability of those), "log-likelihood" (the paper's
+        Eq. 5: expected under the full graph's probabilities), "label-loss" (log-probability of
         `labels`), or a callable from logits to a number.
     nodes: ids or a mask of the nodes that count; None for all.
-    undirected: both directions of a pair are one unit; None looks whether the graph is symmetric.
+    undirected: both directions of a pair are one feature; None looks whether the graph is
+        symmetric.
     normalisation: what an absent edge is: "recomputed", it has weight 0 and degrees are counted
         without it, or "kept", its messages alone are masked. None takes "recomputed", and "kept"
         with a warning where weight 0 is no removed edge to the model (attention, edge features)
         or the model takes no weights.
-    method: "greedy-pig", "sequential-gradient", "ig", "gradient", "random", "degree" (drawn with
-        probability ∝ (D_i D_j)^-½), a scorer, or gp.Greedy(scorer).
-    optimize: use the hand-written gradient where the model is found to be a stack of graph
-        convolutions and both agree on a part of the graph.
-    rounds, steps, schedule, rule: by default 33 geometric rounds of 3 nodes of "gauss-radau",
-        99 gradients; other steps take as many rounds as make 100.
-    The rest is as in `explain`.
+    method: None (33 geometric rounds of 3 nodes of "gauss-radau", 99 gradients), a name, "degree"
+        (drawn with probability ∝ (D_i D_j)^-½), or a method such as gp.GreedyPIG(rounds=20).
+    k, stop, seed, resume, checkpoint: as in `explain`.
     """
-    plan = Plan(
-        method, steps, rule,
-        {"rounds": rounds, "per_round": per_round, "k": k, "schedule": schedule, "ratio": ratio},
-        Stop(budget, seconds, reach, gain), seed, values,
+    check_checkpoint(checkpoint)
+    run = edges_run(
+        model, x, edge_index, edge_weight, objective=objective, labels=labels, nodes=nodes,
+        undirected=undirected, normalisation=normalisation, method=method, k=k, stop=stop,
+        seed=seed, resume=resume,
     )  # fmt: skip
-    with Undisturbed():
-        graph = read_graph(x, edge_index, edge_weight, undirected)
-        if graph.columns == 0:
-            raise InvalidInput("Expected at least one edge (got none).")
-        for oddity in graph.oddities(undirected):
-            warnings.warn(oddity, UserWarning, stacklevel=2)
-        network, caution = settled(model, x, graph, normalisation, optimize)
-        if caution:
-            warnings.warn(caution, UserWarning, stacklevel=2)
-        target = NodeTarget(objective, network.logits(), labels, nodes)
-        problem = network.problem(target, plan)
-    with naming_weights(graph):
-        found = carry_out(problem, resume=resume, checkpoint=checkpoint, progress=progress)
-    if found.gradients_used and not found.unit_scores.any():
-        warnings.warn(
-            "No edge moves the objective: every score is 0, and the order says nothing. Look at "
-            "the weights of edges, at nodes=, and whether the model uses its edge_weight.",
-            UserWarning,
-            stacklevel=2,
-        )
-    return found
+    return run.finish(checkpoint)
 
 
 def explain_node(
@@ -128,99 +107,335 @@ def explain_node(
     objective: Any = None,
     undirected: bool | None = None,
     normalisation: str | None = None,
-    method: Any = "greedy-pig",
-    rounds: int | None = None,
-    steps: int | None = None,
-    schedule: str | Sequence[int] | None = None,
-    ratio: float | None = None,
-    rule: str | Rule | None = None,
-    budget: int | None = None,
-    seconds: float | None = None,
-    reach: float | None = None,
-    gain: bool = False,
+    method: Any = None,
+    stop: Stop | None = None,
     seed: int = 0,
-    optimize: bool = True,
-    values: ValuesWanted = "end",
-    resume: Attribution | str | PathLike[str] | None = None,
+    resume: Saved = None,
     checkpoint: str | PathLike[str] | None = None,
-    progress: bool | Callable[[Rounds], object] = False,
 ) -> Attribution:
-    """Which edges is the model's answer for one node made of? A subgraph that grows from the node.
+    """Which edges does the model's output for one node depend on? A subgraph grows from the node.
 
-    At most k units are taken, each touching what was discovered before, from the edges whose
-    messages reach the node in `hops` steps (None: as many as the model hears, from its layers and
-    checked by its answers). about["note"] says where they are fewer than k, where the model hears
-    further than its layers tell, and where it needs the whole graph. The result is about those
-    edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index that were taken, and
-    attachments["ends"] (2, edges) holds their nodes. G(S) is what the whole graph gives with all
-    edges but S removed. A node that no edge reaches has an empty answer.
+    At most k features (pairs of nodes) are taken, each touching those taken before, from the edges
+    whose messages reach the node in `hops` steps (None: as many as the model has layers). The
+    result is about those edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index
+    that were taken, and attachments["ends"] (2, edges) holds their nodes. G(S) is the model's
+    output on the whole graph with all edges but S removed. about["note"] says where there are fewer
+    than k edges, and where the model had to be run on the whole graph. The result for a node that
+    no edge reaches is empty.
 
-    edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which spares those who
-        explain many nodes a look through all edges for each.
-    target: the class to explain; None takes the model's answer as it is.
-    objective: None takes "expected-log-likelihood", which asks for the answer's own probabilities
-        and no surer ones; with a target its "log-likelihood".
-    rounds: fewer than k take several edges at a time. steps, rule: by default 20 nodes of
-        "gauss-legendre". method: "random" grows at random. The rest is as in `explain_edges`.
+    edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
+        edges for every node.
+    target: the class to explain; None takes the model's output as it is.
+    objective: as in `explain_edges`. None takes "log-likelihood", which is highest where the
+        output is the same, not where it is surer; with a target, "log-probability".
+    method: None (one edge a round, 20 nodes of "gauss-legendre"), a name, or a method; "random"
+        grows at random.
+    The rest is as in `explain_edges`.
     """
-    k = whole(k)
+    check_checkpoint(checkpoint)
+    run = node_run(
+        model, x, edge_index, node, edge_weight, k=k, hops=hops, target=target,
+        objective=objective, undirected=undirected, normalisation=normalisation, method=method,
+        stop=stop, seed=seed, resume=resume,
+    )  # fmt: skip
+    return run.finish(checkpoint)
+
+
+class EdgeRun(Run):
+    """A run over the edges of a graph, whose errors and results speak of edges.
+
+    about, tensors: notes that every result carries, those of a checkpoint included.
+    """
+
+    def __init__(
+        self, objective: Objective, method: Any, graph: EdgeGraph, *,
+        about: Mapping[str, Any] | None = None, tensors: Mapping[str, Tensor] | None = None,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        self.graph, self.about, self.tensors = graph, about or {}, tensors or {}
+        super().__init__(objective, method, **more)
+
+    def __next__(self) -> State:
+        with _naming_weights(self.graph):
+            return super().__next__()
+
+    def results(self, *, measure: bool = True) -> list[Attribution]:
+        """One result, with its notes."""
+        with _naming_weights(self.graph):
+            results = super().results(measure=measure)
+        return [a.with_notes(self.about, **self.tensors) for a in results]
+
+    def finish(
+        self, checkpoint: str | PathLike[str] | None = None,
+        watch: Callable[[EdgeRun], object] | None = None,
+    ) -> Attribution:  # fmt: skip
+        """All rounds, each saved to the checkpoint and shown to `watch`; then the result."""
+        for _ in self:
+            if checkpoint is not None:
+                self.results(measure=False)[0].save(checkpoint)
+            if watch is not None:
+                watch(self)
+        a = self.results()[0]
+        if a.gradients_used and not a.unit_scores.any():
+            warnings.warn(
+                "Every score is 0: no edge changes the objective, and the order has no meaning. "
+                "Check edge_weight, nodes= and whether the model uses its edge_weight.",
+                UserWarning,
+                stacklevel=levels_to_caller(),
+            )
+        return a
+
+
+@contextmanager
+def _naming_weights(graph: EdgeGraph) -> Iterator[None]:
+    """The core's errors about gradients and non-finite numbers, in terms of edges."""
+    try:
+        yield
+    except NonFinite as error:
+        error.args = (" ".join(filter(None, [str(error), negative_weights(graph)])),)
+        raise
+    except NotDifferentiable as error:
+        raise NotDifferentiable(
+            "Expected a model whose outputs depend on edge_weight through differentiable torch "
+            "operations (got outputs without a gradient). Look for detach(), comparisons or "
+            "no_grad on the way."
+        ) from error
+
+
+def edges_run(
+    model: Callable[..., Any],
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    *,
+    objective: Any = "log-probability",
+    labels: Any = None,
+    nodes: Any = None,
+    undirected: bool | None = None,
+    normalisation: str | None = None,
+    method: Any = None,
+    k: int | None = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+    resume: Saved = None,
+) -> EdgeRun:
+    """The run of `explain_edges`, for callers that loop over its rounds themselves."""
+    with torch.inference_mode(False):
+        graph = read_graph(x, edge_index, edge_weight, undirected)
+        if graph.columns == 0:
+            raise InvalidInput("Expected at least one edge (got none).")
+        for oddity in graph.oddities(undirected):
+            warnings.warn(oddity, UserWarning, stacklevel=levels_to_caller())
+        if method is None or isinstance(method, str):
+            method = _edge_method(method, graph)
+        edges = fitting_model(frozen_model(model), x, graph, normalisation)
+        target = NodeTarget(objective, edges.logits(), labels, nodes)
+        provenance = _provenance(model, edges, target)
+        return EdgeRun(
+            edges.objective(target), method, graph, features=graph.features(), k=k,
+            stop=_checked_stop(stop), seed=seed, settings=[_settings(edges, target)],
+            provenance=[provenance], resume=saved_run(resume, provenance),
+        )  # fmt: skip
+
+
+def _edge_method(method: str | None, graph: EdgeGraph) -> Any:
+    if method is None:
+        return FOR_EDGES
+    return degree_sampler(graph) if method == "degree" else as_method(method)
+
+
+def _checked_stop(stop: Any) -> Stop | None:
+    if stop is not None and not isinstance(stop, Stop):
+        raise InvalidType(
+            f"Expected stop to be a gp.Stop (got {type(stop).__name__}). "
+            "Try stop=gp.Stop(gradients=100)."
+        )
+    return stop
+
+
+def _settings(model: EdgeModel, target: NodeTarget) -> dict[str, Any]:
+    return {
+        "objective": target.name, "normalisation": model.normalisation,
+        "undirected": model.graph.undirected, "fast": model.is_fast(target),
+    }  # fmt: skip
+
+
+def _provenance(
+    model: Callable[..., Any], edges: EdgeModel, target: NodeTarget
+) -> dict[str, str]:
+    """Versions, and digests of the model, the graph and what is asked of which nodes."""
+    tensors = {"edge_index": edges.graph.edge_index, "weight": edges.graph.weight,
+               "classes": target.classes}  # fmt: skip
+    if edges.x.layout == torch.strided:
+        tensors["x"] = edges.x
+    else:
+        coo = edges.x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        tensors |= {"x indices": coo.indices(), "x values": coo.values()}
+    if target.nodes is not None:
+        tensors["nodes"] = target.nodes
+    own = {"model": fingerprint(model),
+           "input": digest(tensors, f"graph of {edges.graph.nodes} nodes")}  # fmt: skip
+    return versions() | callables(objective=target.function) | own
+
+
+# One node.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomGrowth(InRounds):
+    """Edges drawn at random among those that touch the subgraph, one after the other."""
+
+    per_round: int | None = 1
+    name = "random"
+
+    @property
+    def scorer(self) -> Random:
+        """Uniform random scores, drawn again in every round."""
+        return Random()
+
+
+@dataclass(frozen=True)
+class _NoEdges:
+    """Stands in for the method where there is nothing to select."""
+
+    name: str
+
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        return torch.zeros_like(mask)
+
+    def picks(self, features: Any, k: int | None) -> tuple[int, ...]:
+        """No round."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A model, a graph and a node, around which parts of the graph are cut."""
+
+    frozen: Frozen
+    edges: IndexedEdges
+    x: Tensor
+    node: int
+    undirected: bool | None
+    back: bool
+    """Do messages go from an edge's target to its source?"""
+
+    def cut(self, hops: int | None, context: int = 0, *, everywhere: bool = False) -> Neighbourhood:
+        """The part of the graph within so many steps."""
+        return neighbourhood(
+            self.edges, self.x, self.node, hops, undirected=self.undirected, context=context,
+            everywhere=everywhere, back=self.back,
+        )  # fmt: skip
+
+    def on(self, around: Neighbourhood, normalisation: str) -> EdgeModel:
+        """The model on that part."""
+        return EdgeModel(self.frozen, around.x, around.graph, normalisation)
+
+    def view(self, hops: int | None, normalisation: str) -> tuple[Neighbourhood, int, str]:
+        """The part of the graph that the node's output depends on, the steps to the furthest
+        candidate, and a note if there is something to say.
+
+        Layers tell how far messages go, not whether a node also depends on all others at once, as
+        through a norm over all nodes. So the output on the part is compared with that on a wider
+        one, with other nodes beside it; where they differ, the whole graph is taken.
+        """
+        near = self.on(self.cut(1), normalisation)
+        depth = depth_of(self.frozen, near.logits)
+        steps = depth if hops is None else hops
+        if steps is None:
+            raise InvalidInput(
+                "Expected hops, the number of layers that pass messages, for a model whose layers "
+                "are not PyG's (got None). Try hops=3."
+            )
+        context = max(steps, depth or 0)
+        around = self.cut(steps, context)
+        stack = self.on(around, normalisation).stack if around.reaching else None
+        if stack is not None and len(stack.layers) <= context:
+            return around, steps, ""
+        wider = with_strangers(self.cut(steps, context + 1), self.x)
+        if same(self._output(around, normalisation), self._output(wider, normalisation)):
+            return around, steps, ""
+        around = self.cut(hops, everywhere=True)
+        return around, hops or around.steps, WHOLE_GRAPH.format(context)
+
+    def _output(self, around: Neighbourhood, normalisation: str) -> Tensor:
+        logits = self.on(around, normalisation).logits()
+        check_logits(logits)
+        return logits[around.node]
+
+
+def node_run(
+    model: Callable[..., Any],
+    x: Tensor,
+    edge_index: Tensor | IndexedEdges,
+    node: int,
+    edge_weight: Tensor | None = None,
+    *,
+    k: int = 20,
+    hops: int | None = None,
+    target: int | None = None,
+    objective: Any = None,
+    undirected: bool | None = None,
+    normalisation: str | None = None,
+    method: Any = None,
+    stop: Stop | None = None,
+    seed: int = 0,
+    resume: Saved = None,
+) -> EdgeRun:
+    """The run of `explain_node`, for callers that loop over its rounds themselves."""
+    k, hops = whole(k), whole(hops)
     check_count("k", k)
+    if hops is not None:
+        check_count("hops", hops)
+    method, random = _node_method(method)
+    with torch.inference_mode(False):
+        edges = _indexed(x, edge_index, edge_weight)
+        frozen = frozen_model(model)
+        place = _Place(frozen, edges, x.detach(), _node_id(node, edges.graph.nodes), undirected,
+                       flows_back(frozen))  # fmt: skip
+        close = place.cut(2)
+        normalisation = fitting_model(frozen, close.x, close.graph, normalisation).normalisation
+        around, hops, note = place.view(hops, normalisation)
+        local_model = place.on(around, normalisation)
+        if objective is None:
+            objective = "log-likelihood" if target is None else "log-probability"
+        aim = NodeTarget(objective, local_model.logits(), nodes=[around.node], target=target)
+        removing = normalisation == "recomputed"
+        features: Any = Elements(0)
+        if around.reaching:
+            candidates = around.graph.part(slice(0, around.reaching))
+            features = Growing(candidates, around.node, local=removing or random, back=place.back)
+            note = " ".join(filter(None, [note, _fewer(k, features.units, hops)]))
+            inner = local_model.objective(aim)
+        else:
+            method, inner = _NoEdges(method.name), local_model.plain_objective(aim)
+        columns = around.columns[: around.reaching]
+        settings = {"node": place.node, "hops": hops, "target": int(aim.classes[0]),
+                    **_settings(local_model, aim)}  # fmt: skip
+        provenance = _provenance(model, local_model, aim)
+        return EdgeRun(
+            NodeObjective(inner, around.reaching, removing=removing), method, around.graph,
+            about={"note": note} if note else {},
+            tensors={"edges": columns, "ends": edges.graph.edge_index[:, columns]},
+            features=features, k=min(k, features.units) or None, stop=_checked_stop(stop),
+            seed=seed, settings=[settings], provenance=[provenance],
+            resume=saved_run(resume, provenance),
+        )  # fmt: skip
+
+
+def _node_method(method: Any) -> tuple[Any, bool]:
+    """The method, and whether it grows at random."""
+    if method is None:
+        return FOR_NODES, False
     if method == "degree":
         raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
-    with Undisturbed():
-        edges = _edges(x, edge_index, edge_weight)
-        node = _node(node, edges.graph.nodes)
-        if not callable(model):
-            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-        ground = _Ground(model, edges, x.detach(), node, undirected, "kept", optimize)
-        near, caution = ground.reading(normalisation)
-        if caution:
-            warnings.warn(caution, UserWarning, stacklevel=2)
-        ground = replace(ground, normalisation=near)
-        view = ground.view(check_hops(hops))
-        around, hops = view.around, view.hops
-        columns = around.columns[: around.reaching]
-        ends = edges.graph.edge_index[:, columns]
-        # With the edges that only count in degrees, the node's answer is the whole graph's.
-        rim = ground.network(around)
-        if objective is None:
-            objective = "expected-log-likelihood" if target is None else "log-likelihood"
-        aim = NodeTarget(objective, view.logits(rim), nodes=[around.node], target=target)
-        settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
-        settings |= {"method": method} if isinstance(method, str) else {}
-        if around.reaching == 0:
-            empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
-            return empty.with_notes(_told(view.note), edges=columns, ends=ends)
-        network = view.network or ground.masked(around)
-        removing = ground.normalisation == "recomputed"
-        candidates = around.graph.part(slice(0, around.reaching))
-        features = Growing(candidates, around.node, local=removing or method == "random")
-        note = _told(view.note, _fewer(k, features.units, hops))
-        k = min(k, features.units)
-        plan = Plan(
-            methods.Greedy("random") if method == "random" else method, *_path(method, steps, rule),
-            {"rounds": k if rounds is None else min(k, whole(rounds)), "k": k,
-             "schedule": schedule, "ratio": ratio},
-            Stop(budget, seconds, reach, gain), seed, values, once={"rounds": 1, "k": k},
-        )  # fmt: skip
-        problem = network.problem(
-            aim, plan, features=features, settings=settings,
-            objective=_reaching(network.objective(aim), around.reaching, removing),
-        )  # fmt: skip
-
-    def result(events: Rounds) -> Attribution:
-        """So that a checkpoint, too, tells which edges these are."""
-        return events.attribution().with_notes(note, edges=columns, ends=ends)
-
-    with naming_weights(network.graph):
-        return carry_out(
-            problem, resume=resume, checkpoint=checkpoint, progress=progress, result=result
-        )
+    method = as_method(method)
+    return (RandomGrowth(), True) if isinstance(method, Random) else (method, False)
 
 
-def _edges(x: Tensor, edge_index: Any, edge_weight: Any) -> Edges:
+def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:
     if not isinstance(edge_index, IndexedEdges):
-        return ScannedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
+        return IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
     if edge_weight is not None:
         raise InvalidInput(
             "Expected no edge_weight beside indexed edges, which have theirs (got both). "
@@ -234,160 +449,17 @@ def _edges(x: Tensor, edge_index: Any, edge_weight: Any) -> Edges:
     return edge_index
 
 
-@dataclass(frozen=True, eq=False)
-class _View:
-    """The part of a graph on which a node is explained."""
-
-    around: Neighbourhood
-    hops: int
-    row: Tensor | None = None
-    """The node's answer in the whole graph, where the part's own is another."""
-    network: EdgeNetwork | None = None
-    """The masked model on that part, where it was made already."""
-    note: str = ""
-
-    def logits(self, rim: EdgeNetwork) -> Tensor:
-        """The model's answers, the node's being the whole graph's."""
-        logits = rim.logits()
-        if self.row is not None:
-            logits = logits.clone()
-            logits[self.around.node] = self.row
-        return logits
-
-
-@dataclass(frozen=True, eq=False)
-class _Ground:
-    """A model, a graph and a node, from which parts of the graph are cut."""
-
-    model: Callable[..., Any]
-    edges: Edges
-    x: Tensor
-    node: int
-    undirected: bool | None
-    normalisation: str
-    optimize: bool
-
-    def reading(self, normalisation: str | None) -> tuple[str, str]:
-        """The normalisation that fits the model, seen two steps around the node; and a caution."""
-        near = self.cut(2)
-        graph = near.graph.turned() if self.back else near.graph
-        network, caution = settled(self.model, near.x, graph, normalisation, optimize=False)
-        return network.normalisation, caution
-
-    def view(self, hops: int | None) -> _View:
-        """As far as the model hears, or `hops` steps if they are given."""
-        first = self.network(self.cut(1))
-        depth = depth_of(first.frozen, first.logits)
-        start = depth if hops is None else hops
-        if start is None:
-            raise unknown_depth()
-        around = self.cut(start)
-        network = self.masked(around) if around.reaching else None
-        stack = None if network is None else network.stack
-        if stack is not None and len(stack.layers) <= start:  # Known, and checked by its values.
-            return _View(around, start, network=network)
-        far = max(start, depth or 0)
-        reach = reach_of(around if far == start else self.cut(far), far, self.cut, self.answer,
-                         self.x)  # fmt: skip
-        return self._seen(reach, around, depth, hops, network)
-
-    def _seen(
-        self, reach: Reach, around: Neighbourhood, depth: int | None, hops: int | None,
-        network: EdgeNetwork | None,
-    ) -> _View:  # fmt: skip
-        if reach.everywhere:
-            around = self.cut(hops, everywhere=True)
-            return _View(around, hops or around.steps, note="The node's answer depends on nodes "
-                         "that no edge joins to it, as by a norm over all nodes: the model was "
-                         "run on the whole graph.")  # fmt: skip
-        if hops is not None:
-            return _View(around, hops, reach.row if reach.hops > hops else None, network)
-        if reach.hops == depth:
-            return _View(around, reach.hops, network=network)
-        return _View(self.cut(reach.hops), reach.hops, note=f"The node's answer depends on edges "
-                     f"within {reach.hops} steps, more than the model's layers tell "
-                     f"({depth}).")  # fmt: skip
-
-    @cached_property
-    def back(self) -> bool:
-        """Where messages go against the edges, the same search runs on the edges turned."""
-        return flows_back(freeze(self.model))
-
-    @cached_property
-    def followed(self) -> Edges:
-        """The edges in the direction in which messages go."""
-        return TurnedEdges(self.edges) if self.back else self.edges
-
-    def cut(self, hops: int | None, everywhere: bool = False) -> Neighbourhood:
-        """Everything within so many steps."""
-        return neighbourhood(self.followed, self.x, self.node, hops, self.undirected, everywhere)
-
-    def network(self, around: Neighbourhood) -> EdgeNetwork:
-        """The model on a neighbourhood, as it is."""
-        return self._on(around, optimize=False)
-
-    def masked(self, around: Neighbourhood) -> EdgeNetwork:
-        """The same, fast where that is known."""
-        return self._on(around, self.optimize)
-
-    def answer(self, around: Neighbourhood) -> Tensor:
-        """What the model says of the node there."""
-        logits = self.network(around).logits()
-        check_logits(logits)
-        return logits[around.node]
-
-    def _on(self, around: Neighbourhood, optimize: bool) -> EdgeNetwork:
-        graph = around.graph.turned() if self.back else around.graph
-        return EdgeNetwork(self.model, around.x, graph, self.normalisation, optimize)
-
-
-def _told(*notes: str) -> dict[str, str]:
-    """What is to be said of a result, if anything."""
-    said = " ".join(note for note in notes if note)
-    return {"note": said} if said else {}
-
-
-def _fewer(asked: int, units: int, hops: int) -> str:
-    """What is to be said where fewer edges are there than were asked for."""
-    if units >= asked:
+def _fewer(k: int, units: int, hops: int) -> str:
+    """A note where there are fewer edges than k."""
+    if units >= k:
         return ""
     edges = "edge is" if units == 1 else "edges are"
     steps = "step" if hops == 1 else "steps"
-    return f"{asked} edges were asked for; only {units} {edges} within {hops} {steps}."
+    return f"{k} edges were asked for; only {units} {edges} within {hops} {steps}."
 
 
-def _path(method: Any, steps: int | None, rule: str | Rule | None) -> tuple[Any, Any]:
-    """Steps and rule of a node's path."""
-    if method != "greedy-pig" or isinstance(rule, Rule):
-        return steps, rule
-    return NODE_STEPS if steps is None else steps, NODE_RULE if rule is None else rule
-
-
-def _node(node: Any, nodes: int) -> int:
+def _node_id(node: Any, nodes: int) -> int:
     index = whole(node)
     if type(index) is not int or not 0 <= index < nodes:
         raise InvalidInput(f"Expected node to be an id from 0 to {nodes - 1} (got {node!r}).")
     return index
-
-
-def _reaching(objective: PointObjective, count: int, removing: bool) -> PointObjective:
-    """The objective over its first `count` columns."""
-    found = as_objective(Reaching(objective, count, removing))
-    assert isinstance(found, PointObjective)
-    return found
-
-
-def _nothing(
-    network: EdgeNetwork, target: NodeTarget, method: Any, settings: dict[str, Any]
-) -> Attribution:
-    """The answer for a node that no edge reaches: no units, and the value it has by itself."""
-    began = monotonic()
-    value = float(target.value(network.logits()))
-    none = torch.empty(0)
-    return Attribution(
-        order=none.long(), selected=0, unit_scores=none, last_scores=none,
-        values=torch.tensor([value], dtype=torch.float64), full_value=value, picks=(), totals=(),
-        gradients_used=0, seconds=monotonic() - began, stop=StopReason.ALL, features=Elements(0),
-        layout=Layout.vector(0), settings=network.settings(target, method) | settings,
-        provenance=network.provenance(target),
-    )  # fmt: skip

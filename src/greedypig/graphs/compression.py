@@ -1,7 +1,7 @@
-"""How good is a graph that keeps only some of its edges? Judged by the network, edge by edge.
+"""How good is a graph that keeps only some of its edges? Measured by the network's outputs.
 
-The network sees the kept edges alone, so that degrees are those of the smaller graph (the paper's
-Â_S). Three judges: accuracy on the test nodes, agreement with the full graph's answers over all
+The network sees the kept edges alone, so degrees are those of the smaller graph (the paper's Â_S).
+Three measures: accuracy on the test nodes, agreement with the full graph's predictions over all
 nodes, and G, the mean over all nodes of log p_S(the class that the node has in the full graph).
 """
 
@@ -16,13 +16,14 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..network.frozen import freeze
-from .api import explain_edges
-from .edges import answer
+from ..core.methods import as_method
+from ..core.scorers import IG
+from ..tensors.methods import FOR_EDGES
+from .api import EdgeRun, edges_run
+from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
-from .runs import GRADIENTS
-from .training import Layers, propagation
+from .training import features_of, graph_matrix
 
 METHODS = {
     "greedy-pig": "Greedy PIG",
@@ -34,11 +35,13 @@ METHODS = {
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 MEASURES = ("accuracy", "agreement", "g")
+GRADIENTS = 100
+"""Gradients of a one-shot PIG: about as many as Greedy PIG takes."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What the network makes of some of the edges."""
+    """The network's outputs with some of the edges, measured."""
 
     edges: int
     accuracy: float | None
@@ -49,7 +52,7 @@ class Look:
 
 
 class Judge:
-    """A network on a graph, asked about parts of its edges."""
+    """A network on a graph, evaluated on parts of its edges."""
 
     def __init__(self, model: Callable[..., Any], graph: Graph) -> None:
         self.graph = graph
@@ -61,18 +64,20 @@ class Judge:
         self.full = self.look(None)
 
     def look(self, edges: Tensor | None) -> Look:
-        """Judge the graph of these edges (ids of `graph.edges`); None for all of them."""
+        """Measure the graph of these edges (ids of `graph.edges`); None for all of them."""
         graph = self.graph
         logits = self._logits(edges)
-        found = logits.argmax(1)
-        log_likelihood = torch.log_softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
+        classes = logits.argmax(1)
+        log_probability = torch.log_softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
         accuracy = None
         if graph.y is not None and graph.test is not None:
-            accuracy = float((found == graph.y)[graph.test].double().mean())
+            accuracy = float((classes == graph.y)[graph.test].double().mean())
         return Look(
-            graph.m if edges is None else len(edges), accuracy,
-            float((found == self.classes).double().mean()), float(log_likelihood.double().mean()),
-        )  # fmt: skip
+            edges=graph.m if edges is None else len(edges),
+            accuracy=accuracy,
+            agreement=float((classes == self.classes).double().mean()),
+            g=float(log_probability.double().mean()),
+        )
 
     def _checked(self, logits: Any) -> Tensor:
         nodes = self.graph.nodes
@@ -91,7 +96,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Trace:
-    """One method's looks over the share of edges kept."""
+    """One method's measures over the share of edges kept."""
 
     shares: tuple[float, ...]
     looks: tuple[Look, ...]
@@ -106,9 +111,9 @@ class Trace:
 
     def record(self) -> dict[str, Any]:
         """As JSON holds it."""
-        kept = {measure: self.values(measure) for measure in MEASURES}
-        found = {k: v for k, v in kept.items() if None not in v}
-        return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **found}
+        values = {measure: self.values(measure) for measure in MEASURES}
+        known = {measure: v for measure, v in values.items() if None not in v}
+        return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **known}
 
 
 def kept_count(share: float, edges: int) -> int:
@@ -120,7 +125,7 @@ def trace(
     judge: Judge, order: Tensor, shares: Sequence[float] = SHARES,
     watch: Callable[[], object] | None = None,
 ) -> Trace:  # fmt: skip
-    """Judge the first edges of an order at every share; `watch` is called after each."""
+    """Measure the first edges of an order at every share; `watch` is called after each."""
     looks = []
     for share in shares:
         count = kept_count(share, judge.graph.m)
@@ -130,61 +135,63 @@ def trace(
     return Trace(tuple(shares), tuple(looks))
 
 
-def edge_order(
-    method: str, model: Callable[..., Any], graph: Graph, *, seed: int = 0, **search: Any
-) -> Attribution:
-    """The edges of a graph, best first, by one of METHODS; `order` holds ids of `graph.edges`."""
-    given = dict(search) if method not in ("degree", "random") else {
-        k: v for k, v in search.items() if k in ("progress", "objective")
-    }  # fmt: skip
-    if method == "ig":
-        given = {k: v for k, v in given.items() if k not in ("rounds", "schedule", "k")}
-        given.setdefault("steps", GRADIENTS)  # As many as Greedy PIG takes.
-    return explain_edges(
+def order_run(
+    method: Any, model: Callable[..., Any], graph: Graph, *, seed: int = 0, **more: Any
+) -> EdgeRun:
+    """The run that orders the edges of a graph by a method, one of METHODS by its name.
+
+    more: further arguments of `edges_run`.
+    """
+    if isinstance(method, str):
+        method = default_method(method)
+    return edges_run(
         model, graph.x, graph.edge_index, graph.edge_weight, method=method, seed=seed,
-        undirected=graph.undirected, **given,
+        undirected=graph.undirected, **more,
     )  # fmt: skip
 
 
+def default_method(name: str) -> Any:
+    """The method behind one of METHODS, for about a hundred gradients."""
+    if name == "degree":
+        return name
+    own = {"greedy-pig": FOR_EDGES, "ig": IG(GRADIENTS, "gauss-legendre")}
+    return own[name] if name in own else as_method(name)
+
+
+def edge_order(
+    method: Any, model: Callable[..., Any], graph: Graph, *, seed: int = 0, **more: Any
+) -> Attribution:
+    """The edges of a graph, best first; `order` holds ids of `graph.edges`."""
+    return order_run(method, model, graph, seed=seed, **more).finish()
+
+
 def compare(
-    model: Callable[..., Any], graph: Graph,
-    searches: Mapping[str, Mapping[str, Any]] | None = None,
+    model: Callable[..., Any], graph: Graph, methods: Mapping[str, Any] | None = None,
     *, shares: Sequence[float] = SHARES, seed: int = 0,
 ) -> dict[str, Trace]:  # fmt: skip
-    """Every method's trace on the same network and graph."""
+    """Every method's trace on the same network and graph; methods: names and what they run."""
     judge = Judge(model, graph)
-    wanted = {name: {} for name in METHODS} if searches is None else searches
+    wanted = {name: name for name in METHODS} if methods is None else methods
     return {
-        name: trace(judge, edge_order(name, model, graph, seed=seed, **given).order, shares)
-        for name, given in wanted.items()
+        name: trace(judge, edge_order(method, model, graph, seed=seed).order, shares)
+        for name, method in wanted.items()
     }
 
 
 def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | None], Tensor]:
     """From ids of edges (None for all) to logits, in eval mode and without gradients."""
-    if type(model) is GCN:
-        own = model
-        shared: list[Layers] = []
+    network = frozen_model(model)
+    twin = network.module
+    x = features_of(graph) if type(twin) is GCN else graph.x
 
-        def fast(edges: Tensor | None) -> Tensor:
-            product = propagation(graph, edges)
-            with torch.no_grad():
-                if not shared:
-                    shared.append(Layers(own, graph.x, product))
-                shared[0].product = product
-                return shared[0].forth(None, reuse=False)
-
-        return fast
-    network = freeze(model)
-
-    def plain(edges: Tensor | None) -> Tensor:
-        ids = torch.arange(graph.m, device=graph.x.device) if edges is None else edges
-        weight = graph.part_weight(ids)
-        index = graph.part(ids)
-        if weight is None:
-            weight = torch.ones(index.shape[1], device=index.device)
+    def logits(edges: Tensor | None) -> Tensor:
         with torch.no_grad():
-            found: Tensor = answer(network, graph.x, index, weight)
-        return found
+            if isinstance(twin, GCN) and type(twin) is GCN:
+                return twin.propagate(x, graph_matrix(graph, edges))
+            index = graph.edge_index if edges is None else graph.part(edges)
+            weight = graph.edge_weight if edges is None else graph.part_weight(edges)
+            weight = x.new_ones(index.shape[1]) if weight is None else weight
+            output: Tensor = call(network, x, index, weight)
+            return output
 
-    return plain
+    return logits

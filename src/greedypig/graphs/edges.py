@@ -1,9 +1,8 @@
-"""Graphs: g(s) = objective(model(x, edge_index, s · edge_weight)), one s for every pair of nodes.
+"""The edges of a graph as features, finding the edges of a node, and sampling by degree.
 
-An element is a column of edge_index; a unit is a pair of nodes with all columns between them, of
-one direction or, in an undirected graph, of both. An edge of weight 0 is not there: a network that
-normalises by degree counts the degrees of the edges that are left, as the paper's Â_S does. An
-edge from a node to itself is no connection: it is always there, and its score is 0.
+A value is a column of edge_index. A feature, also called a unit, is a pair of nodes with all
+columns between them, of one direction or, in an undirected graph, of both. An edge from a node to
+itself is no connection: it is always present, and its score is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -20,17 +18,13 @@ from torch import Tensor
 from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
 from ..core.layout import check_plain
-from ..core.objective import Oracle, PointObjective, Runs
-from ..core.scorers import PlannedScorer, Scored, Situation, seeded_uniform
-from ..network.frozen import Frozen
-from .objectives import NodeTarget
-
-NO_WEIGHTS = ("size", "batch", "num_nodes", "return_attention_weights")
-"""Third arguments of PyG's layers and models that are not weights of edges."""
+from ..core.objective import Objective
+from ..core.rounds import State
+from .propagation import row_starts
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class EdgeGraph:
     """Edges as the caller gave them, checked."""
 
     nodes: int
@@ -46,33 +40,35 @@ class Graph:
         """How many columns edge_index has."""
         return self.edge_index.shape[1]
 
-    def part(self, columns: Tensor | slice) -> Graph:
+    def part(self, columns: Tensor | slice) -> EdgeGraph:
         """The same nodes with these columns alone."""
         return replace(self, edge_index=self.edge_index[:, columns], weight=self.weight[columns])
 
-    def turned(self) -> Graph:
-        """Every edge in the opposite direction."""
-        return replace(self, edge_index=self.edge_index.flip(0))
-
     @cached_property
     def symmetric(self) -> bool:
-        """Has every edge its reverse, of the same weight?"""
-        return _is_symmetric(self.edge_index, self.weight, self.nodes)
+        """Has every edge its reverse, as often and with the same weights?"""
+        source, target = self.edge_index
+        there = torch.sort(source * self.nodes + target)
+        back = torch.sort(target * self.nodes + source)
+        if not torch.equal(there.values, back.values):
+            return False
+        one, other = self.weight[there.indices], self.weight[back.indices]
+        return torch.equal(one, other) or _same_sums(there.values, one, other)
 
     def oddities(self, undirected: bool | None) -> Iterator[str]:
-        """What a caller who gave `undirected` may not have meant, in sentences."""
+        """Warnings about loops and duplicates, given the caller's `undirected`."""
         source, target = self.edge_index
         if loops := int((source == target).sum()):
             yield (
-                f"Of the edges {loops:,} lead from a node to itself. They are always there, and "
-                "each is a unit with score 0. Leave them out of edge_index to select among "
-                "connections alone, and add them to those kept."
+                f"{loops:,} edges lead from a node to itself. They are always present, and each "
+                "is a feature with score 0. Leave them out of edge_index to select among "
+                "connections only, and add them to the edges that are kept."
             )
         if undirected is None and not self.undirected and self._both_ways():
             yield (
                 "Every edge has its reverse, but not as often or not with the same weight, so the "
-                "graph counts as directed and every direction is a unit. Try undirected=True, or "
-                "leave duplicates out of edge_index."
+                "graph is read as directed and every direction is a feature. Try "
+                "undirected=True, or remove duplicates from edge_index."
             )
 
     def _both_ways(self) -> bool:
@@ -88,10 +84,6 @@ class Graph:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
         return _by_first_appearance(low * self.nodes + high)
 
-    def resolved(self) -> Graph:
-        """The same graph, undirected if it is symmetric."""
-        return replace(self, undirected=True) if self.symmetric else self
-
     def features(self) -> Features:
         """What is selected as one unit."""
         units = self.units
@@ -102,7 +94,7 @@ class Graph:
 
 def read_graph(
     x: Any, edge_index: Any, edge_weight: Any = None, undirected: bool | None = None
-) -> Graph:
+) -> EdgeGraph:
     """Check the edges; undirected=None looks whether every edge has its reverse."""
     nodes = _node_count(x)
     edge_index = torch.as_tensor(edge_index)
@@ -122,151 +114,99 @@ def read_graph(
                 f"(got {low if low < 0 else high})."
             )
     weight = _weights(edge_weight, edge_index.shape[1], x)
-    graph = Graph(nodes, edge_index, weight, bool(undirected))
-    return graph.resolved() if undirected is None else graph
+    graph = EdgeGraph(nodes, edge_index, weight, bool(undirected))
+    return replace(graph, undirected=graph.symmetric) if undirected is None else graph
 
 
-class EdgeFunction:
-    """g by autograd, for any model called as model(x, edge_index, edge_weight).
+@dataclass(frozen=True, eq=False)
+class IndexedEdges:
+    """Edges sorted by their ends, so that finding those of a few nodes costs what they have.
 
-    normalisation "kept" leaves the weights as they are and masks the messages instead: by the
-    argument `messages` of a model that has one, else in the layers of PyG, which have a place.
+    Made by `gp.index_edges`, and passed to `gp.explain_node` in the place of edge_index.
     """
 
-    def __init__(
-        self,
-        network: Frozen,
-        x: Tensor,
-        graph: Graph,
-        target: NodeTarget,
-        normalisation: str = "recomputed",
-    ) -> None:
-        self.network, self.x, self.graph, self.target = network, x, graph, target
-        self.layers: list[Any] = []
-        self.by_argument = normalisation == "kept" and _takes_messages(network)
-        if normalisation == "kept" and not self.by_argument:
-            self.layers = message_layers(network)
+    graph: EdgeGraph
+    """Directed."""
 
-    def objective(self) -> PointObjective:
-        """One row at a time: a row is a pass over the whole graph."""
-        oracle = Oracle(self._rows, self.graph.columns, batch_size=1)
-        start = torch.zeros_like(self.graph.weight)
-        return PointObjective(oracle, start, torch.ones_like(start))
+    def at(self, nodes: Tensor, side: int) -> Tensor:
+        """Columns of the edges whose source (side 0) or target (side 1) is one of these nodes,
+        ascending."""
+        starts, columns = self._by_target if side else self._by_source
+        first = starts[nodes]
+        counts = starts[nodes + 1] - first
+        skip = first - (counts.cumsum(0) - counts)
+        places = torch.repeat_interleave(skip, counts)
+        return columns[places + torch.arange(places.numel(), device=places.device)].sort().values
 
-    def logits(self, mask: Tensor) -> Any:
-        """What the model answers under one mask."""
-        graph = self.graph
-        between = graph.edge_index[0] != graph.edge_index[1]
-        mask = torch.where(between, mask, 1)
-        if self.by_argument:
-            return self.network(self.x, graph.edge_index, graph.weight, messages=mask)
-        if not self.layers:
-            return self.network(self.x, graph.edge_index, mask * graph.weight)
-        try:
-            for layer in self.layers:
-                layer.explain, layer._edge_mask = True, mask
-                layer._loop_mask, layer._apply_sigmoid = between, False
-            return answer(self.network, self.x, graph.edge_index, graph.weight)
-        finally:
-            for layer in self.layers:
-                layer.explain = layer._edge_mask = layer._loop_mask = None
+    @cached_property
+    def _by_target(self) -> tuple[Tensor, Tensor]:
+        return self._sorted(1)
 
-    def _rows(self, points: Tensor, runs: Runs) -> Tensor:
-        return torch.stack([self.target.value(self.logits(point)) for point in points])
+    @cached_property
+    def _by_source(self) -> tuple[Tensor, Tensor]:
+        return self._sorted(0)
+
+    def _sorted(self, side: int) -> tuple[Tensor, Tensor]:
+        """Where each node's edges begin, and the columns in that order."""
+        ends = self.graph.edge_index[side]
+        return row_starts(ends, self.graph.nodes), torch.argsort(ends, stable=True)
 
 
-def answer(network: Frozen, x: Tensor, edge_index: Tensor, weight: Tensor) -> Any:
-    """What a model answers on a graph, called as its caller would call it.
+def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedEdges:
+    """A graph whose nodes are to be explained one after the other, checked and sorted once.
 
-    Weights that are all 1 are left out where the model has no argument of that name for them, and
-    may do without.
+    Pass it to `explain_node` in the place of edge_index: each node then costs what is around it,
+    where a bare edge_index is sorted again for every node.
     """
-    third = _third(network)
-    optional = third is None or (
-        third.default is not Parameter.empty and "edge_weight" not in third.name
-    )
-    if optional and bool((weight == 1).all()):
-        return network(x, edge_index)
-    return network(x, edge_index, weight)
-
-
-def takes_weights(network: Frozen) -> bool:
-    """Has the model a third argument that may be the weights of edges?"""
-    third = _third(network)
-    return third is not None and third.name not in NO_WEIGHTS
-
-
-def _third(network: Frozen) -> Parameter | None:
-    """The third argument of a model; one of a kind where its signature is not known."""
-    unknown = Parameter("edge_weight", Parameter.POSITIONAL_OR_KEYWORD)
-    module = network.module
-    call = network.call if module is None or network.call is not module else module.forward
-    try:
-        known = list(signature(call).parameters.values())
-    except (TypeError, ValueError):
-        return unknown
-    if any(p.kind is Parameter.VAR_POSITIONAL for p in known):
-        return unknown
-    plain = [p for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return plain[2] if len(plain) > 2 else None
-
-
-def _takes_messages(network: Frozen) -> bool:
-    forward = getattr(network.module, "forward", None)
-    return forward is not None and "messages" in signature(forward).parameters
-
-
-def message_layers(network: Frozen) -> list[Any]:
-    """The layers of a PyG model whose messages can be masked."""
-    modules = [] if network.module is None or network.held else list(network.module.modules())
-    found = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
-    if not found:
-        raise InvalidInput(
-            "Expected layers of PyG, or a model with an argument `messages`, for "
-            "normalisation='kept' (got one whose messages cannot be told from its degrees). Try "
-            "'recomputed'."
-        )
-    return found
+    indexed = IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
+    assert indexed._by_target is not None  # Computed here rather than for the first node.
+    return indexed
 
 
 @dataclass(frozen=True)
-class DegreeOrder(PlannedScorer):
+class DegreeSampler:
     """Units drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
-    The largest of log p + Gumbel noise come first, which is such a draw.
+    The largest of log p + Gumbel noise come first, which is such a draw. It is the sampler of the
+    paper's Fig. 5.
     """
 
     log_weights: Tensor
     name = "degree"
-    of_elements = False
+    cost = 0
+    of_features = True
 
-    def plan(self, at: Situation) -> Any:
-        """Scores of whole units; asks for no gradient."""
-        noise = seeded_uniform(self.log_weights.numel(), at.seed, at.round)
+    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
+        """(1, units) scores; asks for no gradient."""
+        noise = torch.rand(
+            len(self.log_weights), generator=objective.generator(0), dtype=torch.float64
+        )
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
-        yield from ()
-        return Scored(units=(self.log_weights + gumbel).to(at.mask.device))
-
-    def cost(self) -> int:
-        """No gradient at all."""
-        return 0
+        return (self.log_weights + gumbel).to(state.scores.device).unsqueeze(0)
 
     def settings(self) -> dict[str, Any]:
-        """The name; the degrees are the graph's own."""
-        return {"scorer": self.name}
+        """Nothing beside the name: degrees are the graph's own."""
+        return {}
 
 
-def degree_order(graph: Graph) -> DegreeOrder:
-    """The sampler by degrees of the paper's Fig. 5."""
+def degree_sampler(graph: EdgeGraph) -> DegreeSampler:
+    """The sampler by a graph's degrees."""
     source, target = graph.edge_index.cpu()
-    degree = torch.zeros(graph.nodes, dtype=torch.float64)
-    degree.index_add_(0, target, graph.weight.double().cpu())
-    other = torch.zeros_like(degree).index_add_(0, source, graph.weight.double().cpu())
-    both = torch.maximum(degree, other).clamp_min(1e-12)
+    weight = graph.weight.double().cpu()
+    none = torch.zeros(graph.nodes, dtype=torch.float64)
+    degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
+    degree = degree.clamp_min(1e-12)
     units = graph.units.cpu()
-    first = torch.full((int(units.max()) + 1,), -torch.inf, dtype=torch.float64)
-    first[units] = -0.5 * (both[source].log() + both[target].log())
-    return DegreeOrder(first)
+    log_weights = torch.full((int(units.max()) + 1,), -torch.inf, dtype=torch.float64)
+    log_weights[units] = -0.5 * (degree[source].log() + degree[target].log())
+    return DegreeSampler(log_weights)
+
+
+def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
+    """Rows of x, dense or sparse."""
+    if x.layout not in (torch.strided, torch.sparse_coo):
+        x = x.to_sparse_coo()  # type: ignore[no-untyped-call]
+    return x.index_select(0, nodes)
 
 
 def _node_count(x: Any) -> int:
@@ -296,18 +236,6 @@ def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
     if not bool(torch.isfinite(weight).all()):
         raise InvalidInput("Expected finite edge weights (got NaN or infinity).")
     return weight
-
-
-def _is_symmetric(edge_index: Tensor, weight: Tensor, nodes: int) -> bool:
-    """Has every edge its reverse, as often and with the same weights?"""
-    source, target = edge_index
-    there, back = source * nodes + target, target * nodes + source
-    one, other = torch.sort(there), torch.sort(back)
-    if not torch.equal(one.values, other.values):
-        return False
-    return torch.equal(weight[one.indices], weight[other.indices]) or _same_sums(
-        one.values, weight[one.indices], weight[other.indices]
-    )
 
 
 def _same_sums(keys: Tensor, one: Tensor, other: Tensor) -> bool:

@@ -7,16 +7,13 @@ node that loses all of its edges still hears itself and no degree is ever 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
-from weakref import ref
 
 import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput
-from .sparse import Adjacency, Matrix
+from .propagation import Adjacency, Layer, Normalised
 
 
 class GCN(nn.Module):
@@ -53,7 +50,7 @@ class GCN(nn.Module):
             nn.init.zeros_(bias)
 
     def gcn_layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Wˡ (in, out) and bˡ of every layer: what a fast propagation needs to know."""
+        """Wˡ (in, out) and bˡ of every layer, from which the fast edge gradient is made."""
         return list(zip(self.weights, self.biases, strict=True))
 
     def forward(
@@ -65,90 +62,25 @@ class GCN(nn.Module):
     ) -> Tensor:
         """Logits (nodes, classes). messages: a factor for what each edge passes on, which leaves
         all degrees as they are."""
-        product = _propagation(x.shape[0], edge_index, edge_weight, messages, self.weights[0])
+        _check(edge_index, edge_weight)
+        if edge_weight is None:
+            edge_weight = self.weights[0].new_ones(edge_index.shape[1])
+        return self.propagate(x, Adjacency(edge_index, x.shape[0]).normalised(edge_weight, messages))
+
+    def propagate(self, x: Tensor, matrix: Normalised) -> Tensor:
+        """Logits (nodes, classes) from the graph's Â; it may serve for many calls."""
         last = len(self.weights) - 1
-        for i, (matrix, bias) in enumerate(self.gcn_layers()):
-            x = self._drop(x)
-            z = torch.sparse.mm(x, matrix) if _is_sparse(x) else x @ matrix
-            x = product(z) + bias
-            x = x if i == last else x.relu()
+        for i, (weight, bias) in enumerate(self.gcn_layers()):
+            x = matrix.convolve(self._drop(x), Layer(weight, bias, i < last))
         return x
 
     def _drop(self, x: Tensor) -> Tensor:
-        """Dropout, of a sparse input's stored numbers alone."""
-        if not self.training or not _is_sparse(x):
+        """Dropout; of a sparse input's stored numbers only."""
+        if not self.training or x.layout == torch.strided:
             return self.dropout(x)  # type: ignore[no-any-return]
         x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
         return torch.sparse_coo_tensor(x.indices(), self.dropout(x.values()), x.shape,
                                        is_coalesced=True)  # fmt: skip
-
-
-def _is_sparse(x: Tensor) -> bool:
-    return x.layout != torch.strided
-
-
-def _propagation(
-    nodes: int,
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    messages: Tensor | None,
-    like: Tensor,
-) -> Callable[[Tensor], Tensor]:
-    """z ↦ Â z."""
-    _check(edge_index, edge_weight)
-    if edge_weight is None:
-        edge_weight = torch.ones(edge_index.shape[1], dtype=like.dtype, device=like.device)
-    if messages is None and not edge_weight.requires_grad and like.device.type == "cpu":
-        there, back = _Latest.of(edge_index, nodes).normalised(edge_weight)
-        return lambda z: _Product.apply(z, there, back)  # type: ignore[no-untyped-call]
-    source, target = edge_index.long()
-    proper = source != target
-    source, target, edge_weight = source[proper], target[proper], edge_weight[proper]
-    scale = edge_weight.new_ones(nodes).index_add(0, target, edge_weight).rsqrt()
-    values = (scale[source] * edge_weight * scale[target]).unsqueeze(1)
-    if messages is not None:
-        values = values * messages[proper].unsqueeze(1)
-    own = scale.square().unsqueeze(1)
-    return lambda z: (z * own).index_add(0, target, z[source] * values)
-
-
-class _Latest:
-    """The matrix of the graph that was passed last: in training it is passed again and again."""
-
-    known: tuple[ref[Tensor], int, int, Adjacency] | None = None
-
-    @classmethod
-    def of(cls, edge_index: Tensor, nodes: int) -> Adjacency:
-        """The one of the last call, if this is the same graph."""
-        known = cls.known
-        if known is not None and known[0]() is edge_index and known[1:3] == (
-            edge_index._version, nodes,
-        ):  # fmt: skip
-            return known[3]
-        made = Adjacency(edge_index, nodes)
-        cls.known = (ref(edge_index, cls._forget), edge_index._version, nodes, made)
-        return made
-
-    @classmethod
-    def _forget(cls, gone: ref[Tensor]) -> None:
-        """The graph is not used any more: free what was made of it."""
-        if cls.known is not None and cls.known[0] is gone:
-            cls.known = None
-
-
-class _Product(torch.autograd.Function):
-    """Â z, whose gradient is the product with Âᵀ: no array of edges × features in either."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, there: Matrix, back: Matrix) -> Tensor:
-        """Sums over rows."""
-        ctx.back = back
-        return there.times(z)
-
-    @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> Any:
-        """Sums over columns."""
-        return ctx.back.times(slopes[0].contiguous()), None, None
 
 
 def _check(edge_index: Tensor, edge_weight: Tensor | None) -> None:

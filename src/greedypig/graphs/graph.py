@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.errors import InvalidInput
-from .edge_index import IndexedEdges, index_edges
+from .edges import IndexedEdges, index_edges
 
 UNLABELLED = -1
 MOST_CLASSES = 10_000

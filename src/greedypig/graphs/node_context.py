@@ -1,4 +1,4 @@
-"""What is around one node: the edges behind its answer, judged, beside edges taken at random."""
+"""The edges that explain one node, measured: its class's probability with these edges alone."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..network.frozen import freeze
+from ..core.features import Groups
 from .api import explain_node
-from .edges import answer
+from .edge_model import call, frozen_model
 from .graph import Graph
 
 Pair = tuple[int, int]
@@ -47,7 +47,7 @@ class Growth:
 def grow(
     model: Callable[..., Any], graph: Graph, node: int, **search: Any
 ) -> tuple[Attribution, Growth]:
-    """Explain a node's answer; method="random" takes adjacent edges at random."""
+    """Explain a node's class; method="random" takes adjacent edges at random."""
     a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
     pairs = taken(a)
     return a, growth(model, graph, node, pairs, int(a.settings["target"]))
@@ -56,7 +56,7 @@ def grow(
 def growth(
     model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair], target: int
 ) -> Growth:
-    """Judge edges around a node by the class that they are to explain."""
+    """Measure edges around a node by the class that they are to explain."""
     rows = answers(model, graph, node, pairs)
     return Growth(
         node, tuple(pairs), tuple(rows[:, target].tolist()), int(rows[-1].argmax()) == target
@@ -66,19 +66,18 @@ def growth(
 def taken(a: Attribution) -> tuple[Pair, ...]:
     """The ends of the edges that a node's explanation took, in order."""
     ends = a.attachments.get("ends")
-    if ends is None:
+    if ends is None or not isinstance(a.features, Groups):
         return ()
-    found = []
-    for unit in a.order[: a.selected]:
-        inside = a.features.members(unit.reshape(1)).reshape(-1).nonzero()[0, 0]
-        found.append((int(ends[0, inside]), int(ends[1, inside])))
-    return tuple(found)
+    columns = torch.full((a.features.units,), a.layout.n)
+    columns.scatter_reduce_(0, a.features.ids.cpu(), torch.arange(a.layout.n), "amin")
+    first = columns[a.order[: a.selected]]
+    return tuple((u, v) for u, v in ends[:, first].T.tolist())
 
 
 def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]) -> Tensor:
     """(edges + 1, classes): the node's probabilities with the first 0, 1, … edges alone.
 
-    Only the nodes that these edges touch are looked at: no other can be heard.
+    Only the nodes that these edges touch are given to the model.
     """
     nodes = list(dict.fromkeys([node, *(end for pair in pairs for end in pair)]))
     local = {n: i for i, n in enumerate(nodes)}
@@ -86,16 +85,16 @@ def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[
     x = graph.x[torch.tensor(nodes, device=device)]
     edges = torch.tensor([[local[u], local[v]] for u, v in pairs], device=device).reshape(-1, 2).T
     weight = _weights(graph, pairs)
-    network = freeze(model)
-    found = []
+    network = frozen_model(model)
+    rows = []
     with torch.no_grad():
         for count in range(len(pairs) + 1):
             some, own = edges[:, :count], weight[:count]
             if graph.undirected:
                 some, own = torch.cat([some, some.flip(0)], 1), torch.cat([own, own])
-            logits = answer(network, x, some, own)
-            found.append(torch.softmax(logits[0].double(), 0))
-    return torch.stack(found)
+            logits = call(network, x, some, own)
+            rows.append(torch.softmax(logits[0].double(), 0))
+    return torch.stack(rows)
 
 
 def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor:

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, did_you_mean
-from ..core.schedule import whole
+from ..core.numbers import whole
 
-OBJECTIVES = ("log-likelihood", "softmax", "expected-log-likelihood", "label-loss")
+OBJECTIVES = ("log-likelihood", "log-probability", "softmax", "label-loss")
 
 
 class NodeTarget:
-    """What is maximised: the mean over nodes of a number read from each one's logits.
+    """The mean over nodes of a number read from each node's logits.
 
-    log-likelihood: log p_S(the class that the node has in the full graph)
+    log-likelihood: Σ_c p_full(c) · log p_S(c), the paper's Eq. 5
+    log-probability: log p_S(the class that the node has in the full graph)
     softmax: p_S(that class)
-    expected-log-likelihood: Σ_c p_full(c) · log p_S(c), the paper's Eq. 5
     label-loss: log p_S(the node's label), the negative loss
     """
 
@@ -46,10 +46,10 @@ class NodeTarget:
             raise InvalidInput(
                 f"Expected labels only with objective='label-loss' (got {self.name!r})."
             )
-        self.expected = torch.softmax(own, 1) if self.name == "expected-log-likelihood" else None
+        self.expected = torch.softmax(own, 1) if self.name == "log-likelihood" else None
 
     def logits(self, output: Tensor) -> Tensor:
-        """(nodes, classes) from what the model returned; a lone logit z is [0, z]."""
+        """(nodes, classes) from what the model returned; a single logit z is [0, z]."""
         if not self.single or self.function is not None:
             return output
         lone = output.reshape(-1, 1)
@@ -68,25 +68,6 @@ class NodeTarget:
         if self.expected is not None:
             return (self.expected * found).sum(1).mean()
         return found.gather(1, self.classes.unsqueeze(1)).mean()
-
-    def value_and_slope(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """G and ∂G/∂output, in closed form; not for an objective of the caller's own."""
-        logits = self.logits(output)
-        rows = logits if self.nodes is None else logits[self.nodes]
-        found = torch.log_softmax(rows, 1)
-        if self.expected is not None:
-            value, slope = (self.expected * found).sum(1).mean(), self.expected - found.exp()
-        else:
-            at = self.classes.unsqueeze(1)
-            chosen, slope = found.gather(1, at), found.exp_().neg_()
-            slope.scatter_add_(1, at, torch.ones_like(chosen))
-            if self.name == "softmax":
-                slope *= chosen.exp_()
-            value = chosen.mean()
-        slope /= rows.shape[0]
-        if self.nodes is not None:
-            slope = torch.zeros_like(logits).index_add_(0, self.nodes, slope)
-        return value, slope[:, 1].reshape(output.shape) if self.single else slope
 
     def _own_value(self, logits: Tensor) -> Tensor:
         assert self.function is not None

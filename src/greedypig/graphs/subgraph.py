@@ -1,176 +1,252 @@
 """One node's neighbourhood: the edges whose messages reach it, and growing a subgraph from it.
 
-A network of `hops` layers hears an edge j → i only if i is at most hops − 1 steps from the node.
-All edges further out can do is to count in the degree of a node at the rim.
+A network of L layers depends on an edge j → i only if i is at most L − 1 steps from the node. Edges
+further out only count in the degrees of nodes at the border.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..core.errors import InvalidInput
 from ..core.features import Groups
-from ..core.objective import PointObjective
-from .detect_gcn import rows_of
-from .edge_index import Edges
-from .edges import Graph
+from ..core.numbers import whole
+from ..core.objective import Objective
+from ..network.frozen import Frozen
+from .edges import EdgeGraph, IndexedEdges, rows_of
+
+STRANGERS = 8
+"""At least so many nodes that no edge joins are added for a check, if the graph has them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """What one node's answer rests on, numbered anew."""
+    """The part of a graph that one node's output depends on, its nodes numbered anew."""
 
     node: int
-    """The node's number in here."""
+    """The node's number in this part."""
     nodes: Tensor
-    """The ids that the nodes in here have in the whole graph."""
+    """The ids that the nodes of this part have in the whole graph."""
     x: Tensor
     """Their features."""
-    graph: Graph
-    """The edges whose messages reach the node and, behind them, those that only count in degrees
-    at the rim: with all of them the node's answer is that in the whole graph."""
+    graph: EdgeGraph
+    """The candidates, then the edges that are not: loops, those further away, and those that
+    count in degrees only. With all of them the node's output is that of the whole graph."""
     columns: Tensor
     """The columns of edge_index that these are."""
     reaching: int
-    """How many of them, from the first on, reach the node from another one."""
+    """How many of them, from the first on, are candidates: they reach the node from another."""
     steps: int
     """After how many steps the search ended: fewer than were allowed where nothing is further."""
 
 
 def neighbourhood(
-    edges: Edges,
+    edges: IndexedEdges,
     x: Tensor,
     node: int,
     hops: int | None,
+    *,
     undirected: bool | None,
+    context: int = 0,
     everywhere: bool = False,
+    back: bool = False,
 ) -> Neighbourhood:
-    """Everything at most `hops` steps (None: however many) against the edges from the node.
+    """Candidates are at most `hops` steps (None: any number) from the node, against the messages.
 
-    everywhere: all nodes and edges of the graph are in it, for a model that hears of them all;
-    those that reach the node are the same.
+    context: so many steps around the node are kept, at least `hops`. everywhere: all nodes and
+    edges are kept. back: messages go from an edge's target to its source.
     """
     graph = edges.graph
-    source, target = graph.edge_index
-    reached = torch.tensor([node], device=target.device)
+    arrive = 0 if back else 1
+    ends, leave = graph.edge_index, 1 - arrive
+    reached = torch.tensor([node], device=ends.device)
     steps = 0
     while hops is None or steps < hops:
         near = reached
-        found = edges.into(near)
-        reached = torch.unique(torch.cat([near, source[found]]))
+        candidates = edges.at(near, arrive)
+        reached = torch.unique(torch.cat([near, ends[leave][candidates]]))
         steps += 1
         if reached.numel() == near.numel():
             break
     if undirected is not False:
-        both = torch.unique(torch.cat([found, edges.out_of(near)]))
-        if undirected is None:  # Symmetric where it matters is enough.
+        both = torch.unique(torch.cat([candidates, edges.at(near, leave)]))
+        if undirected is None:  # Only the candidates need to be symmetric.
             undirected = graph.part(both).symmetric
-        found = both if undirected else found
-    counted = (
-        torch.arange(graph.columns, device=target.device) if everywhere else edges.into(reached)
+        candidates = both if undirected else candidates
+    for _ in range(context - steps):
+        further = ends[leave][edges.at(reached, arrive)]
+        reached = torch.unique(torch.cat([reached, further]))
+    others = (
+        torch.arange(graph.columns, device=ends.device) if everywhere else edges.at(reached, arrive)
     )
-    counted = counted[~torch.isin(counted, found, assume_unique=True)]
+    others = others[~torch.isin(others, candidates, assume_unique=True)]
+    own = ends[0][candidates] == ends[1][candidates]
+    columns = torch.cat([candidates[~own], candidates[own], others])
     if everywhere:
-        stray = source[counted] == target[counted]
-        found, counted = torch.cat([found, counted[stray]]), counted[~stray]
-    own = source[found] == target[found]
-    reaching, loops = found[~own], found[own]
-    columns = torch.cat([reaching, loops, counted])
-    if everywhere:
-        nodes, centre = torch.arange(graph.nodes, device=target.device), node
-        ends, rows = graph.edge_index[:, columns], x
+        nodes, centre, numbers, rows = torch.arange(graph.nodes, device=ends.device), node, ends[
+            :, columns], x  # fmt: skip
     else:
-        at = torch.tensor([node], device=target.device)
-        every = torch.cat([at, graph.edge_index[:, columns].reshape(-1)])
-        nodes, numbers = torch.unique(every, return_inverse=True)
-        centre, ends, rows = int(numbers[0]), numbers[1:].reshape(2, -1), rows_of(x, nodes)
-    part = Graph(nodes.numel(), ends, graph.weight[columns], bool(undirected))
-    return Neighbourhood(centre, nodes, rows, part, columns, reaching.numel(), steps)
+        every = torch.cat([reached.new_tensor([node]), ends[:, columns].reshape(-1)])
+        nodes, inverse = torch.unique(every, return_inverse=True)
+        centre, numbers, rows = int(inverse[0]), inverse[1:].reshape(2, -1), rows_of(x, nodes)
+    part = EdgeGraph(nodes.numel(), numbers, graph.weight[columns], bool(undirected))
+    return Neighbourhood(centre, nodes, rows, part, columns, int((~own).sum()), steps)
 
 
-class Reaching:
-    """An objective over the edges that reach a node: the first n elements of another one.
+def with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:
+    """The neighbourhood with about as many other nodes as it has, without any of their edges."""
+    count, here = x.shape[0], around.nodes
+    wanted = min(count, 2 * here.numel() + STRANGERS)
+    spread = torch.arange(wanted, device=here.device) * count // wanted
+    others = spread[~torch.isin(spread, here)]
+    if others.numel() == 0:  # The first that is not in it, if there is one.
+        missing = torch.ones(count, dtype=torch.bool, device=here.device)
+        missing[here] = False
+        others = torch.nonzero(missing).squeeze(1)[:1]
+    nodes = torch.cat([here, others])
+    graph = replace(around.graph, nodes=nodes.numel())
+    return replace(around, nodes=nodes, x=rows_of(x, nodes), graph=graph)
 
-    The others only count in degrees at the rim. removing=False: they are always there.
-    removing=True: with them all edges but S are absent in G(S), and gradients are those of
-    G(S) − G(all edges but S): an edge scores by what it adds to S and by what the rest loses
-    without it. Where degrees are recomputed, a few edges alone are a graph unlike any that the
-    network was trained on, in which neighbours look alike; the rest of the graph is not.
+
+def depth_of(network: Frozen, run: Callable[[], Any]) -> int | None:
+    """How many steps messages go: the message-passing layers that `run` calls; None without any."""
+    module = network.module
+    declared = getattr(module, "gcn_layers", None)
+    if callable(declared):
+        return len(declared())
+    layers = [m for m in ([] if module is None else module.modules()) if _passes_messages(m)]
+    if not layers:
+        return None
+    if not network.held:  # A layer may be called several times, or not at all.
+        with _counting(layers) as calls:
+            run()
+        layers = calls or layers
+    # K of APPNP, SGConv, TAGConv and ChebConv: so many steps in one layer.
+    return sum(max(1, whole(getattr(m, "K", 1)) or 1) for m in layers)
+
+
+@contextmanager
+def _counting(layers: list[Any]) -> Iterator[list[Any]]:
+    """The layers in the order of their calls."""
+    calls: list[Any] = []
+    handles = [m.register_forward_pre_hook(lambda m, _: calls.append(m)) for m in layers]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def flows_back(network: Frozen) -> bool:
+    """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
+    modules = [] if network.module is None else network.module.modules()
+    flows = {m.flow for m in modules if _passes_messages(m) and hasattr(m, "flow")}
+    if len(flows) > 1:
+        raise InvalidInput(
+            f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}), which tells "
+            "the edges that reach a node. Try explain_edges with nodes=[node]."
+        )
+    return flows == {"target_to_source"}
+
+
+def _passes_messages(module: Any) -> bool:
+    return hasattr(module, "propagate") and hasattr(module, "_edge_mask")
+
+
+class NodeObjective(Objective):
+    """An objective over a node's candidates: the first n columns of another objective.
+
+    removing=False: the other columns are always present. removing=True: with them all edges but S
+    are absent in G(S), and gradients are those of G(S) − G(all edges but S): an edge scores by
+    what it adds to S and by what the rest loses without it. Where degrees are recomputed, a few
+    edges alone are a graph unlike any that the network was trained on, in which neighbours look
+    alike; the rest of the graph is not.
     """
 
-    batch_size = 1
-
-    def __init__(self, inner: PointObjective, n: int, removing: bool) -> None:
-        self.inner, self.n, self.removing = inner, n, removing
-        self.dtype, self.device = inner.start.dtype, inner.start.device
+    def __init__(self, inner: Objective, n: int, *, removing: bool) -> None:
+        start = inner.start[..., :n]
+        super().__init__(inner.function, start, torch.ones_like(start), batch_size=1)
+        self.inner, self.removing = inner, removing
 
     def values(self, masks: Tensor, /) -> Tensor:
-        """(m, n) masks → (m,) G."""
+        """(1, s, n) masks → (1, s): G."""
         return self.inner.values(self._whole(masks, 0.0 if self.removing else 1.0))
 
-    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(m, n) masks → (m,) values of G, (m, n) gradients."""
-        whole = self._whole(masks, 0.0 if self.removing else 1.0)
-        values, gradients = self.inner.values_and_gradients(whole)
+    def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
+        """(1, s, n) masks, (s,) weights → (1, n)."""
+        masks = masks.to(self.end)
+        whole_masks = self._whole(masks, 0.0 if self.removing else 1.0)
+        total = self.inner.gradient(whole_masks, weights)
         if self.removing:
-            gradients = gradients + self.inner.values_and_gradients(self._whole(1 - masks, 1.0))[1]
-        return values, gradients[:, : self.n]
+            total = total + self.inner.gradient(self._whole(1 - masks, 1.0), weights)
+        self._shared["gradients"] += masks.shape[1]
+        return total[:, : self.n]
 
-    def _whole(self, masks: Tensor, rim: float) -> Tensor:
-        return torch.cat([masks, masks.new_full((len(masks), self.inner.n - self.n), rim)], 1)
+    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
+        """(1, s, n) masks → (1, s) and (1, s, n), one mask at a time."""
+        one = masks.new_ones(1)
+        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
+        return self.values(masks), torch.stack(gradients, 1)
+
+    def _whole(self, masks: Tensor, others: float) -> Tensor:
+        rest = masks.new_full((*masks.shape[:2], self.inner.n - self.n), others)
+        return torch.cat([masks, rest], 2)
 
 
 class Growing(Groups):
-    """Units that may be taken only where they touch what is discovered: the subgraph stays whole.
+    """Pairs of nodes that may be taken only where they touch the subgraph that grows from a node.
 
-    The node is discovered, and with every unit taken both of its ends (where edges are directed,
-    its source, and it must lead to a discovered node). In a round of several picks each one counts
-    for those after it.
+    The node is known, and with every pair taken both of its ends (where edges are directed, the
+    end that messages leave from, and they must arrive at a known node). In a round of several
+    picks each one counts for those after it.
 
     local: the path of a round leads through what the round can take, not through all edges. Where
     degrees are recomputed, a neighbour that is not taken needs none of its own edges; on a path
-    through all edges it is half there, and its edges, which damp it, would come first.
+    through all edges it is half present, and its edges, which damp it, would come first.
     """
 
-    def __init__(self, graph: Graph, node: int, local: bool = False) -> None:
+    side_by_side = False
+
+    def __init__(
+        self, graph: EdgeGraph, node: int, *, local: bool = False, back: bool = False
+    ) -> None:
         super().__init__(graph.units)
         self.node, self.undirected, self.local = node, graph.undirected, local
+        ends = graph.edge_index.flip(0) if back else graph.edge_index
         self.source, self.target = (torch.empty(self.units, dtype=torch.long) for _ in range(2))
-        self.source[self.ids], self.target[self.ids] = graph.edge_index.cpu()
+        self.source[self.ids], self.target[self.ids] = ends.cpu()
         self._touching: dict[int, list[int]] = {}
         sides = (self.target, self.source) if self.undirected else (self.target,)
         for side in sides:
             for unit, end in enumerate(side.tolist()):
                 self._touching.setdefault(end, []).append(unit)
 
-    def ahead(self, taken: Tensor, z: int) -> Tensor | None:
-        """(n,) bool: what is taken, and what z picks can reach; None for all."""
+    def goal(self, taken: Tensor, z: int) -> Tensor | None:
+        """(1, n) bool: what is taken, and what z picks can reach; None for all."""
         if not self.local:
             return None
-        on = taken.clone().cpu()
-        known = {self.node, *self._ends(torch.nonzero(on).squeeze(1).tolist())}
+        within = taken[0].cpu().clone()
+        known = self._known(within)
         new = known
         for _ in range(z):
             units = sorted({unit for node in new for unit in self._touching.get(node, ())})
-            on[units] = True
+            within[units] = True
             new = set(self._ends(units)) - known
             known = known | new
             if not new:
                 break
-        return on.to(taken.device)[self._ids(taken)]
+        return self.mask(within.to(taken.device).unsqueeze(0))
 
-    def pick(self, elements: Tensor, mask: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """The z best units that grow the subgraph, one after the other."""
-        scores = self.sum(elements)
-        chosen = self.pick_units(scores, mask, taken, z)
-        return chosen, scores[chosen]
-
-    def pick_units(self, scores: Tensor, mask: Tensor, taken: Tensor, z: int) -> Tensor:
-        """The same by scores of whole units; equal scores by lowest index."""
-        ranks, on = scores.tolist(), taken.tolist()
-        known = {self.node, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
+    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """The z best units that grow the subgraph, one after the other; ties by lowest index."""
+        ranks, on = scores[0].tolist(), taken[0].tolist()
+        known = self._known(taken[0])
         chosen: list[int] = []
         while len(chosen) < z:
             first = self._first_steps(known, on, ranks)
@@ -182,29 +258,33 @@ class Growing(Groups):
             chosen.append(unit)
             on[unit] = True
             known.update(self._ends([unit]))
-        return torch.tensor(chosen, dtype=torch.long, device=scores.device)
+        best = torch.tensor([chosen], dtype=torch.long, device=scores.device)
+        return best, scores.gather(1, best)
+
+    def _known(self, taken: Tensor) -> set[int]:
+        return {self.node, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
 
     def _first_steps(self, known: set[int], on: list[bool], ranks: list[float]) -> dict[int, int]:
-        """For every unit that is off, the unit to begin with on the shortest way to it."""
+        """For every unit that is not taken, the first unit on the shortest way to it."""
         first: dict[int, int] = {}
         reached, nodes = set(known), known
         start: dict[int, int] = {}
         while nodes:
-            found: dict[int, int] = {}
+            steps: dict[int, int] = {}
             for node in nodes:
                 for unit in self._touching.get(node, ()):
                     if not on[unit] and unit not in first:
                         step = start.get(node, unit)
-                        other = found.get(unit, step)
-                        found[unit] = max(step, other, key=lambda u: (ranks[u], -u))
-            first |= found
+                        other = steps.get(unit, step)
+                        steps[unit] = max(step, other, key=lambda u: (ranks[u], -u))
+            first |= steps
             nodes = set()
-            for unit in sorted(found, key=lambda u: (-ranks[found[u]], found[u])):
+            for unit in sorted(steps, key=lambda u: (-ranks[steps[u]], steps[u])):
                 for end in self._ends([unit]):
                     if end not in reached:
                         reached.add(end)
                         nodes.add(end)
-                        start[end] = found[unit]
+                        start[end] = steps[unit]
             if self.local:
                 break
         return first

@@ -5,6 +5,8 @@
 | photos (3 channels, 128 pixels or more a side), probability | `SteadyPIG()` | convinces a second network and points right more often (reproduction/study) |
 | pictures, log-likelihood | 100 rounds of one gradient | comes far nearer to the model's output than few fine integrals |
 | edges of a graph | 33 rounds of 3 Gauss–Radau nodes | the gradient is steep near t = 0 |
+| edges around one node | one edge a round, 20 Gauss–Legendre nodes | few edges decide, and 3 nodes do not resolve their path |
+| edges in PyG's Explainer | the same path; 5 rounds to rank all edges | Algorithm 1 for 100 gradients |
 | columns of a table | one column a round, 5 midpoints | few features, and copies must not be taken together |
 | anything else | `GreedyPIG()`: 20 geometric rounds of 5 midpoints | Algorithm 1 for 100 gradients |
 """
@@ -32,6 +34,8 @@ COLOURS, LEAST_SIDE = 3, 128
 """A photo has so many channels and at least so many pixels a side: nothing else was studied, and
 a crop of less shows little."""
 FOR_EDGES = GreedyPIG(rounds=33, steps=3, rule="gauss-radau", ratio=20.0)
+FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
+FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
 FOR_COLUMNS = GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 
