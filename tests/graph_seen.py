@@ -9,7 +9,7 @@ import greedypig as gp
 
 def plain_result(units=6, **notes):
     objective = gp.objective(lambda m: m @ torch.arange(units, 0, -1.0), units)
-    return gp.greedy_pig(objective, per_round=1, steps=2).with_notes(notes)
+    return gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2)).with_notes(notes)
 
 
 def compressed(accuracy=True):

@@ -7,7 +7,8 @@ import pytest
 
 import greedypig as gp
 from graph_seen import compressed, crowd, explained, plain_result
-from greedypig.results.graph_notes import Compression, Explained, hops_from, places
+from greedypig.results.graph_layout import hops_from, places
+from greedypig.results.graph_notes import Compression, Explained
 
 
 def test_other_results_have_neither():
@@ -52,7 +53,7 @@ def test_hops_are_breadth_first_and_strangers_lie_behind_all():
 
 def test_every_node_has_a_place_of_its_own_in_its_ring():
     found = Explained.of(crowd())
-    spots = places(found.nodes, found.edges)
+    spots = places(found.hops, found.edges)
     apart = np.linalg.norm(spots[:, None] - spots[None], axis=2) + 2 * np.eye(len(spots))
     assert len(spots) == 31
     assert apart.min() > 0.08

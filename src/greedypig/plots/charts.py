@@ -10,7 +10,8 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.photo_notes import DELETION, CurveLike, Line, Notes
+from ..results.curve import DELETION, Curve, CurveLike
+from ..results.photo_notes import Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
     EXCESS,
@@ -64,7 +65,7 @@ def curve(
         _full(ax, lines if not many else [line], full)
     loss = all(line.name.lower() in UNBOUNDED for line in lines)
     ax.set_xlim(0, 1)
-    if all(0 <= v <= 1 for line in lines for v in line.values):
+    if all(0 <= v <= 1 for line in lines for v in line.values.tolist()):
         ax.set_ylim(0, 1.02)
     elif loss:
         ax.set_ylim(bottom=0)
@@ -88,8 +89,8 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if len(labels) > 4 and max(map(len, labels)) <= 34 else 1
 
 
-def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
-    lines: list[Line] = []
+def _lines(curves: Sequence[Any]) -> tuple[list[Curve], float | None]:
+    lines: list[Curve] = []
     full: list[float | None] = []
     for item in curves:
         if isinstance(item, Attribution):
@@ -98,17 +99,17 @@ def _lines(curves: Sequence[Any]) -> tuple[list[Line], float | None]:
             lines += [line, second] if second is not None and len(curves) == 1 else [line]
             full.append(value)
         elif isinstance(item, Mapping):
-            lines += [Line.of(c, str(name)) for name, c in item.items()]
+            lines += [Curve.of(c, str(name)) for name, c in item.items()]
             full.append(None)
         else:
-            lines.append(item if isinstance(item, Line) else Line.of(item))
+            lines.append(Curve.of(item))
             full.append(None if lines[-1].name.lower() in UNBOUNDED else lines[-1].full)
     if not lines:
         raise InvalidInput("Expected at least one curve or result (got none).")
     return lines, full[0] if len(full) == 1 else None
 
 
-def curve_of(a: Attribution) -> tuple[Line, float | None]:
+def curve_of(a: Attribution) -> tuple[Curve, float | None]:
     """A result's own curve and the value of everything on it."""
     notes = Notes.of(a)
     own = notes.deletion or notes.curve
@@ -123,32 +124,32 @@ def curve_of(a: Attribution) -> tuple[Line, float | None]:
     return line, a.full_value if isfinite(a.full_value) else None
 
 
-def _median(lines: list[Line]) -> Line:
+def _median(lines: list[Curve]) -> Curve:
     """Pointwise over the fractions that every curve covers."""
-    low = max(line.fractions[0] for line in lines)
-    high = min(line.fractions[-1] for line in lines)
-    places = sorted({f for line in lines for f in line.fractions if low <= f <= high})
-    values = np.median([np.interp(places, ln.fractions, ln.values) for ln in lines], axis=0)
-    return Line(f"median of {len(lines)}", tuple(places), tuple(values.tolist()))
+    low = max(float(line.fractions[0]) for line in lines)
+    high = min(float(line.fractions[-1]) for line in lines)
+    every = {f for line in lines for f in line.fractions.tolist() if low <= f <= high}
+    points = ((f, float(np.median([line.at(f) for line in lines]))) for f in sorted(every))
+    return Curve.from_points(points, f"median of {len(lines)}")
 
 
-def _label(line: Line) -> str:
+def _label(line: Curve) -> str:
     name = {"softmax": "probability", DELETION: "probability"}.get(line.name, line.name)
     judge = f" by {line.judge}" if line.judge else ""
     return f"{shorten_name(name + judge, LONGEST)}, AUC {line.auc:.3f}"
 
 
-def _quantity(lines: list[Line]) -> str:
+def _quantity(lines: list[Curve]) -> str:
     names = {line.name.lower() for line in lines}
     if names <= set(UNBOUNDED):
         return "KL from the whole input's answer (nats)"
     if names == {"g(s) after each round"}:
         return "G(S)"
-    probability = all(0 <= v <= 1 for line in lines for v in line.values)
+    probability = all(0 <= v <= 1 for line in lines for v in line.values.tolist())
     return "probability of the class" if probability else "value"
 
 
-def _full(ax: Axes, lines: list[Line], full: float) -> None:
+def _full(ax: Axes, lines: list[Curve], full: float) -> None:
     """The whole input's value as a line, and every curve's excess above it shaded."""
     # Of what is switched off: a deletion begins with everything there, G ends with nothing left.
     whole = "everything" if not lines[0].off or lines[0].name == DELETION else "everything off"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
-from ..results.photo_notes import COMPARED, DELETION, Line, Notes
+from ..results.curve import DELETION, Curve
+from ..results.photo_notes import COMPARED, Notes
 from ..results.picture import Picture, unit_word, unranked
 from ..results.wording import short_percent
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
@@ -216,7 +217,7 @@ def _both_curves(
     sure = f"how sure with {OFF_BEST} ↓" if off else f"SIC: how sure with {ONLY_BEST} ↑"
     judge = next((line.judge for line in judged.values() if line.judge), "another network")
     # The heading names the judge; in every curve's name it would be said over and over.
-    judged = {name: replace(line, judge=None) for name, line in judged.items()}
+    judged = {name: replace(line, settings={}) for name, line in judged.items()}
     drawn = [
         (lines, heading, whole)
         for lines, heading, whole in (
@@ -249,7 +250,7 @@ def _narrow(ax: Axes) -> None:
 def _own_row(a: Attribution) -> dict[str, Any]:
     notes = Notes.of(a)
     try:
-        line: Line | None = curve_of(a)[0]
+        line: Curve | None = curve_of(a)[0]
     except InvalidInput:
         line = None
     loss, second = notes.curves.get("loss"), notes.curves.get("second-opinion")
@@ -262,7 +263,7 @@ def _own_row(a: Attribution) -> dict[str, Any]:
         "second_opinion_auc": None if second is None else second.auc,
         "excess": None
         if notes.curve is None or notes.probability is None
-        else max(notes.curve.values) - notes.probability,
+        else float(notes.curve.values.max()) - notes.probability,
         "gradients": a.gradients_used,
         "seconds": a.seconds,
     }

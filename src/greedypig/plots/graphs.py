@@ -10,7 +10,8 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
+from ..results.graph_layout import inner_nodes, places, ring
+from ..results.graph_notes import MEASURES, Compression, Explained
 from .canvas import (
     COLOURS,
     FAINT,
@@ -72,7 +73,7 @@ def compression(a: Attribution) -> Figure:
     panels = []
     for measure, meaning in MEASURES.items():
         bands = {
-            m.title: Band(m.lines[measure].fractions, m.lines[measure].values)
+            m.title: Band(m.lines[measure].fractions.tolist(), m.lines[measure].values.tolist())
             for m in found.methods
             if measure in m.lines
         }
@@ -149,7 +150,7 @@ def subgraph(a: Attribution, *, ax: Axes | None = None) -> Axes:
     if found is None:
         raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
     ax = axes_or(ax, 8.2, 8.4)
-    spots = places(found.nodes, found.edges)
+    spots = places(found.hops, found.edges)
     _rings(ax, max((n.hop for n in found.nodes), default=0))
     _edges(ax, found, spots)
     _nodes(ax, found, spots)
@@ -221,7 +222,7 @@ def _edges(ax: Axes, found: Explained, spots: Any) -> None:
 
 def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
     shown: dict[str, Any] = {}
-    inner = inner_nodes(found.nodes, found.edges)
+    inner = inner_nodes(found.hops, found.edges)
     for i, node in enumerate(found.nodes):
         colour, mark = class_style(node.kind)
         name = "class not known" if node.kind is None else found.classes[node.kind]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import InvalidInput
-from ..results.photo_notes import CurveLike
+from ..results.curve import CurveLike
 from .canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
 from .charts import LONGEST, curve, legend_columns
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
+from ..results.curve import Curve
 from ..results.line_styles import Look, looks
-from ..results.photo_notes import Line
 from .markup import escape
 
 WIDTH, HEIGHT = 640, 320
@@ -30,7 +30,7 @@ class Chart:
 
 def line_chart(
     name: str,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     labels: Sequence[str],
     *,
     quantity: str,
@@ -48,7 +48,7 @@ def line_chart(
     that was kept, an upright line. done: what happens to the share. own: are they of the result's
     own units, so that a share at which they were measured means as many of them?
     """
-    values = [v for line in lines for v in line.values] + ([] if full is None else [full])
+    values = [v for line in lines for v in line.values.tolist()] + ([] if full is None else [full])
     low, high, ticks = scale(min(values), max(values), zoom=zoom)
 
     def x(fraction: float) -> float:
@@ -66,9 +66,7 @@ def line_chart(
                      f'y2="{HEIGHT - BOTTOM}"/>')  # fmt: skip
     shown = looks(labels)
     for line, look in zip(lines, shown, strict=True):
-        points = " ".join(
-            f"{x(f)},{y(v)}" for f, v in zip(line.fractions, line.values, strict=True)
-        )
+        points = " ".join(f"{x(f)},{y(v)}" for f, v in line.points)
         parts.append(f'<polyline class="{line_class(look)}" points="{points}"/>')
     parts.append(
         f'<line class="marker" x1="{x(0)}" x2="{x(0)}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
@@ -94,7 +92,7 @@ def line_chart(
         "box": [LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM],
         "range": [low, high],
         "lines": [
-            {"label": label, "x": list(line.fractions), "y": list(line.values)}
+            {"label": label, "x": line.fractions.tolist(), "y": line.values.tolist()}
             for label, line in zip(labels, lines, strict=True)
         ],
     }
@@ -123,8 +121,8 @@ def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float,
     return first * step, last * step, [i * step for i in range(first, last + 1)]
 
 
-def _middle(line: Line) -> str:
-    value = line.at(0.1)
+def _middle(line: Curve) -> str:
+    value = line.get(0.1)
     return "" if value is None else f"{value:.3g} at 10%, "
 
 
@@ -145,14 +143,14 @@ def _grid(ticks: Sequence[float], x: Any, y: Any) -> str:
     return "".join(parts)
 
 
-def _excess(line: Line, full: float, x: Any, y: Any) -> str:
+def _excess(line: Curve, full: float, x: Any, y: Any) -> str:
     """The area between the curve and `full`, where the curve is above it.
 
     None of a judge's curve: `full` is the explained network's value.
     """
     if line.judge is not None:
         return ""
-    points = list(zip(line.fractions, line.values, strict=True))
+    points = line.points
     outline = [points[0]]
     for (f0, v0), (f1, v1) in pairwise(points):
         if (v0 - full) * (v1 - full) < 0:
@@ -166,7 +164,7 @@ def _excess(line: Line, full: float, x: Any, y: Any) -> str:
 
 
 def _legend(
-    lines: Sequence[Line], labels: Sequence[str], full: float | None, plain: bool = False,
+    lines: Sequence[Curve], labels: Sequence[str], full: float | None, plain: bool = False,
     keep: float | None = None,
 ) -> str:  # fmt: skip
     sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from math import ceil, floor, isfinite, log10
 
 from ..core.attribution import Attribution
+from ..results.curve import Curve
 from ..results.line_styles import looks
-from ..results.photo_notes import Line, Notes
+from ..results.photo_notes import Notes
 from ..results.picture import rounds_line
 from ..results.table_notes import ColumnNotes, Loss
 from .chart import Chart, line_chart, line_class
@@ -257,7 +258,7 @@ def _path(a: Attribution) -> list[Chart]:
         # Nothing was measured between the last column selected and all of them.
         if len(after.fractions) < 3:
             return []
-        after = Line(after.name, after.fractions[:-1], after.values[:-1])
+        after = Curve(after.fractions[:-1], after.values[:-1], after.name)
     full = a.full_value if isfinite(a.full_value) else None
     return [line_chart("curve-rounds", [after], ["minus the loss of the columns so far"],
                        quantity="G(S) after each column", full=full, word="columns",

@@ -80,7 +80,7 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "whole": notes.probability,
         "removing": notes.removing,
         "bare": notes.bare,
-        "curve": None if line is None else [list(line.fractions), list(line.values)],
+        "curve": None if line is None else [line.fractions.tolist(), line.values.tolist()],
     }  # fmt: skip
 
 

@@ -6,8 +6,10 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
-from ..results.photo_notes import Line, Notes
+from ..results.curve import Curve
+from ..results.graph_layout import inner_nodes, places, ring
+from ..results.graph_notes import MEASURES, Compression, Explained
+from ..results.photo_notes import Notes
 from ..results.wording import percent
 from .chart import Chart, line_chart
 from .markup import document, escape, table
@@ -57,8 +59,8 @@ def _compression(a: Attribution, found: Compression) -> str:
                                      keep=found.keep))  # fmt: skip
     first = found.first
     line = first.lines["agreement"]
-    agreed = line.at(found.keep) or 0.0
-    right = first.lines["accuracy"].at(found.keep) if "accuracy" in first.lines else None
+    agreed = line.get(found.keep) or 0.0
+    right = first.lines["accuracy"].get(found.keep) if "accuracy" in first.lines else None
     lead = (
         f"<b>{found.kept:,}</b> of {found.edges:,} edges were kept. With them <b>{_share(agreed)}"
         f"</b> of the {found.nodes:,} nodes get the answer of the full graph"
@@ -108,7 +110,7 @@ def _at_keep(found: Compression) -> str:
     rows = []
     for method in found.methods:
         lines = [method.lines.get(m) for m in measures]
-        values = [None if line is None else line.at(found.keep) for line in lines]
+        values = [None if line is None else line.get(found.keep) for line in lines]
         rows.append([escape(method.title), *("–" if v is None else _signed(v) for v in values)])
     full = {**found.full, "agreement": 1.0}
     rows.append(["all edges", *(_signed(full[m]) if m in full else "–" for m in measures)])
@@ -124,9 +126,9 @@ def _table(found: Compression) -> str:
         if not methods:
             continue
         rows = []
-        for i, share in enumerate(methods[0].lines[measure].fractions):
+        for i, share in enumerate(methods[0].lines[measure].fractions.tolist()):
             edges = f"{methods[0].edges[i]:,}" if i < len(methods[0].edges) else "–"
-            values = [m.lines[measure].at(share) for m in methods]
+            values = [m.lines[measure].get(share) for m in methods]
             cells = ["–" if v is None else _signed(v) for v in values]
             mark = ("<b>", "</b>") if share == found.keep else ("", "")
             rows.append([f"{mark[0]}{_tied(share)}{mark[1]}", edges, *cells])
@@ -147,10 +149,12 @@ def _table(found: Compression) -> str:
 
 
 def _node(a: Attribution, found: Explained) -> str:
-    fractions = [i / max(len(found.values), 1) for i in range(len(found.values) + 1)]
     charts = []
     if found.values:
-        line = Line("probability", tuple(fractions), (found.alone, *found.values))
+        line = Curve.from_points(
+            ((i / len(found.values), v) for i, v in enumerate([found.alone, *found.values])),
+            "probability",
+        )
         charts.append(line_chart("chart-node", [line], [found.label],
                                  quantity=f"How sure of {found.label} with the first edges",
                                  full=found.full, word="edges shown", plain=True))  # fmt: skip
@@ -264,7 +268,7 @@ def _legend(found: Explained) -> str:
 
 def drawing(found: Explained) -> str:
     """The subgraph as SVG: rings, edges with their numbers, nodes."""
-    spots = REACH * places(found.nodes, found.edges)
+    spots = REACH * places(found.hops, found.edges)
     rings = max((n.hop for n in found.nodes), default=0)
     parts = [
         f'<circle class="ring" r="{REACH * ring(i, rings):.1f}"/>' for i in range(1, rings + 1)
@@ -287,7 +291,7 @@ def drawing(found: Explained) -> str:
         x, y = 0.6 * spots[outer] + 0.4 * spots[other]
         numbers.append(f'<text class="rank" data-edge="{i + 1}" x="{x:.1f}" y="{y + 4:.1f}">'
                        f"{i + 1}</text>")  # fmt: skip
-    inner = inner_nodes(found.nodes, found.edges)
+    inner = inner_nodes(found.hops, found.edges)
     dots = [_dot(found, i, spots[i], reached[i], i in inner) for i in range(len(found.nodes))]
     half = WIDE / 2
     spoken = "; ".join(

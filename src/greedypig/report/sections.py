@@ -9,7 +9,8 @@ from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results.photo_notes import COMPARED, Line, Method, Notes
+from ..results.curve import Curve
+from ..results.photo_notes import COMPARED, Method, Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
 from ..results.wording import percent
 from .chart import Chart, bar_chart, line_chart
@@ -72,7 +73,7 @@ def _named(notes: Notes) -> str:
     return f" ({notes.objective})" if notes.objective else ""
 
 
-def _curve_label(key: str, line: Line, notes: Notes) -> str:
+def _curve_label(key: str, line: Curve, notes: Notes) -> str:
     if key in ("softmax", "deletion"):
         return f"{notes.model or 'the model'} itself"
     if key == "second-opinion":

@@ -142,9 +142,9 @@ def warning(a: Attribution, notes: Notes) -> str | None:
         "the high value as a better explanation.</p><p>"
     )
     second = notes.curves.get("second-opinion")
-    judged = None if second is None else second.at(share)
+    judged = None if second is None else second.get(share)
     if second is not None and judged is not None:
-        whole = second.full if second.full is not None else second.at(1.0)
+        whole = second.full if second.full is not None else second.get(1.0)
         beside = "" if whole is None else f" ({whole:.3f} for the whole photo)"
         text += (
             f"The check: another network, {escape(second.judge or 'not asked before')}, gives the "

@@ -1,92 +1,161 @@
-"""A curve: what a model answers as more and more of its input is present. Frozen, and plain data.
+"""A curve: a model's output as more and more of its input is present. Frozen, and plain data.
 
-Whatever is drawn or saved needs this file alone; how curves are measured is in `curves`.
+Figures and files need this module alone; `metrics.curves` measures curves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, nan
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType
+from .reader import Reader
 
-LOWER_IS_BETTER = ("loss", "deletion")
-OF_ONE_ANSWER = ("softmax", "insertion", "deletion")
+DELETION = "deletion"
+LOWER_IS_BETTER = ("loss", DELETION)
+OF_ONE_CLASS = ("softmax", "insertion", DELETION)
 """Curves whose values are the target's own, so that they can lie above the full input's."""
+
+
+class CurveLike(Protocol):
+    """Anything that can be drawn as a curve."""
+
+    @property
+    def fractions(self) -> Any:
+        """Shares kept, from 0 to 1."""
+
+    @property
+    def values(self) -> Any:
+        """One value per share."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curve:
-    """values[i] is what was measured with a share fractions[i] of the elements.
-
-    Present for "softmax", "loss" and "insertion"; taken away for "deletion"; for "pair-sic" and
-    "pair-aic" the share is of the picture's information instead.
-    """
+    """values[i] is what was measured with a share fractions[i] of the input's values present
+    (removed, for "deletion")."""
 
     fractions: Tensor
-    """(points,) float64, rising."""
+    """(points,) float64 from 0 to 1, rising."""
     values: Tensor
-    """(points,) float64."""
+    """(points,) float64; NaN where one was not measured."""
     name: str
-    """"softmax", "loss", "insertion", "deletion", "quality", "pair-sic" or "pair-aic"."""
-    full: float
-    """The value at the full input, to compare `values` with."""
+    """"softmax", "loss", "insertion", "deletion", "quality", or what else it is called."""
+    full: float | None = None
+    """The value at the full input, to compare `values` with; None where it is not known."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Ranking, baseline, class, judge, and what else tells how it was measured."""
+    """Ranking, baseline, class, judge, and how else it was measured."""
+    area: float | None = None
+    """Its area where that was measured over other points; None computes it."""
 
     def __post_init__(self) -> None:
         for name in ("fractions", "values"):
             tensor = torch.as_tensor(getattr(self, name), dtype=torch.float64)
             object.__setattr__(self, name, tensor.detach().cpu().reshape(-1))
-        if len(self.fractions) < 2 or len(self.fractions) != len(self.values):
+        count = len(self.fractions)
+        if count < 2 or count != len(self.values):
             raise InvalidInput(
-                f"Expected at least two points, one value for each fraction (got "
-                f"{len(self.fractions)} fractions and {len(self.values)} values)."
+                f"Expected at least two points of {self.name!r}, one value for each fraction (got "
+                f"{count} fractions and {len(self.values)} values)."
             )
-        if not bool((self.fractions.diff() >= 0).all()):
-            raise InvalidInput("Expected fractions that rise (got some that fall or are NaN).")
+        low, high = float(self.fractions[0]), float(self.fractions[-1])
+        if not bool((self.fractions.diff() >= 0).all()) or not 0 <= low <= high <= 1:
+            raise InvalidInput(
+                f"Expected fractions of {self.name!r} that rise within 0 and 1 "
+                f"(got {low:g} … {high:g}, or some that fall or are NaN)."
+            )
+
+    @staticmethod
+    def from_points(points: Iterable[tuple[float, float]], name: str, **settings: Any) -> Curve:
+        """The curve through (fraction, value) pairs."""
+        pairs = torch.tensor(list(points), dtype=torch.float64).view(-1, 2)
+        return Curve(pairs[:, 0], pairs[:, 1], name, settings=settings)
+
+    @staticmethod
+    def of(curve: CurveLike, name: str | None = None) -> Curve:
+        """From anything with `fractions` and `values`; gaps are left out."""
+        if not hasattr(curve, "fractions") or not hasattr(curve, "values"):
+            raise InvalidType(
+                f"Expected a curve with fractions and values (got {type(curve).__name__})."
+            )
+        if not isinstance(curve, Curve):
+            own = str(getattr(curve, "name", "") or "curve")
+            curve = Curve(curve.fractions, curve.values, own, getattr(curve, "full", None))
+        return replace(curve, name=name or curve.name).without_gaps()
+
+    @property
+    def judge(self) -> str | None:
+        """The network that judged, where it is not the one explained."""
+        return self.settings.get("judge")
+
+    @property
+    def off(self) -> bool:
+        """Is it over the share removed instead of kept?"""
+        return self.name == DELETION or bool(self.settings.get("off"))
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """(fraction, value) of every point."""
+        return list(zip(self.fractions.tolist(), self.values.tolist(), strict=True))
 
     @property
     def auc(self) -> float:
         """Area under the curve by the trapezoid rule over `fractions`."""
+        if self.area is not None:
+            return self.area
         return float(torch.trapezoid(self.values, self.fractions))
 
     @property
     def higher_is_better(self) -> bool:
-        """Does a better explanation lift this curve, rather than lower it?"""
+        """Does a better explanation raise this curve?"""
         return self.name not in LOWER_IS_BETTER
 
     @property
     def excess(self) -> float | None:
-        """max(values) − full: how much surer than the full input some part of it makes the model.
+        """max(values) − full: how far some part of the input lies above the full input.
 
-        A mask that does so is an input the model likes, not a faithful summary of this one. None
+        Such a part is an input with a high probability, not a faithful summary of this one. None
         for curves that are measured against the full input already.
         """
-        return float(self.values.max()) - self.full if self.name in OF_ONE_ANSWER else None
+        if self.name not in OF_ONE_CLASS or self.full is None:
+            return None
+        return float(self.values.max()) - self.full
 
     @property
     def excess_at(self) -> float | None:
         """The fraction at which `excess` is found."""
-        if self.name not in OF_ONE_ANSWER:
-            return None
-        return float(self.fractions[int(self.values.argmax())])
+        return None if self.excess is None else float(self.fractions[int(self.values.argmax())])
 
     def at(self, fraction: float) -> float:
-        """The value at a fraction, on the straight line between its neighbours."""
+        """The value at a fraction, by linear interpolation."""
         low, high = float(self.fractions[0]), float(self.fractions[-1])
         if not low <= fraction <= high:
             raise InvalidInput(f"Expected a fraction from {low:g} to {high:g} (got {fraction!r}).")
-        right = int(torch.searchsorted(self.fractions, torch.tensor(fraction).double()))
-        left = max(right - 1, 0)
-        step = float(self.fractions[right] - self.fractions[left])
-        part = 0.0 if step == 0 else (fraction - float(self.fractions[left])) / step
-        return float(torch.lerp(self.values[left], self.values[right], part))
+        return float(np.interp(fraction, self.fractions.numpy(), self.values.numpy()))
+
+    def get(self, fraction: float) -> float | None:
+        """The same; None outside of the curve's fractions."""
+        return self.at(fraction) if self.fractions[0] <= fraction <= self.fractions[-1] else None
+
+    def through(self, measured: Mapping[float, float]) -> Curve:
+        """The same curve with further measured points; its area stays."""
+        if not measured:
+            return self
+        points = sorted({**measured, **dict(self.points)}.items())
+        line = Curve.from_points(points, self.name)
+        return replace(self, fractions=line.fractions, values=line.values, area=self.auc)
+
+    def without_gaps(self) -> Curve:
+        """The same curve without the points that were not measured."""
+        known = ~self.values.isnan()
+        if bool(known.all()):
+            return self
+        return replace(self, fractions=self.fractions[known], values=self.values[known])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it back."""
@@ -94,7 +163,7 @@ class Curve:
             "name": self.name,
             "fractions": self.fractions.tolist(),
             "values": [v if isfinite(v) else None for v in self.values.tolist()],
-            "full": self.full if isfinite(self.full) else None,
+            "full": self.full,
             "auc": self.auc if isfinite(self.auc) else None,
             "excess": self.excess,
             "excess_at": self.excess_at,
@@ -102,16 +171,18 @@ class Curve:
         }
 
     @staticmethod
-    def from_dict(record: Mapping[str, Any]) -> Curve:
-        """The curve that `to_dict` wrote down; what follows from it is computed anew."""
-        missing = [k for k in ("name", "fractions", "values", "full") if k not in record]
-        if missing:
-            raise InvalidInput(f"Expected a curve's record (got none of {', '.join(missing)}).")
-        numbers = [float("nan") if v is None else float(v) for v in record["values"]]
-        full = float("nan") if record["full"] is None else float(record["full"])
-        return Curve(torch.tensor(record["fractions"], dtype=torch.float64),
-                     torch.tensor(numbers, dtype=torch.float64), str(record["name"]), full,
-                     dict(record.get("settings", {})))  # fmt: skip
+    def from_dict(record: Any, name: str | None = None) -> Curve:
+        """The curve that `to_dict` wrote, checked; `name` is for records without one."""
+        reader = Reader(record, f"the curve {name!r:.60}" if name else "a curve")
+        settings = dict(reader.part("settings").record)
+        if judge := reader.text("judge"):
+            settings["judge"] = judge
+        return Curve(
+            torch.tensor(reader.numbers("fractions"), dtype=torch.float64),
+            torch.tensor(reader.numbers("values", gaps=True), dtype=torch.float64),
+            name or reader.text("name") or "curve",
+            reader.number_if_any("full"), settings, reader.number_if_any("auc"),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         above = ""
@@ -120,7 +191,7 @@ class Curve:
         return (
             f"Curve({self.name}: AUC {self.auc:.4g} over {len(self.values)} points, "
             f"{float(self.values[0]):.3g} → {float(self.values[-1]):.3g}; "
-            f"full input {self.full:.3g}{above})"
+            f"full input {nan if self.full is None else self.full:.3g}{above})"
         )
 
 
@@ -141,22 +212,19 @@ def mean_curve(curves: Sequence[Curve]) -> Curve:
 def aligned(curves: Sequence[Curve]) -> list[Curve]:
     """Curves of inputs of different sizes over the same shares, for their median or mean.
 
-    For curves that were asked at evenly spaced shares from 0 to 1. Of n elements a share keeps a
-    whole number, so the fractions of different n differ a little: they are set to the shares that
-    were asked for. Where an input is so small that it has fewer points, its curve is read on the
-    straight lines between them.
+    For curves over evenly spaced shares from 0 to 1. A share of n values is a whole number, so the
+    fractions of different n differ a little: they are set to the shares that were asked for. A
+    curve of a small input, with fewer points, is interpolated linearly.
     """
     curves = list(curves)
     if all(torch.equal(c.fractions, curves[0].fractions) for c in curves):
         return curves
     most = max(len(c.fractions) for c in curves)
-    shares = torch.arange(most, dtype=torch.float64) / (most - 1)
-    return [
-        Curve(shares, c.values if len(c.values) == most
-              else torch.tensor([c.at(float(s)) for s in shares], dtype=torch.float64),
-              c.name, c.full, c.settings)
-        for c in curves
-    ]  # fmt: skip
+    shares = [i / (most - 1) for i in range(most)]
+    every = torch.tensor(shares, dtype=torch.float64)
+    values = [torch.tensor([c.at(s) for s in shares], dtype=torch.float64) if len(c.values) < most
+           else c.values for c in curves]  # fmt: skip
+    return [replace(c, fractions=every, values=v) for c, v in zip(curves, values, strict=True)]
 
 
 def _median(values: Tensor) -> Tensor:
@@ -168,11 +236,10 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
     curves = list(curves)
     if not curves:
         raise InvalidInput(f"Expected at least one curve for the {how} (got none).")
+    first = curves[0]
     for curve in curves:
         if not isinstance(curve, Curve):
             raise InvalidType(f"Expected curves (got a {type(curve).__name__} among them).")
-    first = curves[0]
-    for curve in curves:
         if curve.name != first.name:
             raise InvalidInput(
                 f"Expected curves of one kind (got {first.name!r} and {curve.name!r})."
@@ -181,7 +248,7 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
             raise InvalidInput(
                 f"Expected curves over the same fractions (got {len(first.fractions)} and "
                 f"{len(curve.fractions)} points that differ). Try the same points= for inputs of "
-                "one size, or aligned(curves) of greedypig.metrics.curve."
+                "one size, or aligned(curves) of greedypig.results.curve."
             )
     common = {
         key: value
@@ -189,6 +256,8 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
         if all(curve.settings.get(key) == value for curve in curves)
     }
     values = reduce(torch.stack([c.values for c in curves]))
-    full = float(reduce(torch.tensor([[c.full] for c in curves], dtype=torch.float64)))
+    fulls = [[c.full] for c in curves]
+    known = all(full is not None for (full,) in fulls)
+    full = float(reduce(torch.tensor(fulls, dtype=torch.float64))) if known else None
     settings = common | {"combined": how, "examples": len(curves)}
     return Curve(first.fractions, values, first.name, full, settings)

@@ -1,7 +1,7 @@
 """The notes that a result carries, checked: names, predictions, curves, a comparison of methods.
 
-Notes are written by whoever ran the model (`Attribution.with_notes`) and are all optional; a file
-may come from a stranger, so each is checked here before anybody draws it.
+Notes are written by `Attribution.with_notes` and are all optional. A file may come from a stranger,
+so each note is checked here before it is drawn.
 """
 
 from __future__ import annotations
@@ -9,130 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from math import isfinite
-from typing import Any, Protocol
-
-import numpy as np
-import torch
+from typing import Any
 
 from ..core.attribution import REACHED, Attribution, Fall, find_fall
-from ..core.errors import InvalidInput, InvalidType
-
-DELETION = "deletion"
-"""The curve of what is left, by its name in notes and metrics."""
-
-
-class CurveLike(Protocol):
-    """What can be drawn as a curve: values over the share of features kept."""
-
-    @property
-    def fractions(self) -> Any:
-        """Shares kept, from 0 to 1."""
-
-    @property
-    def values(self) -> Any:
-        """One value per share."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A curve as plain numbers."""
-
-    name: str
-    fractions: tuple[float, ...]
-    """Share of the elements kept, rising, within [0, 1]."""
-    values: tuple[float, ...]
-    judge: str | None = None
-    """The network that judged, where it is not the one explained."""
-    given_auc: float | None = None
-    full: float | None = None
-    """The value of everything, to compare with; None where it was not told."""
-    off: bool = False
-    """Over the share switched off instead of kept: of deletion and counterfactuals."""
-
-    @staticmethod
-    def of(curve: CurveLike, name: str | None = None) -> Line:
-        """From anything with `fractions` and `values`, and perhaps `name` and `auc`."""
-        if not hasattr(curve, "fractions") or not hasattr(curve, "values"):
-            raise InvalidType(
-                f"Expected a curve with fractions and values (got {type(curve).__name__})."
-            )
-        settings = getattr(curve, "settings", None) or {}
-        return Line._checked(
-            name or str(getattr(curve, "name", "") or "curve"),
-            _listed(curve.fractions),
-            _listed(curve.values),
-            getattr(curve, "judge", None) or settings.get("judge"),
-            getattr(curve, "auc", None),
-            getattr(curve, "full", None),
-        )
-
-    @staticmethod
-    def _checked(
-        name: str, fractions: Any, values: Any, judge: Any, auc: Any, full: Any = None
-    ) -> Line:
-        xs, ys = _listed(fractions), _listed(values)
-        for what, numbers in (("fractions", xs), ("values", ys)):
-            if not isinstance(numbers, Sequence) or isinstance(numbers, str):
-                raise InvalidInput(
-                    f"Expected {name}'s {what} as a list of numbers (got {numbers!r:.60})."
-                )
-        if len(xs) != len(ys):
-            raise InvalidInput(
-                f"Expected {name} with a value for each fraction "
-                f"(got {len(xs)} fractions and {len(ys)} values)."
-            )
-        # A value that could not be measured leaves a gap; the line goes on behind it.
-        pairs = [
-            (_number(x, f"{name}'s fractions"), _number(y, f"{name}'s values"))
-            for x, y in zip(xs, ys, strict=True)
-            if y is not None and y == y
-        ]
-        if len(pairs) < 2:
-            raise InvalidInput(f"Expected {name} with at least two values (got {len(pairs)}).")
-        rising = all(a[0] <= b[0] for a, b in pairwise(pairs))
-        if pairs[0][0] < 0 or pairs[-1][0] > 1 or not rising:
-            raise InvalidInput(
-                f"Expected {name}'s fractions to rise within 0 and 1 "
-                f"(got {pairs[0][0]:g} … {pairs[-1][0]:g})."
-            )
-        if not (judge is None or isinstance(judge, str)):
-            raise InvalidInput(f"Expected {name}'s judge to be a name (got {judge!r:.60}).")
-        area, whole = (
-            None if v is None or v != v else _number(v, f"{name}'s numbers") for v in (auc, full)
-        )
-        return Line(
-            name, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), judge, area, whole,
-            name == DELETION,
-        )  # fmt: skip
-
-    @property
-    def auc(self) -> float:
-        """The curve's own AUC where it came with one, else by trapezoids over the fractions."""
-        if self.given_auc is not None:
-            return self.given_auc
-        return float(
-            torch.trapezoid(
-                torch.tensor(self.values, dtype=torch.float64),
-                torch.tensor(self.fractions, dtype=torch.float64),
-            )
-        )
-
-    def through(self, measured: Mapping[float, float]) -> Line:
-        """The same curve drawn through further measured points; its area stays its own."""
-        if not measured:
-            return self
-        points = {**measured, **dict(zip(self.fractions, self.values, strict=True))}
-        xs, ys = zip(*sorted(points.items()), strict=True)
-        return replace(self, fractions=xs, values=ys, given_auc=self.auc)
-
-    def at(self, fraction: float) -> float | None:
-        """The value at a share, by straight lines between points; None outside of them."""
-        if not self.fractions[0] <= fraction <= self.fractions[-1]:
-            return None
-        return float(np.interp(fraction, self.fractions, self.values))
-
+from ..core.errors import InvalidInput
+from .curve import DELETION, Curve
+from .reader import Reader, as_number
 
 COMPARED = {
     "sic_auc": ("SIC AUC ↑", "{:.3f}"),
@@ -153,11 +35,11 @@ class Method:
     name: str
     numbers: Mapping[str, float]
     """Any of COMPARED."""
-    curve: Line | None
+    curve: Curve | None
     """Its SIC."""
-    loss: Line | None = None
+    loss: Curve | None = None
     """Its LIC."""
-    second: Line | None = None
+    second: Curve | None = None
     """Its SIC as another network judges."""
     kept: Mapping[float, float] = field(default_factory=dict)
     """Probability with only this share kept, as measured; `curve` is drawn through it."""
@@ -177,7 +59,7 @@ class Notes:
     baseline: str | None
     objective: str | None
     command: str | None
-    curves: Mapping[str, Line]
+    curves: Mapping[str, Curve]
     """"softmax" is drawn through the points of `kept` too, "deletion" through `removed`."""
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
@@ -190,40 +72,26 @@ class Notes:
     @staticmethod
     def of(a: Attribution) -> Notes:
         """Read and check a result's notes."""
-        about = a.about
-        target = about.get("target", a.settings.get("target"))
-        label = _text(about, "class")
-        if label is None and type(target) is int:
-            label = f"output {target}"
-        curves = {
-            name: _line(name, spec, f"curve {name!r}")
-            for name, spec in _mapping(about, "curves").items()
-        }
-        kept, removed = (_shares(about, what) for what in ("kept", "removed"))
-        if "softmax" in curves:
-            curves["softmax"] = curves["softmax"].through(kept)
-        if DELETION in curves:
-            curves[DELETION] = curves[DELETION].through(removed)
-            judged = curves.get("second-opinion")
-            curves |= {} if judged is None else {"second-opinion": replace(judged, off=True)}
-        comparison = _mapping(about, "comparison").items()
-        settings_objective = a.settings.get("objective")
+        about = Reader(a.about, "the notes")
+        target = a.about.get("target", a.settings.get("target"))
+        kept, removed = _by_share(about, "kept"), _by_share(about, "removed")
+        objective = a.settings.get("objective")
         return Notes(
-            kind=_text(about, "kind"),
-            source=_text(about, "source"),
-            model=_text(about, "model"),
-            label=label,
-            probability=_probability(about.get("probability")),
-            predictions=tuple(_prediction(p) for p in _sequence(about, "predictions")),
-            baseline=_text(about, "baseline"),
-            objective=_text(about, "objective")
-            or (settings_objective if isinstance(settings_objective, str) else None),
-            command=_text(about, "command"),
-            curves=curves,
+            kind=about.text("kind") or None,
+            source=about.text("source") or None,
+            model=about.text("model") or None,
+            label=about.text("class") or (f"output {target}" if type(target) is int else None),
+            probability=_probability(a.about.get("probability")),
+            predictions=tuple(_prediction(p) for p in about.items("predictions")),
+            baseline=about.text("baseline") or None,
+            objective=about.text("objective")
+            or (objective if isinstance(objective, str) else None),
+            command=about.text("command") or None,
+            curves=_curves(about, kept, removed),
             kept=kept,
             removed=removed,
-            comparison=tuple(_method(name, row) for name, row in comparison),
-            warnings=tuple(_warning(words) for words in _sequence(about, "warnings")),
+            comparison=tuple(_method(*item) for item in about.parts("comparison").items()),
+            warnings=about.texts("warnings"),
         )
 
     @property
@@ -240,12 +108,12 @@ class Notes:
         return f"drawn at the mean of {several}; the numbers average {every}"
 
     @property
-    def curve(self) -> Line | None:
+    def curve(self) -> Curve | None:
         """The probability over the share kept, by the network itself."""
         return self.curves.get("softmax")
 
     @property
-    def deletion(self) -> Line | None:
+    def deletion(self) -> Curve | None:
         """The probability over the share switched off, where that is what was asked."""
         return self.curves.get(DELETION)
 
@@ -269,17 +137,17 @@ class Notes:
         line = self.deletion if off else self.curve
         low, high = alike or (share - 1e-9, share + 1e-9)
         points = [*(self.removed if off else self.kept).items()]
-        points += [] if line is None else zip(line.fractions, line.values, strict=True)
+        points += [] if line is None else line.points
         for place, value in points:
             if low <= place < high:
                 return value, True
-        read = None if line is None else line.at(share)
+        read = None if line is None else line.get(share)
         return None if read is None else (read, False)
 
     @property
     def bare(self) -> float | None:
         """The probability with nothing but the baseline; None if the curve does not tell."""
-        return None if self.curve is None else self.curve.at(0)
+        return None if self.curve is None else self.curve.get(0)
 
     @property
     def predicted(self) -> bool:
@@ -303,7 +171,7 @@ class Notes:
         """The smallest share from which the probability stays at 9/10 of the whole's or above."""
         if self.curve is None or not self.probability:
             return None
-        points = list(zip(self.curve.fractions, self.curve.values, strict=True))
+        points = self.curve.points
         enough = [v >= REACHED * self.probability for _, v in points]
         last = max((i for i, each in enumerate(enough) if not each), default=-1)
         return points[last + 1][0] if last + 1 < len(points) else None
@@ -312,7 +180,7 @@ class Notes:
         """Where the probability reached the whole's and is lost again with more features."""
         if self.curve is None or self.probability is None:
             return None
-        return find_fall(self.curve.fractions, self.curve.values, self.probability)
+        return find_fall(*zip(*self.curve.points, strict=True), self.probability)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, probability) of a subset that outdoes the whole input by more than 0.01.
@@ -322,12 +190,11 @@ class Notes:
         """
         if self.curve is None or self.probability is None:
             return None
-        best = max(self.curve.values)
+        best = float(self.curve.values.max())
         bar = max(self.probability, self.bare or 0.0) + 0.01
         if best <= bar:
             return None
-        pairs = zip(self.curve.fractions, self.curve.values, strict=True)
-        return next((f, v) for f, v in pairs if v >= max(best - 0.005, bar))
+        return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
 
     def bare_excess(self) -> float | None:
         """The bare baseline's probability where it outdoes the whole input by more than 0.01."""
@@ -336,53 +203,47 @@ class Notes:
         return self.bare
 
 
-def _line(name: str, spec: Any, what: str) -> Line:
-    if not isinstance(spec, Mapping):
-        raise InvalidInput(f"Expected {what} with fractions and values (got {spec!r:.60}).")
-    return Line._checked(
-        name, spec.get("fractions"), spec.get("values"), spec.get("judge"), spec.get("auc"),
-        spec.get("full"),
-    )  # fmt: skip
+def _curves(
+    about: Reader, kept: Mapping[float, float], removed: Mapping[float, float]
+) -> dict[str, Curve]:
+    curves = {name: _curve(about.part("curves"), name, name) for name in about.part("curves")}
+    if "softmax" in curves:
+        curves["softmax"] = curves["softmax"].through(kept)
+    if DELETION in curves:
+        curves[DELETION] = curves[DELETION].through(removed)
+        if (second := curves.get("second-opinion")) is not None:
+            settings = {**second.settings, "off": True}
+            curves["second-opinion"] = replace(second, settings=settings)
+    return curves
 
 
-def _method(name: str, row: Any) -> Method:
-    if not isinstance(row, Mapping):
-        raise InvalidInput(f"Expected comparison[{name!r}] as a mapping (got {row!r:.60}).")
-    numbers = {
-        key: _number(row[key], f"{key} of {name}") for key in COMPARED if row.get(key) is not None
-    }
+def _curve(record: Reader, key: str, name: str) -> Curve:
+    return Curve.from_dict(record.record[key], name).without_gaps()
+
+
+def _method(name: str, row: Reader) -> Method:
+    numbers = {key: v for key in COMPARED if (v := row.number_if_any(key)) is not None}
     curve, loss, second = (
-        None if row.get(key) is None else _line(name, row[key], f"{name}'s {key.replace('_', ' ')}")
+        None if row.record.get(key) is None else _curve(row, key, name)
         for key in ("curve", "loss_curve", "second_opinion_curve")
     )
-    kept = _shares(row, "kept")
+    kept = _by_share(row, "kept")
     return Method(name, numbers, curve and curve.through(kept), loss, second, kept)
-
-
-def _listed(numbers: Any) -> Any:
-    return numbers.tolist() if hasattr(numbers, "tolist") else numbers
-
-
-def _number(value: Any, what: str) -> float:
-    fine = isinstance(value, int | float) and not isinstance(value, bool)
-    if not fine or not isfinite(value):
-        raise InvalidInput(f"Expected {what} to be finite numbers (got {value!r:.60}).")
-    return float(value)
 
 
 def _probability(value: Any) -> float | None:
     if value is None:
         return None
-    number = _number(value, "probability")
+    number = as_number(value, "probability")
     if not -1e-6 <= number <= 1 + 1e-6:
         raise InvalidInput(f"Expected a probability from 0 to 1 (got {number:g}).")
     return number
 
 
-def _shares(about: Mapping[str, Any], name: str) -> dict[float, float]:
+def _by_share(about: Reader, name: str) -> dict[float, float]:
     """Values by share, rising."""
-    found = _mapping(about, name).items()
-    return dict(sorted((_share(key), _number(p, f"{name}[{key!r}]")) for key, p in found))
+    record = about.part(name)
+    return dict(sorted((_share(key), record.number(key)) for key in record))
 
 
 def _share(key: str) -> float:
@@ -396,30 +257,3 @@ def _prediction(pair: Any) -> tuple[str, float]:
     if not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
         raise InvalidInput(f"Expected predictions as [name, probability] (got {pair!r:.60}).")
     return pair[0], _probability(pair[1]) or 0.0
-
-
-def _text(about: Mapping[str, Any], name: str) -> str | None:
-    value = about.get(name)
-    if not (value is None or isinstance(value, str)):
-        raise InvalidInput(f"Expected {name!r} in the notes to be text (got {value!r:.60}).")
-    return value or None
-
-
-def _mapping(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = about.get(name) or {}
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"Expected {name!r} in the notes to be a mapping (got {value!r:.60}).")
-    return value
-
-
-def _warning(value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"Expected warnings in the notes as text (got {value!r:.60}).")
-    return value
-
-
-def _sequence(about: Mapping[str, Any], name: str) -> Sequence[Any]:
-    value = about.get(name) or []
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidInput(f"Expected {name!r} in the notes to be a list (got {value!r:.60}).")
-    return value

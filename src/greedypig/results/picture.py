@@ -1,4 +1,4 @@
-"""A result laid out over the places of a picture, and what its units are called.
+"""A result over the pixels of a picture, and the names of its features.
 
 Everything comes from an `Attribution` alone, so figures and pages can be drawn from a saved file.
 """
@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.attribution import Attribution, StopReason
+from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.features import Windows
 from ..core.naming import unit_texts
-from .photo_notes import Line, Notes
+from ..core.stopping import StopReason
+from .curve import Curve
+from .photo_notes import Notes
 
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
@@ -220,10 +222,10 @@ def unranked(a: Attribution) -> str | None:
     """
     if a.selected or a.gradients_used:
         return None
-    if a.stop is StopReason.REACHED:
-        return "Nothing was needed: the baseline alone already reaches the value asked for."
+    if a.stop is StopReason.VALUE:
+        return "No feature was needed: the baseline alone reaches the value asked for."
     if a.stop is StopReason.SECONDS:
-        return "There was no time for a single round."
+        return "The time limit ended before the first round."
     return f"No round was done: {a.stop}."
 
 
@@ -260,22 +262,22 @@ def unit_word(a: Attribution, count: int = 2) -> str:
     return word if count == 1 else f"{word}s"
 
 
-def rounds_line(a: Attribution) -> Line | None:
-    """G(S) after each round over the share of elements selected; None if never measured."""
+def rounds_line(a: Attribution) -> Curve | None:
+    """G(S) after each round over the share of values selected; None if never measured."""
     ranks = torch.sort(a.features.first_rank(a.order)).values
     ends = torch.tensor([0, *a.picks]).cumsum(0)
-    counts = torch.searchsorted(ranks, ends.to(ranks))
-    pairs = {
-        count / a.features.n: float(value)
-        for count, value in zip(counts.tolist(), a.values, strict=True)
+    counts = torch.searchsorted(ranks, ends.to(ranks)).tolist()
+    points = {
+        count / a.features.n: value
+        for count, value in zip(counts, a.values.tolist(), strict=True)
         if isfinite(value)
     }
     if isfinite(a.full_value):
-        pairs.setdefault(1.0, a.full_value)
-    if len(pairs) < 2:
+        points.setdefault(1.0, a.full_value)
+    if len(points) < 2:
         return None
     off = Notes.of(a).removing
-    return Line("G(S) after each round", tuple(pairs), tuple(pairs.values()), off=off)
+    return Curve.from_points(points.items(), "G(S) after each round", off=off)
 
 
 def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:

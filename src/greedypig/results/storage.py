@@ -4,17 +4,18 @@ Reading never runs code: safetensors holds numbers only, and the JSON is data. T
 which schema it was written with; a newer one is refused rather than misread.
 
 Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of schema 1
-have none and are read as before.
+and 2 are still read: their stop reasons BUDGET and REACHED are GRADIENTS and VALUE now, and their
+tensor `memory` is ignored.
 
-Its digest covers all that is in the file, so that a flipped bit is not read as a score; files
-without one, of earlier versions, are read unchecked.
+The digest covers all that is in the file, so that a flipped bit is not read as a score. Files of
+earlier versions have none and are read unchecked.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from math import isnan
+from math import isnan, nan
 from os import PathLike, fspath
 from typing import Any
 
@@ -30,8 +31,13 @@ from ..core.layout import Layout
 from ..core.stopping import StopReason
 from ..network.fingerprint import digest
 from .files import write_whole
+from .reader import Reader, as_count, as_number
 
-SCHEMA = 2
+SCHEMA = 3
+RENAMED = {"BUDGET": "GRADIENTS", "REACHED": "VALUE"}
+"""Reasons to stop as schemas 1 and 2 call them."""
+SCORES = ("first_scores", "score_sums")
+"""Tensors that a result may lack."""
 KEY = "greedypig"
 CHECK = "digest"
 ATTACHMENTS = "attachments."
@@ -43,9 +49,9 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     record = {
         "schema": SCHEMA,
         "selected": attribution.selected,
-        "full_value": _number(attribution.full_value),
+        "full_value": _known(attribution.full_value),
         "picks": list(attribution.picks),
-        "totals": [_number(t) for t in attribution.totals],
+        "totals": [_known(t) for t in attribution.totals],
         "gradients_used": attribution.gradients_used,
         "seconds": attribution.seconds,
         "stop": attribution.stop.name,
@@ -65,7 +71,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     for name, tensor in attribution.attachments.items():
         check_attachment(name, tensor)
         tensors[ATTACHMENTS + name] = tensor
-    for name in ("first_scores", "score_sums"):
+    for name in SCORES:
         if (extra := getattr(attribution, name)) is not None:
             tensors[name] = extra
     try:
@@ -101,7 +107,7 @@ def load(path: str | PathLike[str]) -> Attribution:
         )
     try:
         record = json.loads(metadata[KEY], parse_constant=_refuse)
-        if _whole(record, "schema") > SCHEMA:
+        if Reader(record, "the header").count("schema") > SCHEMA:
             raise InvalidFile(
                 f"Expected schema {SCHEMA} or older in {name!r} (got {record['schema']}). "
                 "Try a newer greedypig."
@@ -127,17 +133,19 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
+    header = Reader(record, "the header")
+    stop = record["stop"]
     attribution = Attribution(
         order=tensors["order"],
-        selected=_whole(record, "selected", least=0),
+        selected=header.count("selected", 0),
         unit_scores=tensors["unit_scores"],
         values=tensors["values"],
-        full_value=_back(record["full_value"]),
-        picks=tuple(_whole({"picks": p}, "picks") for p in record["picks"]),
-        totals=tuple(_back(t) for t in record["totals"]),
-        gradients_used=_whole(record, "gradients_used", least=0),
-        seconds=_back(_known(record, "seconds")),
-        stop=StopReason[record["stop"]],
+        full_value=_number(record["full_value"]),
+        picks=tuple(as_count(pick, "picks") for pick in record["picks"]),
+        totals=tuple(_number(total) for total in record["totals"]),
+        gradients_used=header.count("gradients_used", 0),
+        seconds=header.number("seconds"),
+        stop=StopReason[RENAMED.get(stop, stop) if record["schema"] < SCHEMA else stop],
         last_scores=tensors["last_scores"],
         features=_restore_features(record["features"], tensors),
         layout=_restore_layout(record["layout"]),
@@ -145,8 +153,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         provenance=_mapping(record, "provenance"),
         about=_mapping(record, "about") if record["schema"] > 1 else {},
         attachments=_restore_attachments(record, tensors),
-        first_scores=tensors.get("first_scores"),
-        score_sums=tensors.get("score_sums"),
+        **{name: tensors.get(name) for name in SCORES},
     )
     _check(attribution)
     return attribution
@@ -157,9 +164,9 @@ def _check(a: Attribution) -> None:
     units = a.features.units
     if a.layout.n != a.features.n:
         raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
-    for name in ("order", "unit_scores", "last_scores", "first_scores", "score_sums"):
+    for name in ("order", "unit_scores", "last_scores", *SCORES):
         tensor = getattr(a, name)
-        if tensor is None and name in ("first_scores", "score_sums"):
+        if tensor is None and name in SCORES:
             continue
         if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
@@ -174,23 +181,21 @@ def _check(a: Attribution) -> None:
 
 
 def _restore_attachments(record: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = {
+    attachments = {
         key.removeprefix(ATTACHMENTS): tensor
         for key, tensor in tensors.items()
         if key.startswith(ATTACHMENTS)
     }
-    if found and record["schema"] < 2:
-        raise InvalidInput(f"attachments in a file of schema {record['schema']}")
-    for name, tensor in found.items():
+    if attachments and record["schema"] < 2:
+        raise InvalidInput(f"Expected no attachments in schema {record['schema']} (got some).")
+    for name, tensor in attachments.items():
         check_attachment(name, tensor)
-    return found
+    return attachments
 
 
 def _restore_layout(settings: dict[str, Any]) -> Layout:
     kind, names = settings["kind"], tuple(settings["names"])
-    shapes = tuple(
-        tuple(_whole({"shape": d}, "shape", least=0) for d in shape) for shape in settings["shapes"]
-    )
+    shapes = tuple(tuple(as_count(d, "shape", 0) for d in s) for s in settings["shapes"])
     if kind not in ("tensor", "tuple", "dict") or not all(isinstance(n, str) for n in names):
         raise InvalidInput(f"unknown layout {kind!r}")
     lone = kind == "tensor" and len(names) != 1
@@ -204,45 +209,28 @@ def _restore_features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> F
     if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
         raise InvalidInput("names that are not text")
     if kind == "elements":
-        return Elements(_whole(settings, "n", least=0), names)
+        return Elements(as_count(settings["n"], "n", 0), names)
     if kind == "groups":
         return Groups(tensors["features.ids"], names)
     if kind == "windows":
-        shape = [_whole({"shape": d}, "shape") for d in settings["shape"]]
+        shape = [as_count(d, "shape") for d in settings["shape"]]
         return Windows(shape, settings["size"], axes=settings["axes"],
                        stride=settings["stride"], names=names)  # fmt: skip
     raise InvalidInput(f"unknown features {kind!r}")
 
 
-def _whole(record: dict[str, Any], name: str, least: int = 1) -> int:
-    value = record[name]
-    if type(value) is not int or value < least:
-        raise InvalidInput(f"{name} {value!r}")
-    return value
-
-
-def _known(record: dict[str, Any], name: str) -> float:
-    if record[name] is None:
-        raise InvalidInput(f"no {name}")
-    return record[name]  # type: ignore[no-any-return]
-
-
 def _mapping(record: dict[str, Any], name: str) -> dict[str, Any]:
-    if not isinstance(record[name], dict):
-        raise InvalidInput(f"{name} {record[name]!r}")
-    return dict(record[name])
+    return dict(Reader(record[name], name).record)
 
 
 def _refuse(constant: str) -> float:
-    raise InvalidInput(f"a number {constant}")
+    raise InvalidInput(f"Expected finite numbers (got {constant}).")
 
 
-def _number(value: float) -> float | None:
-    """JSON has no NaN; None stands for it."""
+def _number(value: Any) -> float:
+    """JSON has no NaN; null stands for it."""
+    return nan if value is None else as_number(value, "a number")
+
+
+def _known(value: float) -> float | None:
     return None if isnan(value) else value
-
-
-def _back(value: float | None) -> float:
-    if not isinstance(value, float | int | None) or isinstance(value, bool):
-        raise InvalidInput(f"a number {value!r}")
-    return float("nan") if value is None else float(value)
