@@ -50,6 +50,11 @@ def row(seed: int = 0, n: int = 6) -> Tensor:
     return torch.randn(n, generator=torch.Generator().manual_seed(seed))
 
 
+def unfolded(model: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The model behind a plain function, which is explained as it is, without a folded copy."""
+    return lambda *inputs, **named: model(*inputs, **named)
+
+
 class Returns(nn.Module):
     """A network whose logits come wrapped in something."""
 

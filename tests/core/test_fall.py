@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 import greedypig as gp
-from greedypig import report
 from greedypig.core.attribution import find_fall
 
 
@@ -54,6 +53,6 @@ def test_results_know_of_their_fall():
 def test_pages_say_that_such_an_explanation_does_not_hold():
     line = {"fractions": [0, 0.5, 0.75, 1], "values": [0, 0.998, 0.002, 0.998]}
     a = spoiled().with_notes({"class": "cat", "probability": 0.998, "curves": {"softmax": line}})
-    text = report.html(a)
+    text = gp.report.html(a)
     assert "does not hold" in text
     assert "0.002" in text

@@ -107,7 +107,7 @@ def test_a_model_draws_the_numbers_that_it_would_draw_by_itself():
 
 
 def test_a_run_that_draws_goes_on_where_it_stopped():
-    model, ask = Draws("noise"), {"target": 0, "per_round": 1, "steps": 3}
+    model, ask = Draws("noise"), {"target": 0, "method": gp.GreedyPIG(per_round=1, steps=3)}
     whole = gp.explain(model, row(), **ask)
     half = gp.explain(model, row(), stop=gp.Stop(gradients=9), **ask)
     rest = gp.explain(model, row(), resume=half, **ask)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import TwoInputs, close, cnn, linear, mlp, picture, row
+from nets import close, cnn, linear, mlp, picture, row, unfolded, TwoInputs
 
 
 def answer(model, x: Tensor, target: int) -> float:
@@ -52,7 +52,7 @@ def test_the_empty_set_is_the_baseline(baseline, filled):
     ],
 )
 def test_named_baselines_of_a_picture(name, filled):
-    found, target = nothing(cnn(), picture(), baseline=name, optimize=False)
+    found, target = nothing(unfolded(cnn()), picture(), baseline=name)
     assert found == pytest.approx(answer(cnn(), filled, target), abs=1e-6)
 
 
@@ -69,7 +69,7 @@ def test_blur_is_a_gaussian_of_a_tenth_of_the_longer_side(shape):
 
 def test_a_baseline_broadcasts_to_the_input():
     colours = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
-    found, target = nothing(cnn(), picture(), baseline=colours, optimize=False)
+    found, target = nothing(unfolded(cnn()), picture(), baseline=colours)
     full = answer(cnn(), colours.expand(3, 6, 5), target)
     assert found == pytest.approx(full, abs=1e-6)
 
@@ -89,9 +89,9 @@ def test_a_model_may_know_its_own_colours():
             return {"gray": torch.zeros(3, 1, 1), "white": torch.full((3, 1, 1), 2.0)}[name]
 
     model, x = Normalised().eval(), picture() * 4 - 2
-    white, target = nothing(model, x, baseline="white", optimize=False)
+    white, target = nothing(model, x, baseline="white")
     assert white == pytest.approx(answer(model, torch.full_like(x, 2.0), target), abs=1e-6)
-    default, _ = nothing(model, x, optimize=False)
+    default, _ = nothing(model, x)
     assert default == pytest.approx(answer(model, torch.zeros_like(x), target), abs=1e-6)
 
 

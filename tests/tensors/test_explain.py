@@ -1,11 +1,10 @@
 """explain on every kind of input and output: the answer is Algorithm 1 on the model's own g."""
 
-import io
+import inspect
 import subprocess
 import sys
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,20 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import Returns, TwoInputs, algorithm_1, close, cnn, linear, midpoints, mlp, picture, row
+from greedypig.tensors.api import Job
+from nets import (
+    Returns,
+    TwoInputs,
+    algorithm_1,
+    close,
+    cnn,
+    linear,
+    midpoints,
+    mlp,
+    picture,
+    row,
+    unfolded,
+)
 
 PICKS = (1, 2, 3)
 
@@ -44,7 +56,7 @@ def softmax_of(target):
     ],
 )
 def test_order_and_scores_are_algorithm_1(model, x):
-    a = gp.explain(model, x, optimize=False, method=gp.GreedyPIG(schedule=PICKS, steps=3))
+    a = gp.explain(unfolded(model), x, method=gp.GreedyPIG(schedule=PICKS, steps=3))
     model64, x64 = deepcopy(model).double(), x.double()
     target = int(model64(x64[None]).argmax())
     g = masked(model64, x64, torch.zeros_like(x64), softmax_of(target))
@@ -318,10 +330,14 @@ def test_inputs_that_require_gradients_come_back_without_one():
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("wrap", [lambda model: model, unfolded], ids=["module", "function"])
 @pytest.mark.parametrize("objective", ["softmax", "log-likelihood", "counterfactual"])
-def test_the_caller_s_autograd_mode_does_not_matter(mode, optimize, objective):
-    run = partial(gp.explain, objective=objective, rounds=3, steps=2, optimize=optimize)
+def test_the_caller_s_autograd_mode_does_not_matter(mode, wrap, objective):
+    method = gp.GreedyPIG(rounds=3, steps=2)
+
+    def run(model, x):
+        return gp.explain(wrap(model), x, objective=objective, method=method)
+
     conv, dense = cnn(), mlp()
     expected_cnn, expected_mlp = run(cnn(), picture()), run(mlp(), row())
     with mode():
@@ -377,32 +393,50 @@ def test_global_seeds_do_not_matter():
     )
 
 
-def test_progress_writes_one_line_to_a_terminal_and_nothing_elsewhere(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    gp.explain(mlp(), row(), progress=True, method=gp.GreedyPIG(rounds=3, steps=2))
-    assert "round 3/3, 6 gradients" in terminal.getvalue()
-    assert "\n" not in terminal.getvalue()
-    pipe = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", pipe)
-    gp.explain(mlp(), row(), progress=True, method=gp.GreedyPIG(rounds=3, steps=2))
-    assert pipe.getvalue() == ""
+def test_a_job_shows_its_rounds_one_by_one():
+    method = gp.GreedyPIG(rounds=3, steps=2)
+    job, x = Job(mlp(), method=method), row()
+    run = job.run([job.example(x)], [x])
+    parts = [(len(state.picks), run.results()[0]) for state in run]
+    a = gp.explain(mlp(), x, method=method)
+    assert [count for count, _ in parts] == [1, 2, 3]
+    for count, so_far in parts:
+        assert so_far.picks == a.picks[:count]
+        assert torch.equal(so_far.order[: so_far.selected], a.order[: so_far.selected])
+    agree(run.results()[0], a)
 
 
-def test_progress_may_be_a_function_that_sees_the_rounds_so_far():
-    seen = []
+def frames_of_ours() -> list[str]:
+    """The functions of the package on the stack, the outermost first."""
+    frame, names = sys._getframe(1), []
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("greedypig."):
+            names.append(frame.f_code.co_qualname)
+        frame = frame.f_back
+    return names[::-1]
 
-    def watch(rounds):
-        seen.append((len(rounds.problem.rounds), rounds.results()[0]))
 
-    a = gp.explain(mlp(), row(), progress=watch, method=gp.GreedyPIG(rounds=3, steps=2))
-    assert [count for count, _ in seen] == [0, 1, 2, 3]
-    for count, so_far in seen:
-        assert torch.equal(so_far.order[: sum(a.picks[:count])], a.order[: sum(a.picks[:count])])
+@pytest.mark.parametrize("model", [mlp(), cnn()], ids=["rows", "pictures"])
+def test_autograd_is_called_six_frames_below_explain(model, monkeypatch):
+    plain, stacks = torch.autograd.grad, []
+
+    def seen(*args, **kwargs):
+        stacks.append(frames_of_ours())
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "grad", seen)
+    x = picture() if isinstance(model[0], nn.Conv2d) else row()
+    gp.explain(model, x, method=gp.GreedyPIG(rounds=2, steps=2))
+    assert len(stacks) == 2
+    for stack in stacks:
+        assert stack[0] == "explain"
+        assert {"rounds", "IG.__call__"} <= set(stack)
+        assert len(stack) <= 6
+
+
+def test_explain_has_few_parameters():
+    assert len(inspect.signature(gp.explain).parameters) <= 16
+    assert len(inspect.signature(gp.explain_many).parameters) <= 16
 
 
 def test_the_warning_reaches_a_caller_in_a_script_s_function(tmp_path):
@@ -411,7 +445,7 @@ def test_the_warning_reaches_a_caller_in_a_script_s_function(tmp_path):
         "import torch, greedypig as gp\n"
         "def main():\n"
         "    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))\n"
-        "    gp.explain(model, torch.randn(4), rounds=1)\n"
+        "    gp.explain(model, torch.randn(4), method='ig')\n"
         "main()\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
@@ -434,7 +468,7 @@ def test_a_checkpoint_is_written_after_every_round_and_resumed_from(tmp_path):
             raise KeyboardInterrupt
         return net(x)
 
-    knobs = {"rounds": 6, "steps": 2, "schedule": "equal"}
+    knobs = {"method": gp.GreedyPIG(rounds=6, steps=2, schedule="equal")}
     path = tmp_path / "run.gpig"
     with pytest.raises(KeyboardInterrupt):
         gp.explain(model, row(), checkpoint=path, **knobs)
@@ -446,49 +480,48 @@ def test_a_checkpoint_is_written_after_every_round_and_resumed_from(tmp_path):
 
 
 def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
-    knobs = {"rounds": 2, "steps": 3, "k": 2, "batch_size": 3, "budget": 100, "seed": 3}
+    def run(number, ids, base):
+        return gp.explain(
+            mlp(), row(), features=ids, baseline=base, k=number(2), batch_size=number(3),
+            seed=number(3), method=gp.GreedyPIG(rounds=number(2), steps=number(3)),
+            stop=gp.Stop(gradients=number(100)),
+        )  # fmt: skip
+
     ids, base = torch.tensor([0, 0, 1, 1, 2, 2]), torch.full((6,), 0.1)
-    expected = gp.explain(mlp(), row(), features=ids, baseline=base, **knobs)
-    found = gp.explain(mlp(), row(), features=ids.numpy(), baseline=base.numpy(), **{name: np.int64(number) for name, number in knobs.items()})  # fmt: skip
+    expected, found = run(int, ids, base), run(np.int64, ids.numpy(), base.numpy())
     assert torch.equal(found.unit_scores, expected.unit_scores)
     assert torch.equal(found.mask(np.int32(2)), expected.mask(2))
     assert found.provenance == expected.provenance
     found.save(tmp_path / "a.gpig")
     assert gp.load(tmp_path / "a.gpig").settings == expected.settings
-    listed = gp.explain(
-        mlp(),
-        row(),
-        baseline=np.float32(0.5),
-        method=gp.GreedyPIG(schedule=[np.int64(2), np.int64(4)]),
-    )
-    assert listed.picks == (2, 4)
-    assert (
-        gp.explain(mlp(), row(), method=gp.GreedyPIG(schedule=np.array([2, 4]))).settings[
-            "schedule"
-        ]
-        == "explicit"
-    )
+    for schedule in ([np.int64(2), np.int64(4)], np.array([2, 4]), torch.tensor([2, 4])):
+        method = gp.GreedyPIG(schedule=schedule)
+        assert method == gp.GreedyPIG(schedule=(2, 4))
+        a = gp.explain(mlp(), row(), baseline=np.float32(0.5), method=method)
+        assert a.picks == (2, 4)
+        assert a.settings["schedule"] == [2, 4]
 
 
 def test_numpy_s_numbers_serve_as_limits_and_inside_scorers_and_features(tmp_path):
     two, half = np.int64(2), np.float32(0.5)
-    limits = {"reach": half, "seconds": np.float32(60), "ratio": np.float32(2), "rounds": two}
-    found = gp.explain(mlp(), row(), **limits)
+    method = gp.GreedyPIG(ratio=np.float32(2), rounds=two)
+    found = gp.explain(
+        mlp(), row(), method=method, stop=gp.Stop(value=half, seconds=np.float32(60))
+    )
     expected = gp.explain(
         mlp(), row(), stop=gp.Stop(value=0.5, seconds=60), method=gp.GreedyPIG(ratio=2.0, rounds=2)
     )
     assert torch.equal(found.order, expected.order)
     assert found.stop is expected.stop
-    for scorer in (gp.RollingGradients(two), gp.SmoothIG(samples=two), gp.GuidedIG(two)):
+    for scorer in (gp.IG(two), gp.SmoothIG(samples=two), gp.GuidedIG(two)):
         gp.explain(mlp(), row(), method=gp.Greedy(scorer, rounds=two)).save(tmp_path / "a.gpig")
         assert gp.load(tmp_path / "a.gpig").settings["rounds"] == 2
     ids = np.array([0, 0, 1, 1, 2, 2])
     assert torch.equal(gp.Groups(ids).ids, torch.from_numpy(ids))
     assert gp.Windows((6,), two, axes=(0,), stride=np.int32(1)).units == 5
     for made in (gp.grid(two), gp.windows(two, stride=two)):
-        assert gp.explain(
-            cnn(), picture(), features=made, method=gp.GreedyPIG(rounds=two, steps=two)
-        ).features.units
+        method = gp.GreedyPIG(rounds=two, steps=two)
+        assert gp.explain(cnn(), picture(), features=made, method=method).features.units
 
 
 @pytest.mark.parametrize(("options", "meant"), [

@@ -175,7 +175,8 @@ def elements_at(text, shape):
 def test_units_of_a_picture_are_told_by_their_place(features):
     a = gp.explain(flat_cnn, picture(), features=features, method=gp.GreedyPIG(rounds=1, steps=2))
     for unit, text in zip(a.order, a.top(units_of(a)), strict=True):
-        members = a.features.members(unit.unsqueeze(0)).view(3, 6, 5)
+        taken = torch.arange(units_of(a)) == unit
+        members = a.features.mask(taken[None]).view(3, 6, 5)
         assert torch.equal(elements_at(text, (3, 6, 5)), members), text
 
 
@@ -226,19 +227,18 @@ def test_groups_and_windows_may_have_names(features):
 @pytest.mark.parametrize(
     ("features", "method"),
     [
-        ("elements", "greedy-pig"),
-        ("pixels", "greedy-pig"),
+        ("elements", gp.GreedyPIG(rounds=3)),
+        ("pixels", gp.GreedyPIG(rounds=3)),
         (gp.grid(2), "ig"),
-        (gp.windows(2), "greedy-pig"),
+        (gp.windows(2), gp.GreedyPIG(rounds=3)),
         (gp.windows(3, stride=2), "ig"),
-        (torch.arange(3).view(3, 1, 1), "sequential-gradient"),
+        (torch.arange(3).view(3, 1, 1), gp.SequentialGradient(rounds=3)),
     ],
     ids=str,
 )
 def test_importance_falls_from_one_to_zero_in_the_order_of_selection(features, method):
     x = picture()
-    options = {"rounds": 3} if method != "ig" else {}
-    a = gp.explain(flat_cnn, x, features=features, method=method, **options)
+    a = gp.explain(flat_cnn, x, features=features, method=method)
     importance = a.importance
     assert importance.max() == 1
     assert importance.min() == 0

@@ -1,6 +1,7 @@
 """Methods by name and as objects, and the knobs of their rounds."""
 
 import time
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 import greedypig as gp
 from agreement import agree
 from greedypig.tensors.baselines import gaussian_blur
-from greedypig.tensors.methods import NAMES
+from greedypig.core.methods import METHODS, with_knobs
 from nets import Calls, algorithm_1, close, linear, midpoints, mlp, picture, row
 
 FEW = {"blur-ig": 8, "guided-ig": 8, "smooth-ig": 2, "ig": 8, "greedy-pig": 3}
@@ -19,17 +20,16 @@ def flat(net: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Flatten(), net).eval()
 
 
-@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_name_gives_a_complete_order(method):
     x = picture(0, (1, 4, 5))
-    a = gp.explain(flat(mlp(20)), x, method=TODO(method, steps=FEW.get(method)))
+    a = gp.explain(flat(mlp(20)), x, method=with_knobs(method, steps=FEW.get(method)))
     assert sorted(a.order.tolist()) == list(range(20))
     assert a.scores.shape == x.shape
     assert a.settings["method"] == method
     expected = {
         "greedy-pig": 60, "sequential-gradient": 20, "ig": 8, "gradient": 1, "smooth-ig": 50,
-        "blur-ig": 8, "guided-ig": 8, "random": 0, "rolling-pig": 20,
-            "steady-pig": 60,
+        "blur-ig": 8, "guided-ig": 8, "random": 0, "steady-pig": 60, "marginal-gains": 0,
     }  # fmt: skip
     assert a.gradients_used == expected[method]
 
@@ -43,7 +43,7 @@ def test_on_a_linear_model_straight_paths_give_weight_times_way(method):
         target=1,
         objective="logit",
         baseline=baseline,
-        method=TODO(method, steps=FEW.get(method)),
+        method=with_knobs(method, steps=FEW.get(method)),
     )
     assert close(a.scores, net.weight[1].detach() * (x - baseline), 1e-5)
 
@@ -53,7 +53,7 @@ def test_on_a_linear_model_greedy_rounds_change_nothing(method):
     net, x = linear(), row()
     way = net.weight[1].detach() * x
     for rounds in (1, 2, 6):
-        a = gp.explain(net, x, target=1, objective="logit", method=TODO(method, rounds=rounds))
+        a = gp.explain(net, x, target=1, objective="logit", method=with_knobs(method, rounds=rounds))
         assert close(a.scores, way, 1e-5)
         assert a.order.tolist() == way.argsort(descending=True).tolist()
 
@@ -104,12 +104,12 @@ def test_random_is_uniform_over_features():
     ("scorer", "name"),
     [
         (gp.IG(5), "greedy-pig"),
-        (gp.Gradient(), "sequential-gradient"),
+        (gp.Gradient(at=0.0), "sequential-gradient"),
     ],
 )
 def test_greedy_around_a_scorer_is_the_named_method(scorer, name):
     made = gp.explain(mlp(), row(), method=gp.Greedy(scorer, rounds=4))
-    named = gp.explain(mlp(), row(), method=TODO(name, rounds=4))
+    named = gp.explain(mlp(), row(), method=with_knobs(name, rounds=4))
     assert torch.equal(made.order, named.order)
     assert torch.equal(made.scores, named.scores)
 
@@ -119,7 +119,7 @@ def test_greedy_around_a_function_uses_its_scores_in_every_round():
 
     def scorer(objective: gp.Objective, mask: Tensor) -> Tensor:
         seen.append(mask.clone())
-        return objective.gradients(mask[None])[0]
+        return objective.gradient(mask.unsqueeze(1), torch.ones(1))
 
     greedy = gp.explain(mlp(), row(), method=gp.Greedy(scorer, per_round=2))
     named = gp.explain(mlp(), row(), method=gp.SequentialGradient(per_round=2))
@@ -145,14 +145,45 @@ def test_greedy_makes_any_scorer_adaptive(scorer):
     assert adaptive.scores[last].abs() < 0.1  # The copy adds nothing any more.
 
 
-def test_knobs_of_the_call_go_before_those_of_greedy():
+def test_greedy_carries_the_knobs_of_its_rounds():
     method = gp.Greedy(gp.Gradient(), rounds=2, schedule="equal")
     assert gp.explain(mlp(), row(), method=method).picks == (3, 3)
-    assert gp.explain(mlp(), row(), method=TODO(method, rounds=3)).picks == (2, 2, 2)
-    assert gp.explain(mlp(), row(), method=gp.Greedy(gp.Gradient(), schedule=[1, 4])).picks == (
-        1,
-        4,
-    )
+    assert gp.explain(mlp(), row(), method=gp.Greedy("gradient", schedule=[1, 4])).picks == (1, 4)
+
+
+def test_methods_are_frozen_and_equal_by_their_knobs():
+    assert gp.GreedyPIG(rounds=3) == gp.GreedyPIG(rounds=3) != gp.GreedyPIG(rounds=4)
+    with pytest.raises(FrozenInstanceError):
+        gp.IG().steps = 3
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (gp.GreedyPIG(rounds=3), {"method": "greedy-pig", "rounds": 3, "steps": 5,
+                                  "rule": "midpoint", "schedule": "geometric", "ratio": 50.0}),
+        (gp.IG(7, "left"), {"method": "ig", "steps": 7, "rule": "left", "rounds": 1}),
+        (gp.Greedy(gp.GuidedIG(4), rounds=2),
+         {"method": "greedy", "rounds": 2, "one_shot": {"method": "guided-ig", "steps": 4,
+                                                        "fraction": 0.25, "max_dist": 0.02}}),
+        (gp.SmoothIG(gp.IG(2), samples=3), {"method": "smooth-ig", "samples": 3, "noise": 0.15}),
+        ("gradient", {"method": "gradient", "at": 1.0}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_results_name_their_method_and_its_knobs(method, settings):
+    a = gp.explain(mlp(), row(), method=method)
+    assert settings.items() <= a.settings.items()
+    assert a.method == settings["method"]
+    assert a.method in repr(a)
+
+
+def test_the_gradient_is_taken_at_the_full_input():
+    net, x = mlp(), row()
+    leaf = x.clone().requires_grad_(True)
+    (slope,) = torch.autograd.grad(net(leaf[None])[0, 2], leaf)
+    a = gp.explain(net, x, target=2, objective="logit", method="gradient")
+    assert close(a.scores, slope * x, 1e-5)
 
 
 def test_the_default_rounds_are_few_and_grow():
@@ -171,7 +202,7 @@ def test_the_default_rounds_are_few_and_grow():
         ({"rounds": 6}, (1,) * 6, "ALL"),
         ({"per_round": 4}, (4, 2), "ALL"),
         ({"per_round": 2, "rounds": 2}, (2, 2), "ROUNDS"),
-        ({"per_round": 1, "k": 3}, (1, 1, 1), "K"),
+        ({"k": 3, "per_round": 1}, (1, 1, 1), "K"),
         ({"k": 2, "rounds": 1}, (2,), "K"),
         ({"k": 2}, (1, 1), "K"),
         ({"schedule": [1, 1, 3]}, (1, 1, 3), "ROUNDS"),
@@ -181,7 +212,8 @@ def test_the_default_rounds_are_few_and_grow():
     ],
 )
 def test_schedules_pick_what_they_say(knobs, picks, stop):
-    a = gp.explain(mlp(), row(), method=gp.GreedyPIG(steps=2), **knobs)
+    method = gp.GreedyPIG(steps=2, **{name: knobs[name] for name in knobs if name != "k"})
+    a = gp.explain(mlp(), row(), method=method, k=knobs.get("k"))
     assert a.picks == picks
     assert a.selected == sum(picks)
     assert a.stop is gp.StopReason[stop]
@@ -200,14 +232,14 @@ def test_every_quadrature_rule_is_the_sum_it_says(rule):
         value = torch.softmax(net(point[None]), 1)[0, target]
         expected += weight * torch.autograd.grad(value, point)[0] * x
     for given in (rule, quadrature):
-        steps = 4 if isinstance(given, str) else None
-        a = gp.explain(net, x, method=gp.IG(steps=steps, rule=given))
+        a = gp.explain(net, x, method=gp.IG(steps=4, rule=given))
         assert close(a.scores, expected, 1e-10)
 
 
-def test_steps_that_contradict_a_rule_s_own_nodes_are_refused():
-    with pytest.raises(gp.InvalidInput, match="steps"):
-        gp.explain(mlp(), row(), method=gp.GreedyPIG(steps=7, rule=gp.rule("left", 3)))
+def test_a_rule_of_one_s_own_has_its_own_number_of_steps():
+    a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=2, rule=gp.rule("left", 3)))
+    assert a.settings["steps"] == 3
+    assert a.gradients_used == 6
 
 
 def test_completeness_of_every_round():
@@ -243,7 +275,7 @@ def test_seconds_stop_a_slow_model():
     assert sorted(a.order.tolist()) == list(range(50))
 
 
-def test_reach_stops_once_the_objective_is_there():
+def test_a_value_to_reach_stops_once_the_objective_is_there():
     def model(x: Tensor) -> Tensor:
         return x @ torch.tensor([4.0, 3.0, 2.0, 1.0])
 
@@ -251,7 +283,7 @@ def test_reach_stops_once_the_objective_is_there():
         model,
         torch.ones(4),
         objective="logit",
-        stop=gp.Stop(value=0.7),
+        stop=gp.Stop(value=6.9),
         method=gp.GreedyPIG(per_round=1),
     )
     assert a.stop is gp.StopReason.VALUE

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import greedypig as gp
-from greedypig.core.objective import Oracle, PointObjective
-from greedypig.core.scorers import seeded_normal
+from greedypig.core.objective import Objective
 from problems import net, normal
 
 captum_attr = pytest.importorskip("captum.attr")
@@ -82,7 +81,7 @@ def test_integrated_gradients_agree_with_captum(case, steps, theirs, ours):
     model, x = CASES[case][0](), CASES[case][1](5)
     baseline = 0.3 * torch.ones_like(x)
     expected = captum_scores(model, x, baseline, n_steps=steps, method=theirs)
-    got = explained(model, x, "ig", steps=steps, rule=ours, baseline=baseline)
+    got = explained(model, x, gp.IG(steps, ours), baseline=baseline)
     torch.testing.assert_close(got, expected, **FLOAT32_NODES)
 
 
@@ -95,7 +94,7 @@ def test_integrated_gradients_agree_with_captum_in_float32(case, theirs, ours):
     expected = captum_attr.IntegratedGradients(model).attribute(
         x[None], target=TARGET, n_steps=50, method=theirs
     )
-    got = explained(model, x, "ig", steps=50, rule=ours)
+    got = explained(model, x, gp.IG(50, ours))
     torch.testing.assert_close(got, expected[0].detach(), **CLOSE)
 
 
@@ -265,9 +264,9 @@ def test_guided_ig_agrees_with_pair_on_any_line(seed, n, steps, fraction, max_di
             fraction,
             max_dist,
         )
-    line = PointObjective(Oracle(lambda points, _: g.g(points), n), baseline, x)
-    got = gp.GuidedIG(steps, fraction, max_dist)(line, torch.zeros(n))
-    torch.testing.assert_close(got, torch.from_numpy(expected), rtol=0, atol=1e-8)
+    line = Objective(lambda points, _: g.g(points), baseline.view(1, 1, n), x.view(1, 1, n))
+    got = gp.GuidedIG(steps, fraction, max_dist)(line, torch.zeros(1, n).double())
+    torch.testing.assert_close(got[0], torch.from_numpy(expected), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +302,13 @@ def test_blur_ig_by_name_has_pair_s_defaults_and_holds_in_float32():
 # SmoothGrad-IG, by hand.
 
 
+def noise_of(n: int, seed: int, round: int, sample: int) -> Tensor:
+    """(n,) standard normal numbers, a function of seed, round and sample."""
+    objective = gp.objective(lambda w: w.sum(1), n).at(round)
+    objective.seed = seed
+    return torch.randn(n, generator=objective.generator(sample)).double()
+
+
 def integrated(model: nn.Module, x: Tensor, baseline: Tensor, steps: int) -> Tensor:
     """(x − b) ⊙ mean over midpoints t of ∇f(b + t·(x − b))."""
     total = torch.zeros_like(x)
@@ -314,19 +320,18 @@ def integrated(model: nn.Module, x: Tensor, baseline: Tensor, steps: int) -> Ten
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("square", [False, True])
-def test_smooth_ig_is_the_mean_over_noisy_inputs(case, square):
-    # scores = mean over samples of IG(x + noise·(max x − min x)·ε), signed unless asked otherwise.
+def test_smooth_ig_is_the_mean_over_noisy_inputs(case):
+    # scores = mean over samples of IG(x + noise·(max x − min x)·ε), signed.
     model, x = CASES[case][0](), CASES[case][1](3)
     samples, noise, steps = 4, 0.2, 5
     span = float(x.max() - x.min())
     baseline = torch.full_like(x, 0.1)
     expected = torch.zeros_like(x)
     for sample in range(samples):
-        epsilon = seeded_normal(x.reshape(-1), 13, 0, sample).view(x.shape)
+        epsilon = noise_of(x.numel(), 13, 0, sample).view(x.shape)
         one = integrated(model, x + noise * span * epsilon, baseline, steps)
-        expected += (one**2 if square else one) / samples
-    scorer = gp.SmoothIG(gp.IG(steps), samples=samples, noise=noise, square=square)
+        expected += one / samples
+    scorer = gp.SmoothIG(gp.IG(steps), samples=samples, noise=noise)
     got = explained(model, x, scorer, baseline=baseline, seed=13)
     torch.testing.assert_close(got, expected, **SAME)
 
@@ -350,7 +355,7 @@ def test_smooth_ig_keeps_what_is_selected_free_of_noise():
     baseline[inside] = x[inside]
     expected = torch.zeros_like(x)
     for sample in range(samples):
-        epsilon = seeded_normal(x, 2, 1, sample)
+        epsilon = noise_of(x.numel(), 2, 1, sample)
         epsilon[inside] = 0
         expected += integrated(model, x + 0.3 * span * epsilon, baseline, steps) / samples
     later = a.order[4:]
@@ -360,4 +365,4 @@ def test_smooth_ig_keeps_what_is_selected_free_of_noise():
 def test_smooth_without_noise_is_the_scorer_itself():
     model, x = row_net(), row(6)
     smooth = explained(model, x, gp.SmoothIG(gp.IG(8), samples=3, noise=0.0))
-    torch.testing.assert_close(smooth, explained(model, x, "ig", steps=8), **SAME)
+    torch.testing.assert_close(smooth, explained(model, x, gp.IG(8)), **SAME)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .errors import InvalidInput, InvalidType, did_you_mean
 from .features import Features
-from .numbers import check_count, whole
+from .numbers import check_count, real, whole
 from .quadrature import Rule
 from .schedule import plan_picks
 from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, Smooth, cost_of
@@ -31,6 +31,12 @@ class InRounds:
     per_round: int | None = None
     schedule: str | Sequence[int] = "geometric"
     ratio: float = 50.0
+
+    def __post_init__(self) -> None:
+        for name, number in (("rounds", whole), ("per_round", whole), ("ratio", real)):
+            object.__setattr__(self, name, number(getattr(self, name)))
+        if not isinstance(self.schedule, str) and hasattr(self.schedule, "__iter__"):
+            object.__setattr__(self, "schedule", tuple(map(whole, self.schedule)))
 
     @property
     def scorer(self) -> Any:
@@ -55,7 +61,8 @@ class GreedyPIG(InRounds):
     name = "greedy-pig"
 
     def __post_init__(self) -> None:
-        self.scorer  # noqa: B018  # Raises if there is no such rule.
+        super().__post_init__()
+        object.__setattr__(self, "steps", self.scorer.steps)
 
     @property
     def scorer(self) -> IG:
@@ -83,6 +90,7 @@ class Greedy(InRounds):
     name = "greedy"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         inner = named(self.one_shot) if isinstance(self.one_shot, str) else self.one_shot
         inner = scorer_of(inner)
         # A method that scores otherwise in rounds says so, as `from_captum(Saliency)` does.
@@ -187,6 +195,7 @@ def describe(method: Any) -> dict[str, Any]:
 
 def _plain(knob: Any) -> Any:
     """A knob as JSON holds it."""
+    knob = real(whole(knob))
     if knob is None or isinstance(knob, str | int | float):
         return knob
     if isinstance(knob, Rule):

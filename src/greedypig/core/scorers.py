@@ -46,7 +46,8 @@ class IG:
     name = "ig"
 
     def __post_init__(self) -> None:
-        self.quadrature  # noqa: B018  # Raises if there is no such rule.
+        # A rule of one's own has its own number of nodes.
+        object.__setattr__(self, "steps", len(self.quadrature))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -130,35 +130,68 @@ def explain_many(
         names=names, method=method, k=k, stop=stop, seed=seed, batch_size=batch_size,
         class_given=any(t is not None for t in ([target] if targets is None else targets)),
     )  # fmt: skip
-    return _stream(job, xs, target, targets, fixed)
+    return _stream(job, _members(job, xs, target, targets, fixed))
 
 
-def _stream(
+class Member(NamedTuple):
+    """One example among those that run side by side."""
+
+    example: Example
+    x: Any
+    label: str
+
+
+def _members(
     job: Job, xs: Iterable[Any], target: Any, targets: Any, fixed: Any
-) -> Iterator[Attribution]:
-    """Examples are gathered as long as they may share batches, then run side by side."""
-    held: list[tuple[Example, Any, str]] = []
-    i, error = 0, None
-    try:
-        for i, x in enumerate(xs):
+) -> Iterator[Member]:
+    """The examples of xs, checked."""
+    for i, x in enumerate(xs):
+        try:
             one = target if targets is None else _one_of(targets, i, "target")
             given = _one_of(fixed, i, "fixed") if isinstance(fixed, list) else fixed
             example = job.example(x, one, given)
-            if held and (example.key != held[0][0].key or len(held) >= job.side_by_side(held)):
-                yield from _finish(job, held)
-                held = []
-            held.append((example, x, f"input {i}"))
-    except Exception as failure:  # Those before it are finished and handed out first.
-        failure.add_note(f"This was input {i} of explain_many, counted from 0.")
-        error = failure
-    if held:
-        yield from _finish(job, held)
+        except Exception as error:
+            error.add_note(f"This was input {i} of explain_many, counted from 0.")
+            raise
+        yield Member(example, x, f"input {i}")
+
+
+def _stream(job: Job, members: Iterator[Member]) -> Iterator[Attribution]:
+    """Examples are gathered as long as they may share batches, then run side by side."""
+    group: list[Member] = []
+    most, error = 1, None
+    while True:
+        try:
+            member = next(members, None)
+        except Exception as failure:  # The results of those before come first.
+            member, error = None, failure
+        key = None if member is None else member.example.key
+        if group and (len(group) >= most or key != group[0].example.key):
+            yield from _finish(job, group)
+            group = []
+        if member is None:
+            break
+        most = most if group else job.side_by_side(member)
+        group.append(member)
     if error is not None:
         raise error
 
 
-def _finish(job: Job, held: Sequence[tuple[Example, Any, str]]) -> list[Attribution]:
-    examples, xs, labels = zip(*held, strict=True)
+def _finish(job: Job, group: Sequence[Member]) -> Iterator[Attribution]:
+    """The results of examples side by side; where that fails, those before the one that fails."""
+    try:
+        results = _together(job, group)
+    except Exception:
+        if len(group) == 1:
+            raise
+        for member in group:
+            yield from _together(job, [member])
+    else:
+        yield from results
+
+
+def _together(job: Job, group: Sequence[Member]) -> list[Attribution]:
+    examples, xs, labels = zip(*group, strict=True)
     run = job.run(examples, xs, labels=labels)
     for _ in run:
         pass
@@ -232,9 +265,9 @@ class Job:
             provenance=provenance, resume=saved_run(resume, provenance[0]),
         )  # fmt: skip
 
-    def side_by_side(self, held: Sequence[tuple[Example, Any, str]]) -> int:
-        """How many examples like these share rounds: as many as fill a batch with their points."""
-        example, x, _ = held[0]
+    def side_by_side(self, member: Member) -> int:
+        """How many examples like this share rounds: as many as fill a batch with their points."""
+        example, x, _ = member
         features = make_features(self.features, self.names, example.layout, x)
         stop = self.stop or Stop()
         alone = stop.value is not None or stop.gain or stop.seconds is not None

@@ -75,6 +75,7 @@ class SteadyPIG(InRounds):
     name = "steady-pig"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "views", whole(self.views))
         check_count("views", self.views)
         check_between("noise", self.noise, 0, 1)
