@@ -37,11 +37,11 @@ def full_disk(room=0):
 
 
 def as_result(path):
-    gp.explain(mlp(), row(), rounds=2).save(path)
+    gp.explain(mlp(), row()).save(path)
 
 
 def as_page(path):
-    report.write(gp.explain(mlp(), row(), rounds=2), path)
+    report.write(gp.explain(mlp(), row()), path)
 
 
 def as_graph(path):
