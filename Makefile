@@ -1,10 +1,11 @@
-# Two commands for a newcomer: `make demo` and `make test`. Both set up .venv on their own.
+# For a newcomer: `make demo`, then `make check` after every change and `make test` before a commit.
+# Each sets up .venv on its own.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench docs assets reproduce clean browser
+.PHONY: demo check test lint bench docs assets reproduce clean browser
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -26,6 +27,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The inner loop: everything but the tests that start processes, train networks or draw pages.
+check: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+# The whole.
 test: lint browser
 	$(BIN)/python -m pytest
 

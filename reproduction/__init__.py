@@ -1,27 +1,22 @@
 """The paper's tables and figures, measured anew, with its numbers beside ours.
 
-One module per table or figure, named in `MODULES`. It defines `FILES` (what it writes) and
-`run(request) -> Result`; its settings and the paper's numbers are in the TOML file of its name.
-What they need in common is in `photos`, `resumable` (work that several processes share), `cache`
-(results of single photos) and `curves`.
+`REPRODUCTIONS` names them. Each is a subclass of `Job`; its settings and the paper's numbers are in
+the TOML file of its name. `run("sic", Request(out=Path("out")))` is `python -m reproduction sic`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Protocol
 
 from greedypig.core.errors import InvalidInput
 
-from .request import Request, Result, Table, TableRequest
-from .settings import Settings
+from .job import Job
+from .output import Result, Table
+from .settings import Contender, Request, Settings
 
-__all__ = [
-    "MODULES", "OF_PHOTOS", "Reproduction", "Request", "Result", "Settings", "Table",
-    "TableRequest", "reproduction",
-]  # fmt: skip
+__all__ = ["REPRODUCTIONS", "Contender", "Job", "Request", "Result", "Settings", "Table", "run"]
 
-MODULES = {
+REPRODUCTIONS = {
     "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
     "pointing": "the pointing game on 2 × 2 grids, MobileNetV2 (Figure 3)",
     "resnet": "softmax information curve of PIG and Greedy PIG, ResNet50 (appendix)",
@@ -30,24 +25,24 @@ MODULES = {
     "lemmas": "copies of the best column: IG takes them all, Greedy PIG does not (Section 4)",
     "criteo": "loss after retraining on the top k columns of a table (the Criteo table)",
 }
-"""The reproductions there are, in the order of `all`, each in a line."""
-
+"""Every reproduction, in the order of `all`, each in a line."""
+CLASSES = {
+    "sic": "curves:Curves", "pointing": "pointing:Pointing", "resnet": "curves:Curves",
+    "figures": "figures:Figures", "graph": "graph:Compression", "lemmas": "lemmas:Lemmas",
+    "criteo": "criteo:Retraining",
+}  # fmt: skip
 OF_PHOTOS = ("sic", "pointing", "resnet", "figures")
-"""Those that --photos is about."""
 
 
-class Reproduction(Protocol):
-    """What a reproduction's module defines."""
+def job_class(name: str) -> type[Job]:
+    """The class of the reproduction called `name`."""
+    if name not in CLASSES:
+        raise InvalidInput(f"Expected a reproduction: {', '.join(CLASSES)} (got {name!r}).")
+    module, _, title = CLASSES[name].partition(":")
+    job: type[Job] = getattr(import_module(f"{__name__}.{module}"), title)
+    return job
 
-    FILES: tuple[str, ...]
 
-    def run(self, request: Request) -> Result:
-        """Measure what is not measured yet and write the files."""
-
-
-def reproduction(name: str) -> Reproduction:
-    """The module of the reproduction called `name`."""
-    if name not in MODULES:
-        raise InvalidInput(f"Expected a reproduction: {', '.join(MODULES)} (got {name!r}).")
-    module: Reproduction = import_module(f"{__name__}.{name}")
-    return module
+def run(name: str, request: Request) -> Result:
+    """Measure what is not measured yet, and write the files."""
+    return job_class(name)(name, request).run()

@@ -1,214 +1,197 @@
 """The paper's Criteo table: train on all columns, select, retrain on the top k, compare the losses.
 
 Measured on generated rows of Criteo's shape, whose truth is known, on real tables of `make assets`,
-and on any table given by its path, Criteo's own files among them. All methods have the same budget
-of gradient batches.
+and on any table given by its path, also Criteo's own files. All methods have the same budget of
+gradient batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from greedypig.core.errors import InvalidInput
 from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.plots.canvas import COLOURS, DASHES, INK, SOFT, new_figure, plain, shorten, title
+from greedypig.results.wording import count
 
-from .cache import Shelf
-from .comparisons import Difference, Estimate, differences, lead, losses, told
-from .datasets import open_ground
-from .loss_figure import Chart, Line, loss_sheet
-from .outputs import Written
-from .request import Request, Result, Table
-from .retraining import WITHOUT_NETWORK, Trials, Variant
-from .settings import Contender, Settings
-from .tables import mean_and_error
+from .comparisons import Estimate, differences, in_words, losses, ranked_methods, selections_of
+from .datasets import open_dataset
+from .job import Batch, Job, Record
+from .output import Files, Table, mean_and_error
+from .retraining import WITHOUT_NETWORK, Experiment, Variant
 
-FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 STEPS = 5
-"""Points of the path of our contender."""
+"""Gradient batches of a round of Greedy PIG (T = 5), at least."""
 DEPTH = 20
-"""Places of the list whose sources are counted, where they are known."""
+"""Places of the list in which sources are counted, where they are known."""
+LINES = ("ig", "greedy-5", "greedy-1", "permutation", "truth", "random")
+"""Methods in the order of their colours."""
 
 
-def run(request: Request) -> Result:
-    """Every table in turn; the first of several processes writes the files."""
-    job = Job.of(request, Settings.of("criteo"))
-    for trials in job.tables:
-        trials.run()
-    result = job.result()
-    return job.written(result) if request.group.first else result
+class Retraining(Job):
+    """Losses after retraining, table by table."""
 
+    FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: the tables and what is compared on each."""
-
-    request: Request
-    settings: Settings
-    ks: tuple[int, ...]
-    tables: tuple[Trials, ...]
-
-    @staticmethod
-    def of(request: Request, settings: Settings) -> Job:
-        """Check the request, open the tables."""
-        asked, more = request.tables, settings.more
-        ks = tuple(asked.k or more["ks"])
-        if min(ks) < 1:
-            raise InvalidInput(f"Expected k ≥ 1 (got {min(ks)}).")
-        contenders = settings.chosen(request.methods)
-        baselines = asked.baselines or more["baselines"]
-        tuned = (False, True) if asked.mask_finetune else (False,)
+    def prepare(self) -> None:
+        request, more = self.request, self.more
+        self.contenders = self.settings.chosen(request.methods)
+        self.ks = tuple(request.k or more["ks"])
+        baselines = request.baseline or more["baselines"]
+        tuned = (False, True) if request.mask_finetune else (False,)
         variants = tuple(Variant(baseline, t) for t in tuned for baseline in baselines)
-        shelf = Shelf(request.out / "rows" / settings.name)
-        # Greedy PIG needs a batch for each of its points.
         budget = max(request.budget or more["budget"], STEPS * more["ranked"])
-        tables = []
-        for name in _tables(request, settings):
-            ground = open_ground(name, request, settings, shelf)
-            fitting = tuple(k for k in ks if k < len(ground.names))
-            if not fitting:
+        self.experiments = []
+        for name in self._tables():
+            dataset = open_dataset(name, self)
+            ks = tuple(k for k in self.ks if k < len(dataset.names))
+            if not ks:
                 raise InvalidInput(
-                    f"Expected k below the {len(ground.names)} columns of {ground.title} "
-                    f"(got {', '.join(map(str, ks))})."
+                    f"Expected k below the {len(dataset.names)} columns of {dataset.title} "
+                    f"(got {', '.join(map(str, self.ks))})."
                 )
-            known = tuple(c for c in contenders if c.search["method"] != "truth" or ground.truth)
-            tables.append(Trials(
-                request, ground, known, variants, fitting, budget,
-                more["ranked"], more["finetune"], shelf,
-            ))  # fmt: skip
-        return Job(request, settings, ks, tuple(tables))
+            known = tuple(c for c in self.contenders if c.name != "truth" or dataset.truth)
+            self.experiments.append(Experiment(self, dataset, known, variants, ks, budget))
 
-    def result(self) -> Result:
-        """The table: the paper's lines, then ours, table by table."""
-        rows = list(self._paper()) + [row for trials in self.tables for row in _rows(trials)]
+    def _tables(self) -> list[str]:
+        """The tables asked for; else the settings', without those that are not there."""
+        if self.request.tables:
+            return list(self.request.tables)
+        files = {name: self.more[name].get("file") for name in self.more["tables"]}
+        folder = assets_folder() / "tables"
+        return [name for name, file in files.items() if file is None or (folder / file).is_file()]
+
+    def batches(self) -> Iterator[Batch]:
+        for stage in self.stages():
+            yield from stage
+
+    def stages(self) -> Iterator[list[Batch]]:
+        for experiment in self.experiments:
+            yield from experiment.stages()
+
+    def table(self) -> Table:
+        rows = [*self._paper(), *(row for e in self.experiments for row in _rows(e))]
         columns = {"data": "data", "title": "method", "baseline": "absent is",
                    "batches": "batches"}  # fmt: skip
         columns |= {f"k{k}": f"k = {k}" for k in sorted(self.ks)} | {"all": "all columns"}
         if any(row.get("sources") is not None for row in rows):
             columns["sources"] = f"sources in the top {DEPTH}"
-        numbers = [*(f"k{k}" for k in self.ks), "all"]
-        formats = dict.fromkeys(numbers, "{:.4f}") | {"batches": "{:,.0f}", "sources": "{:.1f}"}
-        errors = {column: f"{column}_error" for column in numbers}
-        failed = [problem for trials in self.tables for problem in trials.problems()]
-        about = {
-            "seed": self.request.seed, "ks": list(self.ks),
-            "tables": [t.ground.title for t in self.tables],
-            "differences": [d.record for d in self.differences()],
-        }  # fmt: skip
-        return Result(self.settings.name, self.settings.title,
-                      Table(columns, rows, formats, errors, dict.fromkeys(numbers, 4)),
-                      self._remarks(), failed, about=about)  # fmt: skip
+        formats = dict.fromkeys([*(f"k{k}" for k in self.ks), "all"], "{:.4f}")
+        return Table(columns, rows, formats | {"batches": "{:,.0f}", "sources": "{:.1f}"}, 4)
 
-    def _paper(self) -> Iterator[dict[str, Any]]:
-        for contender in self.settings.contenders:
-            if contender.paper:
-                yield {"data": self.settings.paper["data"], "title": contender.title,
-                       "method": f"{contender.name}, paper",
-                       **{f"k{k}": contender.paper.get(str(k)) for k in self.ks}}  # fmt: skip
+    def _paper(self) -> Iterator[Record]:
+        for c in self.settings.contenders:
+            if c.paper:
+                yield {"data": self.settings.paper["data"], "title": c.title,
+                       "method": f"{c.name}, paper",
+                       **{f"k{k}": c.paper.get(str(k)) for k in self.ks}}  # fmt: skip
 
-    def differences(self) -> list[Difference]:
-        """Every pair of methods on every table, for every variant and k."""
-        return [d for trials in self.tables for d in differences(trials)]
+    def about(self) -> Record:
+        return {"ks": list(self.ks), "tables": [e.dataset.title for e in self.experiments],
+                "differences": list(self._differences())}  # fmt: skip
 
-    def _remarks(self) -> list[str]:
+    def _differences(self) -> Iterator[Record]:
+        for experiment in self.experiments:
+            yield from (difference.record for difference in differences(experiment))
+
+    def remarks(self) -> list[str]:
         remarks = []
-        for trials in self.tables:
-            plan, ground = trials.ground.plan, trials.ground
-            train = ground.train(0)
+        for experiment in self.experiments:
+            dataset, train = experiment.dataset, experiment.dataset.rows("train", 0)
+            repeats = dataset.repeats
             remarks.append(
-                f"{ground.title}, {len(ground.names)} columns: {_times(plan.models, 'network')}, "
-                f"{_times(plan.selections, 'selection')} by each, "
-                f"{_times(plan.retrainings, 'retraining')} of every chosen set; {train.rows:,} "
-                f"rows to learn from; {trials.budget:,} gradient batches of {train.batch_size}."
+                f"{dataset.title}, {len(dataset.names)} columns: "
+                f"{count(repeats.models, 'network')}, {count(repeats.selections, 'selection')} by "
+                f"each, {count(repeats.retrainings, 'retraining')} of every selected set; "
+                f"{train.rows:,} training rows; {experiment.budget:,} gradient batches of "
+                f"{train.batch_size}."
             )
-            remarks += told(ground, list(differences(trials)))
-            if (first := lead(trials, list(_rows(trials)))) is not None:
-                remarks.append(first)
-        return remarks + list(self.settings.differs)
+            remarks += in_words(dataset.title, list(differences(experiment)))
+            remarks += ranked_methods(experiment, list(_rows(experiment)))
+        return remarks
 
-    def written(self, result: Result) -> Result:
-        """The files of the result."""
-        out = Written(self.request, result)
-        drop = ("title",)
-        out.csv("criteo.csv", [{k: v for k, v in row.items() if k not in drop}
-                               for row in result.table.rows], first="data")  # fmt: skip
-        out.csv("criteo-runs.csv", [r for t in self.tables for r in _runs(t)], first="data")
-        out.csv("criteo-differences.csv", [d.record for d in self.differences()], first="table")
-        out.figure("criteo.png", lambda: loss_sheet([_chart(t) for t in self.tables]))
-        return out.page("criteo.md")
+    def write(self, files: Files, table: Table) -> None:
+        files.csv("criteo.csv", table.rows, first="data", without=("title",))
+        files.csv("criteo-runs.csv", (r for e in self.experiments for r in _runs(e)), first="data")
+        files.csv("criteo-differences.csv", self._differences(), first="table")
+        files.figure("criteo.png", self._figure)
 
-
-def _tables(request: Request, settings: Settings) -> list[str]:
-    """Those asked for; else the settings', without those that `make assets` has not brought."""
-    if request.tables.tables:
-        return list(request.tables.tables)
-    there = []
-    for name in settings.more["tables"]:
-        file = settings.more[name].get("file")
-        if file is None or (assets_folder() / "tables" / file).is_file():
-            there.append(name)
-    return there
+    def _figure(self) -> Figure:
+        """Losses over the number of columns kept, one panel for each table, two in a row."""
+        across = min(2, len(self.experiments))
+        down = -(-len(self.experiments) // across)
+        figure = new_figure(5.8 * across, 0.5 + 4.1 * down)
+        axes = figure.subplots(down, across, squeeze=False).flatten().tolist()
+        for ax in axes[len(self.experiments) :]:
+            ax.set_axis_off()
+        for ax, experiment in zip(axes, self.experiments, strict=False):
+            _draw(ax, experiment)
+        return figure
 
 
-def _rows(trials: Trials) -> Iterator[dict[str, Any]]:
+def _rows(experiment: Experiment) -> Iterator[Record]:
     """A line for every method and variant."""
-    ground = trials.ground
-    every = [loss for m in range(ground.plan.models) if (loss := trials.loss_all(m)) is not None]
-    mean, error = mean_and_error(every)
-    for contender, variant in _lines(trials):
-        bare = contender.search["method"] in WITHOUT_NETWORK
-        of = [c for c in trials.choices() if (c.contender, c.variant) == (contender, variant)]
-        row: dict[str, Any] = {
-            "data": ground.title, "title": contender.title, "method": contender.name,
+    dataset = experiment.dataset
+    whole = [experiment.loss_all(m) for m in range(dataset.repeats.models)]
+    mean, error = mean_and_error([loss for loss in whole if loss is not None])
+    lines = [(c, v) for v in experiment.variants for c in experiment.contenders
+             if v in experiment.variants_of(c)]  # fmt: skip
+    for contender, variant in lines:
+        bare = contender.name in WITHOUT_NETWORK
+        selections = selections_of(experiment, contender.name, variant)
+        row: Record = {
+            "data": dataset.title, "title": contender.title, "method": contender.name,
             "baseline": "" if bare else variant.words,
-            "batches": None if bare else max((trials.spent(c) or 0 for c in of), default=0),
+            "batches": None if bare else max(map(experiment.batches_used, selections), default=0),
             "all": mean, "all_error": error,
         }  # fmt: skip
-        for k in trials.ks:
-            found = Estimate.of(losses(trials, of, k))
-            row[f"k{k}"], row[f"k{k}_error"] = found.mean, found.error
-        if (truth := ground.truth) is not None:
-            tops = [order[:DEPTH] for c in of if (order := trials.order(c)) is not None]
-            row["sources"], _ = mean_and_error([float(truth.sources(top)) for top in tops])
+        for k in experiment.ks:
+            estimate = Estimate.of(losses(experiment, selections, k))
+            row[f"k{k}"], row[f"k{k}_error"] = estimate.mean, estimate.error
+        if (truth := dataset.truth) is not None:
+            orders = [order for s in selections if (order := experiment.order(s)) is not None]
+            row["sources"], _ = mean_and_error([float(truth.sources(o[:DEPTH])) for o in orders])
         yield row
 
 
-def _lines(trials: Trials) -> Iterator[tuple[Contender, Variant]]:
-    seen = []
-    for choice in trials.choices():
-        pair = (choice.contender, choice.variant)
-        if pair not in seen:
-            seen.append(pair)
-    yield from sorted(seen, key=lambda p: (trials.variants.index(p[1]),
-                                           trials.contenders.index(p[0])))  # fmt: skip
-
-
-def _runs(trials: Trials) -> Iterator[dict[str, Any]]:
+def _runs(experiment: Experiment) -> Iterator[Record]:
     """Every selection and k."""
-    for c in trials.choices():
-        order = trials.order(c)
-        for k in trials.ks:
+    for s in experiment.selections():
+        order = experiment.order(s) or []
+        for k in experiment.ks:
             yield {
-                "data": trials.ground.name, "method": c.contender.name,
-                "baseline": c.variant.words, "network": c.model, "selection": c.seed, "k": k,
-                "loss": trials.loss(c, k), "columns": " ".join((order or [])[:k]),
+                "data": experiment.dataset.name, "method": s.contender.name,
+                "baseline": s.variant.words, "network": s.model, "selection": s.seed, "k": k,
+                "loss": experiment.loss(s, k), "columns": " ".join(order[:k]),
             }  # fmt: skip
 
 
-def _chart(trials: Trials) -> Chart:
-    """The lines of a table's figure: means and errors over k."""
-    lines, whole = [], None
-    many = len(trials.variants) > 1
-    for row in _rows(trials):
-        whole = row["all"]
-        name = row["title"] + (f", {row['baseline']}" if many and row["baseline"] else "")
-        points = {k: (row[f"k{k}"], row[f"k{k}_error"]) for k in sorted(trials.ks)
-                  if row[f"k{k}"] is not None}  # fmt: skip
-        if points:
-            lines.append(Line(name, row["method"], points))
-    return Chart(trials.ground.title, lines, whole)
-
-
-def _times(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _draw(ax: Axes, experiment: Experiment) -> None:
+    """Mean losses with their errors; the loss with all columns is a dashed line."""
+    ks, rows = sorted(experiment.ks), list(_rows(experiment))
+    for i, row in enumerate(rows):
+        known = [(at, k) for at, k in enumerate(ks) if row[f"k{k}"] is not None]
+        several = len(experiment.variants) > 1 and row["baseline"]
+        shift = 0.09 * (i - (len(rows) - 1) / 2)  # Error bars do not cover each other.
+        ax.errorbar([at + shift for at, _ in known], [row[f"k{k}"] for _, k in known],
+                    yerr=[row[f"k{k}_error"] or 0.0 for _, k in known],
+                    color=COLOURS[LINES.index(row["method"])], linestyle=DASHES[i % len(DASHES)],
+                    marker="o", markersize=4, capsize=2.5, linewidth=1.4,
+                    label=shorten(row["title"] + (f", {row['baseline']}" if several else ""),
+                                  44))  # fmt: skip
+    whole = rows[0]["all"] if rows else None
+    if whole is not None:
+        ax.axhline(whole, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
+                   label=f"all columns: {whole:.4f}")  # fmt: skip
+    ax.set_xticks(range(len(ks)), [str(k) for k in ks])
+    ax.set_xlim(-0.5, len(ks) - 0.5)
+    ax.set_xlabel("columns kept", fontsize=9, color=INK)
+    ax.set_ylabel("validation loss after retraining", fontsize=9, color=INK)
+    plain(ax)
+    title(ax, shorten(experiment.dataset.title, 70))
+    ax.legend(fontsize=8, frameon=False)

@@ -1,4 +1,4 @@
-"""Information curves over many photos: what the figures of SIC and LIC have in common.
+"""Information curves over many photos: Figure 2 of the paper (sic) and the appendix's ResNet50.
 
 For every photo and method the class is explained once per objective: the softmax objective for the
 SIC and the second opinion, the log-likelihood objective for the LIC, as in the paper (Section 5.1,
@@ -9,8 +9,7 @@ its curves, median over photos at each share kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,26 +17,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from greedypig.core.attribution import Attribution
-from greedypig.core.errors import InvalidInput
 from greedypig.metrics.curves import information_curves_many
-from greedypig.models import ImageModel
 from greedypig.plots import Panel, curve_sheet
 from greedypig.results.curve import Curve, aligned, median_curve
 from greedypig.results.wording import count, kept_settings, listed, setting
 from greedypig.tensors.api import explain_many
 
-from . import cache
-from .cache import Shelf
-from .outputs import Written
-from .photos import Networks, Sample, Seen, survey
-from .request import Request, Result, Table
-from .resumable import Batch, Task, carry_out, in_turn
-from .settings import Contender, Settings, quick_look
+from .job import Batch, Record, Task, in_turn
+from .output import Files, Table
+from .photos import Photo, PhotoJob
+from .settings import Contender
 
-JUDGES = {"softmax": ("sic", "softmax"), "log-likelihood": ("lic", "loss")}
-"""From an objective to its column and its kind of curve."""
 SECOND = "second_opinion"
+COLUMNS = {"sic": ("softmax", "softmax"), "lic": ("log-likelihood", "loss"),
+           SECOND: ("softmax", SECOND)}  # fmt: skip
+"""From a column of the table to its objective and its kind of curve."""
 RESAMPLES = 400
 HEADS = {
     "title": "method", "setting": "setting", "cost": "gradients",
@@ -45,260 +39,220 @@ HEADS = {
     "paper_lic": "LIC AUC ↓, paper", "lic": "LIC AUC ↓, ours",
     SECOND: "second opinion ↑, ours",
 }  # fmt: skip
+PANELS = {
+    "sic": ("Softmax information curve ↑", "probability of the class"),
+    "lic": ("Loss information curve ↓", "KL divergence from the whole photo's answer (nats)"),
+    SECOND: ("Second opinion ↑", "probability of the class, by the judge"),
+}
 
 
-def run(request: Request, settings: Settings) -> Result:
-    """Explain, measure, aggregate; the first of several processes writes the files."""
-    job = Job.of(request, settings)
-    carry_out(list(job.batches()), request)
-    found, failed = job.found()
-    if not found:
-        raise InvalidInput(
-            f"Expected photos that every method explains (got none of {len(job.sample.seen)}). "
-            f"The first: {failed[0][1]}"
-        )
-    result = job.result(found, failed)
-    return job.written(result, found) if request.group.first else result
+class Curves(PhotoJob):
+    """Curves of every method on every photo, and their medians."""
 
+    FILES = ("{}.md", "{}.png", "{}.csv", "{}-photos.csv", "{}-curves.csv")
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: the networks, the photos, and what is measured on them."""
+    JUDGED = True
 
-    request: Request
-    settings: Settings
-    networks: Networks
-    sample: Sample
-    contenders: tuple[Contender, ...]
-    objectives: tuple[str, ...]
-    shelf: Shelf
-
-    @staticmethod
-    def of(request: Request, settings: Settings) -> Job:
-        """Check the request, load the networks, look at the photos."""
-        objectives = tuple(settings.more["objectives"])
-        if request.objective is not None:
-            if request.objective not in objectives:
-                raise InvalidInput(
-                    f"Expected an objective of {settings.name}: {', '.join(objectives)} "
-                    f"(got {request.objective!r})."
-                )
-            objectives = (request.objective,)
-        networks = Networks.of(request, settings)
-        contenders = settings.chosen(request.methods, request.budget, networks.shape)
-        shelf = Shelf(request.out / "rows" / settings.name)
-        sample = survey(request, networks, shelf)
-        return Job(request, settings, networks, sample, contenders, objectives, shelf)
+    @property
+    def columns(self) -> Iterator[tuple[str, str, str]]:
+        """(column, objective, kind of curve) of what is measured."""
+        for column, (objective, kind) in COLUMNS.items():
+            judged = column != SECOND or self.networks.judge is not None
+            if objective in self.objectives and judged:
+                yield column, objective, kind
 
     def batches(self) -> Iterator[Batch]:
-        """The work, cut so that a stopped run leaves whole comparisons."""
-        for contender, seen in in_turn(self.sample.seen, self.contenders):
+        for contender, photos in in_turn(self.sample.photos, self.contenders):
             for objective in self.objectives:
-                tasks = tuple(Task(self.place(s, contender, objective), s) for s in seen)
-                names = listed([s.path.name for s in seen], most=3)
-                measure = partial(self.measured, contender, objective)
-                yield Batch(f"{contender.name}, {objective}: {names}", tasks, measure)
+                tasks = tuple(
+                    Task(self.path(photo, contender, objective), photo, str(photo.path))
+                    for photo in photos
+                )
+                names = listed([photo.path.name for photo in photos], most=3)
+                yield Batch(f"{contender.name}, {objective}: {names}", tasks,
+                            partial(self.measure, contender, objective))  # fmt: skip
 
-    def place(self, seen: Seen, contender: Contender, objective: str) -> Path:
-        """Where the result of a photo lies."""
+    def path(self, photo: Photo, contender: Contender, objective: str) -> Path:
+        """The file of a photo's curves."""
         judge = self.networks.judge_fingerprint if objective == "softmax" else ""
-        return self.shelf.place(
-            seen.key, f"{contender.name}.{objective}", self.networks.fingerprint, judge,
-            contender.meaning(objective), contender.rankings, self.settings.more["baseline"],
-            self.settings.more["points"], self.request.seed,
+        return self.place(
+            photo.key, f"{contender.name}.{objective}", self.networks.fingerprint, judge,
+            contender.meaning(objective), contender.rankings, self.more["baseline"],
+            self.more["points"], self.request.seed,
         )  # fmt: skip
 
-    def measured(
-        self, contender: Contender, objective: str, photos: Sequence[Seen]
-    ) -> Iterator[dict[str, Any]]:
-        """The records of some photos, explained side by side."""
+    def measure(
+        self, contender: Contender, objective: str, photos: Sequence[Photo]
+    ) -> Iterator[Record]:
+        """The curves of some photos, explained side by side."""
         model, request = self.networks.model, self.request
-        xs = [self.networks.read(seen.path) for seen in photos]
-        targets = [seen.target for seen in photos]
-        common = {"baseline": self.settings.more["baseline"], "batch_size": request.batch_size}
-        found = list(
-            explain_many(model, xs, target=targets, objective=objective, seed=request.seed,
-                         method=contender.method(objective), **common)
-        )  # fmt: skip
-        curves: list[dict[str, dict[str, Curve]]] = [{} for _ in photos]
-        judges: list[tuple[str, ImageModel | None]] = [("own", None)]
-        if objective == "softmax" and self.networks.judge is not None:
-            judges.append((SECOND, self.networks.judge))
+        xs = [self.networks.read(photo.path) for photo in photos]
+        common: dict[str, Any] = {
+            "target": [photo.target for photo in photos], "baseline": self.more["baseline"],
+            "batch_size": request.batch_size,
+        }  # fmt: skip
+        attributions = list(explain_many(model, xs, objective=objective, seed=request.seed,
+                                         method=contender.method(objective), **common))  # fmt: skip
+        judge = self.networks.judge if objective == "softmax" else None
+        curves: dict[str, list[dict[str, Curve]]] = {}
         for ranking in contender.rankings:
-            for name, judge in judges:
-                each = information_curves_many(
-                    model, xs, found, target=targets, judge=judge, ranking=ranking,
-                    points=self.settings.more["points"], **common,
-                )  # fmt: skip
-                for own, measured in zip(curves, each, strict=True):
-                    own.setdefault(str(ranking or ""), {}).update(_named(measured, name))
-        for seen, a, own in zip(photos, found, curves, strict=True):
-            yield _record(seen, contender, objective, a, own)
+            options = common | {"ranking": ranking, "points": self.more["points"]}
+            own = list(information_curves_many(model, xs, attributions, **options))
+            if judge is not None:
+                second = information_curves_many(model, xs, attributions, judge=judge, **options)
+                own = [{**mine, SECOND: other["softmax"]}
+                       for mine, other in zip(own, second, strict=True)]  # fmt: skip
+            curves[ranking or ""] = own
+        for i, (photo, a) in enumerate(zip(photos, attributions, strict=True)):
+            first = next(iter(curves.values()))[i]["softmax"]
+            yield {
+                "photo": photo.path.name, "method": contender.name, "objective": objective,
+                "target": photo.target, "gradients": a.gradients_used,
+                "seconds": round(a.seconds, 3), "settings": kept_settings(a),
+                "ranking": first.settings["ranking"], "fractions": _rounded(first.fractions),
+                "curves": {
+                    ranking: {kind: {"values": _rounded(c.values), "full": c.full}
+                              for kind, c in each[i].items()}
+                    for ranking, each in curves.items()
+                },
+            }  # fmt: skip
 
-    def found(self) -> tuple[Found, list[tuple[str, str]]]:
-        """Results of the photos that every method explained; the others with the reason."""
-        failed = list(self.sample.broken)
-        found: Found = {}
-        for seen in self.sample.seen:
+    @cached_property
+    def records(self) -> dict[Photo, dict[tuple[str, str], Record]]:
+        """From a photo that every method explained to its records by (method, objective)."""
+        complete = {}
+        for photo in self.sample.photos:
             records = {
-                (c.name, objective): cache.read(self.place(seen, c, objective))
+                (c.name, objective): self.read(self.path(photo, c, objective))
                 for c in self.contenders
                 for objective in self.objectives
             }
-            bad = next((r for r in records.values() if r is None or "error" in r), {})
-            if bad == {}:
-                found[seen] = {key: r for key, r in records.items() if r is not None}
-            else:
-                failed.append((str(seen.path), (bad or {}).get("error", "It was not measured.")))
-        return found, failed
+            if all(records.values()):
+                complete[photo] = {key: record or {} for key, record in records.items()}
+        return complete
 
-    def result(self, found: Found, failed: Sequence[tuple[str, str]]) -> Result:
-        """The table of medians."""
-        rows = [self._row(found, c, r) for c in self.contenders for r in c.rankings]
+    @property
+    def agreed(self) -> list[Photo]:
+        """Photos whose class the judge predicts too."""
+        return [photo for photo in self.records if photo.agreed]
+
+    def curves(self, contender: Contender, ranking: str | None) -> dict[str, list[Curve]]:
+        """From a column to the curves of the photos."""
+        curves = {}
+        for column, objective, kind in self.columns:
+            photos = self.agreed if column == SECOND else list(self.records)
+            records = [self.records[photo][contender.name, objective] for photo in photos]
+            if records:
+                curves[column] = aligned([_curve(r, ranking, kind) for r in records])
+        return curves
+
+    def table(self) -> Table:
+        rows = []
+        if self.records:
+            rows = [self._row(c, ranking) for c in self.contenders for ranking in c.rankings]
         columns = {
             key: head
             for key, head in HEADS.items()
             if key in ("title", "setting") or any(row.get(key) is not None for row in rows)
         }
         formats = {"cost": "{:,.0f}", "paper_sic": "{:.4f}", "paper_lic": "{:.4f}"}
-        errors = {c: f"{c}_error" for c in ("sic", "lic", SECOND)}
-        about = {
-            "photos": len(found),
-            "photos_agreed": len(_agreed(found)),
-            "photos_wrong": len(self.sample.wrong),
-            "model": self.networks.name,
-            "judge": self.networks.judge_name,
-            "seed": self.request.seed,
-            "budget": self.request.budget,
-            "photos_paper": self.settings.paper["photos"],
-        }
-        table = Table(columns, rows, formats, errors)
-        return Result(self.settings.name, self.settings.title, table,
-                      self._remarks(found, ", ± its standard error (photos resampled)"), failed,
-                      about=about,
-                      spoken=self._remarks(found)[:2] + quick_look(self.contenders))  # fmt: skip
+        return Table(columns, rows, formats)
 
-    def curves(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Curve]:
-        """The median curves of a contender: "sic", "lic", "second_opinion"."""
-        made = {}
-        for column, kind, objective in self._kinds():
-            photos = _agreed(found) if column == SECOND else list(found)
-            each = [
-                _curve(found[seen][contender.name, objective], ranking, kind) for seen in photos
-            ]
-            if each:
-                made[column] = median_curve(aligned(each))
-        return made
-
-    def _kinds(self) -> Iterator[tuple[str, str, str]]:
-        """(column, kind of curve, objective) of all that is measured."""
-        for objective in self.objectives:
-            column, kind = JUDGES[objective]
-            yield column, kind, objective
-        if "softmax" in self.objectives and self.networks.judge is not None:
-            yield SECOND, SECOND, "softmax"
-
-    def _row(self, found: Found, contender: Contender, ranking: str | None) -> dict[str, Any]:
-        by = {JUDGES[o][0]: [records[contender.name, o] for records in found.values()]
-              for o in self.objectives}  # fmt: skip
-        of = [record for records in by.values() for record in records]
-        paid = {column: median(r["gradients"] for r in records) for column, records in by.items()}
-        row: dict[str, Any] = {
-            "method": contender.name, "ranking": ranking or of[0]["ranking"],
+    def _row(self, contender: Contender, ranking: str | None) -> Record:
+        by = {column: [self.records[photo][contender.name, objective] for photo in self.records]
+              for column, objective, _ in self.columns if column != SECOND}  # fmt: skip
+        records = [record for each in by.values() for record in each]
+        cost = {column: median(r["gradients"] for r in each) for column, each in by.items()}
+        row: Record = {
+            "method": contender.name, "ranking": ranking or records[0]["ranking"],
             "title": _title(contender, ranking),
-            "setting": _each({c: setting(records[0]["settings"]) for c, records in by.items()}),
-            "cost": _each(paid), "gradients": median(r["gradients"] for r in of),
-        }  # fmt: skip
-        row |= {f"gradients_{column}": number for column, number in paid.items()}
-        usual = ranking == contender.rankings[0]
-        for column, curve in self.curves(found, contender, ranking).items():
-            row[column] = curve.auc
-        for column, kind, objective in self._kinds():
-            photos = _agreed(found) if column == SECOND else list(found)
-            records = [found[seen][contender.name, objective] for seen in photos]
-            row[f"{column}_error"] = _error([_curve(r, ranking, kind) for r in records])
-            row[f"paper_{column}"] = contender.paper.get(column) if usual else None
-        row["seconds"] = median(r["seconds"] for r in of)
-        row["photos"] = len(found)
+            "setting": _each({column: setting(each[0]["settings"]) for column, each in by.items()}),
+            "cost": _each(cost), "gradients": median(r["gradients"] for r in records),
+        } | {f"gradients_{column}": number for column, number in cost.items()}  # fmt: skip
+        curves = self.curves(contender, ranking)
+        for column, _, _ in self.columns:
+            each = curves.get(column)
+            row[column] = None if each is None else median_curve(each).auc
+            row[f"{column}_error"] = None if each is None else _error(each)
+            first = ranking == contender.rankings[0]
+            row[f"paper_{column}"] = contender.paper.get(column) if first else None
+        row["seconds"] = median(r["seconds"] for r in records)
+        row["photos"] = len(self.records)
         return row
 
-    def _remarks(self, found: Found, errors: str = "") -> list[str]:
-        settings, networks = self.settings, self.networks
+    def about(self) -> Record:
+        return {
+            "photos": len(self.records), "photos_agreed": len(self.agreed),
+            "photos_wrong": len(self.sample.wrong), "photos_paper": self.settings.paper["photos"],
+            "model": self.networks.name, "judge": self.networks.judge_name,
+        }  # fmt: skip
+
+    def remarks(self) -> list[str]:
+        networks = self.networks
         remarks = [
-            f"{count(len(found), 'photo')} ({self.sample.source}; the paper: "
-            f"{settings.paper['photos']:,} of ImageNet), {networks.name}, "
-            f"{settings.more['baseline']} baseline, {settings.more['points']} points; the area "
-            f"under the median curve{errors}. Gradients are per photo and objective.",
+            f"{count(len(self.records), 'photo')} ({self.sample.source}; the paper: "
+            f"{self.settings.paper['photos']:,} of ImageNet), {networks.name}, "
+            f"{self.more['baseline']} baseline, {self.more['points']} points; the area under the "
+            "median curve. Gradients are per photo and objective."
         ]
         if networks.judge_name:
             remarks.append(
                 f"Second opinion: the same masks shown to {networks.judge_name}, over the "
-                f"{count(len(_agreed(found)), 'photo')} where it sees the same class; not in the "
-                "paper."
+                f"{count(len(self.agreed), 'photo')} for which it predicts the same class; not in "
+                "the paper."
             )
         elif networks.why_no_judge:
             remarks.append(f"No second opinion: {networks.why_no_judge}.")
-        wrong = self.sample.wrong
-        if wrong:
-            names = ", ".join(seen.path.name for seen in wrong[:12])
-            more = f" and {len(wrong) - 12} more" if len(wrong) > 12 else ""
+        if self.sample.wrong:
+            names = listed([photo.path.name for photo in self.sample.wrong])
             remarks.append(
-                f"Labelled otherwise than predicted: {names}{more}. As in the paper they are "
-                "explained by the class the network predicts, and count."
+                f"The label is not the predicted class: {names}. As in the paper these photos "
+                "count, and the predicted class is explained."
             )
-        if networks.name != settings.model:
-            remarks.append(f"The network is {networks.name} here, {settings.model} in the paper.")
-        return remarks + settings.closing(quick_look(self.contenders))
+        return remarks
 
-    def written(self, result: Result, found: Found) -> Result:
-        """The files of the result."""
-        name, out = self.settings.name, Written(self.request, result)
-        for_people = ("title", "cost")
-        rows = [{k: v for k, v in row.items() if k not in for_people} for row in result.table.rows]
-        out.csv(f"{name}.csv", rows)
-        out.csv(f"{name}-photos.csv", list(self._per_photo(found)))
+    def closing(self) -> list[str]:
+        errors = "± is the standard error of the area, by resampling the photos."
+        return [errors, *super().closing()]
+
+    def write(self, files: Files, table: Table) -> None:
+        files.csv(f"{self.name}.csv", table.rows, without=("title", "cost"))
+        files.csv(f"{self.name}-photos.csv", self._per_photo())
+        medians = {
+            (contender, ranking): {
+                column: median_curve(each)
+                for column, each in self.curves(contender, ranking).items()
+            }
+            for contender in self.contenders
+            for ranking in contender.rankings
+        }
+        files.csv(f"{self.name}-curves.csv", _points(medians))
         lines: dict[str, dict[str, Curve]] = {}
-        points: list[dict[str, Any]] = []
-        for contender in self.contenders:
-            for ranking in contender.rankings:
-                medians = self.curves(found, contender, ranking)
-                tag = contender.name + ("" if ranking in (None, "order") else f"-{ranking}")
-                for column, curve in medians.items():
-                    lines.setdefault(column, {})[_title(contender, ranking)] = curve
-                points += _points(tag, medians)
-        out.csv(f"{name}-curves.csv", points)
+        for (contender, ranking), curves in medians.items():
+            for column, curve in curves.items():
+                lines.setdefault(column, {})[_title(contender, ranking)] = curve
         panels = [Panel(*PANELS[column], curves) for column, curves in lines.items()]
-        title = f"{self.networks.name}, medians over {count(len(found), 'photo')}"
-        out.figure(f"{name}.png", lambda: curve_sheet(panels, title=title))
-        return out.page(f"{name}.md")
+        title = f"{self.networks.name}, medians over {count(len(self.records), 'photo')}"
+        files.figure(f"{self.name}.png", lambda: curve_sheet(panels, title=title))
 
-    def _per_photo(self, found: Found) -> Iterator[dict[str, Any]]:
+    def _per_photo(self) -> Iterator[Record]:
         names = self.networks.model.classes
-        for seen, records in found.items():
+        for photo, records in self.records.items():
             for c in self.contenders:
                 for ranking in c.rankings:
-                    usual = records[c.name, self.objectives[0]]["ranking"]
-                    row: dict[str, Any] = {
-                        "method": c.name, "ranking": ranking or usual, "photo": seen.path.name,
-                        "label": None if seen.label is None else names[seen.label],
-                        "class": names[seen.target], "probability": seen.probability,
-                        "judge_agrees": None if seen.judge_target is None else int(seen.agreed),
-                        "judge_probability": seen.judge_probability,
+                    row: Record = {
+                        "method": c.name, "photo": photo.path.name,
+                        "ranking": ranking or records[c.name, self.objectives[0]]["ranking"],
+                        "label": None if photo.label is None else names[photo.label],
+                        "class": names[photo.target], "probability": photo.probability,
+                        "judge_agrees": None if photo.judge_target is None else int(photo.agreed),
+                        "judge_probability": photo.judge_probability,
                     }  # fmt: skip
-                    for column, kind, objective in self._kinds():
+                    for column, objective, kind in self.columns:
                         record = records[c.name, objective]
                         row[column] = _curve(record, ranking, kind).auc
-                        row["gradients"], row["seconds"] = record["gradients"], record["seconds"]
+                        row |= {key: record[key] for key in ("gradients", "seconds")}
                     yield row
-
-
-Found = dict[Seen, dict[tuple[str, str], dict[str, Any]]]
-"""From a photo to its records by (method, objective)."""
-PANELS = {
-    "sic": ("Softmax information curve ↑", "probability of the class"),
-    "lic": ("Loss information curve ↓", "KL divergence from the whole photo's answer (nats)"),
-    SECOND: ("Second opinion ↑", "probability of the class, by the judge"),
-}
 
 
 def _title(contender: Contender, ranking: str | None) -> str:
@@ -307,70 +261,38 @@ def _title(contender: Contender, ranking: str | None) -> str:
 
 
 def _each(by: Mapping[str, Any]) -> Any:
-    """What is the same for both curves, else a text that names each: a budget buys one objective
-    other rounds than the other."""
+    """The value, where it is the same for all columns; else a text with the value of each."""
     if len(set(by.values())) == 1:
         return next(iter(by.values()))
     words = {c: value if isinstance(value, str) else f"{value:,.0f}" for c, value in by.items()}
     return "; ".join(f"{column.upper()}: {text}" for column, text in words.items())
 
 
-def _record(
-    seen: Seen,
-    contender: Contender,
-    objective: str,
-    a: Attribution,
-    curves: Mapping[str, Mapping[str, Curve]],
-) -> dict[str, Any]:
-    first = next(iter(next(iter(curves.values())).values()))
-    return {
-        "photo": seen.path.name, "method": contender.name, "objective": objective,
-        "target": seen.target, "gradients": a.gradients_used, "seconds": round(a.seconds, 3),
-        "settings": kept_settings(a), "ranking": first.settings["ranking"],
-        "fractions": _rounded(first.fractions),
-        "curves": {
-            ranking: {kind: {"values": _rounded(c.values), "full": c.full}
-                      for kind, c in of.items()}
-            for ranking, of in curves.items()
-        },
-    }  # fmt: skip
-
-
-def _named(measured: Mapping[str, Curve], judge: str) -> dict[str, Curve]:
-    """The network's own curves under their kinds, a judge's SIC as its second opinion."""
-    return dict(measured) if judge == "own" else {SECOND: measured["softmax"]}
-
-
-def _curve(record: Mapping[str, Any], ranking: str | None, kind: str) -> Curve:
-    found = record["curves"][ranking or ""][kind]
+def _curve(record: Record, ranking: str | None, kind: str) -> Curve:
+    curve = record["curves"][ranking or ""][kind]
     name = "loss" if kind == "loss" else "softmax"
-    return Curve(record["fractions"], found["values"], name, found["full"])
+    return Curve(record["fractions"], curve["values"], name, curve["full"])
 
 
 def _rounded(values: Tensor) -> list[float]:
     return [float(f"{v:.7g}") for v in values.tolist()]
 
 
-def _agreed(found: Found) -> list[Seen]:
-    return [seen for seen in found if seen.agreed]
-
-
 def _error(curves: Sequence[Curve]) -> float | None:
     """Standard error of the median curve's area, by resampling the photos."""
     if len(curves) < 2:
         return None
-    curves = aligned(curves)
     values = torch.stack([c.values for c in curves])
     generator = torch.Generator().manual_seed(0)
-    picks = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
-    areas = torch.stack([
-        torch.trapezoid(values[pick].quantile(0.5, 0), curves[0].fractions) for pick in picks
-    ])  # fmt: skip
-    return float(areas.std())
+    draws = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
+    areas = [torch.trapezoid(values[d].quantile(0.5, 0), curves[0].fractions) for d in draws]
+    return float(torch.stack(areas).std())
 
 
-def _points(tag: str, curves: Mapping[str, Curve]) -> Iterator[dict[str, Any]]:
-    first = next(iter(curves.values()), None)
-    for i, fraction in enumerate([] if first is None else first.fractions.tolist()):
-        yield {"method": tag, "fraction": fraction,
-               **{column: float(c.values[i]) for column, c in curves.items()}}  # fmt: skip
+def _points(medians: Mapping[Any, Mapping[str, Curve]]) -> Iterator[Record]:
+    for (contender, ranking), curves in medians.items():
+        name = contender.name + ("" if ranking in (None, "order") else f"-{ranking}")
+        first = next(iter(curves.values()))
+        for i, fraction in enumerate(first.fractions.tolist()):
+            yield {"method": name, "fraction": fraction,
+                   **{column: float(c.values[i]) for column, c in curves.items()}}  # fmt: skip

@@ -1,7 +1,7 @@
-"""The tables on which selections are compared: generated, brought by `make assets`, or one's own.
+"""The tables on which selections are compared: generated, from `make assets`, or given by path.
 
-A ground knows its columns, how they are encoded (one pass, kept in the results' folder), and how
-its rows are split into those that are learned from and those that judge.
+A dataset knows its columns, how they are encoded (one pass, kept in the results' folder), and how
+its rows are split into training and validation rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from greedypig.core.errors import InvalidFile, InvalidInput
 from greedypig.images.networks.assets_folder import assets_folder
@@ -17,42 +17,41 @@ from greedypig.tables import CRITEO, Batches, Reading, Survey, Table, open_table
 from greedypig.tables.synthetic import CriteoShaped
 
 from . import cache
-from .cache import Shelf
-from .request import Request
-from .settings import Settings, digest
+from .cache import digest
+from .job import Job
 
 LABELS = ("label", "Label", "target", "y")
-"""What a label is called where nobody says."""
+"""Names of a label, where none is given."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How often what is repeated on a table."""
+class Repeats:
+    """How often everything is repeated on a table."""
 
     models: int
-    """Networks, each of a seed of its own."""
+    """Networks, each with its own seed."""
     selections: int
     """Selection seeds for each network."""
     retrainings: int
-    """Fresh networks for each chosen set of columns and split."""
+    """Fresh networks for each selected set of columns."""
     splits: int
     """Different splits of the rows; network m has split m modulo this."""
-    valid: float
-    """Share of the rows that judge."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
-    """A table that is ready to be learned from."""
+class Dataset:
+    """A table that is ready for training."""
 
     name: str
     """A word that serves as a folder's name too."""
     title: str
     table: Table
     survey: Survey
-    plan: Plan
+    repeats: Repeats
+    valid_share: float
     batch_size: int
     truth: CriteoShaped | None = None
+    """The generator, where the table is generated."""
 
     @property
     def names(self) -> list[str]:
@@ -61,73 +60,60 @@ class Ground:
 
     @property
     def key(self) -> str:
-        """A digest of what the rows are, as far as a pass over them tells."""
+        """A digest of the rows, as far as a pass over them tells."""
         schema = self.survey.schema
         numbers = [(c.name, c.mean, c.deviation, c.log) for c in schema.numbers]
         categories = [(c.name, c.size, c.values[:100]) for c in schema.categories]
         return digest(self.survey.rows, numbers, categories, schema.label.name,
-                      schema.label.mean, self.plan.valid, self.batch_size)  # fmt: skip
-
-    def train(self, split: int) -> Batches:
-        """The rows to learn from."""
-        return self._batches("train", split)
-
-    def valid(self, split: int) -> Batches:
-        """The rows that judge."""
-        return self._batches("valid", split)
+                      schema.label.mean, self.valid_share, self.batch_size)  # fmt: skip
 
     def split_of(self, model: int) -> int:
-        """Which split a network has."""
-        return model % self.plan.splits
+        """The split of a network."""
+        return model % self.repeats.splits
 
-    def _batches(self, part: Any, split: int) -> Batches:
+    def rows(self, part: Literal["train", "valid"], model: int) -> Batches:
+        """The training or validation rows of a network."""
+        split = self.split_of(model)
         return Batches(
             self.table, self.survey, batch_size=self.batch_size, part=part,
-            share=self.plan.valid, split_seed=split, seed=split,
+            share=self.valid_share, split_seed=split, seed=split,
         )  # fmt: skip
 
 
-def open_ground(name: str, request: Request, settings: Settings, shelf: Shelf) -> Ground:
+def open_dataset(name: str, job: Job) -> Dataset:
     """The table called `name`: "generated", one of `make assets`, or a path."""
-    more = settings.more
-    known = {**more["table"], **more.get(name, {})}
-    truth = None
-    label: str | None
+    request = job.request
+    known = {**job.more["table"], **job.more.get(name, {})}
+    truth, label, title = None, request.label, ""
     if name == "generated":
-        rows = request.tables.rows or known["rows"]
-        loyalty = request.tables.loyalty
-        loyalty = known["loyalty"] if loyalty is None else loyalty
+        rows = request.rows or known["rows"]
+        loyalty = known["loyalty"] if request.loyalty is None else request.loyalty
         truth = CriteoShaped(rows, seed=request.seed, loyalty=loyalty)
-        place = str(_generated(truth, shelf, request))
-        label = truth.label
+        path, label = _generated(truth, job), truth.label
         title = f"{known['title']}, {rows:,} rows, copies {loyalty:g} like their source"
     elif "file" in known:
-        place = str(assets_folder() / "tables" / known["file"])
-        if not Path(place).is_file():
+        path, label = assets_folder() / "tables" / known["file"], known["label"]
+        if not path.is_file():
             raise InvalidInput(
-                f"Expected the table {name} of `make assets` (it is not there). "
+                f"Expected the table {name} of `make assets` (got none). "
                 "Try make assets, --tables generated, or the path of a table."
             )
-        label, title = known["label"], known["title"]
     else:
-        place, label = name, request.tables.label
-        name = title = Path(name).name.split(".")[0] or "table"
-    table = open_table(place)
+        path, name = Path(name), Path(name).name.split(".")[0] or "table"
+    table = open_table(str(path))
     label = label or _label_of(table)
     table = table.without([c for c in known.get("drop", ()) if c in table.kinds])
-    found = _surveyed(table, label, shelf, request)
-    if truth is None:
-        title = f"{title}, {found.total:,} rows"
-    return Ground(name, title, table, found, _plan(known, request), more["batch_size"], truth)
-
-
-def _plan(known: Mapping[str, Any], request: Request) -> Plan:
-    asked = request.tables
-    models = asked.models or known["models"]
-    return Plan(
-        models, asked.selections or known["selections"],
-        asked.retrainings or known["retrainings"], known.get("splits", models), known["valid"],
+    encoding = _surveyed(table, label, job)
+    return Dataset(
+        name, title or f"{known.get('title', name)}, {encoding.total:,} rows", table, encoding,
+        _repeats(known, job), known["valid"], job.more["batch_size"], truth,
     )  # fmt: skip
+
+
+def _repeats(known: Mapping[str, Any], job: Job) -> Repeats:
+    names = ("models", "selections", "retrainings")
+    models, selections, retrainings = (getattr(job.request, n) or known[n] for n in names)
+    return Repeats(models, selections, retrainings, known.get("splits", models))
 
 
 def _label_of(table: Table) -> str:
@@ -140,19 +126,20 @@ def _label_of(table: Table) -> str:
     )
 
 
-def _generated(truth: CriteoShaped, shelf: Shelf, request: Request) -> Path:
-    """The generated rows as a file; made once."""
-    place = shelf.folder / f"generated-{truth.rows}-{truth.seed}-{truth.loyalty:g}.parquet"
-    if request.group.first and not place.exists():
-        shelf.folder.mkdir(parents=True, exist_ok=True)
-        request.progress("making rows", 0, 1)
-        truth.write(place)
-    request.group.barrier()
-    return place
+def _generated(truth: CriteoShaped, job: Job) -> Path:
+    """The generated rows as a file, written once."""
+    name = f"generated-{truth.rows}-{truth.seed}-{truth.loyalty:g}.parquet"
+    path = job.request.out / "rows" / job.name / name
+    if job.request.group.first and not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        job.request.progress("generating rows", 0, 1)
+        truth.write(path)
+    job.request.group.barrier()
+    return path
 
 
 def reading_of(table: Table) -> Reading:
-    """Columns called as Criteo's are read so: counts by their logarithm, hashes as categories."""
+    """How columns with Criteo's names are read: counts by their logarithm, hashes as categories."""
     counts = tuple(c for c in CRITEO[1:14] if c in table.kinds)
     hashes = tuple(c for c in CRITEO[14:] if c in table.kinds)
     if len(counts) + len(hashes) < len(table.kinds) - 1:
@@ -160,16 +147,15 @@ def reading_of(table: Table) -> Reading:
     return Reading(categorical=hashes, numeric=counts, log=counts)
 
 
-def _surveyed(table: Table, label: str, shelf: Shelf, request: Request) -> Survey:
-    """The survey of a table, kept for the next time; every process reads the same one."""
+def _surveyed(table: Table, label: str, job: Job) -> Survey:
+    """The survey of a table, kept for the next run; every process reads the same file."""
     sizes = [(f.path.name, f.path.stat().st_size, f.path.stat().st_mtime_ns) for f in table.files]
-    place = shelf.place("tables", "survey", sizes, sorted(table.kinds), label)
-    if request.group.first and cache.read(place) is None:
-        request.progress("reading the table once", 0, 1)
-        made = survey(table, label, reading_of(table))
-        cache.write(place, {"survey": made.to_json()})
-    request.group.barrier()
-    kept = cache.read(place)
-    if kept is None:
-        raise InvalidFile(f"Expected the survey of {table.source} in {place} (got none).")
-    return Survey.from_json(kept["survey"])
+    path = job.place("tables", "survey", sizes, sorted(table.kinds), label)
+    if job.request.group.first and cache.read(path) is None:
+        job.request.progress("reading the table once", 0, 1)
+        cache.write(path, {"survey": survey(table, label, reading_of(table)).to_json()})
+    job.request.group.barrier()
+    record = cache.read(path)
+    if record is None:
+        raise InvalidFile(f"Expected the survey of {table.source} in {path} (got none).")
+    return Survey.from_json(record["survey"])

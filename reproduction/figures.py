@@ -1,7 +1,7 @@
 """The paper's example pictures: what is kept of a tabby and a tench, by method, objective, blocks.
 
-Of the photos at hand those of the wanted classes are taken, else of the nearest ones; the table
-says which. The numbers are the network's answers to the kept parts alone.
+The photos are those of the wanted classes, else of the nearest classes there are; the table says
+which. The numbers are the network's outputs for the kept part alone.
 """
 
 from __future__ import annotations
@@ -32,16 +32,12 @@ from greedypig.results.wording import kept_settings, setting
 from greedypig.tensors.api import explain
 from greedypig.tensors.pictures import windows
 
-from . import cache
-from .cache import Shelf
-from .outputs import Written
-from .photos import Networks, Sample, Seen, default_photos, survey
-from .request import Request, Result, Table
-from .resumable import Batch, Task, carry_out
-from .settings import Contender, Settings, quick_look
+from .job import Batch, Record
+from .output import Files, Table
+from .photos import Photo, PhotoJob
+from .settings import Contender
 
-FILES = ("figures.md", "figures.csv", "tabby.png", "tench.png", "blocks.png")
-OBJECTIVES = {"softmax": "softmax", "log-likelihood": "cross-entropy"}
+PAPER_NAMES = {"softmax": "softmax", "log-likelihood": "cross-entropy"}
 """Our names of the objectives and the paper's."""
 HEADS = {
     "figure": "figure", "photo": "photo", "title": "method", "objective": "objective",
@@ -52,128 +48,119 @@ HEADS = {
 
 
 @dataclass(frozen=True)
-class Shot:
-    """One picture to make: a photo explained in one way."""
+class Picture:
+    """One picture of a figure: a photo explained in one way."""
 
     figure: str
-    seen: Seen
+    photo: Photo
     contender: Contender
     objective: str
     block: int | None = None
 
+    @property
+    def units(self) -> str:
+        """The features, in words."""
+        return "elements" if self.block is None else f"{self.block} × {self.block}"
 
-def run(request: Request) -> Result:
-    """The figures and the table of their numbers."""
-    job = Job.of(request, Settings.of("figures"))
-    carry_out([job.batch(shot) for shot in job.shots()], request)
-    result = job.result()
-    return job.written(result) if request.group.first else result
+    @property
+    def heading(self) -> str:
+        """The method, short enough for the picture's width."""
+        return self.contender.title.replace("Integrated Gradients", "IG")
+
+    def caption(self, record: Record) -> str:
+        """Method, objective, probability of the kept part."""
+        block = "" if self.block is None else f", {self.units}"
+        return (f"{self.heading}\n{PAPER_NAMES[self.objective]}{block}: "
+                f"{record['probability']:.3g}")  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: the network, the photos of the figures, the methods."""
+class Figures(PhotoJob):
+    """The pictures of three figures."""
 
-    request: Request
-    settings: Settings
-    networks: Networks
-    sample: Sample
-    chosen: dict[str, tuple[Seen, str]]
-    """From a figure to its photo and how near that comes to the paper's."""
-    contenders: tuple[Contender, ...]
-    shelf: Shelf
+    FILES = ("figures.md", "figures.csv", "tabby.png", "tench.png", "blocks.png")
 
-    @staticmethod
-    def of(request: Request, settings: Settings) -> Job:
-        """Check the request, load the network, find the photos."""
-        if request.objective not in (None, *OBJECTIVES):
-            raise InvalidInput(
-                f"Expected an objective of figures: {', '.join(OBJECTIVES)} "
-                f"(got {request.objective!r})."
-            )
-        networks = Networks.of(request, settings, judged=False)
-        contenders = settings.chosen(request.methods, request.budget, networks.shape)
-        shelf = Shelf(request.out / "rows" / settings.name)
-        wider = _with_a_cat(request)
-        sample = survey(wider, networks, shelf)
-        if wider is not request:
-            source = "the photos of `make assets` and scikit-image's chelsea.png"
-            sample = replace(sample, source=source)
-        chosen = {
-            name: nearest(sample.seen, networks.model.classes, **settings.more[name])
+    def prepare(self) -> None:
+        super().prepare()
+        self.chosen = {
+            name: nearest(self.sample.photos, self.networks.model.classes, **self.more[name])
             for name in ("tabby", "tench")
         }
-        return Job(request, settings, networks, sample, chosen, contenders, shelf)
+        """From a figure to its photo and how near its class is to the paper's."""
 
-    def shots(self) -> Iterator[Shot]:
+    def more_photos(self) -> list[Path]:
+        """The photo of a cat in scikit-image, as `make assets` brings none."""
+        spec = importlib.util.find_spec("skimage")
+        if spec is None or spec.origin is None:
+            return []
+        cat = Path(spec.origin).parent / "data" / "chelsea.png"
+        return [cat] if cat.is_file() else []
+
+    def pictures(self) -> Iterator[Picture]:
         """Every picture of the three figures."""
-        wanted = [o for o in OBJECTIVES if self.request.objective in (None, o)]
+        wanted = self.objectives
         tabby, tench = self.chosen["tabby"][0], self.chosen["tench"][0]
-        for contender in self.contenders:
-            if "softmax" in wanted:
-                yield Shot("tabby", tabby, contender, "softmax")
+        if "softmax" in wanted:
+            yield from (Picture("tabby", tabby, c, "softmax") for c in self.contenders)
         for contender in self.contenders:
             if isinstance(contender.method(), InRounds):
-                for objective in wanted:
-                    yield Shot("tench", tench, contender, objective)
-        for size in self.settings.more["blocks"]["sizes"]:
+                yield from (Picture("tench", tench, contender, o) for o in wanted)
+        for size in self.more["blocks"]["sizes"]:
             for contender in self.contenders:
                 if contender.name in ("ig", "paper"):
-                    for objective in wanted:
-                        yield Shot("blocks", tench, self._of_blocks(contender, size), objective,
-                                   size)  # fmt: skip
+                    of_blocks = self._of_blocks(contender, size)
+                    yield from (Picture("blocks", tench, of_blocks, o, size) for o in wanted)
 
     def _of_blocks(self, contender: Contender, size: int) -> Contender:
-        """The contender on b × b windows: one a round until k elements are covered, or one shot."""
-        knobs, budget = self.settings.more["blocks"], self.request.budget
+        """The contender on b × b windows: one a round until k values are covered, or one shot."""
+        knobs, budget = self.more["blocks"], self.request.budget
         if contender.name == "ig":
             steps = min(knobs["ig_steps"], budget or knobs["ig_steps"])
             return replace(contender, knobs={"method": "ig", "steps": steps}, budget=None)
-        # Windows overlap, so some more of them are needed than k has room for.
-        rounds = ceil(1.25 * self.settings.more["k"] / (3 * size * size))
-        steps = knobs["steps"]
+        # Windows overlap, so more of them are needed than fit into k values side by side.
+        rounds, steps = ceil(1.25 * self.more["k"] / (3 * size * size)), knobs["steps"]
         if budget is not None and rounds * steps > budget:
             steps = max(1, min(steps, budget // rounds))
             rounds = max(1, min(rounds, budget // steps))
         method = {"method": "greedy-pig", "per_round": 1, "rounds": rounds, "steps": steps}
         return replace(contender, knobs=method, budget=None)
 
-    def batch(self, shot: Shot) -> Batch:
-        """The work of one picture."""
-        name = ".".join(filter(None, [shot.figure, shot.contender.name, shot.objective,
-                                      str(shot.block or "")]))  # fmt: skip
-        return Batch(f"{name}: {shot.seen.path.name}", (Task(self.place(shot), shot),),
-                     partial(map, self.taken))  # fmt: skip
+    def batches(self) -> Iterator[Batch]:
+        for picture in self.pictures():
+            words = (picture.figure, picture.contender.name, picture.objective, picture.units)
+            yield Batch.of_one(self.path(picture), picture, ", ".join(words), self.measure)
 
-    def place(self, shot: Shot) -> Path:
-        """Where the picture's record lies."""
-        return self.shelf.place(
-            shot.seen.key, f"{shot.contender.name}.{shot.objective}.{shot.block or 'elements'}",
-            self.networks.fingerprint, shot.contender.meaning(shot.objective),
-            self.settings.more["baseline"], self.settings.more["k"], self.request.seed,
+    def path(self, picture: Picture) -> Path:
+        """The file of a picture's numbers."""
+        name = f"{picture.contender.name}.{picture.objective}.{picture.block or 'elements'}"
+        return self.place(
+            picture.photo.key, name, self.networks.fingerprint,
+            picture.contender.meaning(picture.objective), self.more["baseline"], self.more["k"],
+            self.request.seed,
         )  # fmt: skip
 
-    def taken(self, shot: Shot) -> dict[str, Any]:
-        """Explain the photo and measure the network's answer to the kept part."""
-        model, request, baseline = self.networks.model, self.request, self.settings.more["baseline"]
-        x = self.networks.read(shot.seen.path)
-        method, features = shot.contender.method(shot.objective), "elements"
-        if shot.block is not None:
-            features = windows(min(shot.block, *x.shape[-2:]))
-        a = explain(model, x, target=shot.seen.target, baseline=baseline, seed=request.seed,
-                    objective=shot.objective, batch_size=request.batch_size, method=method,
-                    features=features)  # fmt: skip
+    def measure(self, picture: Picture) -> Record:
+        """Explain the photo and measure the network's output for the kept part."""
+        model = self.networks.model
+        x = self.networks.read(picture.photo.path)
+        method = picture.contender.method(picture.objective)
+        features: Any = "elements"
+        if picture.block is not None:
+            features = windows(min(picture.block, *x.shape[-2:]))
+        common: dict[str, Any] = {
+            "target": picture.photo.target, "baseline": self.more["baseline"],
+            "batch_size": self.request.batch_size,
+        }  # fmt: skip
+        a = explain(model, x, objective=picture.objective, method=method, features=features,
+                    seed=self.request.seed, **common)  # fmt: skip
         one_shot = not isinstance(method, InRounds)
-        rule = "signed" if shot.block is not None and one_shot else None
+        rule = "signed" if picture.block is not None and one_shot else None
         needed, ranking = counts_needed(a, Layout.of(x), rule)
-        k = self._k(x)
-        share = k / x.numel()
-        curves = information_curves(model, x, a, target=shot.seen.target, baseline=baseline,
-                                    ranking=rule, points=[share, 1.0],
-                                    batch_size=request.batch_size)  # fmt: skip
+        k = int(min(self.more["k"], round(self.more["k_share"] * x.numel())))
+        curves = information_curves(model, x, a, ranking=rule, points=[k / x.numel(), 1.0],
+                                    **common)  # fmt: skip
         importance = (1 - (needed.double() - 1) / max(x.numel() - 1, 1)).view_as(x).mean(0)
         return {
-            "method": shot.contender.name, "objective": shot.objective, "ranking": ranking,
+            "method": picture.contender.name, "objective": picture.objective, "ranking": ranking,
             "gradients": a.gradients_used, "seconds": round(a.seconds, 3),
             "settings": kept_settings(a), "kept": int((needed <= k).sum()),
             "probability": float(curves["softmax"].values[0]),
@@ -182,155 +169,104 @@ class Job:
             "importance": _packed((importance * 255).round().to(torch.uint8).cpu().numpy()),
         }  # fmt: skip
 
-    def _k(self, x: Tensor) -> int:
-        more = self.settings.more
-        return int(min(more["k"], round(more["k_share"] * x.numel())))
+    def measured(self) -> list[tuple[Picture, Record]]:
+        """The pictures so far, with their numbers."""
+        pairs = [(picture, self.read(self.path(picture))) for picture in self.pictures()]
+        return [(picture, record) for picture, record in pairs if record is not None]
 
-    def found(self) -> Iterator[tuple[Shot, dict[str, Any]]]:
-        """What was made, with its record."""
-        for shot in self.shots():
-            record = cache.read(self.place(shot))
-            if record is not None and "error" not in record:
-                yield shot, record
-
-    def result(self) -> Result:
-        """The table of the pictures' numbers."""
-        rows: list[dict[str, Any]] = []
-        for shot, record in self.found():
-            rows.append({
-                "figure": shot.figure, "photo": shot.seen.path.name, "title": shot.contender.title,
-                "method": shot.contender.name, "objective": OBJECTIVES[shot.objective],
-                "units": "elements" if shot.block is None else f"{shot.block} × {shot.block}",
-                "setting": setting(record["settings"]), "gradients": record["gradients"],
-                "seconds": record["seconds"], "kept": record["kept"],
-                "paper": shot.contender.paper.get(shot.figure),
-                "probability": record["probability"], "loss": record["loss"],
-            })  # fmt: skip
-        failed = list(self.sample.broken)
-        for shot in self.shots():
-            record = cache.read(self.place(shot)) or {}
-            if "error" in record:
-                failed.append((f"{shot.figure}, {shot.contender.name}", record["error"]))
-        if not rows:
-            raise InvalidInput(
-                "Expected at least one picture (got none). The first: "
-                f"{failed[-1][1] if failed else 'none was asked for.'}"
-            )
+    def table(self) -> Table:
+        rows = [
+            {
+                "figure": picture.figure, "photo": picture.photo.path.name,
+                "title": picture.contender.title, "method": picture.contender.name,
+                "objective": PAPER_NAMES[picture.objective], "units": picture.units,
+                "setting": setting(record["settings"]),
+                "paper": picture.contender.paper.get(picture.figure),
+                **{key: record[key] for key in ("gradients", "seconds", "kept", "probability",
+                                                "loss")},
+            }
+            for picture, record in self.measured()
+        ]  # fmt: skip
         formats = {"gradients": "{:,.0f}", "paper": "{:.4g}", "probability": "{:.4g}"}
-        about = {"photos": {name: str(s.path.name) for name, (s, _) in self.chosen.items()},
-                 "model": self.networks.name, "seed": self.request.seed,
-                 "budget": self.request.budget}  # fmt: skip
-        remarks = self._remarks(rows)
-        return Result(self.settings.name, self.settings.title, Table(HEADS, rows, formats),
-                      remarks, failed, about=about,
-                      spoken=[*remarks[:2], *quick_look(self.contenders)])  # fmt: skip
+        return Table(HEADS, rows, formats)
 
-    def _remarks(self, rows: Sequence[dict[str, Any]]) -> list[str]:
-        names = self.networks.model.classes
-        remarks = []
-        for figure, (seen, how) in self.chosen.items():
-            remarks.append(
-                f"{figure}: {seen.path.name}, {how}; {self.networks.name} sees "
-                f"{names[seen.target]} {seen.probability:.3f}, which is explained. Photos: "
-                f"{self.sample.source}."
-            )
-        remarks.append(
-            f"Kept are the top {max(row['kept'] for row in rows):,} elements, the rest is "
-            f"{self.settings.more['baseline']}."
-        )
-        if any("× 1 midpoint" in row["setting"] for row in rows):
-            remarks.append(
-                "With one midpoint a round both objectives pick alike where the network is sure of "
-                "the photo: ∇p = p · ∇log p, and its cross-entropy is about log p."
-            )
-        return remarks + self.settings.closing(quick_look(self.contenders))
+    def about(self) -> Record:
+        photos = {name: photo.path.name for name, (photo, _) in self.chosen.items()}
+        return {"photos": photos, "model": self.networks.name}
 
-    def written(self, result: Result) -> Result:
-        """The files of the result."""
-        out = Written(self.request, result)
-        columns = [*HEADS, "method", "kept", "seconds"]
-        rows = [{k: row[k] for k in columns if k != "title"} for row in result.table.rows]
-        out.csv("figures.csv", rows, first="figure")
+    def remarks(self) -> list[str]:
+        names, records = self.networks.model.classes, [record for _, record in self.measured()]
+        remarks = [
+            f"{figure}: {photo.path.name}, {how}; {self.networks.name} predicts "
+            f"{names[photo.target]} {photo.probability:.3f}, which is explained. Photos: "
+            f"{self.sample.source}."
+            for figure, (photo, how) in self.chosen.items()
+        ]
+        remarks.append(f"Kept are the top {max(r['kept'] for r in records):,} values; the rest is "
+                       f"{self.more['baseline']}.")  # fmt: skip
+        if any("× 1 midpoint" in setting(r["settings"]) for r in records):
+            remarks.append(
+                "With one midpoint a round both objectives select alike where the network is sure "
+                "of the photo: ∇p = p · ∇log p, and its cross-entropy is about log p."
+            )
+        return remarks
+
+    def write(self, files: Files, table: Table) -> None:
+        files.csv("figures.csv", table.rows, first="figure", without=("title",))
         for figure in ("tabby", "tench", "blocks"):
-            shots = [(s, r) for s, r in self.found() if s.figure == figure]
-            if shots:
-                out.figure(f"{figure}.png", partial(self._drawn, figure, shots))
-        return out.page("figures.md")
+            pairs = [pair for pair in self.measured() if pair[0].figure == figure]
+            if pairs:
+                files.figure(f"{figure}.png", partial(self._figure, figure, pairs))
 
-    def _drawn(self, figure: str, shots: Sequence[tuple[Shot, dict[str, Any]]]) -> Any:
-        seen = shots[0][0].seen
-        x = self.networks.read(seen.path)
-        name = self.networks.model.classes[seen.target]
-        whole = Cell(f"{seen.path.name}\n{name} {seen.probability:.3f}", self._pixels(x))
-        cells = [Cell(_caption(shot, record, name), self._kept(x, record))
-                 for shot, record in shots]  # fmt: skip
-        rows: list[list[Cell | None]]
+    def _figure(self, figure: str, pairs: Sequence[tuple[Picture, Record]]) -> Any:
+        photo = pairs[0][0].photo
+        x = self.networks.read(photo.path)
+        name = self.networks.model.classes[photo.target]
+        whole = Cell(f"{photo.path.name}\n{name} {photo.probability:.3f}", self._pixels(x))
+        cells = [Cell(p.caption(r), self._masked(x, r)) for p, r in pairs]
+        rows: list[list[Cell | None]] = [[whole, *cells]]
         if figure == "blocks":
-            sizes = list(dict.fromkeys(shot.block for shot, _ in shots))
-            rows = [[whole, *(c for c, (s, _) in zip(cells, shots, strict=True) if s.block == b)]
+            sizes = dict.fromkeys(p.block for p, _ in pairs)
+            rows = [[whole, *(c for c, (p, _) in zip(cells, pairs, strict=True) if p.block == b)]
                     for b in sizes]  # fmt: skip
         elif figure == "tabby":
-            maps = [Cell(_heading(shot), _importance(record)) for shot, record in shots]
-            rows = [[whole, *cells], [None, *maps]]
-        else:
-            rows = [[whole, *cells]]
-        kept = f"{shots[0][1]['kept']:,}"
-        about = {"tabby": f"top {kept} features by method; below, importance",
-                 "tench": f"top {kept} features by objective",
-                 "blocks": f"blocks, up to {kept} features"}  # fmt: skip
-        return gallery(rows, heading=about[figure], note=self.networks.name)
+            rows.append([None, *(Cell(p.heading, _importance(r)) for p, r in pairs)])
+        kept = f"{pairs[0][1]['kept']:,}"
+        heading = {"tabby": f"top {kept} values by method; below, importance",
+                   "tench": f"top {kept} values by objective",
+                   "blocks": f"blocks, up to {kept} values"}  # fmt: skip
+        return gallery(rows, heading=heading[figure], note=self.networks.name)
 
-    def _kept(self, x: Tensor, record: dict[str, Any]) -> NDArray[np.uint8]:
+    def _masked(self, x: Tensor, record: Record) -> NDArray[np.uint8]:
         bits = np.unpackbits(_unpacked(record["mask"]))[: x.numel()].astype(bool)
         mask = torch.from_numpy(bits).view_as(x).to(x.device)
-        gray = self.networks.model.baseline(self.settings.more["baseline"]).to(x)
+        gray = self.networks.model.baseline(self.more["baseline"]).to(x)
         return self._pixels(torch.where(mask, x, gray.expand_as(x)))
 
     def _pixels(self, x: Tensor) -> NDArray[np.uint8]:
-        shown = self.networks.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
-        found: NDArray[np.uint8] = shown.expand(3, -1, -1).permute(1, 2, 0).cpu().numpy()
-        return found
+        levels = self.networks.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
+        pixels: NDArray[np.uint8] = levels.expand(3, -1, -1).permute(1, 2, 0).cpu().numpy()
+        return pixels
 
 
 def nearest(
-    seen: Sequence[Seen], classes: Sequence[str], *, wanted: str, nearest: Sequence[str]
-) -> tuple[Seen, str]:
-    """The surest photo of the wanted class, else of the first near one there is; and which."""
+    photos: Sequence[Photo], classes: Sequence[str], *, wanted: str, nearest: Sequence[str]
+) -> tuple[Photo, str]:
+    """The most confident photo of the wanted class, else of the first near class; and which."""
     for i, name in enumerate([wanted, *nearest]):
         try:
             index = find_class(name, classes)
-        except InvalidInput:  # A network with classes of its own.
+        except InvalidInput:  # A network with other classes.
             continue
-        of = [s for s in seen if s.target == index and not s.wrong]
-        if of:
-            how = name if i == 0 else f"{name}, the nearest there is to {wanted}"
-            return max(of, key=lambda s: s.probability), how
-    surest = max(seen, key=lambda s: s.probability)
-    return surest, f"the surest photo, as none of {wanted} or near it is there"
+        of_class = [photo for photo in photos if photo.target == index and not photo.wrong]
+        if of_class:
+            how = name if i == 0 else f"{name}, the nearest class to {wanted}"
+            return max(of_class, key=lambda photo: photo.probability), how
+    best = max(photos, key=lambda photo: photo.probability)
+    return best, f"the most confident photo, as there is none of {wanted} or a near class"
 
 
-def _with_a_cat(request: Request) -> Request:
-    """scikit-image comes with a photo of a cat, which `make assets` does not."""
-    spec = importlib.util.find_spec("skimage")
-    if request.photos is not None or spec is None or spec.origin is None:
-        return request
-    cat = Path(spec.origin).parent / "data" / "chelsea.png"
-    if not cat.is_file() or not default_photos().is_dir():
-        return request
-    return replace(request, photos=[str(default_photos()), str(cat)])
-
-
-def _heading(shot: Shot) -> str:
-    """A picture's method, short enough for its width."""
-    return shot.contender.title.replace("Integrated Gradients", "IG")
-
-
-def _caption(shot: Shot, record: dict[str, Any], name: str) -> str:
-    block = "" if shot.block is None else f", {shot.block} × {shot.block}"
-    return f"{_heading(shot)}\n{OBJECTIVES[shot.objective]}{block}: {record['probability']:.3g}"
-
-
-def _importance(record: dict[str, Any]) -> NDArray[np.float64]:
+def _importance(record: Record) -> NDArray[np.float64]:
     levels = _unpacked(record["importance"]).reshape(record["shape"][1:])
     return levels.astype(np.float64) / 255
 

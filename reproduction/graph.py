@@ -1,7 +1,7 @@
 """Figure 4 of the paper: graphs compressed to a share of their edges; and single nodes explained.
 
-A network is trained for every graph and seed, and each method orders the edges for it. What is
-measured is kept method by method, the networks too: a run that was stopped goes on where it was.
+A network is trained for every graph and seed, and each method orders the edges for it. Networks and
+results are kept method by method.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from math import sqrt
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -24,27 +22,24 @@ from greedypig.graphs import (
     generate,
     load_graph,
     load_model,
-    runs,
     save_model,
 )
-from greedypig.graphs.compression import METHODS, SHARES, Judge, edge_order, trace
+from greedypig.graphs.compression import SHARES, Judge, edge_order, trace
 from greedypig.graphs.node_context import grow
 from greedypig.graphs.training import fingerprint
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import GCN
 from greedypig.plots import Band, BandPanel, band_sheet
+from greedypig.results.wording import count
 
-from . import cache
-from .cache import Shelf
-from .outputs import Written
-from .request import Request, Result, Table
-from .resumable import Batch, Task, carry_out
-from .settings import Settings
+from .job import Batch, Job, Record, Task
+from .output import Files, Table, mean_and_error
+from .settings import Contender, Request
 
-FILES = ("graph.md", "graph.png", "graph.csv", "graph-curves.csv", "graph-seeds.csv")
+OBJECTIVE = "log-probability"
 MEASURES = {"accuracy": "accuracy on the test nodes", "agreement": "agreement with the full graph",
             "g": "G"}  # fmt: skip
-AROUND = "nodes"
+NODES = "nodes"
 """The task of a graph and seed that explains single nodes."""
 COLUMNS = {
     "graph": "graph", "title": "method", "setting": "setting", "gradients": "gradients",
@@ -56,14 +51,6 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def run(request: Request) -> Result:
-    """The table and its figure."""
-    job = Job.of(request, Settings.of("graph"))
-    carry_out(list(job.batches()), request)
-    result = job.result()
-    return job.written(result) if request.group.first else result
-
-
 @dataclass(frozen=True, eq=False)
 class Panel:
     """One graph of the figure."""
@@ -72,102 +59,101 @@ class Panel:
     title: str
     graph: Graph
     source: str
-    """Where it comes from, in a sentence."""
+    """Where the graph comes from, in a sentence."""
     nodes: int
-    """How many single nodes are explained."""
-
-    @cached_property
-    def digest(self) -> str:
-        """Of all that the graph is."""
-        return fingerprint(self.graph)
+    """Number of single nodes that are explained."""
 
     @cached_property
     def recipe(self) -> Recipe:
         """How its network is trained."""
         return Recipe.of(self.graph)
 
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Everything that its networks depend on, besides the seed."""
+        return fingerprint(self.graph), asdict(self.recipe)
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: the graphs, the seeds, and the methods."""
 
-    request: Request
-    settings: Settings
-    panels: tuple[Panel, ...]
-    searches: Mapping[str, Mapping[str, Any]]
-    seeds: tuple[int, ...]
-    shelf: Shelf
+class Compression(Job):
+    """Every method's order of the edges, on every graph and seed."""
 
-    @staticmethod
-    def of(request: Request, settings: Settings) -> Job:
-        """Read the graphs, the same in every process."""
-        if request.objective not in (None, "log-likelihood"):
+    FILES = ("graph.md", "graph.png", "graph.csv", "graph-curves.csv", "graph-seeds.csv")
+
+    def prepare(self) -> None:
+        request = self.request
+        if request.objective not in (None, OBJECTIVE):
             raise InvalidInput(
-                f"Expected the objective log-likelihood for graph (got {request.objective!r})."
+                f"Expected the objective {OBJECTIVE} for graph (got {request.objective!r})."
             )
-        searches = _searches(request, settings)
-        known = {spec["name"]: spec for spec in settings.more["panels"]}
-        names = list(request.panels or known)
-        for name in names:
+        self.contenders = self.settings.chosen(request.methods, request.budget)
+        known = {spec["name"]: spec for spec in self.more["panels"]}
+        for name in request.panels or ():
             if name not in known:
                 raise InvalidInput(f"Expected panels among {', '.join(known)} (got {name!r}).")
-        panels = tuple(_panel(spec, request) for name, spec in known.items() if name in names)
-        count = request.seeds or settings.more["seeds"]
-        seeds = tuple(range(request.seed, request.seed + count))
-        return Job(request, settings, panels, searches, seeds, Shelf(request.out / "rows/graph"))
+        self.panels = [_panel(spec, request) for name, spec in known.items()
+                       if name in (request.panels or known)]  # fmt: skip
+        seeds = request.seeds or self.more["seeds"]
+        self.seeds = range(request.seed, request.seed + seeds)
 
     def batches(self) -> Iterator[Batch]:
-        """A graph and a seed, with all methods, is one piece of work."""
+        """All methods on one graph with one seed."""
         for panel in self.panels:
             for seed in self.seeds:
-                what = [*self.searches, AROUND]
-                tasks = tuple(Task(self.place(panel, seed, name), name) for name in what)
-                yield Batch(
-                    f"{panel.title}, seed {seed}", tasks, partial(self.measured, panel, seed)
-                )
+                tasks = [Task(self.path(panel, seed, c), c, f"{panel.title}, {c.name}, seed {seed}")
+                         for c in self.contenders]  # fmt: skip
+                tasks.append(Task(self.nodes_path(panel, seed), NODES,
+                                  f"{panel.title}, {NODES}, seed {seed}"))  # fmt: skip
+                yield Batch(f"{panel.title}, seed {seed}", tuple(tasks),
+                            partial(self.measure, panel, seed))  # fmt: skip
 
-    def place(self, panel: Panel, seed: int, name: str) -> Path:
-        """Where a method's result for a graph and seed lies."""
-        search = self.settings.more["node"] if name == AROUND else self.searches[name]
-        own = (panel.nodes,) if name == AROUND else ()
-        return self.shelf.place(panel.name, f"{name}-{seed}", panel.digest, asdict(panel.recipe),
-                                seed, name, sorted(search.items()), _defaults(), SHARES,
-                                *own)  # fmt: skip
+    def path(self, panel: Panel, seed: int, contender: Contender) -> Path:
+        """The file of a method's result for a graph and seed."""
+        return self.place(panel.name, f"{contender.name}-{seed}", *panel.key, seed,
+                          self._meaning(contender), SHARES)  # fmt: skip
 
-    def measured(self, panel: Panel, seed: int, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Train, then order the edges by each method and judge them."""
+    def nodes_path(self, panel: Panel, seed: int) -> Path:
+        """The file of the single nodes of a graph and seed."""
+        return self.place(panel.name, f"{NODES}-{seed}", *panel.key, seed, panel.nodes,
+                          sorted(self.more["node"].items()))  # fmt: skip
+
+    def _meaning(self, contender: Contender) -> str:
+        return contender.name if contender.name == "degree" else contender.meaning()
+
+    def measure(
+        self, panel: Panel, seed: int, items: Sequence[Contender | str]
+    ) -> Iterator[Record]:
+        """Train, then order the edges by each method and measure every share of them."""
         graph = panel.graph.to(self.request.device)
         model = self._network(panel, graph, seed)
         judge = Judge(model, graph)
-        for name in names:
-            if name == AROUND:
-                yield self._around(panel, graph, model, judge, seed)
+        for item in items:
+            if isinstance(item, str):
+                yield self._nodes(panel, graph, model, judge, seed)
                 continue
-            a = edge_order(name, model, graph, seed=seed, **self.searches[name])
-            found = trace(judge, a.order)
+            method = item.name if item.name == "degree" else item.method()
+            a = edge_order(method, model, graph, seed=seed, objective=OBJECTIVE)
+            names = ("steps", "rule", "rounds", "schedule")
             yield {
-                "panel": panel.name, "seed": seed, "method": name, "full": asdict(judge.full),
-                "trace": found.record(), "gradients": a.gradients_used,
+                "panel": panel.name, "seed": seed, "method": item.name, "full": asdict(judge.full),
+                "trace": trace(judge, a.order).record(), "gradients": a.gradients_used,
                 "seconds": round(a.seconds, 3),
-                "settings": {k: a.settings.get(k) for k in ("scorer", "steps", "rule", "rounds",
-                                                            "schedule", "objective")},
+                "settings": {name: a.settings.get(name) for name in names},
             }  # fmt: skip
 
     def _network(self, panel: Panel, graph: Graph, seed: int) -> GCN:
-        place = self.shelf.place(
-            panel.name, f"network-{seed}", panel.digest, asdict(panel.recipe), seed
-        ).with_suffix(".safetensors")
+        """The trained network, kept in a file; a stopped training goes on."""
+        place = self.place(panel.name, f"network-{seed}", *panel.key, seed)
+        place, partial = (place.with_suffix(f"{end}.safetensors") for end in ("", ".partial"))
         if place.is_file() and self.request.resume:
             return load_model(place, graph)
         place.parent.mkdir(parents=True, exist_ok=True)
-        partial = place.with_suffix(".partial.safetensors")
         training = Training(graph, panel.recipe, seed=seed)
         if self.request.resume:
             training.take_up(partial)
         try:
             while not training.finished:
                 training.step()
-        except KeyboardInterrupt:  # In large graphs that is a while: the next run goes on.
+        except KeyboardInterrupt:
             training.save(partial)
             raise
         model = training.trained().model
@@ -175,228 +161,169 @@ class Job:
         partial.unlink(missing_ok=True)
         return model
 
-    def _around(
-        self, panel: Panel, graph: Graph, model: GCN, judge: Judge, seed: int
-    ) -> dict[str, Any]:
+    def _nodes(self, panel: Panel, graph: Graph, model: GCN, judge: Judge, seed: int) -> Record:
         """Single nodes: the edges of Greedy PIG against edges that grow at random."""
-        k, draws = (self.settings.more["node"][key] for key in ("k", "draws"))
-        assert graph.test is not None
-        # Only where there is a choice: more than k edges touch the node and its neighbours.
-        degrees = graph.degrees.cpu()
-        wide = degrees.clone()
-        for one, other in (graph.edges.cpu(), graph.edges.cpu().flip(0)):
-            wide.index_add_(0, one, degrees[other])
-        able = [int(i) for i in graph.test.tolist() if degrees[i] and wide[i] > 2 * k]
-        drawn = np.random.default_rng([seed % 2**32, 0xA11]).permutation(able)
-        chosen = drawn[: panel.nodes].tolist()
-        found: dict[str, list[dict[str, float | None]]] = {"greedy-pig": [], "random": []}
-        for node in chosen:
-            target = int(judge.classes[node])
-            own = [("greedy-pig", seed)] + [("random", 1000 * (seed + 1) + i) for i in range(draws)]
-            for method, each in own:
-                _, growth = grow(model, graph, node, k=k, target=target, method=method, seed=each)
-                found[method].append({
+        k, draws = (self.more["node"][key] for key in ("k", "draws"))
+        nodes = _nodes_with_a_choice(graph, k, seed)[: panel.nodes]
+        measures: dict[str, list[Record]] = {"greedy-pig": [], "random": []}
+        for node in nodes:
+            runs: list[tuple[str, Any, int]] = [("greedy-pig", None, seed)]
+            runs += [("random", "random", 1000 * (seed + 1) + i) for i in range(draws)]
+            for name, method, own_seed in runs:
+                _, growth = grow(model, graph, node, k=k, target=int(judge.classes[node]),
+                                 method=method, seed=own_seed)  # fmt: skip
+                measures[name].append({
                     "node": node, "same": growth.same_class(graph), "kept": float(growth.kept),
                     "probability": growth.probabilities[-1],
                 })  # fmt: skip
-        return {"panel": panel.name, "seed": seed, "method": AROUND, "k": k, "nodes": len(chosen),
-                "found": found}  # fmt: skip
+        return {"panel": panel.name, "seed": seed, "k": k, "nodes": len(nodes), **measures}
 
-    def read(self, panel: Panel, seed: int, name: str) -> dict[str, Any] | None:
-        """A result that is there and is no failure."""
-        found = cache.read(self.place(panel, seed, name))
-        return None if found is None or "error" in found else found
+    def records(self, panel: Panel, contender: Contender) -> list[Record]:
+        """The results of every seed that all methods finished."""
+        by_seed = [{c: self.read(self.path(panel, seed, c)) for c in self.contenders}
+                   for seed in self.seeds]  # fmt: skip
+        return [records[contender] or {} for records in by_seed if all(records.values())]
 
-    def records(self, panel: Panel, name: str) -> list[dict[str, Any]]:
-        """Of every seed that all methods finished."""
-        whole = [s for s in self.seeds if all(self.read(panel, s, n) for n in self.searches)]
-        return [r for s in whole if (r := self.read(panel, s, name)) is not None]
+    def table(self) -> Table:
+        rows = [row for panel in self.panels for c in self.contenders
+                if (row := self._row(panel, c)) is not None]  # fmt: skip
+        texts = ("graph", "title", "setting", "claim")
+        formats = dict.fromkeys((c for c in COLUMNS if c not in texts), "{:.3f}")
+        return Table(COLUMNS, rows, formats | {"gradients": "{:,.0f}"})
 
-    def result(self) -> Result:
-        """The table."""
-        rows = [row for panel in self.panels for row in self._rows(panel)]
-        if not rows:
-            first = next((reason for _, reason in self._failed()), "it was not measured.")
-            raise InvalidInput(f"Expected graphs that every method orders (got none). {first}")
-        numbers = [key for key in COLUMNS if key not in ("graph", "title", "setting", "claim")]
-        formats = dict.fromkeys(numbers, "{:.3f}") | {"gradients": "{:,.0f}"}
-        table = Table(COLUMNS, rows, formats, {key: f"{key}_error" for key in numbers})
-        about = {"seeds": list(self.seeds), "panels": [p.name for p in self.panels],
-                 "k": self.settings.more["node"]["k"]}  # fmt: skip
-        remarks = self._remarks()
-        spoken = list(dict.fromkeys([*remarks[:2], *self._quick()]))
-        return Result("graph", self.settings.title, table, remarks, self._failed(), about=about,
-                      spoken=spoken)  # fmt: skip
+    def _row(self, panel: Panel, contender: Contender) -> Record | None:
+        records = self.records(panel, contender)
+        if not records:
+            return None
+        values = {"full": [r["full"]["accuracy"] for r in records]}
+        for key in COLUMNS:
+            measure, _, percent = key.partition("_")
+            if percent:
+                values[key] = [_at(r, measure, int(percent) / 100) for r in records]
+        if contender.name in ("greedy-pig", "random"):
+            for key in ("same", "kept"):
+                values[key] = self._node_means(panel, contender.name, key)
+        row: Record = {
+            "graph": panel.title, "panel": panel.name, "method": contender.name,
+            "title": contender.title, "setting": _setting(records[0]),
+            "gradients": mean_and_error([r["gradients"] for r in records])[0],
+            "claim": self.more["claim"] if contender.name == "greedy-pig" else "",
+            "seeds": len(records), "seconds": mean_and_error([r["seconds"] for r in records])[0],
+        }  # fmt: skip
+        for key, each in values.items():
+            if each:
+                row[key], row[f"{key}_error"] = mean_and_error(each)
+        return row
 
-    def _rows(self, panel: Panel) -> Iterator[dict[str, Any]]:
-        single = [r for s in self.seeds if (r := self.read(panel, s, AROUND)) is not None]
-        for name in self.searches:
-            records = self.records(panel, name)
-            if not records:
-                continue
-            row: dict[str, Any] = {
-                "graph": panel.title, "panel": panel.name, "method": name, "title": METHODS[name],
-                "setting": _setting(records[0]), "gradients": mean(r["gradients"] for r in records),
-                "claim": self.settings.more["claim"] if name == "greedy-pig" else "",
-                "seeds": len(records), "seconds": mean(r["seconds"] for r in records),
-            }  # fmt: skip
-            columns = {"full": [r["full"]["accuracy"] for r in records]}
-            for key in COLUMNS:
-                measure, _, percent = key.partition("_")
-                if percent:
-                    columns[key] = [_at(r, measure, int(percent) / 100) for r in records]
-            for what in ("same", "kept") if name in ("greedy-pig", "random") else ():
-                each = [_mean(f[what] for f in r["found"][name]) for r in single]
-                columns[what] = [v for v in each if v is not None]
-            for key, values in columns.items():
-                if values:
-                    row[key], row[f"{key}_error"] = mean(values), _error(values)
-            yield row
+    def _node_means(self, panel: Panel, method: str, key: str) -> list[float]:
+        """A measure of the single nodes, one mean for each seed."""
+        means = []
+        for seed in self.seeds:
+            record = self.read(self.nodes_path(panel, seed)) or {method: []}
+            mean, _ = mean_and_error([n[key] for n in record[method] if n[key] is not None])
+            means += [] if mean is None else [mean]
+        return means
 
-    def _failed(self) -> list[tuple[str, str]]:
-        found = []
-        for panel in self.panels:
-            for seed in self.seeds:
-                for name in (*self.searches, AROUND):
-                    record = cache.read(self.place(panel, seed, name)) or {}
-                    if "error" in record:
-                        found.append((f"{panel.title}, {name}, seed {seed}", record["error"]))
-        return found
+    def about(self) -> Record:
+        return {"seeds": list(self.seeds), "panels": [p.name for p in self.panels],
+                "k": self.more["node"]["k"]}  # fmt: skip
 
-    def _remarks(self) -> list[str]:
-        remarks = [
+    def remarks(self) -> list[str]:
+        return [
             f"{panel.title}: {panel.source} {panel.graph.nodes:,} nodes, {panel.graph.m:,} edges, "
             f"{panel.graph.x.shape[1]:,} features, {panel.graph.class_count} classes; "
-            f"{_count(len(self.records(panel, next(iter(self.searches)))), 'seed')}, "
+            f"{count(len(self.records(panel, self.contenders[0])), 'seed')}, "
             f"{panel.nodes} nodes explained for each. {' '.join(panel.graph.notes)}".strip()
             for panel in self.panels
         ]
-        return remarks + self._quick() + list(self.settings.differs)
 
-    def _quick(self) -> list[str]:
-        budget = self.request.budget
-        told = f"Run with at most {budget:,} gradients: a quick look."
-        return [] if budget is None else [told]
+    def write(self, files: Files, table: Table) -> None:
+        files.csv("graph.csv", table.rows, first="panel", without=("title", "graph", "claim"))
+        files.csv("graph-curves.csv", self._curves(), first="panel")
+        files.csv("graph-seeds.csv", self._per_seed(), first="panel")
+        files.figure("graph.png", self._figure)
 
-    def written(self, result: Result) -> Result:
-        """The files of the result."""
-        out = Written(self.request, result)
-        rows = [{k: v for k, v in row.items() if k not in ("title", "graph", "claim")}
-                for row in result.table.rows]  # fmt: skip
-        out.csv("graph.csv", rows, "panel")
-        out.csv("graph-curves.csv", list(self._curves()), "panel")
-        out.csv("graph-seeds.csv", list(self._each()), "panel")
-        out.figure("graph.png", self._figure)
-        return out.page("graph.md")
-
-    def _curves(self) -> Iterator[dict[str, Any]]:
+    def _each(self) -> Iterator[tuple[Panel, Contender, list[Record]]]:
         for panel in self.panels:
-            for name in self.searches:
-                records = self.records(panel, name)
-                for share in SHARES if records else ():
-                    row: dict[str, Any] = {"panel": panel.name, "method": name, "share": share}
-                    for measure in MEASURES:
-                        values = [_at(r, measure, share) for r in records]
-                        row |= {measure: mean(values), f"{measure}_error": _error(values)}
-                    yield row
+            for contender in self.contenders:
+                if records := self.records(panel, contender):
+                    yield panel, contender, records
 
-    def _each(self) -> Iterator[dict[str, Any]]:
-        for panel in self.panels:
-            for name in self.searches:
-                for r in self.records(panel, name):
-                    for share in SHARES:
-                        yield {"panel": panel.name, "method": name, "seed": r["seed"],
-                               "share": share, "gradients": r["gradients"]} | {
-                            m: _at(r, m, share) for m in MEASURES}  # fmt: skip
+    def _curves(self) -> Iterator[Record]:
+        for panel, contender, records in self._each():
+            for share in SHARES:
+                row: Record = {"panel": panel.name, "method": contender.name, "share": share}
+                for measure in MEASURES:
+                    mean, error = mean_and_error([_at(r, measure, share) for r in records])
+                    row |= {measure: mean, f"{measure}_error": error}
+                yield row
+
+    def _per_seed(self) -> Iterator[Record]:
+        for panel, contender, records in self._each():
+            for r in records:
+                for share in SHARES:
+                    yield {"panel": panel.name, "method": contender.name, "seed": r["seed"],
+                           "share": share, "gradients": r["gradients"],
+                           **{m: _at(r, m, share) for m in MEASURES}}  # fmt: skip
 
     def _figure(self) -> Any:
         rows = []
         for measure, quantity in MEASURES.items():
-            row = []
-            for panel in self.panels:
-                bands, full = {}, []
-                for name in self.searches:
-                    records = self.records(panel, name)
-                    if not records:
-                        continue
-                    each = [[_at(r, measure, s) for r in records] for s in SHARES]
-                    bands[METHODS[name]] = Band(SHARES, [mean(v) for v in each],
-                                                [_error(v) or 0.0 for v in each])  # fmt: skip
-                    full = [r["full"][measure] for r in records]
-                if bands:
-                    row.append(BandPanel(panel.title, quantity, bands, mean(full)))
-            rows.append(row)
-        seeds = _count(len(self.seeds), "seed")
+            bands: dict[Panel, dict[str, Band]] = {}
+            full = {}
+            for panel, contender, records in self._each():
+                points = [mean_and_error([_at(r, measure, s) for r in records]) for s in SHARES]
+                bands.setdefault(panel, {})[contender.title] = Band(
+                    SHARES, [mean or 0.0 for mean, _ in points], [e or 0.0 for _, e in points]
+                )
+                full[panel] = mean_and_error([r["full"][measure] for r in records])[0]
+            rows.append([BandPanel(panel.title, quantity, each, full[panel])
+                         for panel, each in bands.items()])  # fmt: skip
+        seeds = count(len(self.seeds), "seed")
         return band_sheet(rows, title=f"{self.settings.title}; {seeds}, bands: standard error")
 
 
-def _searches(request: Request, settings: Settings) -> dict[str, dict[str, Any]]:
-    known = {spec["name"]: dict(spec["search"]) for spec in settings.more["contenders"]}
-    for name in request.methods or ():
-        if name not in known:
-            raise InvalidInput(
-                f"Expected methods of graph among {', '.join(known)} (got {name!r})."
-            )
-    chosen = {n: s for n, s in known.items() if request.methods is None or n in request.methods}
-    if not chosen:
-        raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
-    if request.budget is not None:
-        steps = min(runs.STEPS, request.budget)
-        cut = {"greedy-pig": {"rounds": max(1, request.budget // steps), "steps": steps},
-               "ig": {"steps": min(known["ig"]["steps"], request.budget)}}  # fmt: skip
-        few = request.budget < runs.GRADIENTS
-        chosen = {n: cut.get(n, s) if few or n == "ig" else s for n, s in chosen.items()}
-    return chosen
-
-
 def _panel(spec: Mapping[str, Any], request: Request) -> Panel:
-    """The graph of a panel: a file, or a folder, or generated where there is none."""
+    """The graph of a panel: from a file or a folder, or generated where there is none."""
     folder = Path(request.graphs) if request.graphs is not None else assets_folder() / "graphs"
     names = [spec["file"]] if "file" in spec else spec["folders"]
     place = next((folder / name for name in names if (folder / name).exists()), None)
-    given = "the folder given" if request.graphs is not None else "`make assets`"
     if place is not None:
+        source = "from the folder given." if request.graphs is not None else "from `make assets`."
         graph = load_graph(place, seed=request.seed)
-        return Panel(spec["name"], spec["title"], graph, f"from {given}.", spec["nodes"])
+        return Panel(spec["name"], spec["title"], graph, source, spec["nodes"])
     if "generate" not in spec:
         raise InvalidInput(
-            f"Expected {names[0]} in {folder} (there is none). Try make assets, or --graphs FOLDER."
+            f"Expected {names[0]} in {folder} (got none). Try make assets, or --graphs FOLDER."
         )
+    source = ("generated, as the real graph is not here (--graphs FOLDER with the folder that OGB "
+              "ships takes it).")  # fmt: skip
     title = f"generated, {spec['title']}'s size"
-    return Panel(spec["name"], title, generate(**spec["generate"]),
-                 "generated, as the real graph is not here (--graphs FOLDER with the folder that "
-                 "OGB ships takes it).", spec["nodes"])  # fmt: skip
+    return Panel(spec["name"], title, generate(**spec["generate"]), source, spec["nodes"])
 
 
-def _defaults() -> tuple[Any, ...]:
-    """What words that are not said mean today."""
-    return runs.GRADIENTS, runs.STEPS, runs.RULE, runs.RATIO
+def _nodes_with_a_choice(graph: Graph, k: int, seed: int) -> list[int]:
+    """Test nodes in random order, of those where more than 2 k edges are near."""
+    assert graph.test is not None
+    degrees = graph.degrees.cpu()
+    near = degrees.clone()
+    for one, other in (graph.edges.cpu(), graph.edges.cpu().flip(0)):
+        near.index_add_(0, one, degrees[other])
+    nodes = [int(i) for i in graph.test.tolist() if degrees[i] and near[i] > 2 * k]
+    order: list[int] = np.random.default_rng([seed % 2**32, 0xA11]).permutation(nodes).tolist()
+    return [int(node) for node in order]
 
 
-def _setting(record: Mapping[str, Any]) -> str:
-    found = record["settings"]
+def _setting(record: Record) -> str:
+    settings = record["settings"]
     if not record["gradients"]:
         return "drawn by seed"
-    rounds, steps = found.get("rounds"), found.get("steps")
-    rule = f" {found['rule']}" if found.get("rule") else ""
+    rounds, steps = settings.get("rounds"), settings.get("steps")
+    rule = f" {settings['rule']}" if settings.get("rule") else ""
     return f"{rounds} × {steps}{rule}" if rounds and rounds > 1 else f"{steps}{rule}"
 
 
-def _at(record: Mapping[str, Any], measure: str, share: float) -> float:
-    found = record["trace"]
-    at = min(range(len(SHARES)), key=lambda i: abs(found["fractions"][i] - share))
-    return float(found[measure][at])
-
-
-def _mean(values: Any) -> float | None:
-    known = [v for v in values if v is not None]
-    return mean(known) if known else None
-
-
-def _error(values: Sequence[float]) -> float | None:
-    """Standard error of the mean."""
-    return stdev(values) / sqrt(len(values)) if len(values) > 1 else None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _at(record: Record, measure: str, share: float) -> float:
+    curve = record["trace"]
+    at = min(range(len(SHARES)), key=lambda i: abs(curve["fractions"][i] - share))
+    return float(curve[measure][at])

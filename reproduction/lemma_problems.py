@@ -1,4 +1,4 @@
-"""Problems with m copies of one column, and closed forms to hold the lemmas against.
+"""Problems with copies of one column, and the lemmas of Section 4 as numbers.
 
 A scene has n columns, of which one is there 1 + t times; its objective is g over n + t gates. In
 the scenes of the lemma g(w) = h(…, max of the copies' gates, …): any copy does as well as all.
@@ -14,18 +14,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from greedypig.core.methods import IG, GreedyPIG, MarginalGains
-from greedypig.core.run import maximize
 from greedypig.core.attribution import Attribution
 from greedypig.core.errors import MissingPackage
+from greedypig.core.methods import GreedyPIG
 from greedypig.core.objective import objective
+from greedypig.core.run import maximize
+from greedypig.core.scorers import IG, MarginalGains
 from greedypig.models import TabularMLP
 from greedypig.tables.api import select_features
 from greedypig.tables.finetune import mask_finetune
 
 PARTS = 8
-"""Batches that a small table is learned from in."""
-CUT = 5.0
+"""Batches of one pass over a small table."""
+LARGEST = 5.0
+"""Standardised values are cut to this size."""
+T = 4
+"""Copies in the check of the redundancy lemma."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,18 @@ class Data:
         fitted = a @ torch.linalg.lstsq(a, y[:, None]).solution
         return float(1 - (fitted[:, 0] - y).square().sum() / y.square().sum())
 
+    @property
+    def best(self) -> int:
+        """The column that is worth most alone."""
+        return max(range(len(self.names)), key=lambda i: self.worth([i]))
+
+    def with_copies(self, t: int) -> Tensor:
+        """The columns, then t copies of the best one."""
+        return torch.cat([self.x, self.x[:, [self.best] * t]], 1)
+
 
 def diabetes() -> Data:
-    """scikit-learn's diabetes table: 442 people, 10 columns, how the disease went on."""
+    """scikit-learn's diabetes table: 442 people, 10 columns, the progress of the disease."""
     try:
         from sklearn.datasets import load_diabetes
     except ImportError as error:
@@ -54,14 +67,10 @@ def diabetes() -> Data:
             "Expected the package scikit-learn for its diabetes table (it is not installed). "
             'Try pip install "greedypig[sklearn]".'
         ) from error
-    found = load_diabetes()
-    x, y = torch.tensor(found.data), torch.tensor(found.target)
+    table = load_diabetes()
+    x, y = torch.tensor(table.data), torch.tensor(table.target)
     x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
-    return Data(x.float().clamp(-CUT, CUT), y.float(), tuple(map(str, found.feature_names)))
-
-
-Selector = Callable[[str], Attribution]
-"""From "ig", "greedy-pig" or "greedy" to its result."""
+    return Data(x.float().clamp(-LARGEST, LARGEST), y.float(), tuple(map(str, table.feature_names)))
 
 
 @dataclass(frozen=True)
@@ -73,64 +82,67 @@ class Knobs:
     greedy_steps: int
 
 
+Selector = Callable[[str], Attribution]
+"""From "ig", "greedy-pig" or "greedy" to its result."""
+
+
 def planted(worth: Sequence[float], t: int, knobs: Knobs) -> Selector:
     """G(S) = Σ worth of the columns of S, the first counted once however many copies S has."""
     values = torch.tensor(worth, dtype=torch.float64)
-
-    def g(w: Tensor) -> Tensor:
-        return torch.mv(any_copy(w, 0, len(values)), values)
-
-    return _by_core(g, len(values) + t, knobs)
+    return _by_core(lambda w: torch.mv(any_copy(w, 0, len(values)), values), len(values) + t, knobs)
 
 
-def either(data: Data, network: Any, best: int, t: int, knobs: Knobs) -> Selector:
+def either(data: Data, network: Any, t: int, knobs: Knobs) -> Selector:
     """A network of the columns without copies; the copied column is there if any copy is."""
     n = len(data.names)
 
     def g(w: Tensor) -> Tensor:
-        gates = any_copy(w.float(), best, n)
-        said = network((data.x * gates[:, None]).flatten(0, 1))[:, 0].view(len(w), -1)
-        off: Tensor = said - data.y
-        return -off.double().square().mean(1)
+        gates = any_copy(w.float(), data.best, n)
+        outputs = network((data.x * gates[:, None]).flatten(0, 1))[:, 0].view(len(w), -1)
+        errors: Tensor = outputs - data.y
+        return -errors.double().square().mean(1)
 
     return _by_core(g, n + t, knobs)
+
+
+def trained(data: Data, network: Any, t: int, knobs: Knobs, baseline: str = "zero") -> Selector:
+    """A network that was trained on the table with the copies in it."""
+    batches = [(data.with_copies(t), data.y)]
+
+    def select(name: str) -> Attribution:
+        one_shot = name == "ig"
+        greedy = GreedyPIG(per_round=1, steps=knobs.greedy_steps)
+        with warnings.catch_warnings():  # Equal columns are what the scene is about.
+            warnings.simplefilter("ignore")
+            return select_features(network, batches, loss="squared-error", baseline=baseline,
+                                   method=IG(knobs.steps) if one_shot else greedy,
+                                   k=None if one_shot else knobs.top)  # fmt: skip
+
+    return select
+
+
+def _by_core(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Selector:
+    def select(name: str) -> Attribution:
+        problem = objective(g, n, dtype=torch.float64)
+        if name == "ig":
+            return maximize(problem, IG(knobs.steps))
+        if name == "greedy":
+            return maximize(problem, MarginalGains(), k=knobs.top)
+        return maximize(problem, GreedyPIG(rounds=knobs.top, per_round=1, steps=knobs.greedy_steps))
+
+    return select
 
 
 def any_copy(w: Tensor, best: int, n: int) -> Tensor:
     """(m, n + t) gates, copies of `best` at the end → (m, n): the largest of a column's gates.
 
-    Of equal gates every one has the same share of the gradient, as the lemma's symmetry wants.
+    Equal gates share the gradient equally, as the lemma's symmetry requires.
     """
     most = torch.cat([w[:, best : best + 1], w[:, n:]], 1).amax(1, keepdim=True)
     return torch.cat([w[:, :best], most, w[:, best + 1 : n]], 1)
 
 
-def trained(
-    data: Data, network: Any, best: int, t: int, knobs: Knobs, baseline: str = "zero"
-) -> Selector:
-    """A network trained on the table with the copies in it."""
-    batches = [(with_copies(data, best, t), data.y)]
-
-    def select(method: str) -> Attribution:
-        k = None if method == "ig" else knobs.top
-        search = IG(knobs.steps) if method == "ig" else (
-            GreedyPIG(per_round=1, steps=knobs.greedy_steps)
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            # That columns are equal is what the scene is about.
-            warnings.simplefilter("ignore")
-            return select_features(network, batches, loss="squared-error", method=search, k=k,
-                                   baseline=baseline)  # fmt: skip
-
-    return select
-
-
-def with_copies(data: Data, best: int, t: int) -> Tensor:
-    """The columns, then t copies of one."""
-    return torch.cat([data.x, data.x[:, [best] * t]], 1)
-
-
-def learned(
+def train(
     x: Tensor, y: Tensor, *, hidden: Sequence[int], batches: int, masked: bool, seed: int
 ) -> Any:
     """A small network after some batches of whole rows, or of rows with columns absent."""
@@ -140,14 +152,67 @@ def learned(
                          whole_rows=0.25 if masked else 1.0)  # fmt: skip
 
 
-def _by_core(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Selector:
-    def select(method: str) -> Attribution:
-        problem = objective(g, n, dtype=torch.float64)
-        if method == "ig":
-            return maximize(problem, IG(knobs.steps))
-        if method == "greedy":
-            return maximize(problem, MarginalGains(), k=knobs.top)
-        greedy = GreedyPIG(rounds=knobs.top, per_round=1, steps=knobs.greedy_steps)
-        return maximize(problem, greedy)
+@dataclass(frozen=True)
+class Check:
+    """One statement of a lemma, as a number."""
 
-    return select
+    lemma: str
+    statement: str
+    number: float
+    """How far apart the two sides are, or what the statement says."""
+    comparison: str
+    """What the number is to be compared with."""
+
+
+def redundancy(worth: Sequence[float], knobs: Knobs) -> list[Check]:
+    """Equal scores for copies; none for the others once one is selected."""
+    values = torch.tensor(worth, dtype=torch.float64)
+    n = len(worth)
+
+    def g(w: Tensor) -> Tensor:
+        return torch.mv(any_copy(w, 0, n), values)
+
+    def g_after(w: Tensor) -> Tensor:
+        selected = torch.zeros_like(w)
+        selected[:, 0] = 1
+        return g(torch.maximum(w, selected))
+
+    scores = _ig(g, n + T, knobs)
+    copies = torch.cat([scores[:1], scores[n:]])
+    after = _ig(g_after, n + T, knobs)[n:]
+    return [
+        Check("Feature redundancy", f"IG's scores of {T + 1} equal columns differ by at most",
+              float(copies.max() - copies.min()),
+              f"each is {float(copies.mean()):.3g}, their sum what one alone had"),
+        Check("Feature redundancy", "once one is selected, the others' largest score is",
+              float(after.abs().max()), "0 by the lemma"),
+    ]  # fmt: skip
+
+
+def regression(data: Data, knobs: Knobs) -> list[Check]:
+    """g(w) = −‖A(x ⊙ w) − b‖² at the least-squares x, on the table's own columns."""
+    a, b = data.x.double(), data.y.double()
+    x = torch.linalg.lstsq(a, b[:, None]).solution[:, 0]
+
+    def g(w: Tensor) -> Tensor:
+        errors: Tensor = torch.mm(x * w, a.T) - b
+        return -errors.square().sum(1)
+
+    n = len(x)
+    scores, closed_form = _ig(g, n, knobs), x * (a.T @ b)
+    gains = g(torch.eye(n, dtype=a.dtype)) - g(torch.zeros(1, n, dtype=a.dtype))
+    # The Hessian is −2 diag(x) AᵀA diag(x) everywhere; its mixed terms bound the gap.
+    hessian = -2 * x[:, None] * (a.T @ a) * x
+    bound = (hessian.sum(1) - hessian.diagonal()).abs() / 2
+    return [
+        Check("Linear regression", "∫∇g(t·1) dt and x ⊙ Aᵀb differ by at most",
+              float((scores - closed_form).abs().max()),
+              f"the largest score is {float(closed_form.max()):.3g}"),
+        Check("PIG and marginal gain", "a score misses the column's marginal gain by at most",
+              float((scores - gains).abs().max()),
+              f"the lemma's bound is {float(bound.max()):.3g}, which a quadratic g attains"),
+    ]  # fmt: skip
+
+
+def _ig(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Tensor:
+    return maximize(objective(g, n, dtype=torch.float64), IG(knobs.steps)).unit_scores.double()

@@ -1,7 +1,7 @@
-"""The photos of a reproduction: drawn by the seed, looked at once, the unreadable ones listed.
+"""The networks and photos of a reproduction: photos are drawn by the seed and predicted once.
 
-As in the paper the class that is explained is the one the network predicts, c* = argmax_j f_j(x);
-what the photo's path says it is (`greedypig.images.label_of`) is noted beside it.
+As in the paper the class that is explained is the predicted one, c* = argmax_j f_j(x). The class
+that the photo's path names (`greedypig.images.class_names.label_of`) is noted beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,23 +28,22 @@ from greedypig.models import ImageModel
 from greedypig.network.fingerprint import fingerprint
 
 from . import cache
-from .cache import Shelf
-from .request import Request
-from .settings import Settings
+from .job import Job
+from .settings import OBJECTIVES, Request, Settings
 
 NONE = "none"
 
 
 @dataclass(frozen=True, eq=False)
 class Networks:
-    """The network that is explained, and the one that gives a second opinion."""
+    """The network that is explained, and the judge that gives a second opinion."""
 
     model: ImageModel
     name: str
     judge: ImageModel | None = None
     judge_name: str | None = None
     why_no_judge: str = ""
-    """Where a judge was meant to be and is not."""
+    """Why a judge of the settings is missing."""
 
     @staticmethod
     def of(request: Request, settings: Settings, *, judged: bool = True) -> Networks:
@@ -56,67 +55,73 @@ class Networks:
             raise InvalidInput(_no_assets(f"the weights of {name}")) from error
         if not judged or request.judge == NONE:
             return Networks(model, name)
-        wanted = request.judge or _other(name, settings)
+        usual = settings.judge if settings.judge not in (None, name) else settings.model
+        wanted = request.judge or str(usual)
         try:
             judge = model_from(wanted).to(request.device)
         except WeightsNotFoundError as error:
             if request.judge is None:
-                return Networks(model, name, why_no_judge=f"no weights of {wanted} are there")
+                return Networks(model, name, why_no_judge=f"the weights of {wanted} are missing")
             raise InvalidInput(_no_assets(f"the weights of {wanted}")) from error
         if request.judge is not None:
             check_judge(name, model, wanted, judge)
         elif tuple(judge.classes) != tuple(model.classes):
-            return Networks(model, name, why_no_judge=f"{wanted} knows other classes")
+            return Networks(model, name, why_no_judge=f"{wanted} has other classes")
         return Networks(model, name, judge, wanted)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Of the explained network's input."""
+        """Shape of the explained network's input."""
         from PIL import Image
 
         return tuple(self.model.preprocess(Image.new("RGB", (256, 256))).shape)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the explained network's numbers."""
+        """Fingerprint of the explained network."""
         return fingerprint(self.model)
 
     @cached_property
     def judge_fingerprint(self) -> str:
-        """Of the judge's numbers."""
+        """Fingerprint of the judge."""
         return "" if self.judge is None else fingerprint(self.judge)
 
     def read(self, path: Path) -> Tensor:
         """A photo as the explained network's input."""
         return self.model.preprocess(open_photo(path))
 
-    def look(self, path: Path) -> dict[str, Any]:
-        """What both networks say to a photo."""
-        x = self.read(path).unsqueeze(0)
+    def predict(self, path: Path) -> dict[str, Any]:
+        """The predictions of both networks for a photo; {"error": …} if it cannot be read."""
+        try:
+            x = self.read(path).unsqueeze(0)
+        except MissingPackage:
+            raise
+        except GreedyPigError as error:
+            return {"error": str(error)}
         with torch.no_grad():
-            said = torch.softmax(self.model(x)[0].double(), 0).cpu()
-            target = int(said.argmax())
-            found = {"target": target, "probability": float(said[target])}
+            own = torch.softmax(self.model(x)[0].double(), 0).cpu()
+            target = int(own.argmax())
+            record = {"target": target, "probability": float(own[target])}
             if self.judge is not None:
-                way = translation(self.model, self.judge)
-                theirs = self.judge(x if way is None else way(x))[0]
-                said = torch.softmax(theirs.double(), 0).cpu()
-                found |= {"judge_target": int(said.argmax()),
-                          "judge_probability": float(said[target])}  # fmt: skip
-        return found
+                translate = translation(self.model, self.judge)
+                logits = self.judge(x if translate is None else translate(x))[0]
+                other = torch.softmax(logits.double(), 0).cpu()
+                record["judge_target"] = int(other.argmax())
+                record["judge_probability"] = float(other[target])
+        return record
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A photo, and what the networks say to it."""
+class Photo:
+    """A photo with the predictions for it."""
 
     path: Path
     digest: str
-    """Of the file's bytes."""
+    """Digest of the file's bytes."""
     label: int | None
-    """The class that the path tells, where the network knows ImageNet's classes."""
+    """The class that the path names, where the network has ImageNet's classes."""
     target: int
-    """The class the network predicts, which is explained."""
+    """The predicted class, which is explained."""
     probability: float
     judge_target: int | None = None
     judge_probability: float | None = None
@@ -124,7 +129,7 @@ class Seen:
 
     @property
     def key(self) -> str:
-        """A name for files: the photo's own and its digest, so that namesakes stay apart."""
+        """A name for files; photos of the same name differ in the digest."""
         return f"{self.path.stem[:60]}-{self.digest}"
 
     @property
@@ -134,7 +139,7 @@ class Seen:
 
     @property
     def agreed(self) -> bool:
-        """Does the judge see the same class?"""
+        """Does the judge predict the same class?"""
         return self.judge_target == self.target
 
 
@@ -142,93 +147,115 @@ class Seen:
 class Sample:
     """The photos of a run."""
 
-    seen: tuple[Seen, ...]
+    photos: tuple[Photo, ...]
     broken: tuple[tuple[str, str], ...]
     """Files that could not be read, each with the reason."""
     source: str
-    """Where they come from, for the reader of a table."""
+    """Where the photos come from, for the reader of a table."""
 
     @property
-    def wrong(self) -> tuple[Seen, ...]:
-        """Those whose label the network does not predict."""
-        return tuple(s for s in self.seen if s.wrong)
+    def wrong(self) -> tuple[Photo, ...]:
+        """Photos whose label the network does not predict."""
+        return tuple(photo for photo in self.photos if photo.wrong)
 
 
-def survey(request: Request, networks: Networks, shelf: Shelf) -> Sample:
-    """Draw the photos and look at each; with several processes each looks at its share."""
-    paths, source = _paths(request)
+class PhotoJob(Job):
+    """A reproduction on photos: networks, methods and a sample of photos."""
+
+    OBJECTIVES: ClassVar[tuple[str, ...]] = OBJECTIVES
+    JUDGED: ClassVar[bool] = False
+    """Does a second network judge?"""
+
+    def prepare(self) -> None:
+        request = self.request
+        objectives = tuple(self.more.get("objectives", self.OBJECTIVES))
+        if request.objective not in (None, *objectives):
+            raise InvalidInput(
+                f"Expected an objective of {self.name}: {', '.join(objectives)} "
+                f"(got {request.objective!r})."
+            )
+        self.objectives = objectives if request.objective is None else (request.objective,)
+        self.networks = Networks.of(request, self.settings, judged=self.JUDGED)
+        shape = self.networks.shape
+        self.contenders = self.settings.chosen(request.methods, request.budget, shape)
+        self.sample = predicted_sample(self, self.networks, self.more_photos())
+
+    def more_photos(self) -> list[Path]:
+        """Photos to draw from besides those of `make assets`."""
+        return []
+
+    def failures(self) -> list[tuple[str, str]]:
+        return [*self.sample.broken, *super().failures()]
+
+    def closing(self) -> list[str]:
+        name, paper = self.networks.name, self.settings.model
+        other = [] if name == paper else [f"The network is {name} here, {paper} in the paper."]
+        return other + super().closing()
+
+
+def predicted_sample(job: Job, networks: Networks, more: Sequence[Path] = ()) -> Sample:
+    """Draw the photos and predict each; several processes share the work.
+
+    more: further photos to draw from, besides those of `make assets`.
+    """
+    request = job.request
+    paths, source = _paths(request, more)
     own_classes = tuple(networks.model.classes) != class_names()
-    marked = [(path, _digest(path)) for path in paths]
+    digests = [_digest(path) for path in paths]
     places = [
-        shelf.place("photos", f"{path.stem[:60]}-{mark}", networks.fingerprint,
-                    networks.judge_fingerprint)
-        for path, mark in marked
+        job.place("photos", f"{path.stem[:60]}-{mark}", networks.fingerprint,
+                  networks.judge_fingerprint)
+        for path, mark in zip(paths, digests, strict=True)
     ]  # fmt: skip
     share = request.group.share(list(zip(paths, places, strict=True)))
     for i, (path, place) in enumerate(share):
-        request.progress(f"looking at {path.name}", i, len(share))
-        found = cache.read(place) if request.resume else None
-        if found is None or "error" in found:
-            cache.write(place, _looked(networks, path))
+        request.progress(f"predicting {path.name}", i, len(share))
+        if not (request.resume and job.read(place)):
+            cache.write(place, networks.predict(path))
     request.group.barrier()
-    seen, broken = [], []
-    for (path, mark), place in zip(marked, places, strict=True):
-        found = cache.read(place) or {"error": f"Expected a result for {path} (got none)."}
-        if "error" in found:
-            broken.append((str(path), str(found["error"])))
+    photos, broken = [], []
+    for path, mark, place in zip(paths, digests, places, strict=True):
+        record = cache.read(place) or {"error": f"Expected a result for {path} (got none)."}
+        if "error" in record:
+            broken.append((str(path), str(record["error"])))
         else:
-            label = None if own_classes else label_of(path)
-            seen.append(Seen(path, mark, label, **found))
-    if not seen:
+            photos.append(Photo(path, mark, None if own_classes else label_of(path), **record))
+    if not photos:
         first = f" The first: {broken[0][1]}" if broken else ""
         raise InvalidInput(
             f"Expected photos that can be read (got none among {len(paths)} files).{first}"
         )
-    return Sample(tuple(seen), tuple(broken), source)
+    return Sample(tuple(photos), tuple(broken), source)
 
 
 def default_photos() -> Path:
-    """Where `make assets` puts photos."""
+    """The folder of the photos of `make assets`."""
     return assets_folder() / "photos"
 
 
 def drawn(paths: Sequence[Path], limit: int | None, seed: int) -> list[Path]:
-    """The first `limit` of the paths in an order made by the seed: more only add to fewer."""
+    """The first `limit` paths in an order drawn by the seed: a larger limit only adds photos."""
     order = torch.randperm(len(paths), generator=torch.Generator().manual_seed(seed)).tolist()
     return [paths[i] for i in order[:limit]]
 
 
-def _paths(request: Request) -> tuple[list[Path], str]:
+def _paths(request: Request, more: Sequence[Path]) -> tuple[list[Path], str]:
     if request.photos is None:
-        place = default_photos()
-        if not place.is_dir():
+        if not default_photos().is_dir():
             raise InvalidInput(_no_assets("photos"))
-        found, source = find_photos(place), "the photos of `make assets`"
+        paths = find_photos([str(p) for p in (default_photos(), *more)])
+        names = "".join(f" and scikit-image's {path.name}" for path in more)
+        source = f"the photos of `make assets`{names}"
     else:
-        found, source = find_photos(request.photos), "photos of one's own"
-    return drawn(found, request.limit, request.seed), source
-
-
-def _looked(networks: Networks, path: Path) -> dict[str, Any]:
-    try:
-        return networks.look(path)
-    except MissingPackage:
-        raise
-    except GreedyPigError as error:
-        return {"error": str(error)}
+        paths, source = find_photos(request.photos), "photos of one's own"
+    return drawn(paths, request.limit, request.seed), source
 
 
 def _digest(path: Path) -> str:
     try:
         return sha256(path.read_bytes()).hexdigest()[:12]
-    except OSError:  # It is told when the photo is opened.
+    except OSError:  # `predict` gives the reason.
         return "unreadable"
-
-
-def _other(name: str, settings: Settings) -> str:
-    """The settings' judge; where that is the explained network itself, their network."""
-    judge = settings.judge or settings.model
-    return judge if judge != name else settings.model
 
 
 def _no_assets(what: str) -> str:

@@ -1,28 +1,99 @@
-"""A reproduction's settings and the paper's numbers, from the TOML file of its name.
+"""What a reproduction is asked for, and its settings with the paper's numbers.
 
-Everything that could be argued about lies in that file: which network, which methods with which
-knobs, what the paper reports. The code around it measures.
+Everything that could be argued about is in a TOML file: which network, which methods with which
+knobs, what the paper reports. A `Request` holds what the command line asks on top of it.
 """
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from greedypig.core.errors import InvalidInput
+import torch
+
+from greedypig.core.errors import InvalidInput, did_you_mean
 from greedypig.core.layout import Layout
 from greedypig.core.methods import with_knobs
+from greedypig.tables.distributed import ALONE, Group
 from greedypig.tensors.methods import choose, within
 
 OBJECTIVES = ("softmax", "log-likelihood")
-"""What reproductions climb."""
 PHOTO = (3, 224, 224)
-"""What networks for photos take, where nothing else is known."""
+"""Input shape of networks for photos, where nothing else is known."""
+Progress = Callable[[str, int, int], object]
+"""Called before every piece of work: its label, how many pieces are done, how many there are."""
+NOT_IN_COMMAND = ("out", "device", "batch_size", "resume", "group", "progress")
+ANONYMOUS = {"photos": "DIR", "graphs": "DIR", "weights": "FILE"}
+"""Paths that the printed command does not show."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of a reproduction; None takes what its settings say."""
+
+    out: Path
+    """Folder of the results, and of the single results that a stopped run goes on from."""
+    photos: Sequence[str] | None = None
+    """Photos and folders; None takes those of `make assets`."""
+    graphs: str | None = None
+    """Folder of graphs; None takes those of `make assets`."""
+    panels: Sequence[str] | None = None
+    """Graphs of the figure to measure."""
+    seeds: int | None = None
+    """Networks trained for each graph."""
+    limit: int | None = None
+    """Number of photos, drawn by the seed; a larger number only adds photos."""
+    methods: Sequence[str] | None = None
+    objective: str | None = None
+    """The only objective to measure."""
+    budget: int | None = None
+    """Gradients of a method at most, for a quick look."""
+    model: str | None = None
+    weights: str | None = None
+    judge: str | None = None
+    """Network of the second opinion; "none" for none."""
+    tables: Sequence[str] | None = None
+    """"generated", names of tables of `make assets`, or paths."""
+    label: str | None = None
+    """Label column of tables given by path."""
+    rows: int | None = None
+    """Rows of the generated table."""
+    loyalty: float | None = None
+    """Correlation of the generated table's copies with their source."""
+    k: Sequence[int] | None = None
+    baseline: Sequence[str] | None = None
+    models: int | None = None
+    selections: int | None = None
+    retrainings: int | None = None
+    mask_finetune: bool = False
+    """Also select by networks that were fine-tuned with columns masked at random."""
+    start: str = "zero"
+    """Output bias of a fresh network: "zero", or the label's "rate"."""
+    seed: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    batch_size: int | Literal["auto"] = "auto"
+    resume: bool = True
+    """Keep results that were measured before."""
+    group: Group = ALONE
+    progress: Progress = lambda label, done, total: None
+
+    def command(self, name: str) -> str:
+        """The options that decide what is measured, as they are typed; without paths."""
+        words = [name]
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if option.name in NOT_IN_COMMAND or value is None or value == option.default:
+                continue
+            if not isinstance(value, str | int | float):
+                names = [Path(v).name if option.name == "tables" else str(v) for v in value]
+                value = (" " if option.name == "tables" else ",").join(names)
+            text = "" if value is True else f" {ANONYMOUS.get(option.name, value)}"
+            words.append(f"--{option.name.replace('_', '-')}{text}")
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -30,19 +101,19 @@ class Contender:
     """A method as it runs in a reproduction."""
 
     name: str
-    """For --methods and in files."""
+    """Its name in --methods and in files."""
     title: str
-    """In tables, as the paper calls it where it has it."""
+    """Its name in tables; the paper's where the paper has it."""
     knobs: Mapping[str, Any]
-    """The name of its method and its knobs; none of them takes what `gp.explain` chooses."""
+    """The name of its method and its knobs; empty for what `gp.explain` chooses."""
     paper: Mapping[str, float] = field(default_factory=dict)
-    """What the paper reports of it."""
+    """The paper's numbers."""
     rankings: tuple[str | None, ...] = (None,)
-    """How its features are ranked; None is the usual way of its kind."""
+    """How its features are ranked; None is the default of the method."""
     budget: int | None = None
-    """Gradients at most."""
+    """Gradients at most; None where that cuts nothing."""
     shape: tuple[int, ...] = PHOTO
-    """Of the network's input."""
+    """Shape of the network's input."""
 
     def method(self, objective: str = OBJECTIVES[0]) -> Any:
         """The method for this objective, within the budget."""
@@ -64,13 +135,14 @@ class Contender:
         contender = replace(self, budget=budget, shape=shape)
         if budget is None:
             return contender
-        cut = any(contender.method(o) != contender._uncut(o) for o in OBJECTIVES)
-        return replace(contender, title=f"{self.title} (cut)") if cut else replace(contender, budget=None)
+        if all(contender.method(o) == contender._uncut(o) for o in OBJECTIVES):
+            return replace(contender, budget=None)
+        return replace(contender, title=f"{self.title} (cut)")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The file of a reproduction."""
+    """The TOML file of a reproduction."""
 
     name: str
     title: str
@@ -78,34 +150,30 @@ class Settings:
     judge: str | None
     contenders: tuple[Contender, ...]
     differs: tuple[str, ...]
-    """How our setting differs from the paper's, whatever is run."""
+    """How our setting differs from the paper's."""
     knobs: tuple[str, ...]
-    """The same of what a budget cuts: true of the methods as the file has them."""
+    """The same for knobs that a budget cuts."""
     paper: Mapping[str, Any]
-    """The paper's numbers and setting beside those of the methods."""
+    """The paper's setting."""
     more: Mapping[str, Any]
-    """What else the file says."""
+    """The rest of the file."""
 
     @staticmethod
     def of(name: str) -> Settings:
         """The settings of the reproduction called `name`."""
         text = (files("reproduction") / f"{name}.toml").read_text(encoding="utf-8")
-        read = tomllib.loads(text)
+        content = tomllib.loads(text)
         contenders = tuple(
             Contender(m["name"], m["title"], m["method"], m.get("paper", {}),
                       tuple(r or None for r in m.get("rankings", ("",))))
-            for m in read.pop("methods", ())
+            for m in content.pop("methods", ())
         )  # fmt: skip
-        known = {key: read.pop(key, None) for key in ("title", "model", "judge")}
+        known = {key: content.pop(key, None) for key in ("title", "model", "judge")}
         return Settings(
-            name, contenders=contenders, differs=tuple(read.pop("differs", ())),
-            knobs=tuple(read.pop("knobs", ())), paper=read.pop("paper", {}), more=read, **known,
+            name, contenders=contenders, differs=tuple(content.pop("differs", ())),
+            knobs=tuple(content.pop("knobs", ())), paper=content.pop("paper", {}), more=content,
+            **known,
         )  # fmt: skip
-
-    def closing(self, quick: Sequence[str]) -> list[str]:
-        """The last remarks: that a budget cut the run, if `quick` says so, and what differs."""
-        knobs = [f"Uncut: {text}" for text in self.knobs] if quick else self.knobs
-        return [*quick, *self.differs, *knobs]
 
     def chosen(
         self,
@@ -113,31 +181,15 @@ class Settings:
         budget: int | None = None,
         shape: tuple[int, ...] = PHOTO,
     ) -> tuple[Contender, ...]:
-        """The contenders called `names`, in the order of the file; all for None. shape: of the
-        network's input, which a method within a budget may depend on."""
+        """The contenders of these names, in the order of the file; None takes all."""
         known = [c.name for c in self.contenders]
         for name in names or ():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f" Did you mean {near[0]}?" if near else ""
                 raise InvalidInput(
                     f"Expected methods of {self.name} among {', '.join(known)} (got {name!r})."
-                    f"{hint}"
+                    f"{did_you_mean(name, known)}"
                 )
         wanted = [c for c in self.contenders if names is None or c.name in names]
         if not wanted:
             raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
         return tuple(c.within(budget, shape) for c in wanted)
-
-
-def quick_look(contenders: Sequence[Contender]) -> list[str]:
-    """The remark that a budget has cut some of the methods; none where it has not."""
-    return [
-        f"Run with at most {budget:,} gradients a method, fewer than the paper's: a quick look."
-        for budget in {c.budget for c in contenders if c.budget is not None}
-    ]
-
-
-def digest(*parts: object) -> str:
-    """A short digest for names of files."""
-    return sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
