@@ -145,7 +145,7 @@ def test_texts_where_numbers_were_count_as_missing_or_make_categories(tmp_path):
     assert [c.name for c in found.schema.categories] == ["many"]
     text = " ".join(str(w.message) for w in said)
     assert "1 values of 'few' are no numbers, such as 'n/k'" in text
-    assert "'many' is taken as categories: 30 of its values are no numbers" in text
+    assert "'many' is taken as categories: 30 values of 'many' are no numbers" in text
     assert found.schema.numbers[0].mean == pytest.approx(49)
 
 
@@ -156,8 +156,7 @@ def test_useless_columns_are_named_and_kept(tmp_path):
         warnings.simplefilter("always")
         found = survey(table, "y")
     text = " ".join(str(w.message) for w in said)
-    assert "Nothing is in nothing" in text
-    assert "The same value throughout in same, word" in text
+    assert "'same', 'word', 'nothing' are constant or all missing" in text
     assert np.abs(found.schema.encode(table.read(0, table.kinds)).numeric).max() < 1e-20
 
 
@@ -188,7 +187,7 @@ def test_a_wrong_label_suggests_the_right_one(tmp_path):
 
 def test_columns_of_another_kind_are_named(tmp_path):
     table = made(tmp_path, {"x": [[1], [2]], "y": [0, 1]})
-    with pytest.raises(gp.InvalidInput, match=r"got x, of another kind\). Try --drop x"):
+    with pytest.raises(gp.InvalidInput, match="got 'x', of another kind"):
         survey(table, "y")
     with pytest.raises(gp.InvalidInput, match="Expected columns besides the label"):
         survey(table.without(["x"]), "y")
@@ -239,12 +238,6 @@ def test_the_task_is_told_in_words(tmp_path, values, words):
     assert Schema.from_json(schema.to_json()) == schema
 
 
-def test_classes_that_differ_by_their_spelling_alone_are_named(tmp_path):
-    table = made(tmp_path, {"x": list(range(8)), "y": ["True", "true", "False", "other "] * 2})
-    with pytest.warns(UserWarning, match="spelt nearly alike: 'True', 'true'"):
-        survey(table, "y")
-
-
 def test_numbers_that_would_overflow_count_as_missing(tmp_path):
     x = [1.0, 2.0, 1.797e308, 4.0, -1e300, 3.0] * 5
     table = made(tmp_path, {"x": x, "y": label(30)})
@@ -255,20 +248,6 @@ def test_numbers_that_would_overflow_count_as_missing(tmp_path):
     assert number.missing == pytest.approx(1 / 3)
     got = found.schema.encode(table.read(0, ["x", "y"])).numeric[:, 0]
     assert got[[2, 4]].tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("column", ["x", "y"])
-def test_a_column_that_files_write_in_two_ways_is_told(tmp_path, column, turned):
-    numbers = {"x": [float(i) for i in range(20)], "y": label(20)}
-    words = dict(numbers) | {column: ["yes" if v else "no" for v in label(20)]}
-    parts = [words, numbers] if turned else [numbers, words]
-    for name, part in zip(("p0", "p1"), parts, strict=True):
-        pq.write_table(pa.table(part), tmp_path / f"{name}.parquet")
-    number, text = ("p1", "p0") if turned else ("p0", "p1")
-    told = f"'{column}' is of numbers in .*{number}.parquet and of text in .*{text}.parquet"
-    with pytest.warns(UserWarning, match=told):
-        survey(open_table(tmp_path), "y")
 
 
 def test_text_that_reads_as_numbers_is_no_other_way_of_writing(tmp_path):

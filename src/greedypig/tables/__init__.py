@@ -9,8 +9,9 @@ trained = train_network(network, train, valid, seed=0)
 
 from __future__ import annotations
 
+from .column_checks import ColumnWarning
 from .constant import Constant, constant_answer
-from .files import CRITEO, Layout, criteo_layout, find_tables
+from .files import CRITEO, TextLayout, criteo_layout, find_tables
 from .retraining import Proof, Shelf, Summary, Trial, retrain
 from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
@@ -20,9 +21,10 @@ from .synthetic import CriteoShaped, Truth
 from .training import Effort, Scores, Trained, evaluate, new_network, train_network
 
 __all__ = [
-    "CRITEO", "Batch", "Batches", "Category", "Constant", "CriteoShaped", "Effort", "Label",
-    "Layout", "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey",
-    "Table", "Trained", "Trial", "Truth", "constant_answer", "count_rows", "criteo_layout",
-    "criteo_reading", "evaluate", "find_tables", "new_network", "open_table", "retrain", "survey",
+    "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "CriteoShaped", "Effort",
+    "Label", "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey",
+    "Table", "TextLayout", "Trained", "Trial", "Truth", "constant_answer", "count_rows",
+    "criteo_layout", "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
+    "retrain", "survey",
     "train_network",
 ]  # fmt: skip

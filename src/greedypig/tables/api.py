@@ -18,7 +18,7 @@ from ..core.numbers import check_count, whole
 from ..core.rounds import State
 from ..core.run import Run
 from ..core.schedule import equal
-from ..core.scorers import Gradient, IG, MarginalGains, Random, cost_of
+from ..core.scorers import IG, Gradient, MarginalGains, Random, cost_of
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_COLUMNS

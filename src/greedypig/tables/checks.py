@@ -24,7 +24,7 @@ from .networks import GatedModel, Network, Prepared
 from .stream import Batch
 
 GATE_ROWS, OUTPUT_ROWS = 64, 1024
-"""Rows of the first batch on which gates are tried, and on which outputs and labels are compared."""
+"""Rows of the first batch on which gates are tried, and outputs compared with labels."""
 WORSE = 1.05
 """Logits whose loss is so many times that of a constant output are hardly logits."""
 MOST_GATES = 64
@@ -205,7 +205,8 @@ def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:
         )
     spread = (rows * yy - y * y)[0]
     if float(spread) <= 1e-12 * float((rows * yy)[0]):
-        return [*warnings, "The label is the same in all rows checked: there is nothing to predict."]
+        warnings.append("The label is the same in all rows checked: there is nothing to predict.")
+        return warnings
     of_x = rows * xx - x * x
     correlation = (rows * xy - x * y) / (of_x * spread).clamp(min=1e-300).sqrt()
     numbers = ~torch.tensor(table.categorical)

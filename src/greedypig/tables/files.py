@@ -1,66 +1,61 @@
-"""Files of tables: what they hold, and reading them one piece at a time.
+"""Files of tables: what columns they hold, and reading them one piece at a time.
 
-A piece is what can be read alone: a row group of Parquet, a record batch of Arrow, a block of lines
-of text. Opening a file learns its columns and its pieces and reads no more than that takes.
+A piece is what can be read alone: a row group of Parquet, a record batch of Arrow. Text (CSV, TSV,
+also .gz) is converted to Parquet once, into the job's folder or a temporary one. Opening a file
+reads no rows.
 """
 
 from __future__ import annotations
 
+import csv
 import glob
-import io
+import gzip
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from hashlib import sha256
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+from urllib.parse import unquote
 
-from ..core.errors import InvalidFile, InvalidInput
+from ..core.errors import InvalidFile, InvalidInput, first_line
+from ..results.files import write_whole
 from .arrow import arrow
-from .gzip_text import BLOCK, Block, Gzip, Plain, blocks
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
 ENDINGS = (*PARQUET, *ARROW, *TEXT, *(f"{e}.gz" for e in TEXT))
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "#N/A")
-"""Texts that mean nothing is there."""
+"""Texts that stand for a missing value."""
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""A missing value in the name of a folder."""
 INDEX = re.compile(r"__index_level_\d+__")
+BLOCK = 1 << 23
+"""Bytes of text that become one piece, about."""
 CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27)))
 """The columns of Criteo's files, which carry no names."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How text files are written; None is found out from the first line."""
 
     separator: str | None = None
     names: tuple[str, ...] | None = None
-    """The columns' names, of files without a line of names."""
+    """The columns' names, for files whose first line does not hold them."""
     quotes: bool = True
     decimal: str = "."
-    """What stands for the point of a number."""
+    """The decimal sign of numbers."""
 
 
-class TableFile(Protocol):
-    """One file of a table."""
-
-    path: Path
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """Column → "number" or "text"; "other" cannot be used."""
-
-    @property
-    def pieces(self) -> int:
-        """How many pieces there are."""
-
-    def bytes_of(self, piece: int) -> int:
-        """About how large a piece is."""
-
-    def read(self, piece: int, columns: Sequence[str]) -> Any:
-        """A pyarrow Table of these columns."""
+def criteo_layout() -> TextLayout:
+    """Criteo's files as published: tabs, no names, nothing quoted."""
+    return TextLayout("\t", CRITEO, quotes=False)
 
 
 def find_tables(where: str | PathLike[str]) -> list[Path]:
@@ -68,7 +63,7 @@ def find_tables(where: str | PathLike[str]) -> list[Path]:
     text = fspath(where)
     path = Path(text)
     if path.is_dir():
-        found = _below(path)
+        paths = _below(path)
     elif path.exists():
         if not _is_table(path):
             raise InvalidInput(
@@ -77,15 +72,13 @@ def find_tables(where: str | PathLike[str]) -> list[Path]:
         return [path]
     else:
         matches = [p for p in map(Path, glob.glob(text, recursive=True)) if not _is_hidden(p.name)]
-        found = [p for p in matches if p.is_file()]
-        if not found:
-            found = [p for folder in matches for p in _below(folder)]
-    if not found:
+        paths = [p for p in matches if p.is_file()] or [p for f in matches for p in _below(f)]
+    if not paths:
         raise InvalidInput(
             f"Expected tables at {text} (got none). Try a file, a folder or a quoted pattern; "
             f"endings: {', '.join(ENDINGS)}."
         )
-    return sorted(set(found))
+    return sorted(set(paths))
 
 
 def _below(folder: Path) -> list[Path]:
@@ -106,16 +99,282 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def open_file(path: Path, layout: Layout | None = None) -> TableFile:
-    """Open one file by its ending."""
+class TableFile:
+    """One file of a table: its columns, and its pieces."""
+
+    kind = ""
+    decimal = "."
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        names, types = self.open()
+        self.stored = dict(zip(_unique(path, names), names, strict=True))
+        kinds = dict(zip(self.stored, map(kind_of, types), strict=True))
+        self.kinds = {n: k for n, k in kinds.items() if not INDEX.fullmatch(n)}
+        """Column → "number" or "text"; "other" cannot be used. Without pandas' unnamed index."""
+        self.folder_values: dict[str, str | None] = {}
+        """Columns in the names of the folders, country=DE/part.parquet, with their value here."""
+
+    def open(self) -> tuple[list[str], list[Any]]:
+        """The names and Arrow types of the columns."""
+        raise NotImplementedError
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces there are."""
+        raise NotImplementedError
+
+    def read_stored(self, piece: int, columns: list[str]) -> Any:
+        """A pyarrow Table of these columns, by the file's own names."""
+        raise NotImplementedError
+
+    def read(self, piece: int, columns: Sequence[str]) -> Any:
+        """A pyarrow Table of these columns, those of the folders' names included."""
+        pa = arrow()
+        own = [c for c in columns if c not in self.folder_values]
+        # Some column is read in any case: it tells how many rows there are.
+        stored = [self.stored[c] for c in own or list(self.stored)[:1]]
+        with self.checked():
+            rows = self.read_stored(piece, stored).select(stored)
+        made = dict(zip(own, rows.columns, strict=False))
+        for name in (c for c in columns if c in self.folder_values):
+            value = self.folder_values[name]
+            places = pa.repeat(pa.scalar(None if value is None else 0, pa.int32()), rows.num_rows)
+            made[name] = pa.DictionaryArray.from_arrays(places, pa.array([value or ""]))
+        return pa.table([made[c] for c in columns], names=list(columns))
+
+    def checked(self) -> _Checked:
+        """A context in which Arrow's errors become errors that name the file."""
+        return _Checked(self.path, self.kind)
+
+    def convert(self, folder: Path) -> None:
+        """Convert the file to Parquet there, if it has to be."""
+
+
+@dataclass
+class _Checked:
+    path: Path
+    kind: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        known = (arrow().ArrowException, OSError, EOFError, zlib.error)
+        if isinstance(error, known) and not isinstance(error, InvalidFile):
+            raise InvalidFile(
+                f"Expected a whole {self.kind} file at {self.path} (got one that is cut off or "
+                f"damaged: {first_line(error)}). Try writing it again, or leave it out."
+            ) from error
+
+
+class ParquetTable(TableFile):
+    """Pieces are row groups."""
+
+    kind = "Parquet"
+
+    def open(self) -> tuple[list[str], list[Any]]:
+        """From the file's metadata."""
+        with self.checked():
+            file = arrow("parquet").ParquetFile(self.path)
+        self.metadata, schema = file.metadata, file.schema_arrow
+        self._texts = [n for n, t in zip(schema.names, schema.types, strict=True)
+                       if kind_of(t) == "text"]  # fmt: skip
+        return schema.names, schema.types
+
+    @property
+    def pieces(self) -> int:
+        """Row groups."""
+        return int(self.metadata.num_row_groups)
+
+    def read_stored(self, piece: int, columns: list[str]) -> Any:
+        """Texts come as they are stored, each different one once: far quicker to look up."""
+        texts = [c for c in columns if c in self._texts]
+        file = arrow("parquet").ParquetFile(
+            self.path, metadata=self.metadata, read_dictionary=texts
+        )
+        return file.read_row_group(piece, columns=columns)
+
+
+class ArrowTable(TableFile):
+    """Pieces are record batches of an IPC file (Feather's second version is one)."""
+
+    kind = "Arrow"
+
+    def open(self) -> tuple[list[str], list[Any]]:
+        """From the file's schema."""
+        with self.checked():
+            file = self._reader()
+        self._pieces = int(file.num_record_batches)
+        return file.schema.names, file.schema.types
+
+    @property
+    def pieces(self) -> int:
+        """Record batches."""
+        return self._pieces
+
+    def read_stored(self, piece: int, columns: list[str]) -> Any:
+        """Mapped from the file, not copied."""
+        rows = arrow().Table.from_batches([self._reader().get_batch(piece)]).select(columns)
+        return arrow().table([_without_views(c) for c in rows.columns], names=columns)
+
+    def _reader(self) -> Any:
+        return arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
+
+
+class TextTable(TableFile):
+    """Text, converted to Parquet once. All columns are text: which are numbers is found later."""
+
+    kind = "text"
+
+    def __init__(self, path: Path, layout: TextLayout) -> None:
+        self._layout = layout
+        self._temporary: TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        super().__init__(path)
+
+    def open(self) -> tuple[list[str], list[Any]]:
+        """From the first line."""
+        layout, first = self._layout, self._first_line()
+        if layout.names is None and layout.separator is None and is_criteo(first):
+            layout = criteo_layout()
+        self.separator = layout.separator or _separator(self.path, first)
+        self.quotes, self.decimal = layout.quotes, layout.decimal
+        fields = next(csv.reader([first], delimiter=self.separator), [])
+        self._has_names = layout.names is None
+        names = [f.strip() for f in fields] if layout.names is None else list(layout.names)
+        if len(fields) != len(names):
+            raise InvalidInput(
+                f"Expected {len(names)} columns in {self.path} (got {len(fields)} in its first "
+                "line)."
+            )
+        return names, [arrow().string()] * len(names)
+
+    @property
+    def pieces(self) -> int:
+        """Row groups of the converted file."""
+        return self._parquet.pieces
+
+    def read_stored(self, piece: int, columns: list[str]) -> Any:
+        """From the converted file."""
+        places = list(self.stored.values())
+        return self._parquet.read_stored(
+            piece, [str(places.index(c)) for c in columns]
+        ).rename_columns(columns)
+
+    def convert(self, folder: Path) -> None:
+        """Convert into this folder, unless that was done there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        assert self._parquet
+
+    @cached_property
+    def _parquet(self) -> ParquetTable:
+        if self._folder is None:
+            self._temporary = TemporaryDirectory(prefix="greedypig-")
+            self._folder = Path(self._temporary.name)
+        about = (fspath(self.path.absolute()), self.separator, self.quotes, self.decimal)
+        name = sha256(repr(about).encode()).hexdigest()[:16]
+        file = self._folder / f"{name}.parquet"
+        if not file.exists():
+            write_whole(file, partial(_write, self._batches()))
+        return ParquetTable(file)
+
+    def _batches(self) -> Iterator[Any]:
+        """Record batches of text; columns are named by their places, as some have no name."""
+        pa, reader = arrow(), arrow("csv")
+        names = [str(i) for i in range(len(self.stored))]
+        convert = reader.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True,
+            quoted_strings_can_be_null=True, null_values=list(MISSING),
+        )  # fmt: skip
+        yield pa.schema([(name, pa.string()) for name in names])
+        try:
+            yield from map(self._with_points, reader.open_csv(
+                self.path,
+                read_options=reader.ReadOptions(
+                    column_names=names, skip_rows=int(self._has_names), block_size=BLOCK),
+                parse_options=reader.ParseOptions(
+                    delimiter=self.separator, newlines_in_values=self.quotes,
+                    quote_char='"' if self.quotes else False),
+                convert_options=convert,
+            ))  # fmt: skip
+        except pa.ArrowInvalid as error:
+            if "Empty CSV" not in str(error):  # Else nothing but the line of names.
+                raise InvalidFile(
+                    f"Expected lines of {len(names)} columns in {self.path} (got "
+                    f"{first_line(error)}). Try another separator, or correct the file."
+                ) from error
+        except (pa.ArrowException, OSError) as error:
+            with self.checked():
+                raise error
+
+    def _with_points(self, batch: Any) -> Any:
+        """1,5 as 1.5 where the decimal sign is a comma; other texts stay."""
+        if self.decimal == ".":
+            return batch
+        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
+        change = partial(arrow("compute").replace_substring_regex, pattern=pattern,
+                         replacement=r"\1.\2")  # fmt: skip
+        return arrow().record_batch([change(c) for c in batch.columns], schema=batch.schema)
+
+    def _first_line(self) -> str:
+        with self.checked():
+            opened = gzip.open if self.path.name.lower().endswith(".gz") else open
+            with opened(self.path, "rb") as file:
+                raw = file.readline(BLOCK)
+        try:
+            return raw.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode()
+        except UnicodeDecodeError as error:
+            raise InvalidFile(
+                f"Expected text in UTF-8 in {self.path} (got other bytes). Try converting it."
+            ) from error
+
+
+def _write(batches: Iterator[Any], file: IO[bytes]) -> None:
+    """A schema, then record batches, as a Parquet file of one row group each."""
+    with arrow("parquet").ParquetWriter(file, next(batches)) as writer:
+        for batch in batches:
+            writer.write_table(arrow().Table.from_batches([batch]))
+
+
+def open_files(
+    paths: Sequence[Path], layout: TextLayout | None = None, keep: Collection[str] = ()
+) -> tuple[TableFile, ...]:
+    """Open files by their endings, with the columns that their folders' names hold.
+
+    A name with one value for all files tells nothing and is left out, unless it is in `keep`.
+    """
+    files = [_open_file(path, layout or TextLayout()) for path in paths]
+    values = [_folder_values(file.path, file.kinds) for file in files]
+    different: dict[str, set[str | None]] = {}
+    for one in values:
+        for name, value in one.items():
+            different.setdefault(name, set()).add(value)
+    for file, one in zip(files, values, strict=True):
+        file.folder_values = {n: v for n, v in one.items() if len(different[n]) > 1 or n in keep}
+        # As text, like a CSV's: whether they are numbers is found by the values of all files.
+        file.kinds |= dict.fromkeys(file.folder_values, "text")
+    return tuple(files)
+
+
+def _open_file(path: Path, layout: TextLayout) -> TableFile:
     name = path.name.lower()
     if path.stat().st_size == 0:
         raise InvalidFile(f"Expected a table in {path} (got an empty file). Try leaving it out.")
     if name.endswith(PARQUET):
         return ParquetTable(path)
-    if name.endswith(ARROW):
-        return ArrowTable(path)
-    return TextTable(path, layout or Layout())
+    return ArrowTable(path) if name.endswith(ARROW) else TextTable(path, layout)
+
+
+def _folder_values(path: Path, own: Collection[str]) -> dict[str, str | None]:
+    """Names and values of the folders above a file; a column of its own goes before."""
+    values: dict[str, str | None] = {}
+    for folder in path.parent.parts:
+        name, sign, value = folder.partition("=")
+        if sign and name and unquote(name) not in own:
+            values[unquote(name)] = None if value in ("", NO_VALUE) else unquote(value)
+    return values
 
 
 def kind_of(of: Any) -> str:
@@ -126,185 +385,8 @@ def kind_of(of: Any) -> str:
     if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
         return "text"
     numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
-               types.is_temporal)  # fmt: skip
-    if any(test(of) for test in numeric) and not types.is_interval(of):
-        return "number"
-    return "number" if types.is_null(of) else "other"
-
-
-def _kinds(names: Sequence[str], types: Sequence[Any]) -> dict[str, str]:
-    """Of all columns but the index that pandas writes beside them without a name."""
-    found = zip(names, types, strict=True)
-    return {name: kind_of(of) for name, of in found if not INDEX.fullmatch(name)}
-
-
-class ParquetTable:
-    """Pieces are row groups."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        file = self._open()
-        self._metadata = file.metadata
-        stored = file.schema_arrow
-        names = _named(path, stored.names)
-        self._stored = dict(zip(names, stored.names, strict=True))
-        self.kinds = _kinds(names, stored.types)
-
-    @property
-    def pieces(self) -> int:
-        """Row groups."""
-        return int(self._metadata.num_row_groups)
-
-    def bytes_of(self, piece: int) -> int:
-        """As the file says."""
-        return int(self._metadata.row_group(piece).total_byte_size)
-
-    def read(self, piece: int, columns: Sequence[str]) -> Any:
-        """Texts come as they are stored, each different one once: far quicker to look up."""
-        texts = [self._stored[c] for c in columns if self.kinds[c] == "text"]
-        stored = [self._stored[c] for c in columns]
-        try:
-            file = self._open(metadata=self._metadata, read_dictionary=texts)
-            read = file.read_row_group(piece, columns=stored).select(stored)
-            return read.rename_columns(list(columns))
-        except (arrow().ArrowException, OSError) as error:
-            raise self._damaged(error) from error
-
-    def _open(self, **more: Any) -> Any:
-        try:
-            return arrow("parquet").ParquetFile(self.path, **more)
-        except (arrow().ArrowException, OSError) as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> InvalidFile:
-        return _damaged(self.path, "Parquet", error)
-
-
-class ArrowTable:
-    """Pieces are record batches of an IPC file (Feather's second version is one)."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with self._reader() as file:
-            schema = file.schema
-            self._bytes = [file.get_batch(i).nbytes for i in range(file.num_record_batches)]
-        self._names = _named(path, schema.names)
-        self.kinds = _kinds(self._names, schema.types)
-
-    @property
-    def pieces(self) -> int:
-        """Record batches."""
-        return len(self._bytes)
-
-    def bytes_of(self, piece: int) -> int:
-        """As in memory."""
-        return int(self._bytes[piece])
-
-    def read(self, piece: int, columns: Sequence[str]) -> Any:
-        """Mapped from the file, not copied."""
-        try:
-            with self._reader() as file:
-                read = arrow().Table.from_batches([file.get_batch(piece)])
-                chosen = read.rename_columns(self._names).select(list(columns))
-                return arrow().table([_viewless(c) for c in chosen.columns], names=list(columns))
-        except (arrow().ArrowException, OSError) as error:
-            raise _damaged(self.path, "Arrow", error) from error
-
-    def _reader(self) -> Any:
-        pa = arrow()
-        try:
-            return arrow("ipc").open_file(pa.memory_map(fspath(self.path)))
-        except (pa.ArrowException, OSError) as error:
-            raise _damaged(self.path, "Arrow", error) from error
-
-
-class TextTable:
-    """Pieces are blocks of lines. Everything is read as text: what is a number is seen later."""
-
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self.path = path
-        packed = path.name.lower().endswith(".gz")
-        self._source = Gzip(path) if packed else Plain(path)
-        first = self._first_line()
-        if layout.names is None and layout.separator is None and is_criteo(first):
-            layout = criteo_layout()
-        self.separator = layout.separator or _separator(path, first)
-        self.quotes, self.decimal = layout.quotes, layout.decimal
-        self._headed = layout.names is None
-        names = _split(first, self.separator) if layout.names is None else list(layout.names)
-        names = _named(path, names)
-        self._names = names
-        self.kinds = dict.fromkeys(names, "text")
-        width = len(_split(first, self.separator))
-        if width != len(names):
-            raise InvalidInput(
-                f"Expected {len(names)} columns in {path} (got {width} in its first line)."
-            )
-
-    @cached_property
-    def _blocks(self) -> list[Block]:
-        return list(blocks(self._source, quotes=self.quotes, size=BLOCK))
-
-    @property
-    def pieces(self) -> int:
-        """Blocks of lines."""
-        return len(self._blocks)
-
-    def bytes_of(self, piece: int) -> int:
-        """As text."""
-        return self._blocks[piece].length
-
-    def read(self, piece: int, columns: Sequence[str]) -> Any:
-        """Parse one block."""
-        pa, csv = arrow(), arrow("csv")
-        raw = self._source.read(self._blocks[piece])
-        skip = 1 if self._headed and piece == 0 else 0
-        try:
-            return self._pointed(csv.read_csv(
-                io.BytesIO(raw),
-                read_options=csv.ReadOptions(column_names=self._names, skip_rows=skip,
-                                             block_size=max(len(raw), 1)),
-                parse_options=csv.ParseOptions(delimiter=self.separator, newlines_in_values=True,
-                                               quote_char='"' if self.quotes else False),
-                convert_options=csv.ConvertOptions(
-                    column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True,
-                    quoted_strings_can_be_null=True, null_values=list(MISSING),
-                    include_columns=list(columns)),
-            ))  # fmt: skip
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):  # Nothing but the line of names.
-                return pa.table({c: pa.array([], pa.string()) for c in columns})
-            said = str(error).splitlines()[0][:200]
-            raise InvalidFile(
-                f"Expected lines of {len(self._names)} columns in {self.path} (got {said}; rows "
-                f"counted from byte {self._blocks[piece].start:,}). Try another separator, or "
-                "mending the file."
-            ) from error
-
-    def _pointed(self, table: Any) -> Any:
-        """1,5 as 1.5 where that is asked for; texts that are no such numbers stay."""
-        if self.decimal == ".":
-            return table
-        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
-        changed = [
-            arrow("compute").replace_substring_regex(column, pattern, r"\1.\2")
-            for column in table.columns
-        ]
-        return arrow().table(changed, names=table.column_names)
-
-    def _first_line(self) -> str:
-        raw = b""
-        for chunk in self._source.stream(1 << 16):
-            raw += chunk
-            if b"\n" in chunk or len(raw) > BLOCK:
-                break
-        raw = raw.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].rstrip(b"\r")
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise InvalidFile(
-                f"Expected text in UTF-8 in {self.path} (got other bytes). Try converting it."
-            ) from error
+               types.is_temporal, types.is_null)  # fmt: skip
+    return "number" if any(t(of) for t in numeric) and not types.is_interval(of) else "other"
 
 
 def is_criteo(line: str) -> bool:
@@ -313,38 +395,26 @@ def is_criteo(line: str) -> bool:
     return len(fields) == len(CRITEO) and fields[0] in ("0", "1")
 
 
-def criteo_layout() -> Layout:
-    """Criteo's files as published: tabs, no names, nothing quoted."""
-    return Layout("\t", CRITEO, quotes=False)
-
-
-def _split(line: str, separator: str) -> list[str]:
-    import csv
-
-    return [field.strip() for field in next(csv.reader([line], delimiter=separator), [])]
-
-
 def _separator(path: Path, line: str) -> str:
     if ".tsv" in path.name.lower():
         return "\t"
-    if "," in line:
-        return ","
-    return next((s for s in ("\t", ";", "|") if s in line), ",")
+    return next((s for s in (",", "\t", ";", "|") if s in line), ",")
 
 
-def _named(path: Path, names: Sequence[str]) -> list[str]:
+def _unique(path: Path, names: Sequence[str]) -> list[str]:
     """Names for all columns: one without is called as pandas calls it, by its place."""
     made = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
     twice = sorted({name for name in made if made.count(name) > 1})
     if twice:
         raise InvalidInput(
             f"Expected columns of different names in {path} (got {', '.join(map(repr, twice))} "
-            "more than once). Try other names in its first line, or --names if that holds none."
+            "more than once). Try other names in its first line, or name the columns if that line "
+            "holds none."
         )
     return made
 
 
-def _viewless(column: Any) -> Any:
+def _without_views(column: Any) -> Any:
     """Texts as strings rather than views, as polars writes them: Arrow computes little on views."""
     pa, types = arrow(), arrow("types")
     if types.is_string_view(column.type):
@@ -356,11 +426,3 @@ def _viewless(column: Any) -> Any:
         for chunk in column.chunks
     ]
     return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.string()))
-
-
-def _damaged(path: Path, kind: str, error: Exception) -> InvalidFile:
-    said = (str(error).strip().splitlines() or [""])[0][:160]
-    return InvalidFile(
-        f"Expected a whole {kind} file at {path} (got one that is cut off or damaged: {said}). "
-        "Try writing it again, or leave it out."
-    )

@@ -1,8 +1,9 @@
 """A short fine-tuning with random column masks, so that g means something away from s = 1.
 
 A model trained on whole rows extrapolates on rows with columns missing, and so does a selection
-that uses it. A copy trained on masked rows does not. Masking columns at random during training is as old as denoising (Vincent et al. 2008); as
-a surrogate for subsets see Covert et al. 2021, "Explaining by removing".
+that uses it. A copy trained on masked rows does not. Masking columns at random during training is
+as old as denoising (Vincent et al. 2008); as a surrogate for subsets see Covert et al. 2021,
+"Explaining by removing".
 """
 
 from __future__ import annotations

@@ -166,9 +166,9 @@ class Network:
 
     def _imputed_gradient(self, batch: Prepared, line: Line, weights: Tensor) -> Tensor:
         """Along the way from what S lets one expect to the rows themselves."""
-        assert self.conditional is not None and self.column_of is not None
-        x = self.encoded_numbers(batch.features)
-        start, given = self.conditional.rows(x, line.selected), self.conditional.given(line.selected)
+        assert self.conditional is not None
+        x, given = self.encoded_numbers(batch.features), self.conditional.given(line.selected)
+        start = self.conditional.rows(x, line.selected)
 
         def negative_losses(points: Tensor) -> Tensor:
             outputs = self.outputs_at(batch.features, points)

@@ -18,26 +18,20 @@ from numpy.typing import NDArray
 from ..core.errors import NAMED, InvalidFile, InvalidInput, quoted
 from .arrow import arrow
 from .column_checks import (
+    LEAKS,
     NUMBERED,
+    ColumnWarning,
     Draw,
     Trace,
-    copies,
-    date_words,
-    drop_words,
-    leaks,
-    nameless,
-    rising_words,
+    check_copies,
+    check_leaks,
     row_number,
-    row_number_words,
-    spelt_alike,
-    written_date,
     written_number,
-    written_words,
 )
 from .files import CRITEO
 from .losses import CLASSES
 from .running_stats import Counts, Moments
-from .schema import Category, Label, Number, Schema, Task, listed, signed_log
+from .schema import Category, Label, Number, Schema, Task, signed_log
 from .source import HUGE, Table, as_classes, as_numbers, as_texts
 
 SKEWED = 3.0
@@ -45,10 +39,6 @@ SKEWED = 3.0
 FORGIVEN = 0.02
 """A column of numbers may hold this share of texts that are none; they count as missing."""
 MOST_CLASSES = 1000
-RARELY = 0.1
-"""Categories whose known values make up less of the rows are hardly any."""
-UNIQUE_ROWS = 100
-"""Of fewer rows most texts are rare."""
 
 
 @dataclass(frozen=True)
@@ -71,28 +61,29 @@ class Reading:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the pass found."""
+    """How the columns are encoded, and what was noticed on the way."""
 
     schema: Schema
     rows: tuple[int, ...]
     """Rows with a label in each piece."""
-    leaks: tuple[str, ...] = ()
-    """Columns that give the label away; a warning named them."""
     left_out: tuple[str, ...] = ()
     """Columns that number the rows: they are not in the schema."""
-    warnings: tuple[str, ...] = ()
-    """What was warned of, a sentence or two each."""
+    warnings: tuple[ColumnWarning, ...] = ()
 
     @property
     def total(self) -> int:
         """Rows with a label."""
         return sum(self.rows)
 
+    @property
+    def leaks(self) -> tuple[str, ...]:
+        """Columns that equal or decide the label."""
+        return tuple(name for w in self.warnings if w.kind in LEAKS for name in w.columns)
+
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
         return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows,
-                           "leaks": self.leaks, "left_out": self.left_out,
-                           "warnings": self.warnings})  # fmt: skip
+                           "left_out": self.left_out, "warnings": self.warnings})  # fmt: skip
 
     @staticmethod
     def from_json(text: str) -> Survey:
@@ -100,8 +91,8 @@ class Survey:
         try:
             record = json.loads(text)
             schema = Schema.from_json(json.dumps(record["schema"]))
-            lists = {n: tuple(record.get(n, ())) for n in ("leaks", "left_out", "warnings")}
-            return Survey(schema, tuple(record["rows"]), **lists)
+            warnings = tuple(ColumnWarning(k, tuple(c), t) for k, c, t in record["warnings"])
+            return Survey(schema, tuple(record["rows"]), tuple(record["left_out"]), warnings)
         except (ValueError, TypeError, KeyError) as error:
             raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
 
@@ -117,39 +108,44 @@ def survey(
     progress: called with pieces done and pieces in all.
     """
     reading = reading or Reading()
-    table.check(label)
-    for name in (*reading.categorical, *reading.numeric, *reading.log, *(reading.keep or ())):
-        table.check(name)
-    columns = [name for name in table.kinds if name != label]
-    if not columns:
-        raise InvalidInput(f"Expected columns besides the label {label!r} (got none).")
-    strange = [name for name in columns if table.kinds[name] == "other"]
-    if strange:
-        raise InvalidInput(
-            f"Expected columns of numbers or text (got {listed(strange)}, of another kind). "
-            f"Try --drop {drop_words(strange)}."
-        )
+    columns = _columns(table, label, reading)
     of_label = _Column(label, table.kinds[label], reading)
-    found = [_Column(name, table.kinds[name], reading) for name in columns]
-    rows, trace = _read(table, of_label, found, progress)
-    said: list[str] = []
-    made = _label(of_label, sum(rows), reading, table, said)
-    rows = _with_known_labels(table, made, of_label, rows)
-    encoded = {column.name: column.decide(reading) for column in found}
-    found, left_out = _without_row_numbers(found, encoded, reading, label, said)
-    numbers = tuple(e for c in found if isinstance(e := encoded[c.name], Number))
-    categories = tuple(e for c in found if isinstance(e := encoded[c.name], Category))
-    useless = _odd_columns(found, numbers, categories, said)
-    texts = [*(c.name for c in categories), *([label] if of_label.odd else [])]
-    said += _mixed_words(table, texts)
-    traces = {column.name: column.trace for column in found if column.name not in useless}
-    given_away = leaks(made, trace, traces)
-    said += [*nameless(list(encoded), left_out), *given_away.words(label),
-             *copies(traces, given_away.equal)]  # fmt: skip
-    for words in said:
-        warnings.warn(words, stacklevel=2)
-    return Survey(Schema(numbers, categories, made), tuple(rows), given_away.names,
-                  tuple(left_out), tuple(said))  # fmt: skip
+    rows, trace = _read(table, of_label, columns, progress)
+    said: list[ColumnWarning] = []
+    encoded_label = _label(of_label, sum(rows), reading, table, said)
+    rows = _with_known_labels(table, encoded_label, of_label, rows)
+    encoded = {column.name: column.decide() for column in columns}
+    columns, left_out = _without_row_numbers(columns, encoded, reading, label, said)
+    for column in columns:
+        said += column.warnings()
+    said += _missing_numbers(columns, encoded) + _constant(columns, encoded)
+    useless = {name for w in said if w.kind == "constant" for name in w.columns}
+    traces = {column.name: column.trace for column in columns if column.name not in useless}
+    said += check_leaks(encoded_label, trace, traces)
+    equal = [name for w in said if w.kind == "equals label" for name in w.columns]
+    said += check_copies(traces, equal)
+    for one in said:
+        warnings.warn(one.text, stacklevel=2)
+    numbers = tuple(e for c in columns if isinstance(e := encoded[c.name], Number))
+    categories = tuple(e for c in columns if isinstance(e := encoded[c.name], Category))
+    schema = Schema(numbers, categories, encoded_label)
+    return Survey(schema, tuple(rows), tuple(left_out), tuple(said))
+
+
+def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
+    """The columns besides the label, all of a kind that can be used."""
+    for name in (label, *reading.categorical, *reading.numeric, *reading.log,
+                 *(reading.keep or ())):  # fmt: skip
+        table.check(name)
+    names = [name for name in table.kinds if name != label]
+    if not names:
+        raise InvalidInput(f"Expected columns besides the label {label!r} (got none).")
+    if other := [name for name in names if table.kinds[name] == "other"]:
+        raise InvalidInput(
+            f"Expected columns of numbers or text (got {quoted(other)}, of another kind). Try "
+            "leaving them out."
+        )
+    return [_Column(name, table.kinds[name], reading) for name in names]
 
 
 def _read(
@@ -176,38 +172,31 @@ def _read(
 
 
 def _without_row_numbers(
-    found: Sequence[_Column],
+    columns: Sequence[_Column],
     encoded: Mapping[str, Number | Category],
     reading: Reading,
     label: str,
-    said: list[str],
+    said: list[ColumnWarning],
 ) -> tuple[list[_Column], list[str]]:
     """The columns to rank, and the names of those that number the rows."""
+    keep = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
     why = {
-        column.name: words for column in found
-        if (words := column.numbers_the_rows(isinstance(encoded[column.name], Category)))
+        column.name: reason for column in columns
+        if reading.keep is not None and column.name not in keep and not column.is_time
+        and (reason := column.numbers_the_rows(isinstance(encoded[column.name], Category)))
     }  # fmt: skip
-    named = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
-    times = {column.name for column in found if column.is_time}
-    out = [n for n in why if reading.keep is not None and n not in named | times]
-    if len(out) == len(found):
+    if len(why) == len(columns):
         raise InvalidInput(
             f"Expected columns besides the label {label!r} and those that number the rows (got "
-            f"{quoted(out)} alone). Try --keep {drop_words(out)}."
+            f"{quoted(list(why))} alone)."
         )
-    said += row_number_words({name: why[name] for name in out})
-    asked = reading.keep or ()
-    said += rising_words([n for n in why if n not in out and n not in asked])
-    return [column for column in found if column.name not in out], out
-
-
-def _mixed_words(table: Table, texts: Sequence[str]) -> list[str]:
-    """A sentence on every column of text that some file has as numbers."""
-    return [
-        f"{name!r} is of numbers in {kinds['number']} and of text in {kinds['text']}: all its "
-        "values are taken as text. If it means the same, try files that write it in one way."
-        for name in texts if {"number", "text"} <= set(kinds := table.kinds_of(name))
-    ]  # fmt: skip
+    if why:
+        words = ", ".join(f"{name!r} ({reason})" for name, reason in list(why.items())[:NAMED])
+        more = f" and {len(why) - NAMED} more" if len(why) > NAMED else ""
+        said.append(ColumnWarning("row number", tuple(why),
+                                  f"Left out because they number the rows: {words}{more}.",
+                                  ))  # fmt: skip
+    return [column for column in columns if column.name not in why], list(why)
 
 
 def count_rows(table: Table, schema: Schema) -> Survey:
@@ -227,13 +216,15 @@ def count_rows(table: Table, schema: Schema) -> Survey:
             f"Expected rows of {table.source} whose label {schema.label.name!r} is one of the "
             f"rows to learn from, {schema.label.in_words()} (got none in {dropped:,} rows)."
         )
-    words = (
+    if not dropped:
+        return Survey(schema, tuple(rows))
+    text = (
         f"{dropped:,} rows of {table.source} are left out: their label {schema.label.name!r} "
         "is missing, or one that the training rows do not have."
     )
-    if dropped:
-        warnings.warn(words, stacklevel=2)
-    return Survey(schema, tuple(rows), warnings=(words,) if dropped else ())
+    warnings.warn(text, stacklevel=2)
+    missing = ColumnWarning("missing", (schema.label.name,), text)
+    return Survey(schema, tuple(rows), warnings=(missing,))
 
 
 @dataclass
@@ -251,11 +242,10 @@ class _Column:
     plain: Moments = field(default_factory=Moments)
     log: Moments = field(default_factory=Moments)
     trace: Trace = field(default_factory=Trace)
-    note: str = ""
     written: str = ""
     """A text that looks like a number, where most do."""
-    dated: str = ""
-    """A text that is a date, where most are."""
+    as_category: bool = False
+    """Was it decided that the column holds categories?"""
 
     def __post_init__(self) -> None:
         self.counts = Counts(self.reading.vocabulary)
@@ -289,7 +279,7 @@ class _Column:
         if odd:
             self.trace.add_texts(texts, values, drawn)
             times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
-            no_numbers = np.isnan(values) & np.asarray(pc_is_valid(texts.dictionary))
+            no_numbers = np.isnan(values) & np.asarray(arrow("compute").is_valid(texts.dictionary))
             self.odd += int(times[no_numbers].sum())
             self.example = self.example or example
             if self.odd > 0.5 * self.rows:
@@ -326,66 +316,56 @@ class _Column:
         self.plain.add(values[np.isfinite(values)])
         return int(self.there.sum())
 
-    def decide(self, reading: Reading) -> Number | Category:
+    def decide(self) -> Number | Category:
         """Number or category, and how it is encoded."""
-        missing = self.missing / self.rows if self.rows else 1.0
-        there = self.rows - self.missing
-        if self.as_text:
-            forced = self.name in reading.categorical
-            numbers = self.plain.n + self.infinite
-            is_number = not forced and there > 0 and numbers >= (1 - FORGIVEN) * there
-            if not is_number:
-                if numbers > 0.5 * there and not forced:
-                    self.note = (
-                        f"{self.name!r} is taken as categories: {self.odd:,} of its values are no "
-                        f"numbers, such as {self.example[:40]!r}"
-                    )
-                common = self.counts.common()[: reading.vocabulary]
-                rare = min(reading.rare, max(2, self.rows // 1000))
-                known = tuple(value for value, n in common if n >= rare)
-                if not forced:
-                    self._look_at(common, sum(n for _, n in common if n >= rare), there)
-                return Category(self.name, known, reading.buckets, missing)
-        if self.odd:
-            self.note = (
-                f"{self.odd:,} values of {self.name!r} are no numbers, such as "
-                f"{self.example[:40]!r}, and count as missing"
-            )
-        if self.infinite:
-            self.note = (
-                f"{self.infinite:,} values of {self.name!r} are infinite, or beyond "
-                f"{HUGE:.0e}, and count as missing"
-            )
-        if self.rows:
-            missing = 1 - self.plain.n / self.rows
+        reading, there = self.reading, self.rows - self.missing
+        numbers = self.plain.n + self.infinite
+        forced = self.name in reading.categorical
+        is_number = there > 0 and numbers >= (1 - FORGIVEN) * there
+        if self.as_text and (forced or not is_number):
+            self.as_category = True
+            common = self.counts.common()[: reading.vocabulary]
+            rare = min(reading.rare, max(2, self.rows // 1000))
+            if not forced:
+                self.written = written_number([value for value, _ in common])
+            missing = self.missing / self.rows if self.rows else 1.0
+            known = tuple(value for value, n in common if n >= rare)
+            return Category(self.name, known, reading.buckets, missing)
         log = self.name in reading.log or abs(self.plain.skewness) > SKEWED
         used = self.log if log else self.plain
+        missing = 1 - self.plain.n / self.rows if self.rows else 1.0
         return Number(self.name, used.mean, used.deviation, log, missing)
+
+    def warnings(self) -> list[ColumnWarning]:
+        """Texts that look like numbers, and values that are none in a column of numbers."""
+        mixed = self.plain.n + self.infinite > 0.5 * (self.rows - self.missing)
+        odd = f"{self.odd:,} values of {self.name!r} are no numbers, such as {self.example[:40]!r}"
+        texts: list[tuple[Any, str]] = []
+        if self.written:
+            texts.append(("text number", f"{self.name!r} is taken as categories: its texts look "
+                          f"like numbers, such as {self.written!r}. Try plain numbers like 1234.5.",
+                          ))  # fmt: skip
+        elif self.as_category and self.odd and mixed:
+            texts.append(("text number", f"{self.name!r} is taken as categories: {odd}."))
+        elif self.odd and not self.as_category:
+            texts.append(("missing", f"{odd}; they count as missing."))
+        if self.infinite and not self.as_category:
+            texts.append(("missing", f"{self.infinite:,} values of {self.name!r} are infinite, or "
+                          f"beyond {HUGE:.0e}; they count as missing."))  # fmt: skip
+        return [ColumnWarning(kind, (self.name,), text) for kind, text in texts]
 
     def numbers_the_rows(self, as_category: bool) -> str:
         """In what way the column numbers the rows, in words; nothing where it does not."""
         if not as_category:
             return row_number(self.name, self.trace)
         common = self.counts.common()
-        plain = not (self.missing or self.written or self.dated)
-        once = plain and self.rows >= NUMBERED and bool(common) and common[0][1] == 1
-        return "no text occurs twice" if once else ""
-
-    def _look_at(self, common: Sequence[tuple[str, int]], known: int, there: int) -> None:
-        """Note numbers written oddly, dates, and texts that hardly come again."""
-        texts = [value for value, _ in common]
-        self.written, self.dated = written_number(texts), written_date(texts)
-        if self.written or self.dated:
-            self.note = ""  # Told of all such columns at once.
-        elif not self.note and there >= UNIQUE_ROWS and known < RARELY * there:
-            self.note = (
-                f"Nearly every text of {self.name!r} is rare, such as {common[0][0][:40]!r}: as "
-                f"categories they share {self.reading.buckets} ids by a hash, which tells little. "
-                f"Try --drop {drop_words([self.name])}, or a column made from it"
-            )
+        plain = not (self.missing or self.written) and self.rows >= NUMBERED
+        return "no text occurs twice" if plain and common and common[0][1] == 1 else ""
 
 
-def _label(column: _Column, rows: int, reading: Reading, table: Table, said: list[str]) -> Label:
+def _label(
+    column: _Column, rows: int, reading: Reading, table: Table, said: list[ColumnWarning]
+) -> Label:
     """The task, found from the label's values."""
     if not rows:
         raise InvalidInput(
@@ -393,10 +373,11 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table, said: lis
             f"(got {'none at all' if not column.rows else 'only missing ones'})."
         )
     if rows < column.rows:
-        said.append(
+        text = (
             f"{column.rows - rows:,} of {column.rows:,} rows are left out: their label "
             f"{column.name!r} is missing."
         )
+        said.append(ColumnWarning("missing", (column.name,), text))
     common = column.counts.common()
     values = sorted(value for value, _ in common)
     is_text = column.kind == "text" and column.odd > 0
@@ -423,11 +404,10 @@ def _label(column: _Column, rows: int, reading: Reading, table: Table, said: lis
     if len(values) > MOST_CLASSES:
         raise InvalidInput(
             f"Expected a label of at most {MOST_CLASSES:,} classes (got {len(values):,} different "
-            f"values in {column.name!r}). Try --task regression, or another --label."
+            f"values in {column.name!r}). Try task='number', or another label."
         )
     if not is_text:
         values.sort(key=float)
-    said += spelt_alike(column.name, values)
     times = dict(common)
     shares = tuple(times[value] / sum(times.values()) for value in values)
     mean = shares[1] if task == "binary" else 0.0
@@ -446,48 +426,36 @@ def _with_known_labels(
     ]
 
 
-def _odd_columns(
-    found: Sequence[_Column],
-    numbers: Sequence[Number],
-    categories: Sequence[Category],
-    said: list[str],
-) -> set[str]:
-    """Name odd columns; tells those that hold nothing, or the same throughout."""
-    said += [f"{column.note}." for column in found if column.note]
-    said += written_words({c.name: c.written for c in found if c.written})
-    said += date_words({c.name: c.dated for c in found if c.dated})
-    texts = {c.name: c for c in found}
-    said += _missing_words([(c.name, texts[c.name].rows - texts[c.name].plain.n, c.missing)
-                            for c in numbers if 0 < c.missing < 1])  # fmt: skip
-    empty = [c.name for c in found if c.missing == c.rows]
-    if empty:
-        said.append(f"Nothing is in {listed(empty)}: no use to any model.")
-    constant = [c.name for c in numbers if c.deviation == 0 and c.missing == 0]
-    constant += [
-        c.name for c in categories
-        if c.name not in empty and c.missing == 0 and len(texts[c.name].counts.common()) == 1
-    ]  # fmt: skip
-    if constant:
-        said.append(f"The same value throughout in {listed(constant)}.")
-    return {*empty, *constant}
+def _constant(
+    columns: Sequence[_Column], encoded: Mapping[str, Number | Category]
+) -> list[ColumnWarning]:
+    """Columns with nothing in them, or the same value throughout."""
+    names = []
+    for column in columns:
+        code = encoded[column.name]
+        same = (code.deviation == 0 if isinstance(code, Number)
+                else len(column.counts.common()) == 1) and code.missing == 0  # fmt: skip
+        names += [column.name] if same or column.missing == column.rows else []
+    text = f"The values of {quoted(names)} are constant or all missing: of no use to any model."
+    return [ColumnWarning("constant", tuple(names), text)] if names else []
 
 
-def _missing_words(gaps: Sequence[tuple[str, int, float]]) -> list[str]:
-    """A sentence on missing numbers: how many, of which columns, the most first."""
+def _missing_numbers(
+    columns: Sequence[_Column], encoded: Mapping[str, Number | Category]
+) -> list[ColumnWarning]:
+    """How many numbers are missing, of which columns, the most first."""
+    gaps = [(c.rows - c.plain.n, c.name) for c in columns
+            if isinstance(code := encoded[c.name], Number) and 0 < code.missing < 1]  # fmt: skip
     if not gaps:
         return []
-    most = sorted(gaps, key=lambda one: -one[1])
-    words = [f"{count:,} of {name!r} ({100 * share:.2g} %)" for name, count, share in most[:NAMED]]
+    rows, most = columns[0].rows, sorted(gaps, key=lambda gap: -gap[0])
+    words = [f"{count:,} of {name!r} ({100 * count / rows:.2g} %)" for count, name in most[:NAMED]]
     more = f" and {len(most) - NAMED} columns more" if len(most) > NAMED else ""
-    return [
+    text = (
         f"Missing numbers: {', '.join(words)}{more}. They are filled with the mean of their "
         "column, and a missing indicator is part of the column."
-    ]
-
-
-def pc_is_valid(array: Any) -> Any:
-    """Which values are there."""
-    return arrow("compute").is_valid(array)
+    )
+    return [ColumnWarning("missing", tuple(name for _, name in most), text)]
 
 
 def criteo_reading(**more: Any) -> Reading:

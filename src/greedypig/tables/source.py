@@ -1,9 +1,10 @@
-"""A table in one file or many, known by its columns and pieces; rows are read when asked for."""
+"""A table in one file or many, read piece by piece; and columns as numbers, texts and classes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,10 @@ import numpy as np
 
 from ..core.errors import InvalidInput, did_you_mean
 from .arrow import arrow
-from .files import Layout, TableFile, find_tables, open_file
-from .partitions import with_partitions
+from .files import TableFile, TextLayout, find_tables, open_files
 
 HUGE = 1e90
 """Numbers beyond count as infinite."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A run of rows that can be read alone."""
-
-    file: int
-    index: int
-    """Which of the file's pieces."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +24,21 @@ class Table:
     """One or several files with the same columns."""
 
     source: str
-    """As it was named."""
+    """The name that it was opened by."""
     files: tuple[TableFile, ...]
     kinds: dict[str, str]
     """Column → "number", or "text" where some file holds text."""
-    pieces: tuple[Piece, ...]
 
-    def kinds_of(self, name: str) -> dict[str, Path]:
-        """The kinds that a column has, each with the first file where it has it."""
-        return {file.kinds[name]: file.path for file in reversed(self.files)}
+    @cached_property
+    def pieces(self) -> tuple[tuple[TableFile, int], ...]:
+        """Runs of rows that can be read alone: a file, and which of its pieces. Text is converted
+        for it."""
+        return tuple((file, i) for file in self.files for i in range(file.pieces))
+
+    def convert(self, folder: Path) -> None:
+        """Convert text to Parquet in this folder; what is there already is used again."""
+        for file in self.files:
+            file.convert(folder)
 
     def without(self, names: Sequence[str]) -> Table:
         """The same table without these columns."""
@@ -62,17 +59,12 @@ class Table:
 
     def read(self, piece: int, columns: Sequence[str]) -> Any:
         """A pyarrow Table of a piece."""
-        where = self.pieces[piece]
-        return self.files[where.file].read(where.index, columns)
-
-    def bytes_of(self, piece: int) -> int:
-        """About how large a piece is."""
-        where = self.pieces[piece]
-        return self.files[where.file].bytes_of(where.index)
+        file, index = self.pieces[piece]
+        return file.read(index, columns)
 
 
 def open_table(
-    *where: str | PathLike[str], layout: Layout | None = None, keep: Collection[str] = ()
+    *where: str | PathLike[str], layout: TextLayout | None = None, keep: Collection[str] = ()
 ) -> Table:
     """Open files, folders or patterns; text that looks like Criteo's is taken as such.
 
@@ -83,7 +75,7 @@ def open_table(
     paths = list(dict.fromkeys(path for one in where for path in find_tables(one)))
     if not paths:
         raise InvalidInput("Expected at least one table (got none).")
-    files = with_partitions([open_file(path, layout) for path in paths], keep)
+    files = open_files(paths, layout, keep)
     first = files[0]
     kinds = dict(first.kinds)
     for file in files[1:]:
@@ -96,9 +88,8 @@ def open_table(
         for name, kind in theirs.items():
             if kind != kinds[name]:
                 kinds[name] = "text" if {kind, kinds[name]} == {"text", "number"} else "other"
-    pieces = tuple(Piece(f, i) for f, file in enumerate(files) for i in range(file.pieces))
     source = fspath(where[0]) + (f" and {len(where) - 1} more" if len(where) > 1 else "")
-    return Table(source, files, kinds, pieces)
+    return Table(source, files, kinds)
 
 
 def _difference(ours: set[str], theirs: set[str]) -> str:
