@@ -107,7 +107,7 @@ def test_values_are_those_of_the_graph_with_the_edges_cut():
 def test_scores_sum_to_the_difference_of_values():
     edges, weight = random_graph()
     model, x = seeded(GCN, 5, 3, 8), features()
-    a = gp.explain_edges(model, x, edges, weight, method=gp.IG(60))
+    a = gp.explain_edges(model, x, edges, weight, method=gp.IG(60, "gauss-legendre"))
     gain = a.full_value - float(a.values[0])
     assert a.totals[0] == pytest.approx(gain, rel=1e-3)  # Kinks of ReLU lie on the way.
 

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 import greedypig as gp
+from greedypig.graphs.api import node_run
 from greedypig.models import GCN
-from made_graphs import both_ways, features, random_graph, seeded
+from made_graphs import Undeclared, both_ways, features, random_graph, seeded
 
 
 def taken(a):
@@ -15,22 +16,16 @@ def taken(a):
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("optimize", [True, False])
-def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmetric, optimize):
+@pytest.mark.parametrize("fast", [True, False])
+def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmetric, fast):
     edges, weight = random_graph(200, 260, symmetric=symmetric)
     model, x = seeded(GCN, 5, 3, 8), features(200)
     node = int(edges[1, 0])
     a = gp.explain_node(
-        model,
-        x,
-        edges,
-        node,
-        weight,
-        k=6,
-        optimize=optimize,
-        values="each",
-        objective="log-likelihood",
-    )
+        model if fast else Undeclared(model), x, edges, node, weight, k=6, hops=3,
+        objective="log-probability",
+    )  # fmt: skip
+    assert a.settings["fast"] == fast
     assert a.layout.n < edges.shape[1]
     at = model(x, edges, weight)[node].argmax()
     for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
@@ -40,26 +35,19 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     assert torch.equal(a.attachments["ends"], edges[:, a.attachments["edges"]])
 
 
-@pytest.mark.parametrize("optimize", [True, False])
-def test_kept_degrees_are_those_of_the_whole_graph(optimize):
+@pytest.mark.parametrize("fast", [True, False])
+def test_kept_degrees_are_those_of_the_whole_graph(fast):
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
     from torch_geometric.nn.models import GCN as PyGGCN
 
     edges, weight = random_graph(200, 260)
-    model, x = seeded(PyGGCN, 5, 8, 3, 3), features(200)
+    model, x = seeded(PyGGCN, 5, 8, 3, 3, act="relu" if fast else "elu"), features(200)
     node = int(edges[1, 0])
     a = gp.explain_node(
-        model,
-        x,
-        edges,
-        node,
-        weight,
-        normalisation="kept",
-        optimize=optimize,
-        objective="log-likelihood",
+        model, x, edges, node, weight, normalisation="kept", objective="log-probability"
     )
     value = model(x, edges, weight).detach()[node].log_softmax(0).max()
-    assert a.settings["fast"] == optimize
+    assert a.settings["fast"] == fast
     assert a.settings["hops"] == 3
     assert a.full_value == pytest.approx(float(value), rel=1e-9)
 
@@ -109,7 +97,7 @@ def test_messages_that_flow_back_are_followed_along_their_edges(normalisation):
     x, node = features(100), int(edges[1, 0])
     usual = seeded(PyGGCN, 5, 8, 2, 3)
     other = seeded(PyGGCN, 5, 8, 2, 3, flow="target_to_source")
-    ask = {"k": 8, "normalisation": normalisation, "values": "each"}
+    ask = {"k": 8, "normalisation": normalisation}
     a = gp.explain_node(usual, x, edges, node, weight, **ask)
     b = gp.explain_node(other, x, edges.flip(0), node, weight, **ask)
     assert a.selected == 8
@@ -131,7 +119,7 @@ def test_loops_stay_and_are_no_candidates(normalisation):
     weight = torch.tensor([1.0, 1.0, 3.0, 5.0], dtype=torch.float64)
     model, x = seeded(GCNConv, 5, 3), features(3)
     a = gp.explain_node(
-        model, x, edges, 0, weight, normalisation=normalisation, objective="log-likelihood"
+        model, x, edges, 0, weight, normalisation=normalisation, objective="log-probability"
     )
     assert a.attachments["edges"].tolist() == [0, 1]
     value = model(x, edges, weight).detach()[0].log_softmax(0).max()
@@ -155,7 +143,7 @@ def test_the_wanted_class_is_explained():
 def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     edges, _ = random_graph(20, 40)
     model, x = seeded(GCN, 5, 3, 8), features(22)
-    a = gp.explain_node(model, x, edges, 21, objective="log-likelihood")
+    a = gp.explain_node(model, x, edges, 21, objective="log-probability")
     value = model(x, edges).detach()[21].log_softmax(0).max()
     assert a.order.numel() == a.selected == a.features.units == 0
     assert a.mask(0).shape == (0,)
@@ -173,7 +161,7 @@ def test_a_run_is_resumed_to_the_bit():
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
     whole = gp.explain_node(model, x, edges, 3, weight, k=10)
-    part = gp.explain_node(model, x, edges, 3, weight, k=10, budget=80)
+    part = gp.explain_node(model, x, edges, 3, weight, k=10, stop=gp.Stop(gradients=80))
     assert part.selected == 4
     again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
     for name in ("order", "unit_scores", "values"):
@@ -226,16 +214,11 @@ def test_fewer_edges_than_asked_for_are_told():
 def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
-    seen = []
-
-    def look(rounds):
-        if rounds.problem.rounds:
-            seen.append(gp.load(tmp_path / "node.gpig"))
-
-    whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=tmp_path / "node.gpig",
-                            progress=look)  # fmt: skip
-    assert [a.selected for a in seen] == [1, 2, 3, 4]
-    for a in seen:
+    file, saved = tmp_path / "node.gpig", []
+    run = node_run(model, x, edges, 3, weight, k=4)
+    whole = run.finish(file, lambda _: saved.append(gp.load(file)))
+    assert [a.selected for a in saved] == [1, 2, 3, 4]
+    for a in saved:
         for name in ("edges", "ends"):
             assert torch.equal(a.attachments[name], whole.attachments[name])
 
@@ -317,11 +300,15 @@ def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
     edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
     model = seeded(kind)
     for node in (0, 4):
-        a = gp.explain_node(model, x, edges, node, k=3, values="each", objective="log-likelihood")
+        a = gp.explain_node(model, x, edges, node, k=3, objective="log-probability")
         check_values(a, model, x, edges, node)
-        assert a.settings["hops"] == 3
-        assert a.features.units == (3 if node == 0 else 6)
-        assert ("within 3 steps, more than" in a.about.get("note", "")) == (kind is Unseen)
+        if kind is Tied:
+            assert a.settings["hops"] == 3
+            assert a.features.units == (3 if node == 0 else 6)
+            assert a.about == {}
+        else:
+            assert a.features.units == 9
+            assert "more than the edges within 1 steps" in a.about["note"]
 
 
 @pytest.mark.parametrize("name", ["PairNorm", "GraphNorm", "LayerNorm"])
@@ -335,7 +322,7 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
     model, x = seeded(Normed, getattr(pyg, name)(*norm)), features(10)
     for node in (0, 3, 9):
         a = gp.explain_node(
-            model, x, edges, node, k=2, hops=hops, values="each", objective="log-likelihood"
+            model, x, edges, node, k=2, hops=hops, objective="log-probability"
         )
         assert "run on the whole graph" in a.about["note"]
         if node == 9:

@@ -1,12 +1,9 @@
 """greedypig.models.GCN against its formula, dense."""
 
-import gc
-
 import pytest
 import torch
 
 import greedypig as gp
-from greedypig.graphs.gcn import _Latest
 from greedypig.models import GCN
 from made_graphs import adjacency_of, both_ways, dense_logits, features, random_graph, seeded
 
@@ -72,15 +69,6 @@ def test_a_graph_changed_in_place_is_seen():
     fresh = model(x, edges.clone())
     assert not torch.equal(before, fresh)
     assert torch.equal(model(x, edges), fresh)
-
-
-def test_what_is_made_of_a_graph_goes_with_it():
-    edges, _ = random_graph()
-    seeded(GCN, 5, 3, 8)(features(), edges)
-    assert _Latest.known is not None
-    del edges
-    gc.collect()
-    assert _Latest.known is None
 
 
 def test_wrong_shapes_are_named():

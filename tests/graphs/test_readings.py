@@ -36,7 +36,7 @@ class Plain(nn.Module):
 
 def calls():
     """`explain_edges` and `explain_node` as one function of a model and a graph."""
-    yield lambda model, x, edges, **more: gp.explain_edges(model, x, edges, rounds=2, **more)
+    yield lambda model, x, edges, **more: gp.explain_edges(model, x, edges, method=gp.GreedyPIG(rounds=2), **more)
     yield lambda model, x, edges, **more: gp.explain_node(model, x, edges, 3, k=2, **more)
 
 
@@ -62,7 +62,7 @@ def test_a_model_to_which_weight_0_is_a_removed_edge_is_taken_without_a_word(exp
     for model in models.values():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            a = explain(model, features(), edges, optimize=False)
+            a = explain(model, features(), edges)
         assert a.settings["normalisation"] == "recomputed"
 
 
@@ -79,13 +79,13 @@ BARE = {
 @pytest.mark.parametrize("explain", calls(), ids=["edges", "node"])
 def test_models_without_edge_weight_have_their_messages_masked(explain, name):
     model, x, (edges, _) = seeded(BARE[name]), features(), random_graph()
-    a = explain(model, x, edges, normalisation="kept", objective="expected-log-likelihood")
+    a = explain(model, x, edges, normalisation="kept", objective="log-likelihood")
     rows = model(x, edges).detach()
     rows = rows if a.settings.get("node") is None else rows[3:4]
     own = (rows.softmax(1) * rows.log_softmax(1)).sum(1).mean()
     assert a.full_value == pytest.approx(float(own), rel=1e-9)
     with pytest.warns(UserWarning, match="messages are masked instead"):
-        b = explain(model, x, edges, objective="expected-log-likelihood")
+        b = explain(model, x, edges, objective="log-likelihood")
     assert b.settings["normalisation"] == "kept"
     assert b.order.tolist() == a.order.tolist()
     with pytest.raises(gp.InvalidInput, match="edge_weight"):
@@ -99,8 +99,8 @@ def test_no_part_of_the_edges_is_better_than_the_node_s_own_answer(normalisation
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(60)
     for node in range(3):
         p = model(x, edges).detach()[node].log_softmax(0)
-        a = gp.explain_node(model, x, edges, node, k=5, normalisation=normalisation, values="each")
-        assert a.settings["objective"] == "expected-log-likelihood"
+        a = gp.explain_node(model, x, edges, node, k=5, normalisation=normalisation)
+        assert a.settings["objective"] == "log-likelihood"
         assert float(a.values.max()) <= float((p.exp() * p).sum()) + 1e-12
 
 
@@ -117,7 +117,7 @@ def test_what_exceeds_the_answer_is_taken_back():
     model = sums(seeded(pyg.SAGEConv, 1, 1, aggr="sum", bias=False, root_weight=False))
     ask = {"k": 3, "normalisation": "kept", "undirected": False}
     assert gp.explain_node(model, x, edges, 0, **ask).order.tolist() == [0, 1, 2]
-    surer = gp.explain_node(model, x, edges, 0, objective="log-likelihood", **ask)
+    surer = gp.explain_node(model, x, edges, 0, objective="log-probability", **ask)
     assert surer.order.tolist() == [0, 2, 1]
     assert gp.explain_node(model, x, edges, 0, target=1, **ask).order.tolist() == [0, 2, 1]
 
@@ -139,7 +139,7 @@ def test_with_recomputed_degrees_an_edge_scores_by_what_it_adds_and_by_what_the_
     edges, _ = random_graph(60, 120)
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(60)
     node = int(edges[1].bincount().argmax())
-    a = gp.explain_node(model, x, edges, node, k=1, steps=200)
+    a = gp.explain_node(model, x, edges, node, k=1, method=gp.GreedyPIG(steps=200, rule="gauss-legendre"))
     at_node = (edges[0] == node) | (edges[1] == node)
     full = model(x, edges).detach()[node].softmax(0)
 

@@ -8,7 +8,10 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from made_graphs import features, random_graph, seeded
+from greedypig.graphs.edge_model import EdgeModel, frozen_model
+from greedypig.graphs.edges import read_graph
+from greedypig.graphs.objectives import NodeTarget
+from made_graphs import Undeclared, features, random_graph, seeded
 
 pyg = pytest.importorskip("torch_geometric", reason="needs the extra pyg")
 from torch_geometric.nn import (  # noqa: E402
@@ -62,14 +65,12 @@ def sequence():
 FAST = {
     "stack": lambda: Stack(),
     "wide": lambda: Stack((5, 3, 8, 4)),
-    "batch norm": lambda: with_statistics(Stack(norm=True)),
     "log-softmax": lambda: Stack(end=True),
     "improved": lambda: Stack(improved=True),
     "no bias": lambda: Stack(bias=False),
     "cached": lambda: Stack(cached=True),
     "sequential": sequence,
     "basic GNN": lambda: PyGGCN(5, 8, 3, 3),
-    "basic GNN with norm": lambda: with_statistics(PyGGCN(5, 8, 2, 3, norm="batch_norm")),
     "one layer": lambda: GCNConv(5, 3),
 }
 
@@ -83,10 +84,18 @@ def made(make):
 def test_stacks_of_gcn_are_recognised_and_equal_autograd(name, symmetric):
     model, x = made(FAST[name]), features()
     edges, weight = random_graph(symmetric=symmetric)
-    fast = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5)
-    slow = gp.explain_edges(model, x, edges, weight, steps=2, rounds=5, optimize=False)
-    assert fast.settings["fast"]
-    agree(fast, slow, 1e-9)
+    method = gp.GreedyPIG(rounds=5, steps=2)
+    a = gp.explain_edges(model, x, edges, weight, method=method)
+    assert a.settings["fast"]
+    agree(a, by_autograd(model, x, edges, weight, method), 1e-9)
+
+
+def by_autograd(model, x, edges, weight, method, normalisation="recomputed"):
+    graph = read_graph(x, edges, weight)
+    edge_model = EdgeModel(frozen_model(model), x, graph, normalisation)
+    target = NodeTarget("log-probability", edge_model.logits())
+    objective = edge_model.plain_objective(target)
+    return gp.maximize(objective, method, features=graph.features())
 
 
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
@@ -96,17 +105,13 @@ def test_loops_and_duplicates_mean_what_pyg_means_by_them(normalisation):
     edges = torch.cat([edges, own, edges[:, :3], edges[:, :3].flip(0)], 1)
     weight = torch.cat([weight, torch.tensor([2.0, 0.5]), weight[:3], weight[:3]])
     model, x = made(FAST["stack"]), features()
-    runs = [
-        gp.explain_edges(
-            model, x, edges, weight, rounds=5, normalisation=normalisation, optimize=how
-        )
-        for how in (True, False)
-    ]
-    assert [r.settings["fast"] for r in runs] == [True, False]
-    agree(*runs, 1e-9)
+    method = gp.GreedyPIG(rounds=5)
+    a = gp.explain_edges(model, x, edges, weight, method=method, normalisation=normalisation)
+    assert a.settings["fast"]
+    agree(a, by_autograd(model, x, edges, weight, method, normalisation), 1e-9)
     twice = torch.cat([edges, own], 1)  # Several loops at a node: which one counts is not said.
     more = torch.cat([weight, torch.tensor([1.0, 3.0])])
-    found = gp.explain_edges(model, x, twice, more, rounds=2, normalisation=normalisation)
+    found = gp.explain_edges(model, x, twice, more, method="ig", normalisation=normalisation)
     assert not found.settings["fast"]
 
 
@@ -133,6 +138,8 @@ class Late(nn.Module):
 
 
 OTHERS = {
+    "batch norm": lambda: with_statistics(Stack(norm=True)),
+    "basic GNN with norm": lambda: with_statistics(PyGGCN(5, 8, 2, 3, norm="batch_norm")),
     "skip": Skip,
     "squared weights": Squared,
     "late": Late,
@@ -162,7 +169,7 @@ class Attention(nn.Module):
 def test_what_is_no_such_stack_goes_through_autograd(name):
     model, x = made(OTHERS[name]), features()
     edges, weight = random_graph()
-    a = gp.explain_edges(model, x, edges, weight, steps=2, rounds=4, values="each",
+    a = gp.explain_edges(model, x, edges, weight, method=gp.GreedyPIG(rounds=4, steps=2),
                          normalisation="recomputed")  # fmt: skip
     assert not a.settings["fast"]
     with torch.no_grad():
@@ -205,7 +212,7 @@ def test_layers_that_ignore_weights_are_named_and_their_messages_can_be_masked()
     edges, _ = random_graph()
     with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
         gp.explain_edges(model, x, edges, normalisation="recomputed")
-    a = gp.explain_edges(model, x, edges, normalisation="kept", rounds=3)
+    a = gp.explain_edges(model, x, edges, normalisation="kept", method=gp.GreedyPIG(rounds=3))
     stay = a.mask(a.picks[0])
     expected = model(x, edges[:, stay]).detach().log_softmax(1)
     classes = model(x, edges).argmax(1, keepdim=True)
@@ -217,8 +224,9 @@ def test_the_model_is_left_without_masks_hooks_and_caches():
     model, x = made(FAST["cached"]), features()
     edges, weight = random_graph()
     for how in ("kept", "recomputed"):
-        gp.explain_edges(model, x, edges, weight, rounds=2, normalisation=how)
-        gp.explain_edges(model, x, edges, weight, rounds=2, normalisation=how, optimize=False)
+        gp.explain_edges(model, x, edges, weight, method="ig", normalisation=how)
+        gp.explain_edges(model, x, edges, weight, method="ig", normalisation=how,
+                         objective=lambda logits: logits[:, 0].mean())  # fmt: skip
     for conv in model.convs:
         assert conv.cached
         assert conv._cached_edge_index is None
@@ -231,6 +239,6 @@ def test_float32_is_recognised_on_a_larger_graph_by_a_part_of_it():
     model, x = made(FAST["stack"]).float(), features(1500).float()
     a = gp.explain_edges(model, x, edges, weight, method="gradient")
     assert a.settings["fast"]
-    slow = gp.explain_edges(model, x, edges, weight, method="gradient", optimize=False)
+    slow = gp.explain_edges(Undeclared(model), x, edges, weight, method="gradient")
     off = (a.unit_scores - slow.unit_scores).norm() / slow.unit_scores.norm()
     assert float(off) < 3e-4

@@ -180,8 +180,8 @@ class Objective:
             used = weights[first : first + part.shape[1]].to(gradients)
             summed = torch.einsum("lbsn,s->lbn", gradients, used)
             if not bool(torch.isfinite(summed).all()):
-                finite = torch.isfinite(gradients).all(3).all(0)
-                self._check_finite("gradient at step", finite, first, masks.shape[1])
+                finite = torch.isfinite(gradients).all(0)
+                self._check_finite("gradient", finite, first, masks.shape[1])
             total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
         return total
 
@@ -193,8 +193,7 @@ class Objective:
             assert g is not None
             self._check_finite("value at step", torch.isfinite(v), first, masks.shape[1])
             g = g[0] if self._unit else (g * (self.end - self.start).unsqueeze(2)).mean(0)
-            finite = torch.isfinite(g).all(2)
-            self._check_finite("gradient at step", finite, first, masks.shape[1])
+            self._check_finite("gradient", torch.isfinite(g), first, masks.shape[1])
             values.append(v)
             gradients.append(g)
         return torch.cat(values, 1), torch.cat(gradients, 1)
@@ -205,8 +204,7 @@ class Objective:
         values, gradients = self._evaluate(points.unsqueeze(0), gradient=True)
         assert gradients is not None
         self._check_finite("value at step", torch.isfinite(values), 0, points.shape[1])
-        finite = torch.isfinite(gradients[0]).all(2)
-        self._check_finite("gradient at step", finite, 0, points.shape[1])
+        self._check_finite("gradient", torch.isfinite(gradients[0]), 0, points.shape[1])
         return gradients[0]
 
     def _parts(self, masks: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -233,7 +231,7 @@ class Objective:
         No more rows are evaluated at once than fit a batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
-        rows = points.detach().reshape(-1, n)
+        rows = points.detach().reshape(lines * b * s, n)
         problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
         values, gradients, first = [], [], 0
         while first < len(rows):
@@ -275,10 +273,12 @@ class Objective:
         return values
 
     def _check_finite(self, what: str, finite: Tensor, first: int, steps: int) -> None:
-        """finite (b, s): name the first step whose number is NaN or infinite."""
+        """finite (b, s) or (b, s, n): name the first step whose number is NaN or infinite."""
         if bool(finite.all()):
             return
-        problem, step = torch.nonzero(~finite)[0].tolist()
+        problem, step, *values = torch.nonzero(~finite)[0].tolist()
+        if values:
+            what = f"{what} with respect to {self.layout.place(values[0])} at step"
         of = f" of {self.labels[problem]}" if self.labels else ""
         before, total = self._steps
         raise NonFinite(

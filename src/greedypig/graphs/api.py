@@ -414,7 +414,7 @@ def node_run(
                     **_settings(local_model, aim)}  # fmt: skip
         provenance = _provenance(model, local_model, aim)
         return EdgeRun(
-            NodeObjective(inner, around.reaching, removing=removing), method, around.graph,
+            NodeObjective(inner, around.reaching, removing=removing and around.reaching > 0), method, around.graph,
             about={"note": note} if note else {},
             tensors={"edges": columns, "ends": edges.graph.edge_index[:, columns]},
             features=features, k=min(k, features.units) or None, stop=_checked_stop(stop),
