@@ -115,6 +115,9 @@ class Contender:
     shape: tuple[int, ...] = PHOTO
     """Shape of the network's input."""
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def method(self, objective: str = OBJECTIVES[0]) -> Any:
         """The method for this objective, within the budget."""
         method = self._uncut(objective)

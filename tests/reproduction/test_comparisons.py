@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
 from greedypig.results.statistics import student
 from greedypig.tables.synthetic import CriteoShaped
-from reproduction.comparisons import Difference, Estimate, Side, told
+from reproduction.comparisons import Difference, Estimate, Side, in_words
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_a_network_counts_once_all_of_its_selections_are_measured():
 @pytest.mark.parametrize(
     ("mean", "error", "count", "verdict"),
     [(-0.02, 0.005, 4, "Greedy PIG (T = 5) ahead"), (0.02, 0.005, 4, "IG ahead"),
-     (-0.02, 0.005, 3, "cannot tell"),  # 4.0 errors, of which three values need 4.3.
-     (-0.02, 0.009, 30, "Greedy PIG (T = 5) ahead"), (-0.02, 0.01, 30, "cannot tell"),
-     (-0.02, None, 1, "cannot tell"), (0.0, 0.0, 3, "the same columns")],
+     (-0.02, 0.005, 3, "not certain"),  # 4.0 errors, of which three values need 4.3.
+     (-0.02, 0.009, 30, "Greedy PIG (T = 5) ahead"), (-0.02, 0.01, 30, "not certain"),
+     (-0.02, None, 1, "not certain"), (0.0, 0.0, 3, "the same columns")],
 )  # fmt: skip
 def test_a_difference_is_one_outside_student_s_interval(mean, error, count, verdict):
     found = Estimate(mean, error, count, "networks")
@@ -50,12 +50,9 @@ def test_a_difference_is_one_outside_student_s_interval(mean, error, count, verd
 
 
 def test_the_reason_names_the_columns_and_what_they_are_worth():
-    class Named:
-        title = "a table"
-
     found = Estimate(0.01, 0.001, 3, "networks")
     sides = Side(("a", "b"), 0.0, 0.5), Side(("c",), 1.0, 0.625)
-    first, why = told(Named(), [Difference("t", "greedy-5", "ig", "zero", 5, found, *sides)])
+    first, why = in_words("a table", [Difference("t", "greedy-5", "ig", "zero", 5, found, *sides)])
     assert "mean ± standard error of 3 networks" in first
     assert "k = 5: +0.0100 ± 0.0010, IG ahead" in first
     assert "Greedy PIG alone has a, b, IG alone c" in why

@@ -9,13 +9,14 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
+import greedypig as gp
 from greedypig.core.errors import InvalidInput
 from greedypig.tables import CRITEO, open_table
 from greedypig.tables.distributed import Group
 from greedypig.tables.training import Effort
-from reproduction import Request, Settings, TableRequest, criteo, retraining
-from reproduction.cache import Shelf
-from reproduction.datasets import open_ground, reading_of
+from reproduction import Request, Settings, job_class, retraining, run
+from reproduction import job as jobs
+from reproduction.datasets import reading_of
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 PAPER = {
@@ -44,26 +45,27 @@ def table(tmp_path):
 def quick(monkeypatch):
     settings = Settings.of("criteo")
     more = {**settings.more, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
-    monkeypatch.setattr(criteo.Settings, "of", lambda name: replace(settings, more=more))
+    monkeypatch.setattr(jobs.Settings, "of", lambda name: replace(settings, more=more))
     monkeypatch.setattr(retraining, "EFFORT", Effort(epochs=1))
 
 
 def asked(table, tmp_path, methods=("ig", "greedy-5", "random"), **more):
     wanted = {"k": [1, 2], "models": 2, "selections": 1, "tables": [str(table)]} | more
-    return Request(tmp_path / "out", methods=list(methods), tables=TableRequest(**wanted))
+    return Request(tmp_path / "out", methods=list(methods), **wanted)
 
 
 def test_settings_hold_the_paper_s_numbers():
     found = {c.name: c for c in Settings.of("criteo").contenders}
     for name, losses in PAPER.items():
         assert tuple(found[name].paper[k] for k in ("5", "10", "20", "30")) == losses
-    assert found["ig"].search == {"method": "ig", "steps": 39}
-    assert found["greedy-5"].search == {"method": "greedy-pig", "steps": 5}
+    assert found["ig"].method() == gp.IG(steps=39)
+    greedy = gp.GreedyPIG(per_round=1, steps=5, schedule="equal")
+    assert found["greedy-5"].method() == greedy
     assert not any(c.paper for name, c in found.items() if name not in PAPER)
 
 
 def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path):
-    result = criteo.run(asked(table, tmp_path))
+    result = run("criteo", asked(table, tmp_path))
     assert not result.failed
     ours = [r for r in result.table.rows if r["data"].startswith("small")]
     assert [r["method"] for r in ours] == ["ig", "greedy-5", "random"]
@@ -91,22 +93,22 @@ def test_a_set_is_retrained_once_and_nothing_is_done_twice(table, tmp_path, monk
 
     monkeypatch.setattr(retraining, "train_network", counted)
     request = asked(table, tmp_path)
-    first = criteo.run(request)
+    first = run("criteo", request)
     assert len(set(done)) == len(done)
     before = len(done)
-    again = criteo.run(request)
+    again = run("criteo", request)
     assert len(done) == before
     assert again.table.rows == first.table.rows
     # Every network's sets have a retraining seed of their own, and all methods share it.
     again_seeds = {(split, seed) for names, split, seed in done if len(names) < 4}
     assert len(again_seeds) == 2
     # Other columns are retrained; networks and selections stay.
-    criteo.run(asked(table, tmp_path, k=[1, 2, 3]))
+    run("criteo", asked(table, tmp_path, k=[1, 2, 3]))
     assert all(len(names) == 3 for names, _, _ in done[before:])
 
 
 def test_two_processes_do_the_work_of_one(table, tmp_path):
-    alone = criteo.run(asked(table, tmp_path))
+    alone = run("criteo", asked(table, tmp_path))
     request = replace(asked(table, tmp_path), out=tmp_path / "shared")
 
     class Apart(Group):
@@ -115,16 +117,16 @@ def test_two_processes_do_the_work_of_one(table, tmp_path):
         def barrier(self):
             pass
 
-    job = criteo.Job.of(request, criteo.Settings.of("criteo"))
-    for stage in ("networks", "orders", "losses"):
-        for rank in (0, 1):
-            part = replace(job.tables[0], request=replace(request, group=Apart(rank, 2)))
-            getattr(part, stage)()
-    assert list(job.result().table.rows) == list(alone.table.rows)
+    first, second = (job_class("criteo")("criteo", replace(request, group=Apart(rank, 2)))
+                     for rank in (0, 1))  # fmt: skip
+    for stage in zip(first.stages(), second.stages(), strict=True):
+        for job, batches in zip((first, second), stage, strict=True):
+            job.work(batches)
+    assert list(first.result().table.rows) == list(alone.table.rows)
 
 
 def test_mask_finetuning_adds_its_own_lines(table, tmp_path):
-    result = criteo.run(asked(table, tmp_path, k=[2], mask_finetune=True, models=1))
+    result = run("criteo", asked(table, tmp_path, k=[2], mask_finetune=True, models=1))
     lines = [(r["method"], r["baseline"]) for r in result.table.rows if r["data"][:5] == "small"]
     tuned = "zero, mask-fine-tuned"
     assert lines == [("ig", "zero"), ("greedy-5", "zero"), ("random", ""), ("ig", tuned),
@@ -133,7 +135,7 @@ def test_mask_finetuning_adds_its_own_lines(table, tmp_path):
 
 def test_generated_rows_have_a_truth_and_sources(tmp_path):
     request = asked("generated", tmp_path, methods=("truth", "random"), rows=600, k=[5], models=1)
-    result = criteo.run(request)
+    result = run("criteo", request)
     rows = {r["method"]: r for r in result.table.rows if r["data"].startswith("generated")}
     assert rows["truth"]["sources"] == 18
     assert rows["random"]["sources"] < 18
@@ -141,13 +143,13 @@ def test_generated_rows_have_a_truth_and_sources(tmp_path):
 
 def test_earlier_retrainings_with_one_seed_for_all_are_not_taken(table, tmp_path):
     """They were called top-…; networks and selections, which mean the same, are taken."""
-    criteo.run(asked(table, tmp_path, models=1))
+    run("criteo", asked(table, tmp_path, models=1))
     kept = sorted(p.name for p in (tmp_path / "out" / "rows" / "criteo" / "small").glob("*.json"))
     assert {name.split("-")[0] for name in kept} == {"network", "order", "retrained"}
 
 
 def test_both_baselines_stand_beside_each_other_with_who_is_ahead(table, tmp_path):
-    result = criteo.run(asked(table, tmp_path, models=1, baselines=["zero", "conditional"]))
+    result = run("criteo", asked(table, tmp_path, models=1, baseline=["zero", "conditional"]))
     lines = [(r["method"], r["baseline"]) for r in result.table.rows if r["data"][:5] == "small"]
     assert lines == [("ig", "zero"), ("greedy-5", "zero"), ("random", ""), ("ig", "conditional"),
                      ("greedy-5", "conditional")]  # fmt: skip
@@ -181,13 +183,13 @@ def test_criteo_s_own_layout_is_known(tmp_path):
 def test_a_table_without_a_known_label_asks_for_one(table, tmp_path):
     table.write_text(table.read_text().replace("noise,y", "noise,outcome"))
     with pytest.raises(InvalidInput, match="Try --label"):
-        criteo.run(asked(table, tmp_path))
-    assert criteo.run(asked(table, tmp_path, label="outcome", k=[1], models=1)).table.rows
+        run("criteo", asked(table, tmp_path))
+    assert run("criteo", asked(table, tmp_path, label="outcome", k=[1], models=1)).table.rows
 
 
 def test_k_must_leave_a_column_out(table, tmp_path):
     with pytest.raises(InvalidInput, match="below the 4 columns"):
-        criteo.run(asked(table, tmp_path, k=[4]))
+        run("criteo", asked(table, tmp_path, k=[4]))
 
 
 @pytest.mark.parametrize(("file", "columns", "rows"), [("criteo_12k_39.tsv.gz", 39, 12_584),
@@ -196,9 +198,10 @@ def test_real_samples_open_as_criteo_s(file, columns, rows, tmp_path):
     place = SHARED / file
     if not place.is_file():
         pytest.skip(f"{file} is not among the shared data")
-    request = asked(place, tmp_path)
-    ground = open_ground(str(place), request, criteo.Settings.of("criteo"), Shelf(tmp_path))
-    assert (len(ground.names), ground.survey.total) == (columns, rows)
-    assert all(number.log for number in ground.survey.schema.numbers)
-    assert len(ground.survey.schema.numbers) == 13
-    assert 0.2 < ground.survey.schema.label.mean < 0.3
+    job = job_class("criteo")("criteo", asked(place, tmp_path))
+    dataset = job.experiments[0].dataset
+    schema = dataset.survey.schema
+    assert (len(dataset.names), dataset.survey.total) == (columns, rows)
+    assert all(number.log for number in schema.numbers)
+    assert len(schema.numbers) == 13
+    assert 0.2 < schema.label.mean < 0.3

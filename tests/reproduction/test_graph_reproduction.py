@@ -6,10 +6,11 @@ from statistics import mean, stdev
 
 import pytest
 
+import greedypig as gp
 from graph_seen import write_ogb
 from greedypig.core.errors import InvalidInput
 from greedypig.graphs import Recipe, generate, save_graph
-from reproduction import Request, Settings, graph, reproduction
+from reproduction import Request, Settings, graph, run
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def folder(tmp_path, monkeypatch, request):
     quick = Recipe(hidden=8, epochs=12)
     monkeypatch.setattr(graph.Recipe, "of", staticmethod(lambda made: quick))
     if "tables" not in request.node.name:  # Drawing takes longer than all the rest.
-        monkeypatch.setattr(graph.Written, "figure", lambda self, name, draw: None)
+        monkeypatch.setattr(graph.Files, "figure", lambda self, name, draw: None)
     return tmp_path
 
 
@@ -44,7 +45,7 @@ def asked(folder, **more):
 
 def test_tables_hold_means_and_errors_over_seeds(folder):
     pytest.importorskip("matplotlib")
-    result = graph.run(asked(folder))
+    result = run("graph", asked(folder))
     assert [r["method"] for r in result.table.rows] == ["greedy-pig", "ig", "degree", "random"]
     with (folder / "out/graph-seeds.csv").open() as file:
         each = [row for row in csv.DictReader(file)
@@ -61,35 +62,35 @@ def test_tables_hold_means_and_errors_over_seeds(folder):
     assert "negligible effect" in page
     assert "Made by `python -m reproduction graph --graphs DIR --panels cora --seeds 2" in page
     assert next(f.name for f in result.files) == "graph.md"
-    assert {f.name for f in result.files} == set(graph.FILES)
+    assert {f.name for f in result.files} == set(graph.Compression.FILES)
 
 
 def test_what_was_measured_is_not_measured_again(folder, monkeypatch):
-    first = graph.run(asked(folder))
+    first = run("graph", asked(folder))
     monkeypatch.setattr(graph.Training, "step", None)
     monkeypatch.setattr(graph, "edge_order", None)
-    again = graph.run(asked(folder))
+    again = run("graph", asked(folder))
     assert json.dumps(again.table.rows) == json.dumps(first.table.rows)
 
 
 def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
-    whole = graph.run(asked(folder, seeds=1))
+    whole = run("graph", asked(folder, seeds=1))
     plain = graph.edge_order
 
-    def stopped(name, *args, **more):
-        if name == "ig":
+    def stopped(method, *args, **more):
+        if isinstance(method, gp.IG):
             raise KeyboardInterrupt
-        return plain(name, *args, **more)
+        return plain(method, *args, **more)
 
     other = Request(folder / "other", graphs=str(folder), seeds=1, budget=6, panels=["cora"])
     with monkeypatch.context() as m:
         m.setattr(graph, "edge_order", stopped)
         with pytest.raises(KeyboardInterrupt):
-            graph.run(other)
+            run("graph", other)
     assert len(list((folder / "other").rglob("network-0*.safetensors"))) == 1
     with monkeypatch.context() as m:
         m.setattr(graph.Training, "step", None)
-        again = graph.run(other)
+        again = run("graph", other)
     drop = ("seconds",)
     for a, b in zip(again.table.rows, whole.table.rows, strict=True):
         assert {k: v for k, v in a.items() if k not in drop} == {
@@ -98,7 +99,7 @@ def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
 
 
 def test_a_stopped_training_goes_on(folder, monkeypatch):
-    whole = graph.run(asked(folder, seeds=1))
+    whole = run("graph", asked(folder, seeds=1))
     other = Request(folder / "other", graphs=str(folder), seeds=1, budget=6, panels=["cora"])
     plain = graph.Training.step
 
@@ -110,24 +111,24 @@ def test_a_stopped_training_goes_on(folder, monkeypatch):
     with monkeypatch.context() as m:
         m.setattr(graph.Training, "step", step)
         with pytest.raises(KeyboardInterrupt):
-            graph.run(other)
+            run("graph", other)
     epochs = []
     monkeypatch.setattr(graph.Training, "step", lambda self: (epochs.append(1), plain(self)))
-    again = graph.run(other)
+    again = run("graph", other)
     assert len(epochs) == 8  # Of twelve.
     assert again.table.rows[0]["g_20"] == whole.table.rows[0]["g_20"]
     assert not list((folder / "other").rglob("*partial*"))
 
 
 def test_the_third_panel_says_that_it_is_generated(folder):
-    result = graph.run(asked(folder, seeds=1, panels=["arxiv"]))
+    result = run("graph", asked(folder, seeds=1, panels=["arxiv"]))
     assert result.table.rows[0]["graph"] == "generated, ogbn-arxiv's size"
     assert "generated, as the real graph is not here" in result.remarks[0]
 
 
 def test_the_real_third_panel_is_taken_where_it_is(folder):
     write_ogb(generate(80, 200, 6, 3, seed=9), folder / "ogbn_arxiv")
-    result = graph.run(asked(folder, seeds=1, panels=["arxiv"]))
+    result = run("graph", asked(folder, seeds=1, panels=["arxiv"]))
     assert result.table.rows[0]["graph"] == "ogbn-arxiv"
     assert "generated" not in result.remarks[0]
 
@@ -140,8 +141,6 @@ def test_the_real_third_panel_is_taken_where_it_is(folder):
 )  # fmt: skip
 def test_wrong_requests_are_named(folder, wrong, said):
     with pytest.raises(InvalidInput, match=said):
-        graph.run(asked(folder, **wrong))
+        run("graph", asked(folder, **wrong))
 
 
-def test_it_is_one_of_the_reproductions():
-    assert reproduction("graph").FILES[0] == "graph.md"

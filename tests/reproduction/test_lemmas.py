@@ -7,9 +7,17 @@ from math import nan
 import pytest
 import torch
 
-from reproduction import Request, Settings, lemmas
-from reproduction.lemma_checks import redundancy, regression
-from reproduction.lemma_problems import Data, Knobs, any_copy, learned, planted, with_copies
+from reproduction import Request, Settings, lemma_problems, run
+from reproduction import job as jobs
+from reproduction.lemma_problems import (
+    Data,
+    Knobs,
+    any_copy,
+    planted,
+    redundancy,
+    regression,
+    train,
+)
 
 KNOBS = Knobs(top=5, steps=39, greedy_steps=5)
 WORTH = Settings.of("lemmas").more["planted"]
@@ -57,17 +65,17 @@ def test_more_copies_than_the_best_is_better_lose_it_to_both():
 
 def test_copies_have_equal_scores_and_none_once_one_is_taken():
     equal, then = redundancy(WORTH, KNOBS)
-    assert equal.found < 1e-12
-    assert then.found == 0
+    assert equal.number < 1e-12
+    assert then.number == 0
 
 
 def test_ig_of_linear_regression_is_x_times_a_transposed_b():
     closed, gap = regression(small(), KNOBS)
-    assert closed.found < 1e-10
+    assert closed.number < 1e-10
     # The lemma's bound is attained where g is quadratic.
-    bound = float(gap.against.split("is ")[1].split(",")[0])
-    assert gap.found == pytest.approx(bound, rel=5e-3)
-    assert gap.found > 1
+    bound = float(gap.comparison.split("is ")[1].split(",")[0])
+    assert gap.number == pytest.approx(bound, rel=5e-3)
+    assert gap.number > 1
 
 
 def test_worth_counts_a_column_once_and_is_that_of_least_squares():
@@ -81,11 +89,11 @@ def test_worth_counts_a_column_once_and_is_that_of_least_squares():
 
 def test_a_network_is_learned_without_touching_the_global_random_state():
     data = small()
-    x = with_copies(data, 0, 2)
+    x = data.with_copies(2)
     assert torch.equal(x[:, 4], data.x[:, 0])
     state = torch.random.get_rng_state()
-    network = learned(x, data.y, hidden=(8,), batches=60, masked=False, seed=1)
-    again = learned(x, data.y, hidden=(8,), batches=60, masked=False, seed=1)
+    network = train(x, data.y, hidden=(8,), batches=60, masked=False, seed=1)
+    again = train(x, data.y, hidden=(8,), batches=60, masked=False, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(network(x), again(x))
     off = (network(x)[:, 0] - data.y).detach()
@@ -97,12 +105,12 @@ def quick(monkeypatch):
     settings = Settings.of("lemmas")
     more = {**settings.more, "networks": 1, "copies": [0, 2], "training": 200, "hidden": [8],
             "steps": 7, "greedy_steps": 2}  # fmt: skip
-    monkeypatch.setattr(lemmas.Settings, "of", lambda name: replace(settings, more=more))
+    monkeypatch.setattr(jobs.Settings, "of", lambda name: replace(settings, more=more))
 
 
 def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="the diabetes table is scikit-learn's")
-    result = lemmas.run(Request(tmp_path))
+    result = run("lemmas", Request(tmp_path))
     assert not result.failed
     rows = {(r["scene"], r["method"], r["measure"]): r for r in result.table.rows}
     assert rows["planted", "ig", "copies in the top 5"]["t2"] == 3
@@ -121,6 +129,6 @@ def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_pat
     def refused(*args, **more):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(lemmas.lemma_problems, "learned", refused)
-    again = lemmas.run(Request(tmp_path))
+    monkeypatch.setattr(lemma_problems, "train", refused)
+    again = run("lemmas", Request(tmp_path))
     assert again.table.rows == result.table.rows

@@ -17,7 +17,7 @@ import pytest
 )
 def test_wrong_words_get_one_sentence(call, words, said):
     pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
-    code, out, err = call("reproduce", "criteo", *words)
+    code, out, err = call("criteo", *words)
     assert code == 2
     assert out == ""
     assert said in err
@@ -28,7 +28,7 @@ def test_a_table_of_one_s_own_is_measured(answer, place):
     rows = [f"{i % 7},{(i * i) % 5},{int(i % 7 > 3)}" for i in range(200)]
     (place / "own.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
     record = answer(
-        "reproduce", "criteo", "--tables", "own.csv", "--k", "1", "--models", "1", "--methods",
+        "criteo", "--tables", "own.csv", "--k", "1", "--models", "1", "--methods",
         "ig,greedy-5", "--budget", "40", "--out", "out",
     )  # fmt: skip
     ours = [r for r in record["rows"] if r["data"] == "own, 200 rows"]
