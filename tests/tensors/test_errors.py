@@ -164,60 +164,42 @@ CASES = {
     "k is too large": (lambda: explain_row(k=7), ValueError, r"Expected k .*1 to 6.*got 7"),
     "k is a fraction": (lambda: explain_row(k=2.5), ValueError, r"Expected k .*got 2.5"),
     "k is text": (lambda: explain_row(k="2"), ValueError, r"Expected k .*got '2'"),
-    "rounds is 0": (lambda: explain_row(rounds=0), ValueError, r"rounds.*1 to 6.*got 0"),
-    "rounds is too large": (lambda: explain_row(rounds=7), ValueError, r"rounds.*1 to 6.*got 7"),
-    "rounds is a fraction": (lambda: explain_row(rounds=1.5), ValueError, r"rounds.*got 1.5"),
-    "rounds is True": (lambda: explain_row(rounds=True), ValueError, r"rounds.*got True"),
-    "more rounds than k": (lambda: explain_row(rounds=4, k=3), ValueError, r"3 units.*rounds=4"),
-    "per_round is 0": (lambda: explain_row(per_round=0), ValueError, r"per_round.*1 to 6.*got 0"),
+    "rounds is 0": (lambda: explain_row(method=gp.GreedyPIG(rounds=0)), ValueError, r"rounds.*≥ 1 .*got 0"),
+    "rounds is a fraction": (lambda: explain_row(method=gp.GreedyPIG(rounds=1.5)), ValueError, r"rounds.*got 1.5"),
+    "rounds is True": (lambda: explain_row(method=gp.GreedyPIG(rounds=True)), ValueError, r"rounds.*got True"),
+    "per_round is 0": (lambda: explain_row(method=gp.GreedyPIG(per_round=0)), ValueError, r"per_round.*1 to 6.*got 0"),
     "per_round is too large": (
-        lambda: explain_row(per_round=7), ValueError, r"per_round.*1 to 6.*got 7",
+        lambda: explain_row(method=gp.GreedyPIG(per_round=7)), ValueError, r"per_round.*1 to 6.*got 7",
     ),
-    "steps is 0": (lambda: explain_row(steps=0), ValueError, r"steps.*≥ 1 \(got 0\)"),
-    "steps is negative": (lambda: explain_row(steps=-3), ValueError, r"steps.*got -3"),
-    "steps is a fraction": (lambda: explain_row(steps=2.5), ValueError, r"steps.*got 2.5"),
-    "steps of a method without": (
-        lambda: explain_row(method="gradient", steps=3), ValueError, "gradient.*got 3",
-    ),
-    "steps beside a scorer": (
-        lambda: explain_row(method=gp.Gradient(), steps=3), ValueError, "steps.*got 3",
-    ),
+    "steps is 0": (lambda: explain_row(method=gp.GreedyPIG(steps=0)), ValueError, r"steps.*≥ 1 \(got 0\)"),
+    "steps is negative": (lambda: explain_row(method=gp.GreedyPIG(steps=-3)), ValueError, r"steps.*got -3"),
+    "steps is a fraction": (lambda: explain_row(method=gp.GreedyPIG(steps=2.5)), ValueError, r"steps.*got 2.5"),
     "one trapezoid node": (
-        lambda: explain_row(rule="trapezoid", steps=1), ValueError, r"steps ≥ 2.*got 1",
+        lambda: explain_row(method=gp.GreedyPIG(rule="trapezoid", steps=1)), ValueError, r"steps ≥ 2.*got 1",
     ),
-    "rule by a wrong name": (lambda: explain_row(rule="simpson"), ValueError, "got 'simpson'"),
-    "rule of a wrong type": (lambda: explain_row(rule=3), TypeError, "rule.*got int"),
-    "rule of a method without": (
-        lambda: explain_picture(method="blur-ig", rule="left"), ValueError, "rule.*got 'left'",
-    ),
-    "rounds of a one-shot method": (
-        lambda: explain_row(method="ig", rounds=2), ValueError, "rounds.*one-shot",
-    ),
+    "rule by a wrong name": (lambda: explain_row(method=gp.GreedyPIG(rule="simpson")), ValueError, "got 'simpson'"),
+    "rule of a wrong type": (lambda: explain_row(method=gp.GreedyPIG(rule=3)), TypeError, "rule.*got int"),
     "schedule by a wrong name": (
-        lambda: explain_row(schedule="linear"), ValueError, "got 'linear'",
+        lambda: explain_row(method=gp.GreedyPIG(schedule="linear")), ValueError, "got 'linear'",
     ),
-    "schedule is empty": (lambda: explain_row(schedule=[]), ValueError, "at least one round"),
-    "schedule takes too many": (lambda: explain_row(schedule=[4, 4]), ValueError, "got 8"),
-    "schedule has a zero": (lambda: explain_row(schedule=[2, 0]), ValueError, r"schedule\[1\]"),
-    "schedule and rounds": (lambda: explain_row(schedule=[2], rounds=1), ValueError, "got both"),
-    "ratio is 0": (lambda: explain_row(ratio=0.0), ValueError, r"ratio.*got 0.0"),
-    "ratio without geometric": (
-        lambda: explain_row(ratio=2.0, schedule="equal"), ValueError, r"ratio.*got .*'equal'",
-    ),
-    "budget is negative": (lambda: explain_row(budget=-1), ValueError, "budget.*got -1"),
+    "schedule is empty": (lambda: explain_row(method=gp.GreedyPIG(schedule=[])), ValueError, "at least one round"),
+    "schedule takes too many": (lambda: explain_row(method=gp.GreedyPIG(schedule=[4, 4])), ValueError, "got 8"),
+    "schedule has a zero": (lambda: explain_row(method=gp.GreedyPIG(schedule=[2, 0])), ValueError, r"schedule\[1\]"),
+    "schedule and rounds": (lambda: explain_row(method=gp.GreedyPIG(schedule=[2], rounds=3)), ValueError, "got rounds=3"),
+    "ratio is 0": (lambda: explain_row(method=gp.GreedyPIG(ratio=0.0)), ValueError, r"ratio.*got 0.0"),
+    "budget is negative": (lambda: gp.Stop(gradients=-1), ValueError, "gradients.*got -1"),
     "budget below a round": (
-        lambda: explain_row(budget=4, steps=5), ValueError, r"5 gradients \(got 4\)",
+        lambda: explain_row(stop=gp.Stop(gradients=4)), ValueError, r"5 gradients \(got 4\)",
     ),
-    "seconds is 0": (lambda: explain_row(seconds=0), ValueError, "seconds > 0.*got 0"),
-    "reach is 0": (lambda: explain_row(reach=0), ValueError, "reach > 0.*got 0"),
+    "seconds is 0": (lambda: explain_row(stop=gp.Stop(seconds=0)), ValueError, "seconds > 0.*got 0"),
+    "value is text": (lambda: gp.Stop(value="0.5"), ValueError, "value.*got '0.5'"),
+    "stop is a number": (lambda: explain_row(stop=100), TypeError, "gp.Stop.*got int"),
+    "method is a class": (lambda: explain_row(method=gp.IG), TypeError, r"IG\(\)"),
     "batch_size is 0": (lambda: explain_row(batch_size=0), ValueError, "batch_size.*got 0"),
     "batch_size by a wrong name": (
         lambda: explain_row(batch_size="max"), ValueError, "batch_size.*got 'max'",
     ),
     "seed is a fraction": (lambda: explain_row(seed=0.5), ValueError, "seed.*got 0.5"),
-    "values by a wrong name": (
-        lambda: explain_row(values="sometimes"), ValueError, "values.*got 'sometimes'",
-    ),
     "outputs by a wrong name": (lambda: explain_row(outputs="odds"), ValueError, "got 'odds'"),
     "objective by a wrong name": (
         lambda: explain_row(objective="soft-max"), ValueError, "got 'soft-max'",
@@ -262,22 +244,21 @@ CASES = {
         ValueError, "row",
     ),
     "features over another input": (
-        lambda: explain_row(features=gp.Elements(7)), ValueError, r"6 elements \(got 7\)",
+        lambda: explain_row(features=gp.Elements(7)), ValueError, r"6 values \(got 7\)",
     ),
     "x is wider than the weights": (
         lambda: explain_row(row().double()), TypeError, r"torch.float32.*torch.float64.*x\.to\(",
     ),
-    "optimize is a text": (lambda: explain_row(optimize="no"), TypeError, "optimize.*'no'"),
-    "gain is a text": (lambda: explain_row(gain="yes"), TypeError, "gain.*'yes'"),
+    "gain is a text": (lambda: explain_row(stop=gp.Stop(gain="yes")), TypeError, "gain.*'yes'"),
     "checkpoint in no folder": (
         lambda: explain_row(checkpoint="nowhere/a.gpig"), ValueError, "nowhere/a.gpig",
     ),
-    "too few names": (lambda: explain_row(names=["a", "b"]), ValueError, "2 names for 6 units"),
+    "too few names": (lambda: explain_row(names=["a", "b"]), ValueError, "2 names for 6 features"),
     "scorer returns too little": (
-        lambda: explain_row(method=lambda objective, mask: mask[:2]), TypeError, r"6.*got \(2,\)",
+        lambda: explain_row(method=lambda objective, mask: mask[:, :2]), TypeError, r"6.*got \(1, 2\)",
     ),
     "values of a wrong shape": (
-        lambda: explain_row(objective=lambda z: z), ValueError, r"\(2, 4\)",
+        lambda: explain_row(objective=lambda z: z), ValueError, r"\(5, 4\)",
     ),
     "output ignores the input": (
         lambda: explain_row(model=lambda x: torch.ones(x.shape[0], 3)), ValueError, "depends",
@@ -329,10 +310,10 @@ def test_a_gradient_that_is_not_finite_names_round_step_and_input():
         gp.explain(Root(), x, objective="logit", method=gp.IG(steps=3))
     error = caught.value
     assert isinstance(error, ArithmeticError)
-    assert "gradient of input '1'" in str(error)
+    assert "gradient with respect to x1[1]" in str(error)
     assert "step 2 of 3" in str(error)
     assert "round 1" in str(error)
-    assert error.rounds == ()
+    assert error.so_far[0].selected == 0
 
 
 def test_a_gradient_that_is_not_finite_says_what_was_expected_and_what_came():
@@ -350,7 +331,8 @@ def test_the_rounds_before_a_non_finite_gradient_are_in_the_error():
         gp.explain(
             model, torch.ones(3), objective="logit", method=gp.GreedyPIG(per_round=1, steps=1)
         )
-    assert [r.chosen.tolist() for r in caught.value.rounds] == [[0]]
+    (so_far,) = caught.value.so_far
+    assert so_far.order[: so_far.selected].tolist() == [0]
 
 
 def test_a_value_that_is_not_finite_is_named():
@@ -424,7 +406,7 @@ def test_memory_that_runs_out_halves_the_batch_and_changes_nothing():
         return net(x)
 
     net = mlp()
-    run = partial(gp.explain, x=row(), rounds=2, steps=16)
+    run = partial(gp.explain, x=row(), method=gp.GreedyPIG(rounds=2, steps=16))
     found, expected = run(model), run(net)
     agree(found, expected)
     assert found.gradients_used == 32

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 import greedypig as gp
-from nets import Calls, cnn, identical, linear, mlp, picture, row
+from agreement import agree
+from nets import Calls, cnn, identical, linear, mlp, picture, row, unfolded
 
 
 @pytest.fixture
@@ -14,22 +15,22 @@ def path(tmp_path):
 
 
 RESUMED = {
-    "greedy-pig": {"per_round": 1, "steps": 3},
-    "geometric": {"rounds": 4, "steps": 3},
-    "left rule": {"per_round": 1, "steps": 3, "rule": "left"},
-    "a rule of one's own": {"per_round": 1, "rule": gp.Rule((0.2, 0.9), (0.5, 0.5))},
-    "explicit": {"schedule": [1, 1, 2, 1], "steps": 2},
-    "sequential": {"method": "sequential-gradient", "per_round": 2},
-    "smooth": {"method": gp.Greedy(gp.SmoothIG(gp.IG(2), 2)), "per_round": 2},
-    "guided": {"method": gp.Greedy(gp.GuidedIG(3)), "per_round": 2},
-    "two baselines": {"per_round": 2, "steps": 2, "baseline": [0.0, 0.7]},
-    "values each": {"per_round": 1, "steps": 3, "values": "each"},
-    "values free": {"per_round": 1, "steps": 3, "values": "free"},
-    "groups": {"features": torch.tensor([0, 1, 2, 2, 1, 0]), "per_round": 1, "steps": 2},
-    "gain": {"per_round": 1, "steps": 3, "gain": True},
-    "counterfactual": {"per_round": 1, "steps": 2, "objective": "counterfactual"},
-    "k": {"k": 4, "per_round": 1, "steps": 2},
-}
+    "greedy-pig": {"method": gp.GreedyPIG(per_round=1, steps=3)},
+    "geometric": {"method": gp.GreedyPIG(rounds=4, steps=3)},
+    "left rule": {"method": gp.GreedyPIG(per_round=1, steps=3, rule="left")},
+    "a rule of one's own": {
+        "method": gp.GreedyPIG(per_round=1, rule=gp.Rule((0.2, 0.9), (0.5, 0.5)))},
+    "explicit": {"method": gp.GreedyPIG(schedule=[1, 1, 2, 1], steps=2)},
+    "sequential": {"method": gp.SequentialGradient(per_round=2)},
+    "smooth": {"method": gp.Greedy(gp.SmoothIG(gp.IG(2), 2), per_round=2)},
+    "guided": {"method": gp.Greedy(gp.GuidedIG(3), per_round=2)},
+    "two baselines": {"method": gp.GreedyPIG(per_round=2, steps=2), "baseline": [0.0, 0.7]},
+    "groups": {"method": gp.GreedyPIG(per_round=1, steps=2),
+               "features": torch.tensor([0, 1, 2, 2, 1, 0])},
+    "counterfactual": {"method": gp.GreedyPIG(per_round=1, steps=2),
+                       "objective": "counterfactual"},
+    "k": {"method": gp.GreedyPIG(per_round=1, steps=2), "k": 4},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("options", RESUMED.values(), ids=RESUMED)
@@ -47,35 +48,67 @@ def test_a_resumed_run_is_an_unbroken_one(path, options, share):
         assert torch.equal(resumed.contributions(), whole.contributions())
 
 
+@pytest.mark.parametrize("limit", [{"gain": True}, {"value": 0.9}])
+def test_a_run_with_a_limit_goes_on_under_it(path, limit):
+    method = gp.GreedyPIG(per_round=1, steps=3)
+    whole = gp.explain(mlp(), row(), method=method, stop=gp.Stop(**limit))
+    stop = gp.Stop(gradients=6, **limit)
+    gp.explain(mlp(), row(), method=method, stop=stop).save(path)
+    resumed = gp.explain(mlp(), row(), method=method, stop=gp.Stop(**limit), resume=path)
+    assert identical(resumed, whole)
+
+
 def test_a_run_may_stop_many_times(path):
-    options = {"per_round": 1, "steps": 2}
-    whole = gp.explain(mlp(), row(), **options)
-    a = gp.explain(mlp(), row(), stop=gp.Stop(gradients=2), **options)
+    method = gp.GreedyPIG(per_round=1, steps=2)
+    whole = gp.explain(mlp(), row(), method=method)
+    a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=2))
     for budget in (4, 8, 10):
         a.save(path)
-        a = gp.explain(mlp(), row(), resume=path, stop=gp.Stop(gradients=budget), **options)
+        a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=budget), resume=path)
         assert a.gradients_used == budget
         assert a.order[: a.selected].tolist() == whole.order[: a.selected].tolist()
     a.save(path)
-    assert identical(gp.explain(mlp(), row(), resume=path, **options), whole)
+    assert identical(gp.explain(mlp(), row(), method=method, resume=path), whole)
+
+
+def test_a_checkpoint_after_any_round_is_gone_on_from(path):
+    method, calls = gp.GreedyPIG(per_round=1, steps=2), Calls(mlp())
+    whole = gp.explain(calls, row(), method=method)
+
+    def interrupted(x: Tensor) -> Tensor:
+        seen.append(x.requires_grad)
+        if sum(seen) > 3:
+            raise KeyboardInterrupt
+        return mlp()(x)
+
+    seen: list[bool] = []
+    with pytest.raises(KeyboardInterrupt):
+        gp.explain(interrupted, row(), method=method, checkpoint=path)
+    saved = gp.load(path)
+    assert saved.stop is gp.StopReason.RUNNING
+    assert saved.picks == (1, 1, 1)
+    assert saved.order[:3].tolist() == whole.order[:3].tolist()
+    net = mlp()
+    gp.explain(net, row(), method=method, checkpoint=path, stop=gp.Stop(gradients=4))
+    assert gp.load(path).picks == (1, 1)
+    agree(gp.explain(net, row(), method=method, resume=path), whole)
 
 
 @pytest.mark.parametrize("features", ["pixels", gp.windows(3)], ids=str)
-@pytest.mark.parametrize("optimize", [True, False])
-def test_pictures_go_on_as_well(path, features, optimize):
-    options = {"features": features, "rounds": 4, "steps": 2, "optimize": optimize}
-    whole = gp.explain(cnn(), picture(), **options)
-    gp.explain(cnn(), picture(), stop=gp.Stop(gradients=4), **options).save(path)
-    assert identical(gp.explain(cnn(), picture(), resume=path, **options), whole)
+@pytest.mark.parametrize("wrap", [lambda model: model, unfolded], ids=["module", "function"])
+def test_pictures_go_on_as_well(path, features, wrap):
+    options = {"features": features, "method": gp.GreedyPIG(rounds=4, steps=2)}
+    whole = gp.explain(wrap(cnn()), picture(), **options)
+    gp.explain(wrap(cnn()), picture(), stop=gp.Stop(gradients=4), **options).save(path)
+    assert identical(gp.explain(wrap(cnn()), picture(), resume=path, **options), whole)
 
 
 def test_a_finished_run_has_nothing_to_go_on_with(path):
-    whole = gp.explain(Calls(mlp()), row(), method=gp.GreedyPIG(per_round=2, steps=2))
+    method = gp.GreedyPIG(per_round=2, steps=2)
+    whole = gp.explain(Calls(mlp()), row(), method=method)
     whole.save(path)
     counted = Calls(mlp())
-    assert identical(
-        gp.explain(counted, row(), resume=path, method=gp.GreedyPIG(per_round=2, steps=2)), whole
-    )
+    assert identical(gp.explain(counted, row(), method=method, resume=path), whole)
     assert counted.gradient_rows == []
 
 
@@ -101,7 +134,11 @@ class Retrained(Plain):
         self.a.weight.data *= 1.5
 
 
-BASE = {"target": 1, "per_round": 1, "steps": 2, "baseline": 0.0, "seed": 0, "budget": 4}
+def pig(**knobs):
+    return {"method": gp.GreedyPIG(**{"per_round": 1, "steps": 2} | knobs)}
+
+
+BASE = {"target": 1, "baseline": 0.0, "seed": 0} | pig()
 GROUPS = {"features": torch.tensor([0, 0, 1, 1, 2, 2])}
 
 
@@ -134,19 +171,19 @@ OTHERS = {
         "objective|rival"),
     "callable": (
         {"objective": of_class(1), "target": None}, {"objective": of_class(2)}, "objective"),
-    "method": ({}, {"method": "sequential-gradient", "steps": None}, "method"),
-    "steps": ({}, {"steps": 3}, "steps"),
-    "rule": ({}, {"rule": "left"}, "rule"),
+    "method": ({}, {"method": gp.SequentialGradient(per_round=1)}, "method"),
+    "steps": ({}, pig(steps=3), "steps"),
+    "rule": ({}, pig(rule="left"), "rule"),
     "seed": ({}, {"seed": 1}, "seed"),
-    "rounds": ({}, {"per_round": 2}, "rounds|schedule"),
+    "rounds": ({}, pig(per_round=2), "rounds|per_round"),
     "schedule": (
-        {"per_round": None, "schedule": [1, 1, 4]}, {"per_round": None, "schedule": [2, 1, 3]},
+        pig(per_round=None, schedule=[1, 1, 4]), pig(per_round=None, schedule=[2, 1, 3]),
         "schedule"),
     "group ids": (GROUPS, {"features": torch.tensor([0, 1, 1, 0, 2, 2])}, "features"),
-    "features": (GROUPS, {}, "features|rounds"),
+    "features": (GROUPS, {"features": "elements"}, "features|rounds"),
     "noise": (
-        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.1)), "steps": None},
-        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.2)), "steps": None}, "noise"),
+        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.1), per_round=1)},
+        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.2), per_round=1)}, "noise"),
 }  # fmt: skip
 
 
@@ -156,23 +193,13 @@ def test_another_model_input_or_setting_is_refused_by_name(path, other):
     first, second, named = OTHERS[other]
     first = {"model": mlp(), "x": row()} | BASE | first
     second = first | second
-    if other == "features":
-        second.pop("features")
-    gp.explain(**first).save(path)
+    gp.explain(**first, stop=gp.Stop(gradients=4)).save(path)
     with pytest.raises(gp.InvalidInput, match=rf"Expected the .*({named}).*\(got"):
-        gp.explain(resume=path, **second)
+        gp.explain(**second, resume=path)
 
 
 def test_limits_may_change_when_a_run_goes_on(path):
-    gp.explain(
-        mlp(), row(), stop=gp.Stop(gradients=4), method=gp.GreedyPIG(per_round=1, steps=2)
-    ).save(path)
-    a = gp.explain(
-        mlp(),
-        row(),
-        resume=path,
-        stop=gp.Stop(gradients=6, seconds=100),
-        method=gp.GreedyPIG(per_round=1, steps=2),
-    )
+    gp.explain(mlp(), row(), stop=gp.Stop(gradients=4), **pig()).save(path)
+    a = gp.explain(mlp(), row(), stop=gp.Stop(gradients=6, seconds=100), resume=path, **pig())
     assert a.stop is gp.StopReason.GRADIENTS
     assert a.selected == 3

@@ -37,6 +37,12 @@ class InRounds:
             object.__setattr__(self, name, number(getattr(self, name)))
         if not isinstance(self.schedule, str) and hasattr(self.schedule, "__iter__"):
             object.__setattr__(self, "schedule", tuple(map(whole, self.schedule)))
+            if self.rounds not in (type(self).rounds, len(self.schedule)):
+                raise InvalidInput(
+                    f"Expected no rounds beside a schedule of {len(self.schedule)} rounds "
+                    f"(got rounds={self.rounds!r})."
+                )
+            object.__setattr__(self, "rounds", len(self.schedule) or None)
 
     @property
     def scorer(self) -> Any:

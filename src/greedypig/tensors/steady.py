@@ -182,9 +182,10 @@ class SteadyScores:
             rows = []
             for point, problem in zip(points, problems.tolist(), strict=True):
                 picture, view = divmod(problem, views)
-                if view >= plain[picture] and (knobs.noise or knobs.crop < 1):
+                if view >= plain[picture]:
                     crop, noise = drawn[view]
-                    point = crop(point + span[picture] * noise)
+                    point = point + span[picture] * noise if knobs.noise else point
+                    point = crop(point) if knobs.crop < 1 else point
                 rows.append(point)
             return torch.stack(rows)
 
