@@ -18,13 +18,13 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import IG
 from ..core.methods import GreedyPIG as Rounds
 from ..core.numbers import check_switch, whole
 from ..core.objective import Objective
 from ..core.quadrature import Rule
 from ..core.randomness import Fork
 from ..core.run import Run
+from ..core.scorers import IG
 from ..network.frozen import freeze
 from ..tensors.inputs import ModelObjective
 
@@ -162,7 +162,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
 
 def _largest_error(a: Attribution) -> float:
     """The largest completeness error of a run's rounds."""
-    values = a.values.tolist()
+    values: list[float] = a.values.tolist()
     errors = (t - (a.full_value - v) for t, v in zip(a.totals, values, strict=False))
     return max(errors, key=abs)
 
@@ -238,16 +238,18 @@ class _Batch:
         """Rows with the same features, no more than a device batch holds, run side by side."""
         every = torch.arange(len(self.end))
         most = self._objective(every).rows
-        if self.ids is None:
-            for rows in every.split(most):
-                yield rows, Elements(self.layout.n)
-            return
-        kinds, kind_of = torch.unique(self.ids, dim=0, return_inverse=True)
-        for i, ids in enumerate(kinds):
+        groups: list[tuple[Tensor, Features]] = [(every, Elements(self.layout.n))]
+        if self.ids is not None:
+            kinds, kind_of = torch.unique(self.ids, dim=0, return_inverse=True)
             # Captum's ids may have gaps; those of Groups have none.
-            features = Groups(torch.unique(ids, return_inverse=True)[1])
-            for rows in (kind_of == i).nonzero().flatten().cpu().split(most):
-                yield rows, features
+            groups = [
+                ((kind_of == i).nonzero().flatten().cpu(),
+                 Groups(torch.unique(ids, return_inverse=True)[1]))
+                for i, ids in enumerate(kinds)
+            ]  # fmt: skip
+        for rows, features in groups:
+            for first in range(0, len(rows), most):
+                yield rows[first : first + most], features
 
     def _objective(self, rows: Tensor) -> Objective:
         return Objective(

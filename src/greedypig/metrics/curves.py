@@ -148,7 +148,7 @@ def _curves_of(
     given = options.get("target") is not None or _class_of(a) is not None
     sweep = _Sweep(model, kinds, given, **options)
     with torch.inference_mode(False):
-        return sweep.curves([sweep.masked(x, a, options.get("target"), options.get("fixed"))])[0]
+        return sweep.curves([sweep.masked(x, a, sweep.target, sweep.fixed)])[0]
 
 
 class _Outputs(Target):

@@ -26,7 +26,6 @@ KNOWN = {
     "greedy-pig (paper)": Look(7, 0),
     "greedy-pig (regions)": Look(7, 3),
     "steady-pig": Look(2, 0),
-    "rolling-pig": Look(3, 0),
     "sequential-gradient": Look(3, 3),
     "ig": Look(1, 1),
     "smooth-ig": Look(5, 2),

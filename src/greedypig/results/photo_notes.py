@@ -24,8 +24,8 @@ COMPARED = {
     "gradients": ("gradients", "{:,.0f}"),
     "seconds": ("seconds", "{:,.1f}"),
 }
-"""What methods are compared by: how a column is headed, and how its numbers are written. The
-excess is how far the curve rises above the whole input's value."""
+"""What methods are compared by: the heading of a column, and the format of its numbers. The excess
+is how far the curve rises above the full input's value."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Method:
     loss: Curve | None = None
     """Its LIC."""
     second: Curve | None = None
-    """Its SIC as another network judges."""
+    """Its SIC by another network."""
     kept: Mapping[float, float] = field(default_factory=dict)
     """Probability with only this share kept, as measured; `curve` is drawn through it."""
 
@@ -53,7 +53,7 @@ class Notes:
     source: str | None
     model: str | None
     label: str | None
-    """The class explained, else "output 7" (of a single output that is no class: 0)."""
+    """The explained class, else "output 7" (0 for a single output that is no class)."""
     probability: float | None
     predictions: tuple[tuple[str, float], ...]
     baseline: str | None
@@ -64,10 +64,10 @@ class Notes:
     kept: Mapping[float, float]
     """Probability with only this share kept, as measured."""
     removed: Mapping[float, float]
-    """Probability with this share switched off, as measured: of counterfactuals."""
+    """Probability with this share removed, as measured, for counterfactuals."""
     comparison: tuple[Method, ...]
     warnings: tuple[str, ...] = ()
-    """What was warned of when the result was made."""
+    """Warnings of the run."""
 
     @staticmethod
     def of(a: Attribution) -> Notes:
@@ -96,10 +96,7 @@ class Notes:
 
     @property
     def drawn_at(self) -> str | None:
-        """What pictures show where the network saw several baselines, one after the other.
-
-        None of a single one: there a picture shows what the network saw.
-        """
+        """A remark for pictures of a result with several baselines; None for a single one."""
         names = [name.strip() for name in (self.baseline or "").split(",")]
         if len(names) < 2 or not all(names):
             return None
@@ -114,14 +111,14 @@ class Notes:
 
     @property
     def deletion(self) -> Curve | None:
-        """The probability over the share switched off, where that is what was asked."""
+        """The probability over the share removed, for counterfactuals."""
         return self.curves.get(DELETION)
 
     @property
     def removing(self) -> bool:
-        """Is it about what is left without the features, rather than with them alone?
+        """Are features removed from the input, rather than shown alone?
 
-        So it is with a counterfactual, unless its features were measured alone all the same.
+        They are for a counterfactual, unless its features were measured alone.
         """
         alone = self.curve is not None
         return self.deletion is not None or (self.objective == "counterfactual" and not alone)
@@ -129,10 +126,10 @@ class Notes:
     def probability_at(
         self, share: float, alike: tuple[float, float] | None = None, *, off: bool = False
     ) -> tuple[float, bool] | None:
-        """(probability with this share kept, or off; was it measured): else read off the curve.
+        """(probability with this share kept, or removed; was it measured, or interpolated?)
 
-        alike: shares, from … up to but without …, that show the same as this one does, for units
-            that are larger than a number (`places.shares_alike`).
+        alike: shares, from … up to but without …, at which the same features are present, for
+            features of several values (`picture.shares_alike`).
         """
         line = self.deletion if off else self.curve
         low, high = alike or (share - 1e-9, share + 1e-9)
@@ -146,29 +143,28 @@ class Notes:
 
     @property
     def bare(self) -> float | None:
-        """The probability with nothing but the baseline; None if the curve does not tell."""
+        """The probability of the baseline; None if it is not known."""
         return None if self.curve is None else self.curve.get(0)
 
     @property
     def predicted(self) -> bool:
-        """Is the class explained the one that the model itself names? As far as the notes tell."""
+        """Is the explained class the predicted one, as far as the notes say?"""
         if not self.predictions:
             return True
         name, most = self.predictions[0]
-        # Classes may share a name; the likeliest is told by its probability.
+        # Classes may share a name, so the probability decides.
         return self.label == name if self.probability is None else self.probability >= most - 1e-6
 
     @property
     def advises_log_likelihood(self) -> bool:
-        """Is that objective an answer to a part that outdoes the whole?
+        """Is objective="log-likelihood" worth trying where a part lies above the whole?
 
-        It asks for the model's whole answer, whichever class is explained: of another than the
-        predicted one it would explain the predicted one.
+        It is about the model's own prediction, so it is no advice for another class.
         """
         return self.predicted and self.objective != "log-likelihood"
 
     def needed(self) -> float | None:
-        """The smallest share from which the probability stays at 9/10 of the whole's or above."""
+        """The smallest share from which on the probability stays above 9/10 of the whole's."""
         if self.curve is None or not self.probability:
             return None
         points = self.curve.points
@@ -177,16 +173,17 @@ class Notes:
         return points[last + 1][0] if last + 1 < len(points) else None
 
     def fall(self) -> Fall | None:
-        """Where the probability reached the whole's and is lost again with more features."""
+        """Where the probability reached that of the whole and fell again with more features."""
         if self.curve is None or self.probability is None:
             return None
-        return find_fall(*zip(*self.curve.points, strict=True), self.probability)
+        line = self.curve
+        return find_fall(line.fractions.tolist(), line.values.tolist(), self.probability)
 
     def excess(self) -> tuple[float, float] | None:
-        """(share, probability) of a subset that outdoes the whole input by more than 0.01.
+        """(share, probability) of a part that lies above the whole input by more than 0.01.
 
-        The smallest share on the curve within 0.005 of the most certain one. It outdoes the bare
-        baseline by as much: what this gives already is no subset's doing.
+        It is the smallest share within 0.005 of the highest probability. It also lies above the
+        baseline by 0.01: what the baseline gives is not due to any feature.
         """
         if self.curve is None or self.probability is None:
             return None
@@ -197,7 +194,7 @@ class Notes:
         return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
 
     def bare_excess(self) -> float | None:
-        """The bare baseline's probability where it outdoes the whole input by more than 0.01."""
+        """The baseline's probability where it lies above the whole input by more than 0.01."""
         if self.bare is None or self.probability is None or self.bare <= self.probability + 0.01:
             return None
         return self.bare

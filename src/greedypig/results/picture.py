@@ -25,30 +25,30 @@ from .photo_notes import Notes
 GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
 COLOURS = {"black": 0, "white": 255}
-"""Gray level of the baselines that are a colour; any other is shown as mid-gray."""
+"""Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
 WIDE = 100
-"""From how many on an order of selection is shown on a log scale."""
+"""An order of at least so many features is drawn on a log scale."""
 SMALL = 0.005
-"""The share of the places that is too small to see differences in."""
+"""A share of the pixels that is too small to see differences in."""
 ROOM = 0.2
-"""The share of a scale that a tick's text takes at least."""
+"""The share of a scale that the text of a tick needs."""
 DARK, LIGHT = 64, 192
-"""Gray levels under the legend of a map that the photo shines through."""
+"""Gray levels of the legend of a map that is drawn over the photo."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A result over the places of a picture."""
+    """A result over the pixels of a picture."""
 
     pixels: NDArray[np.uint8] | None
     """(h, w, 3) as the network sees it; None where the file does not hold it."""
     baseline: NDArray[np.uint8]
-    """(h, w, 3): what an absent number looks like."""
+    """(h, w, 3): what an absent value looks like."""
     ranks: NDArray[np.int64]
-    """(channels, h, w): position in the order of the first unit that holds the number."""
+    """(channels, h, w): position in the order of the first feature that holds the value."""
     shared: NDArray[np.int64]
     """(channels, h, w): the same, but equal for equal scores of a round, and the last position for
-    what was never selected or had a score of 0."""
+    features that were never selected or had a score of 0."""
     units: int
 
     @staticmethod
@@ -71,7 +71,7 @@ class Picture:
             baseline = np.full((*size, 3), level, np.uint8)
         elif baseline.shape[:2] != size:
             raise InvalidInput(
-                f"Expected a baseline of {size[0]} × {size[1]} places "
+                f"Expected a baseline of {size[0]} × {size[1]} pixels "
                 f"(got {baseline.shape[0]} × {baseline.shape[1]})."
             )
         shared = placed(np.minimum(positions, flat.max()))
@@ -79,41 +79,39 @@ class Picture:
 
     @property
     def first(self) -> NDArray[np.int64]:
-        """(h, w): the position at which a place was first selected, in any channel."""
-        found: NDArray[np.int64] = self.ranks.min(0)
-        return found
+        """(h, w): the position at which a pixel was first selected, in any channel."""
+        return np.asarray(self.ranks.min(0))
 
     @property
     def importance(self) -> NDArray[np.float64]:
-        """(h, w): 1 for what was taken first, falling evenly to 0 for the last; channels' mean.
+        """(h, w): 1 for the first selected, falling evenly to 0 for the last; mean over channels.
 
-        importance = 1 − (numbers taken earlier) / (numbers − numbers taken last). For single
-        numbers and equal groups that is `Attribution.importance()`; of overlapping windows, where
-        few are needed to cover everything, it still spans the whole scale.
+        importance = 1 − (values selected earlier) / (values − values selected last). For single
+        values and equal groups that is `Attribution.importance`; for overlapping windows, of which
+        few cover everything, it still spans the whole scale.
         """
         counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
         earlier = np.cumsum(counts) - counts
         most = max(int(earlier[self.ranks.max()]), 1)
-        found: NDArray[np.float64] = 1 - earlier[self.shared].mean(0) / most
-        return found
+        return np.asarray(1 - earlier[self.shared].mean(0) / most)
 
     def share(self, k: int) -> float:
-        """Share of the numbers that the top k units hold."""
+        """Share of the values that the top k features hold."""
         return float((self.ranks < k).mean())
 
     def kept(self, k: int) -> NDArray[np.uint8]:
-        """(h, w, 3): the picture with the numbers of the top k units, the rest at the baseline.
+        """(h, w, 3): the picture with the values of the top k features, the rest at the baseline.
 
-        With other than one or three channels a place is mixed by the share of its channels kept.
+        With other than one or three channels a pixel is mixed by the share of its channels kept.
         """
         return self._mixed(self.ranks < k)
 
     def without(self, k: int) -> NDArray[np.uint8]:
-        """(h, w, 3): the picture with the numbers of the top k units at the baseline."""
+        """(h, w, 3): the picture with the values of the top k features at the baseline."""
         return self._mixed(self.ranks >= k)
 
-    def _mixed(self, there: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        present = there.astype(np.float64)
+    def _mixed(self, mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        present = mask.astype(np.float64)
         if len(present) not in (1, 3):
             present = present.mean(0, keepdims=True)
         weight = np.moveaxis(np.broadcast_to(present, (3, *present.shape[1:])), 0, -1)
@@ -124,21 +122,21 @@ class Picture:
 
 @dataclass(frozen=True)
 class OrderScale:
-    """The scale on which an order of selection is coloured: from number 1 to the last selected.
+    """The colour scale of an order of selection, from position 1 to the last selected.
 
-    A position on it is log(shift + number), or the number itself where that is not wide. The shift
-    leaves the few numbers that hardly cover a place little of the scale.
+    A position is drawn at log(shift + position), or at the position itself where there are few. The
+    shift keeps the first positions, which cover few pixels, from taking much of the scale.
     """
 
     last: int
     wide: bool
-    """Does the order span decades?"""
+    """Is it a log scale?"""
     shift: int
-    """Up to about here the log scale is nearly even; 0 where it is a plain one."""
+    """Up to about this position the log scale is nearly even; 0 for a plain log scale."""
 
     @staticmethod
     def of(first: NDArray[np.int64], selected: int) -> OrderScale:
-        """first: (h, w) positions at which places were first selected, counted from 0."""
+        """first: (h, w) positions at which pixels were first selected, counted from 0."""
         taken = first[first < selected]
         last = int(taken.max()) + 1 if taken.size else 1
         wide = last >= WIDE
@@ -146,25 +144,25 @@ class OrderScale:
         return OrderScale(max(last, 2), wide, small if small >= 10 else 0)
 
     def stretch(self, numbers: Any) -> Any:
-        """Where numbers lie, before that is scaled to 0 … 1."""
-        found = np.asanyarray(numbers)  # A masked array stays one.
-        return np.log(self.shift + found) if self.wide else found
+        """Positions on the scale, before they are normalised to 0 … 1."""
+        numbers = np.asanyarray(numbers)  # A masked array stays one.
+        return np.log(self.shift + numbers) if self.wide else numbers
 
     def number(self, stretched: Any) -> Any:
         """The inverse of `stretch`."""
-        found = np.asanyarray(stretched)
-        return np.exp(found) - self.shift if self.wide else found
+        stretched = np.asanyarray(stretched)
+        return np.exp(stretched) - self.shift if self.wide else stretched
 
     @property
     def words(self) -> str:
-        """What kind of scale it is."""
+        """The kind of scale, in words."""
         if not self.wide:
             return "even scale"
         bend = int(float(f"{self.shift:.2g}"))
         return f"log scale above about {bend:,}, nearly even below" if bend else "log scale"
 
     def ticks(self) -> list[int]:
-        """The first number, the last, and round ones between that leave each other room."""
+        """The first position, the last, and round ones between them that have room."""
         decades = [10**e for e in range(len(str(self.last)))]
         round_ones = (
             [step * size for step in (1, 5, 2) for size in decades] if self.wide
@@ -180,10 +178,10 @@ class OrderScale:
 
 
 def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]:
-    """For each k: the shares, from … up to but without …, at which a curve shows the top k units.
+    """For each k: shares, from … up to but without …, at which a curve shows the top k features.
 
-    Curves show the units that fit whole into the share, rounded to the nearest number. So a value
-    measured at 10 % is the value of 9 regions although these hold 9.7 %.
+    Curves show the features that fit whole into the share, rounded to the nearest value. So a point
+    measured at 10 % is that of 9 regions although these hold 9.7 %.
     """
     ranks = torch.sort(a.features.first_rank(a.order)).values
     n = a.features.n
@@ -195,15 +193,15 @@ def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]
 
 
 def probability_within(a: Attribution, notes: Notes, share: float) -> tuple[float, bool] | None:
-    """(probability with the units that fit into a share; was it measured); None if not known."""
+    """(probability of the features that fit into a share; was it measured?); None if not known."""
     low, high = shares_alike(a, [units_within(a, share)])[0]
     return notes.probability_at(share, (min(low, share), max(high, share + 1e-9)))
 
 
 def units_within(a: Attribution, share: float) -> int:
-    """The most units that together hold no more than this share of the elements.
+    """The most features that together hold no more than this share of the values.
 
-    Single elements are counted as curves count them, to the nearest: 10 % of 150,528 are 15,053.
+    Single values are rounded to the nearest, as in curves: 10 % of 150,528 are 15,053.
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise InvalidInput(f"Expected a share from 0 to 1 (got {share!r}). Try 0.1.")
@@ -216,10 +214,7 @@ def units_within(a: Attribution, share: float) -> int:
 
 
 def unranked(a: Attribution) -> str | None:
-    """Why there is no order to show, in a sentence; None where there is one.
-
-    A run that ends before its first round ranks nothing: its order is the units' own.
-    """
+    """Why a run that ended before its first round has no order, in a sentence; else None."""
     if a.selected or a.gradients_used:
         return None
     if a.stop is StopReason.VALUE:
@@ -230,12 +225,12 @@ def unranked(a: Attribution) -> str | None:
 
 
 def unit_label(a: Attribution, unit: int) -> str:
-    """A unit's name; where it has none, its place among the inputs."""
+    """A feature's name; where it has none, its place in the input."""
     return unit_labels(a, [unit])[0]
 
 
 def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
-    """Names of units; where they have none, their places among the inputs."""
+    """Names of features; where they have none, their places in the input."""
     features = a.features
     if features.names is not None:
         return [features.names[u] for u in units]
@@ -245,12 +240,12 @@ def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
         corners = (", ".join(map(str, features.corners[u])) for u in units)
         return [f"window at ({corner})" for corner in corners]
     texts = unit_texts(features, a.layout, units)
-    # Of a group that is no box the number says as much as the box around it, and is shorter.
+    # For a group that is no box its number is shorter than the box around it.
     return [f"{unit_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
 
 
 def unit_word(a: Attribution, count: int = 2) -> str:
-    """What a unit is called in a sentence."""
+    """What a feature is called in a sentence."""
     words = {"elements": "number", "groups": "group", "windows": "window"}
     if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
         words["elements"] = "column" if a.about.get("kind") == "table" else "feature"
@@ -281,7 +276,7 @@ def rounds_line(a: Attribution) -> Curve | None:
 
 
 def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
-    """For the first units: a bar's length, its round (0: none), and what the length means."""
+    """For the first features: a bar's length, its round (0: none), and what the length means."""
     ends = np.cumsum(a.picks)
     rounds = [int(np.searchsorted(ends, i, side="right")) + 1 for i in range(count)]
     rounds = [r if i < a.selected else 0 for i, r in enumerate(rounds)]
@@ -291,14 +286,11 @@ def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
         return steps[:count].tolist(), rounds, "gain in G when it was added"
     scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
     last = a.last_scores[a.order[:count]].double().cpu().numpy()
-    found = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
-    cut = [x if isfinite(x) else 0.0 for x in found]
-    one = len(a.picks) == 1 and count <= a.selected
-    return (
-        cut,
-        rounds,
-        "score" if one else "score in the round that took it (compare within a round only)",
-    )
+    lengths = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
+    meaning = "score in the round that selected it (compare within a round only)"
+    if len(a.picks) == 1 and count <= a.selected:
+        meaning = "score"
+    return [x if isfinite(x) else 0.0 for x in lengths], rounds, meaning
 
 
 def _image(a: Attribution, name: str) -> NDArray[np.uint8] | None:
@@ -311,8 +303,7 @@ def _image(a: Attribution, name: str) -> NDArray[np.uint8] | None:
             f"(got {tensor.dtype} {tuple(tensor.shape)}). "
             "Try (pixels * 255).round().byte().permute(1, 2, 0)."
         )
-    found: NDArray[np.uint8] = tensor.cpu().numpy()
-    return found
+    return np.asarray(tensor.cpu().numpy())
 
 
 def _size(a: Attribution, pixels: NDArray[np.uint8] | None) -> tuple[int, int] | None:

@@ -44,30 +44,33 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 
 
 def setting(settings: Mapping[str, Any]) -> str:
-    """A method's knobs in a few words."""
-    rounds, steps = settings.get("rounds", 1), settings.get("steps")
+    """A method's knobs, as `kept_settings` gives them, in a few words."""
+    rounds, cost = settings.get("rounds", 1), _cost(settings)
     if rounds == 1:
-        samples = settings.get("samples")
-        inner = settings.get("inner_steps")
-        if samples and inner:
-            return f"{count(samples, 'sample')} × {count(inner, 'step')}"
-        return "no steps" if steps is None else count(steps, "step")
-    text = f"{rounds} rounds" + ("" if steps is None else f" × {_points_of(settings, steps)}")
-    return f"{text}, {settings['schedule']}" if settings.get("schedule") else text
+        return cost or "no steps"
+    parts = [f"{rounds} rounds" + f" × {cost}" * bool(cost), settings.get("schedule")]
+    return ", ".join(part for part in parts if part)
 
 
-def _points_of(settings: Mapping[str, Any], steps: int) -> str:
-    """Where a round's gradients are taken: as many views are another setting than midpoints."""
-    if settings.get("scorer") == "steady-gradients":
-        return count(steps, "view")
-    return count(steps, "midpoint") if settings.get("rule") == "midpoint" else str(steps)
+def _cost(settings: Mapping[str, Any]) -> str:
+    """The gradients of one round, in words."""
+    samples, views, steps = (settings.get(knob) for knob in ("samples", "views", "steps"))
+    if samples:
+        return f"{count(samples, 'sample')} × {count(settings['inner_steps'], 'step')}"
+    if views:
+        return count(views, "view")
+    if settings.get("rounds", 1) == 1:
+        return count(steps, "step") if steps else ""
+    if steps and settings.get("rule") == "midpoint":
+        return count(steps, "midpoint")
+    return str(steps or "1" * (settings.get("method") == "sequential-gradient"))
 
 
 def kept_settings(a: Attribution) -> dict[str, Any]:
-    """What of a result's settings tells how it was made, as plain data."""
-    wanted = ("scorer", "rounds", "steps", "samples", "rule", "schedule")
-    made = {k: a.settings[k] for k in wanted if isinstance(a.settings.get(k), str | int | float)}
-    around = a.settings.get("scorer")
-    if isinstance(around, Mapping):  # A scorer around another, such as Smooth.
-        made["inner_steps"] = around.get("steps")
-    return made
+    """The settings of a result that say how it was made, as plain data."""
+    own = dict(a.settings)
+    own |= {k: v for k, v in own.get("one_shot", {}).items() if k != "method"}  # Greedy's.
+    if isinstance(own.get("scorer"), Mapping):  # A scorer around another, such as SmoothIG.
+        own["inner_steps"] = own["scorer"].get("steps", 1)
+    wanted = ("method", "rounds", "steps", "views", "samples", "inner_steps", "rule", "schedule")
+    return {k: own[k] for k in wanted if isinstance(own.get(k), str | int | float)}
