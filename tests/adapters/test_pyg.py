@@ -76,7 +76,7 @@ def test_a_sum_of_messages_is_explained_by_the_largest():
     x = torch.tensor([[0.0], [3.0], [1.0], [2.0]])
     edge_index = torch.tensor([[1, 2, 3], [0, 0, 0]])
     config = {"mode": "regression", "task_level": "node", "return_type": "raw"}
-    algorithm = GreedyPIGExplainer(rounds=3)
+    algorithm = GreedyPIGExplainer(method=gp.GreedyPIG(rounds=3, steps=20, rule="gauss-legendre"))
     found = explainer(OneMessage(), algorithm, config)(x, edge_index, index=0)
     assert torch.allclose(found.edge_mask, torch.tensor([1, 1 / 3, 2 / 3]))
     assert algorithm.attribution.values.tolist() == pytest.approx([-36, -9, -1, 0], abs=1e-5)
@@ -88,7 +88,7 @@ def test_any_layer_of_messages_will_do(layer, kind):
     x, edge_index = made_graph()
     model = Net(layer)
     given = {} if kind == "model" else {"target": torch.arange(24) % 3}
-    found = explainer(model, GreedyPIGExplainer(rounds=5), kind=kind)(x, edge_index, **given)
+    found = explainer(model, GreedyPIGExplainer(method=gp.GreedyPIG(rounds=5)), kind=kind)(x, edge_index, **given)
     assert found.validate(raise_on_error=True)
     mask = found.edge_mask
     assert mask.max() == 1
@@ -104,7 +104,7 @@ def own_value(logits: Tensor) -> float:
 def test_the_whole_graph_gives_the_model_s_own_answer():
     x, edge_index = made_graph()
     model = Net().eval()
-    algorithm = GreedyPIGExplainer(rounds=4)
+    algorithm = GreedyPIGExplainer(method=gp.GreedyPIG(rounds=4))
     explainer(model, algorithm)(x, edge_index)
     full = own_value(model(x, edge_index))
     assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
@@ -114,40 +114,31 @@ def test_the_whole_graph_gives_the_model_s_own_answer():
     assert algorithm.attribution.full_value == pytest.approx(likelihood, abs=1e-5)
 
 
-def test_a_node_is_explained_by_what_it_can_see(monkeypatch):
+def test_a_node_is_explained_by_what_it_can_see():
     x, edge_index = made_graph(60, 120, symmetric=False)
     node = int(edge_index[1].bincount().argmax())
     model = Net().eval()
-    options = {"rounds": 6, "schedule": "equal", "undirected": False}
-    part, whole = (GreedyPIGExplainer(**options) for _ in range(2))
+    method = gp.GreedyPIG(rounds=6, schedule="equal")
+    part = GreedyPIGExplainer(method=method, undirected=False)
     found = explainer(model, part)(x, edge_index, index=node)
     inside = part.candidates
     assert 0 < inside.numel() < 120
     scores = part.attribution.unit_scores
     assert torch.equal(found.edge_mask[inside] > 0, scores != 0)
     assert int((found.edge_mask > 0).sum()) == int((scores != 0).sum())
-    # With every edge in reach nothing is cut out: the same scores, and 0 for what has no say.
-    monkeypatch.setattr(whole, "_num_hops", lambda _: 99)
-    explainer(model, whole)(x, edge_index, index=node)
-    spread = torch.zeros(120).index_copy(0, whole.candidates, first_scores(whole))
-    assert torch.allclose(first_scores(part), spread[inside], atol=1e-6)
-    spread[inside] = 0
-    assert spread.abs().max() == 0
-
-
-def first_scores(algorithm: GreedyPIGExplainer) -> Tensor:
-    """What the first round took, and the scores it had; the rest at 0."""
-    a = algorithm.attribution
-    out = torch.zeros_like(a.unit_scores)
-    first = a.order[:3]
-    out[first] = a.unit_scores[first]
-    return out
+    # On the whole graph: the same first scores, and 0 for the edges that the node cannot see.
+    whole = gp.explain_edges(model, x, edge_index, nodes=[node], objective="log-likelihood",
+                             method=method, undirected=False, normalisation="kept")  # fmt: skip
+    first = whole.first_scores.clone()
+    assert torch.allclose(part.attribution.first_scores, first[inside], atol=1e-6)
+    first[inside] = 0
+    assert first.abs().max() == 0
 
 
 def test_norms_over_all_nodes_are_not_cut():
     x, edge_index = made_graph(60, 80)
     model = Net(norm=True).eval()
-    algorithm = GreedyPIGExplainer(rounds=3)
+    algorithm = GreedyPIGExplainer(method=gp.GreedyPIG(rounds=3))
     explainer(model, algorithm)(x, edge_index, index=7)
     full = own_value(model(x, edge_index)[7])
     assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
@@ -168,7 +159,7 @@ class Tied(nn.Module):
 def test_a_layer_that_is_called_again_is_heard_as_far_as_it_reaches():
     path = torch.stack([torch.arange(9), torch.arange(1, 10)])
     x, edge_index = made_graph(10)[0], torch.cat([path, path.flip(0)], 1)
-    model, algorithm = Tied().eval(), GreedyPIGExplainer(rounds=3)
+    model, algorithm = Tied().eval(), GreedyPIGExplainer(method=gp.GreedyPIG(rounds=3))
     explainer(model, algorithm)(x, edge_index, index=0)
     assert sorted(algorithm.candidates.tolist()) == [0, 1, 2, 9, 10, 11]
     full = own_value(model(x, edge_index)[0])
@@ -181,8 +172,8 @@ def test_a_node_without_edges_has_an_empty_answer():
     found = explainer(Net(), GreedyPIGExplainer())(x, edge_index, index=0)
     assert found.edge_mask.tolist() == [0, 0]
     none = torch.empty(2, 0, dtype=torch.long)
-    for model, reading in ((Net(), "messages"), (Weighted(), "edges")):
-        found = explainer(model, GreedyPIGExplainer(reading=reading))(x, none)
+    for model, normalisation in ((Net(), "kept"), (Weighted(), "recomputed")):
+        found = explainer(model, GreedyPIGExplainer(normalisation=normalisation))(x, none)
         assert found.edge_mask.shape == (0,)
 
 
@@ -191,7 +182,7 @@ def test_one_round_is_integrated_gradients():
     x, edge_index = made_graph(symmetric=False)
     model = Net().eval()
     config = MULTI | {"return_type": "raw"}
-    ours = GreedyPIGExplainer(rounds=1, steps=50, rule="gauss-legendre", undirected=False)
+    ours = GreedyPIGExplainer(method=gp.IG(50, "gauss-legendre"), undirected=False)
     classes = model(x, edge_index).argmax(1)
     explainer(model, ours, config, kind="phenomenon")(x, edge_index, index=3, target=classes)
 
@@ -235,24 +226,24 @@ def test_a_single_logit_or_probability_is_explained_by_its_own_probability():
 def test_edges_can_be_taken_out_of_the_graph_instead():
     x, edge_index = made_graph()
     model = Weighted().eval()
-    algorithm = GreedyPIGExplainer(rounds=5, reading="edges")
+    algorithm = GreedyPIGExplainer(normalisation="recomputed")
     found = explainer(model, algorithm)(x, edge_index)
-    same = {"steps": 20, "rule": "gauss-legendre", "objective": "expected-log-likelihood"}
-    direct = gp.explain_edges(model, x, edge_index, rounds=5, **same)
+    method = gp.GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20)
+    direct = gp.explain_edges(model, x, edge_index, method=method, objective="log-likelihood")
     assert algorithm.attribution.order[:5].tolist() == direct.order[:5].tolist()
     assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
-    one = explainer(model, GreedyPIGExplainer(k=4, reading="edges"))(x, edge_index, index=3)
+    one = explainer(model, GreedyPIGExplainer(k=4, normalisation="recomputed"))(x, edge_index, index=3)
     direct = gp.explain_node(model, x, edge_index, 3, k=4)
     taken = direct.attachments["edges"][direct.mask(4)]
     assert torch.nonzero(one.edge_mask).squeeze(1).tolist() == sorted(taken.tolist())
-    with pytest.raises(gp.InvalidInput, match=r'Try reading="messages"'):
-        explainer(Net(), GreedyPIGExplainer(reading="edges"))(x, edge_index)
+    with pytest.raises(gp.InvalidInput, match=r'Try normalisation="kept"'):
+        explainer(Net(), GreedyPIGExplainer(normalisation="recomputed"))(x, edge_index)
 
 
 def test_k_edges_are_kept_and_fidelity_can_be_measured():
     x, edge_index = made_graph(40, 90)
     model = Net().eval()
-    asked = explainer(model, GreedyPIGExplainer(k=12, rounds=12))
+    asked = explainer(model, GreedyPIGExplainer(k=12))
     found = asked(x, edge_index)
     assert int((found.edge_mask > 0).sum()) == 24
     assert found.get_explanation_subgraph().edge_index.shape[1] == 24
@@ -267,7 +258,7 @@ def test_k_edges_are_kept_and_fidelity_can_be_measured():
 
 
 def asked_hard(model: nn.Module) -> Explainer:
-    return explainer(model, GreedyPIGExplainer(k=12, rounds=12), threshold_config=("topk_hard", 24))
+    return explainer(model, GreedyPIGExplainer(k=12), threshold_config=("topk_hard", 24))
 
 
 class GraphNet(nn.Module):
@@ -285,7 +276,7 @@ def test_graphs_as_a_whole_are_explained_too():
     parts = [Data(*made_graph(8, 10, seed=s)) for s in range(3)]
     batch = Batch.from_data_list(parts)
     config = {"mode": "binary_classification", "task_level": "graph", "return_type": "probs"}
-    algorithm = GreedyPIGExplainer(rounds=6)
+    algorithm = GreedyPIGExplainer(method=gp.GreedyPIG(rounds=6))
     found = explainer(GraphNet(), algorithm, config)(
         batch.x, batch.edge_index, batch=batch.batch, index=1
     )
@@ -299,7 +290,7 @@ def test_the_caller_s_model_is_as_it_was():
     x, edge_index = made_graph()
     model = Net().train()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    explainer(model, GreedyPIGExplainer(rounds=2))(x, edge_index, index=2)
+    explainer(model, GreedyPIGExplainer(method=gp.GreedyPIG(rounds=2)))(x, edge_index, index=2)
     assert model.training
     assert all(m.training for m in model.modules())
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
@@ -315,12 +306,12 @@ def test_what_it_cannot_do_is_said():
     with pytest.raises(ValueError, match="does not support"):
         Explainer(Net(), GreedyPIGExplainer(), explanation_type="model", model_config=MULTI,
                   node_mask_type="object")  # fmt: skip
-    with pytest.raises(gp.InvalidInput, match="Expected reading to be one of"):
-        GreedyPIGExplainer(reading="nodes")
+    with pytest.raises(gp.InvalidInput, match="Expected normalisation to be one of"):
+        GreedyPIGExplainer(normalisation="nodes")
 
     class Plain(nn.Module):
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return x[:, :3]
 
-    with pytest.raises(gp.InvalidInput, match="MessagePassing layers"):
+    with pytest.raises(gp.InvalidInput, match="layers of PyG"):
         explainer(Plain(), GreedyPIGExplainer())(x, edge_index)

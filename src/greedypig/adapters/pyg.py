@@ -5,38 +5,35 @@
     explanation = explainer(x, edge_index, index=10)
 
 PyG masks *messages*: an edge at 0 passes nothing on, and degrees stay those of the whole graph.
-That is how its own algorithms and its fidelity metrics read a mask, and it works for every network
-of `MessagePassing` layers, so it is the default here. `reading="edges"` takes the edge out of the
-graph instead, for models with an `edge_weight` argument; that is `gp.explain_edges`.
+That is what a mask means to its own algorithms and its fidelity metrics, and it works for every network
+of `MessagePassing` layers, so it is the default here (normalisation="kept"). "recomputed" removes
+the edge from the graph instead, for models with an `edge_weight` argument, as `gp.explain_edges`
+does.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..core.algorithms import greedy_pig
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, MissingPackage, NotDifferentiable
-from ..core.features import Elements, Features, Groups
-from ..core.lockstep import Undisturbed
-from ..core.objective import objective
-from ..graphs.api import explain_edges, explain_node
+from ..core.errors import InvalidInput, InvalidType, MissingPackage
+from ..core.stopping import Stop
+from ..graphs.api import EdgeRun, edges_run, node_run
+from ..graphs.edge_model import NORMALISATIONS
 from ..graphs.edges import read_graph
-from ..graphs.receptive_field import depth_of
-from ..graphs.runs import GRADIENTS, NODE_RULE, NODE_STEPS, RATIO
 from ..network.frozen import freeze
+from ..tensors.methods import FOR_MESSAGES
 
 try:
     from torch_geometric.explain import Explanation
     from torch_geometric.explain.algorithm import ExplainerAlgorithm
-    from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
     from torch_geometric.explain.config import (
         ExplanationType,
         MaskType,
@@ -45,36 +42,34 @@ try:
         ModelTaskLevel,
     )
     from torch_geometric.nn import MessagePassing
-    from torch_geometric.utils import k_hop_subgraph
 except ImportError as error:
     raise MissingPackage(
         "Expected the package torch_geometric for greedypig.adapters.pyg (it is not installed). "
         'Try pip install "greedypig[pyg]".'
     ) from error
 
-READINGS = ("messages", "edges")
-ROUNDS, MOST_ROUNDS = GRADIENTS // NODE_STEPS, 33
-"""Rounds where all edges are ranked, and at most where k of them are asked for."""
 log = logging.getLogger(__name__)
+MOST_ROUNDS = 33
+"""Rounds at most where k edges are asked for."""
 
 
-class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
-    """Edges in the order in which Greedy PIG takes them, for node, edge and graph level tasks.
+class GreedyPIGExplainer(ExplainerAlgorithm):
+    """Edges by Greedy PIG: each round takes the edges with the largest integrated gradients.
 
-    G(S) = −loss(answer with the edges S, target), PyG's own loss of the model's mode. A model's
-    classes (explanation_type "model") are explained by its own probabilities instead: G(S) = Σ_c
-    p(c) · log p_S(c), which is highest where the answer is the same, not where it is surer.
-    The edge mask is 1 for the first edge taken and falls evenly; edges that were not taken, or that
-    the answer cannot depend on, are at 0. With rounds=1 the order is that of integrated gradients.
+    It maximises G(S) = −loss(model with the edges S, target), PyG's own loss of the model's mode. A
+    model's classes (explanation_type "model") are explained by its own probabilities instead:
+    G(S) = Σ_c p(c) · log p_S(c), which is highest where the output is the same, not where it is
+    surer. The edge mask is 1 for the first edge taken and falls evenly; edges that were not taken,
+    or that the output cannot depend on, are at 0. method=gp.IG(50) gives integrated gradients.
 
+    method: a name or a method such as gp.GreedyPIG(rounds=20). None takes 20 nodes of
+        "gauss-legendre" in k rounds, at most 33; in 5 where all edges are ranked.
     k: how many edges (pairs of them in an undirected graph) to take; None ranks all.
-    rounds: None takes k of them, at most 33; 5 where all edges are ranked.
     undirected: both directions of a pair are taken together; None looks whether the graph is
         symmetric.
-    reading: "messages" or "edges"; see the module.
-    steps, rule, schedule, ratio, budget, seconds, reach, gain, seed: as in
-    `gp.greedy_pig`. After a call `attribution` holds the whole result over the edges that were
-    candidates, and `candidates` their columns of edge_index.
+    normalisation: "kept" masks messages, "recomputed" removes edges; see the module.
+    stop, seed: as in `gp.explain`. After a call `attribution` holds the whole result over the edges
+    that were candidates, and `candidates` their columns of edge_index.
     """
 
     attribution: Attribution | None = None
@@ -83,31 +78,25 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        method: Any = None,
         k: int | None = None,
-        rounds: int | None = None,
-        steps: int = NODE_STEPS,
-        rule: str = NODE_RULE,
-        schedule: str | Sequence[int] = "geometric",
-        ratio: float | None = None,
+        stop: Stop | None = None,
         undirected: bool | None = None,
-        reading: str = "messages",
-        budget: int | None = None,
-        seconds: float | None = None,
-        reach: float | None = None,
-        gain: bool = False,
+        normalisation: str = "kept",
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if reading not in READINGS:
+        if normalisation not in NORMALISATIONS:
             raise InvalidInput(
-                f"Expected reading to be one of {', '.join(READINGS)} (got {reading!r})."
+                f"Expected normalisation to be one of {', '.join(NORMALISATIONS)} "
+                f"(got {normalisation!r})."
             )
-        self.k, self.rounds, self.undirected, self.reading = k, rounds, undirected, reading
-        if ratio is None and schedule == "geometric":
-            ratio = RATIO
+        self.k, self.normalisation = k, normalisation
+        if method is None:
+            method = FOR_MESSAGES if k is None else replace(FOR_MESSAGES, rounds=MOST_ROUNDS)
         self.search: dict[str, Any] = {
-            "steps": steps, "rule": rule, "schedule": schedule, "ratio": ratio, "budget": budget,
-            "seconds": seconds, "reach": reach, "gain": gain, "seed": seed,
+            "method": method, "stop": stop, "undirected": undirected, "seed": seed,
+            "normalisation": normalisation,
         }  # fmt: skip
 
     def supports(self) -> bool:
@@ -136,20 +125,58 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         """Called by `Explainer`; see torch_geometric."""
         if isinstance(x, dict) or isinstance(edge_index, dict):
             raise InvalidType("Expected a homogeneous graph (got dicts of node and edge types).")
-        loss = self._asked(model, x, edge_index, target, index, kwargs)
+        if edge_index.shape[1] == 0:
+            self.candidates, self.attribution = edge_index[0], None
+            return Explanation(edge_mask=torch.zeros(0, device=edge_index.device))
+        loss = self._loss_of(model, x, edge_index, target, index, kwargs)
+        run = self._run(model, x, edge_index, loss, index, kwargs)
+        a = run.finish()
+        every = torch.arange(edge_index.shape[1], device=edge_index.device)
+        self.candidates = a.attachments.get("edges", every)
+        self.attribution = a if a.selected else None
+        mask = _spread(self.attribution, self.candidates, edge_index.shape[1])
+        return Explanation(edge_mask=mask)
 
-        def value(output: Tensor) -> Tensor:
-            return -loss(output if index is None else output[index])
+    def _run(
+        self, model: nn.Module, x: Tensor, edge_index: Tensor, loss: Callable[[Tensor], Tensor],
+        index: int | Tensor | None, kwargs: dict[str, Any],
+    ) -> EdgeRun:  # fmt: skip
+        """The run over all edges, or over those that reach the nodes in question."""
+        weighted = "edge_weight" in inspect.signature(model.forward).parameters
+        removing = self.normalisation == "recomputed"
+        if removing and not weighted:
+            raise InvalidInput(
+                'Expected a model with an edge_weight argument for normalisation="recomputed" (got '
+                f'{type(model).__name__} without). Try normalisation="kept".'
+            )
+        kwargs = dict(kwargs)
+        weight = kwargs.pop("edge_weight", None) if weighted else None
+        called = _Called(model, kwargs, weighted=weighted)
+        nodes = self._nodes(model, index)
+        several = isinstance(index, Tensor) and index.dim() > 0
+        if nodes is not None and not kwargs and not (removing and len(nodes) > 1):
+            return node_run(
+                called, x, edge_index, nodes if len(nodes) > 1 else int(nodes), weight, k=self.k,
+                objective=lambda rows: -loss(rows if several else rows[0]), growing=removing,
+                **self.search,
+            )  # fmt: skip
+        units = read_graph(x, edge_index, weight, self.search["undirected"]).features().units
+        return edges_run(
+            called, x, edge_index, weight, k=None if self.k is None else min(self.k, units),
+            objective=lambda output: -loss(output if index is None else output[index]),
+            **self.search,
+        )  # fmt: skip
 
-        a: Attribution | None
-        if self.reading == "edges":
-            self.candidates, a = self._by_edges(model, x, edge_index, value, loss, index, kwargs)
-        else:
-            self.candidates, a = self._by_messages(model, x, edge_index, value, index, kwargs)
-        self.attribution = a
-        return Explanation(edge_mask=_spread(a, self.candidates, edge_index.shape[1]))
+    def _nodes(self, model: nn.Module, index: int | Tensor | None) -> Tensor | None:
+        """The nodes that are explained, where their neighbourhood is all that it takes."""
+        if index is None or self.model_config.task_level != ModelTaskLevel.node:
+            return None
+        if not any(isinstance(m, MessagePassing) for m in model.modules()):
+            return None
+        nodes = torch.as_tensor(index).reshape(-1)
+        return torch.nonzero(nodes).squeeze(1) if nodes.dtype == torch.bool else nodes
 
-    def _asked(
+    def _loss_of(
         self, model: nn.Module, x: Tensor, edge_index: Tensor, target: Tensor,
         index: int | Tensor | None, kwargs: dict[str, Any],
     ) -> Callable[[Tensor], Tensor]:  # fmt: skip
@@ -158,7 +185,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         if not own or self.model_config.mode == ModelMode.regression:
             asked = target if index is None else target[index]
             return lambda output: self._loss(output, asked)
-        with Undisturbed(), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             full: Tensor = freeze(model)(x, edge_index, **kwargs)
         expected = self._log_probabilities(full if index is None else full[index]).exp()
         return lambda output: -(expected * self._log_probabilities(output)).sum(-1).mean()
@@ -184,180 +211,21 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         loss: Tensor = losses[self.model_config.mode](output, target)
         return loss
 
-    def _picks(self, units: int) -> dict[str, Any]:
-        if not isinstance(self.search["schedule"], str):
-            return {"k": self.k}
-        most = units if self.k is None else min(self.k, units)
-        rounds = self.rounds or (ROUNDS if self.k is None else MOST_ROUNDS)
-        return {"k": most, "rounds": min(rounds, most)}
-
-    def _by_messages(
-        self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
-        index: int | Tensor | None, kwargs: dict[str, Any],
-    ) -> tuple[Tensor, Attribution | None]:  # fmt: skip
-        frozen = freeze(model)
-        network = frozen.module
-        if network is None or not any(isinstance(m, MessagePassing) for m in network.modules()):
-            raise InvalidInput(
-                "Expected a model with MessagePassing layers (got none), whose messages can be "
-                'masked. Try reading="edges" for a model with an edge_weight argument.'
-            )
-        with Undisturbed():
-            # A layer may be called several times, or pass messages on several times itself.
-            heard = depth_of(frozen, lambda: _check_answer(network, x, edge_index, value, kwargs))
-            hops = max(heard or 0, self._num_hops(network))
-            view = self._view(network, x, edge_index, index, kwargs, hops)
-            if view.inside.numel() == 0:
-                return view.inside, None
-            features = _units(x, edge_index[:, view.inside], self.undirected)
-            problem = objective(
-                lambda masks: torch.stack([value(view.answer(network, mask)) for mask in masks]),
-                view.inside.numel(), batch_size=1, dtype=x.dtype, device=x.device,
-            )  # fmt: skip
-        try:
-            return view.inside, greedy_pig(
-                problem, features=features, values="end", **self.search,
-                **self._picks(features.units),
-            )  # fmt: skip
-        except NotDifferentiable as error:
-            raise InvalidInput(
-                "Expected layers whose messages can be masked (got an answer that does not depend "
-                "on them). Layers with explain=False are left out by PyG."
-            ) from error
-        finally:
-            clear_masks(network)
-
-    def _view(
-        self, network: nn.Module, x: Tensor, edge_index: Tensor,
-        index: int | Tensor | None, kwargs: dict[str, Any], hops: int,
-    ) -> _View:  # fmt: skip
-        """The part of the graph that the answers in question can depend on, if that is told."""
-        everything = torch.arange(edge_index.shape[1], device=edge_index.device)
-        whole = _View(x, edge_index, everything, torch.ones_like(everything, dtype=x.dtype), kwargs)
-        if index is None or self.model_config.task_level != ModelTaskLevel.node:
-            return whole
-        flow = self._flow(network)
-        inside = k_hop_subgraph(index, hops, edge_index, num_nodes=x.shape[0], flow=flow)[3]
-        near = _View(x, edge_index, everything[inside], whole.ones, kwargs)
-        if kwargs or any(getattr(m, "cached", False) for m in network.modules()):
-            return near
-        # One hop more, so that every node whose message counts has its whole degree.
-        nodes, edges, _, kept = k_hop_subgraph(
-            index, hops + 1, edge_index, relabel_nodes=True, num_nodes=x.shape[0], flow=flow
-        )
-        places = torch.cumsum(kept, 0) - 1
-        small = _View(x[nodes], edges, near.inside, whole.ones[: edges.shape[1]], kwargs,
-                      places[inside], nodes, x.shape[0])  # fmt: skip
-        with torch.no_grad():  # Norms over all nodes see the rest of the graph too: then no cut.
-            one, other = (view.answer(network, view.ones[view.spots]) for view in (near, small))
-        same = torch.allclose(one[index], other[index], rtol=1e-4, atol=1e-5)
-        return small if same else near
-
-    def _by_edges(
-        self, model: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
-        loss: Callable[[Tensor], Tensor], index: int | Tensor | None, kwargs: dict[str, Any],
-    ) -> tuple[Tensor, Attribution | None]:  # fmt: skip
-        weight = kwargs.pop("edge_weight", None)
-        if "edge_weight" not in inspect.signature(model.forward).parameters:
-            raise InvalidInput(
-                'Expected a model with an edge_weight argument for reading="edges" (got '
-                f'{type(model).__name__} without). Try reading="messages".'
-            )
-        if edge_index.shape[1] == 0:
-            return edge_index[0], None
-        features = _units(x, edge_index, self.undirected)
-        search = self.search | self._picks(features.units)
-        search |= {"undirected": self.undirected, "normalisation": "recomputed"}
-        one = self._one_node(model, index, kwargs)
-        if one is None:
-            a = explain_edges(
-                _Called(model, kwargs) if kwargs else model, x, edge_index, weight,
-                objective=value, **search,
-            )  # fmt: skip
-            return torch.arange(edge_index.shape[1], device=edge_index.device), a
-        several = isinstance(index, Tensor) and index.dim() > 0
-        a = explain_node(
-            model, x, edge_index, one, weight, **search,
-            objective=lambda rows: -loss(rows if several else rows[0]),
-        )  # fmt: skip
-        return a.attachments["edges"], a if a.selected else None
-
-    def _one_node(
-        self, model: nn.Module, index: int | Tensor | None, kwargs: dict[str, Any]
-    ) -> int | None:
-        """The node that is explained, if it is one, whose neighbourhood is all that it takes."""
-        if index is None or kwargs or self.model_config.task_level != ModelTaskLevel.node:
-            return None
-        if not any(isinstance(m, MessagePassing) for m in model.modules()):
-            return None
-        found = torch.as_tensor(index)
-        if found.dtype == torch.bool:
-            found = torch.nonzero(found).squeeze(1)
-        return int(found) if found.numel() == 1 else None
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """A graph, or the part of it that matters, as a function of the masks of its candidates."""
-
-    x: Tensor
-    edge_index: Tensor
-    inside: Tensor
-    """Columns of the caller's edge_index that are candidates."""
-    ones: Tensor
-    kwargs: dict[str, Any]
-    places: Tensor | None = None
-    """Where the candidates are in `edge_index`, if not at `inside`."""
-    nodes: Tensor | None = None
-    """The caller's node of every row of x, where it is a part."""
-    count: int = 0
-
-    @property
-    def spots(self) -> Tensor:
-        """Columns of `edge_index` that the candidates have."""
-        return self.inside if self.places is None else self.places
-
-    def answer(self, network: nn.Module, mask: Tensor) -> Tensor:
-        """The network's output in the caller's numbering, with these edges at these weights."""
-        full = self.ones.index_copy(0, self.spots, mask)
-        set_masks(network, full, self.edge_index, apply_sigmoid=False)
-        try:
-            output: Tensor = network(self.x, self.edge_index, **self.kwargs)
-        finally:
-            clear_masks(network)
-        if self.nodes is None:
-            return output
-        return output.new_zeros(self.count, *output.shape[1:]).index_copy(0, self.nodes, output)
-
 
 class _Called(nn.Module):
-    """A model with some of its arguments given."""
+    """A model with its further arguments given, called as `explain_edges` calls it."""
 
-    def __init__(self, model: nn.Module, kwargs: dict[str, Any]) -> None:
+    def __init__(self, model: nn.Module, kwargs: dict[str, Any], *, weighted: bool) -> None:
         super().__init__()
-        self.model, self.kwargs = model, kwargs
+        self.model, self.kwargs, self.weighted = model, kwargs, weighted
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        """As `explain_edges` calls it."""
-        output: Tensor = self.model(x, edge_index, edge_weight=edge_weight, **self.kwargs)
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """The model's output."""
+        weight = {"edge_weight": edge_weight} if self.weighted else {}
+        output: Tensor = self.model(x, edge_index, **weight, **self.kwargs)
         return output
-
-
-def _units(x: Tensor, edge_index: Tensor, undirected: bool | None) -> Features:
-    """Pairs of nodes; of a part of the graph those in one direction only stand alone."""
-    graph = read_graph(x, edge_index, None, undirected)
-    ids = graph.units
-    return Elements(ids.numel()) if int(ids.max()) + 1 == ids.numel() else Groups(ids)
-
-
-def _check_answer(
-    network: nn.Module, x: Tensor, edge_index: Tensor, value: Callable[[Tensor], Tensor],
-    kwargs: dict[str, Any],
-) -> None:  # fmt: skip
-    with torch.no_grad():
-        found = value(network(x, edge_index, **kwargs))
-    if not bool(torch.isfinite(found)):
-        raise InvalidInput("Expected a finite loss on the whole graph (got NaN or infinity).")
 
 
 def _spread(a: Attribution | None, columns: Tensor, count: int) -> Tensor:

@@ -310,12 +310,12 @@ class _NoEdges:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """A model, a graph and a node, around which parts of the graph are cut."""
+    """A model, a graph and nodes (mostly one), around which parts of the graph are cut."""
 
     frozen: Frozen
     edges: IndexedEdges
     x: Tensor
-    node: int
+    nodes: Tensor
     undirected: bool | None
     back: bool
     """Do messages go from an edge's target to its source?"""
@@ -323,7 +323,7 @@ class _Place:
     def cut(self, hops: int | None, context: int = 0, *, everywhere: bool = False) -> Neighbourhood:
         """The part of the graph within so many steps."""
         return neighbourhood(
-            self.edges, self.x, self.node, hops, undirected=self.undirected, context=context,
+            self.edges, self.x, self.nodes, hops, undirected=self.undirected, context=context,
             everywhere=everywhere, back=self.back,
         )  # fmt: skip
 
@@ -361,17 +361,17 @@ class _Place:
     def _output(self, around: Neighbourhood, normalisation: str) -> Tensor:
         logits = self.on(around, normalisation).logits()
         check_logits(logits)
-        return logits[around.node]
+        return logits[around.centres]
 
 
 def node_run(
     model: Callable[..., Any],
     x: Tensor,
     edge_index: Tensor | IndexedEdges,
-    node: int,
+    node: int | Tensor,
     edge_weight: Tensor | None = None,
     *,
-    k: int = 20,
+    k: int | None = 20,
     hops: int | None = None,
     target: int | None = None,
     objective: Any = None,
@@ -381,45 +381,51 @@ def node_run(
     stop: Stop | None = None,
     seed: int = 0,
     resume: Saved = None,
+    growing: bool = True,
 ) -> EdgeRun:
-    """The run of `explain_node`, for callers that loop over its rounds themselves."""
+    """The run of `explain_node`, for callers that loop over its rounds themselves.
+
+    node: one id, or a tensor of them. k: None ranks all candidates. growing: each edge touches
+    those taken before it.
+    """
     k, hops = whole(k), whole(hops)
-    check_count("k", k)
-    if hops is not None:
-        check_count("hops", hops)
+    for name, number in (("k", k), ("hops", hops)):
+        if number is not None:
+            check_count(name, number)
     method, random = _node_method(method)
     with torch.inference_mode(False):
         edges = _indexed(x, edge_index, edge_weight)
-        frozen = frozen_model(model)
-        place = _Place(frozen, edges, x.detach(), _node_id(node, edges.graph.nodes), undirected,
-                       flows_back(frozen))  # fmt: skip
+        frozen, nodes = frozen_model(model), _node_ids(node, edges.graph)
+        place = _Place(frozen, edges, x.detach(), nodes, undirected, flows_back(frozen))
         close = place.cut(2)
         normalisation = fitting_model(frozen, close.x, close.graph, normalisation).normalisation
         around, hops, note = place.view(hops, normalisation)
-        local_model = place.on(around, normalisation)
+        edge_model = place.on(around, normalisation)
         if objective is None:
             objective = "log-likelihood" if target is None else "log-probability"
-        aim = NodeTarget(objective, local_model.logits(), nodes=[around.node], target=target)
+        aim = NodeTarget(objective, edge_model.logits(), nodes=around.centres, target=target)
         removing = normalisation == "recomputed"
-        features: Any = Elements(0)
         if around.reaching:
-            candidates = around.graph.part(slice(0, around.reaching))
-            features = Growing(candidates, around.node, local=removing or random, back=place.back)
-            note = " ".join(filter(None, [note, _fewer(k, features.units, hops)]))
-            inner = local_model.objective(aim)
+            features = around.candidates().features()
+            if growing:
+                features = Growing(around, local=removing or random, back=place.back)
+            inner = edge_model.objective(aim)
+            wanted = features.units if k is None else k
+            note = " ".join(filter(None, [note, _fewer(wanted, features.units, hops)]))
+            k = min(wanted, features.units)
         else:
-            method, inner = _NoEdges(method.name), local_model.plain_objective(aim)
+            features, k, removing = Elements(0), None, False
+            method, inner = _NoEdges(method.name), edge_model.plain_objective(aim)
         columns = around.columns[: around.reaching]
-        settings = {"node": place.node, "hops": hops, "target": int(aim.classes[0]),
-                    **_settings(local_model, aim)}  # fmt: skip
-        provenance = _provenance(model, local_model, aim)
+        settings = {"node": nodes.tolist() if len(nodes) > 1 else int(nodes), "hops": hops,
+                    "target": int(aim.classes[0]), **_settings(edge_model, aim)}  # fmt: skip
+        provenance = _provenance(model, edge_model, aim)
         return EdgeRun(
-            NodeObjective(inner, around.reaching, removing=removing and around.reaching > 0), method, around.graph,
+            NodeObjective(inner, around.reaching, removing=removing), method, around.graph,
             about={"note": note} if note else {},
             tensors={"edges": columns, "ends": edges.graph.edge_index[:, columns]},
-            features=features, k=min(k, features.units) or None, stop=_checked_stop(stop),
-            seed=seed, settings=[settings], provenance=[provenance],
-            resume=saved_run(resume, provenance),
+            features=features, k=k, stop=_checked_stop(stop), seed=seed, settings=[settings],
+            provenance=[provenance], resume=saved_run(resume, provenance),
         )  # fmt: skip
 
 
@@ -458,8 +464,11 @@ def _fewer(k: int, units: int, hops: int) -> str:
     return f"{k} edges were asked for; only {units} {edges} within {hops} {steps}."
 
 
-def _node_id(node: Any, nodes: int) -> int:
+def _node_ids(node: Any, graph: EdgeGraph) -> Tensor:
+    """(nodes,) the ids to explain."""
+    if isinstance(node, Tensor) and node.dim() == 1 and node.numel() > 1:
+        return node.to(graph.edge_index)
     index = whole(node)
-    if type(index) is not int or not 0 <= index < nodes:
-        raise InvalidInput(f"Expected node to be an id from 0 to {nodes - 1} (got {node!r}).")
-    return index
+    if type(index) is not int or not 0 <= index < graph.nodes:
+        raise InvalidInput(f"Expected node to be an id from 0 to {graph.nodes - 1} (got {node!r}).")
+    return graph.edge_index.new_tensor([index])

@@ -37,7 +37,7 @@ class NodeTarget:
         logits = self.logits(logits)
         self.nodes = _node_ids(nodes, logits.shape[0], logits.device)
         own = logits if self.nodes is None else logits[self.nodes]
-        self.classes = own.argmax(1)
+        self.classes = own.reshape(len(own), -1).argmax(1)
         if target is not None:
             self.classes = torch.full_like(self.classes, _class_index(target, own.shape[1]))
         if self.name == "label-loss":

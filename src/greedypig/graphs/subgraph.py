@@ -27,10 +27,10 @@ STRANGERS = 8
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """The part of a graph that one node's output depends on, its nodes numbered anew."""
+    """The part of a graph that the output of a node depends on, its nodes numbered anew."""
 
-    node: int
-    """The node's number in this part."""
+    centres: Tensor
+    """(1,) the node's number in this part; more where several nodes are explained."""
     nodes: Tensor
     """The ids that the nodes of this part have in the whole graph."""
     x: Tensor
@@ -45,11 +45,15 @@ class Neighbourhood:
     steps: int
     """After how many steps the search ended: fewer than were allowed where nothing is further."""
 
+    def candidates(self) -> EdgeGraph:
+        """The graph of the candidates alone."""
+        return self.graph.part(slice(0, self.reaching))
+
 
 def neighbourhood(
     edges: IndexedEdges,
     x: Tensor,
-    node: int,
+    centres: Tensor,
     hops: int | None,
     *,
     undirected: bool | None,
@@ -59,14 +63,14 @@ def neighbourhood(
 ) -> Neighbourhood:
     """Candidates are at most `hops` steps (None: any number) from the node, against the messages.
 
+    centres: (1,) the node, or several.
     context: so many steps around the node are kept, at least `hops`. everywhere: all nodes and
     edges are kept. back: messages go from an edge's target to its source.
     """
     graph = edges.graph
     arrive = 0 if back else 1
     ends, leave = graph.edge_index, 1 - arrive
-    reached = torch.tensor([node], device=ends.device)
-    steps = 0
+    reached, steps = torch.unique(centres), 0
     while hops is None or steps < hops:
         near = reached
         candidates = edges.at(near, arrive)
@@ -88,15 +92,14 @@ def neighbourhood(
     others = others[~torch.isin(others, candidates, assume_unique=True)]
     own = ends[0][candidates] == ends[1][candidates]
     columns = torch.cat([candidates[~own], candidates[own], others])
+    every = torch.cat([centres, ends[:, columns].reshape(-1)])
+    nodes, inverse = torch.unique(every, return_inverse=True)
     if everywhere:
-        nodes, centre, numbers, rows = torch.arange(graph.nodes, device=ends.device), node, ends[
-            :, columns], x  # fmt: skip
-    else:
-        every = torch.cat([reached.new_tensor([node]), ends[:, columns].reshape(-1)])
-        nodes, inverse = torch.unique(every, return_inverse=True)
-        centre, numbers, rows = int(inverse[0]), inverse[1:].reshape(2, -1), rows_of(x, nodes)
+        nodes, inverse = torch.arange(graph.nodes, device=ends.device), every
+    numbers = inverse[len(centres) :].reshape(2, -1)
     part = EdgeGraph(nodes.numel(), numbers, graph.weight[columns], bool(undirected))
-    return Neighbourhood(centre, nodes, rows, part, columns, int((~own).sum()), steps)
+    return Neighbourhood(inverse[: len(centres)], nodes, x if everywhere else rows_of(x, nodes),
+                         part, columns, int((~own).sum()), steps)  # fmt: skip
 
 
 def with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:
@@ -214,10 +217,11 @@ class Growing(Groups):
     side_by_side = False
 
     def __init__(
-        self, graph: EdgeGraph, node: int, *, local: bool = False, back: bool = False
+        self, around: Neighbourhood, *, local: bool = False, back: bool = False
     ) -> None:
+        graph = around.candidates()
         super().__init__(graph.units)
-        self.node, self.undirected, self.local = node, graph.undirected, local
+        self.centres, self.undirected, self.local = around.centres.tolist(), graph.undirected, local
         ends = graph.edge_index.flip(0) if back else graph.edge_index
         self.source, self.target = (torch.empty(self.units, dtype=torch.long) for _ in range(2))
         self.source[self.ids], self.target[self.ids] = ends.cpu()
@@ -262,7 +266,7 @@ class Growing(Groups):
         return best, scores.gather(1, best)
 
     def _known(self, taken: Tensor) -> set[int]:
-        return {self.node, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
+        return {*self.centres, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
 
     def _first_steps(self, known: set[int], on: list[bool], ranks: list[float]) -> dict[int, int]:
         """For every unit that is not taken, the first unit on the shortest way to it."""
