@@ -22,17 +22,16 @@ import greedypig as gp
 HERE = Path(__file__).parent
 DATA = HERE.parent.parent / "shared" / "data"
 SHARES = (0.1, 0.2, 0.3, 0.4)
-LEGENDRE = {"steps": 5, "rule": "gauss-legendre"}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "**Gauss–Radau 33 × 3, geometric (default)**": {},
-    "Gauss–Radau 50 × 2, geometric": {"steps": 2},
-    "Gauss–Legendre 20 × 5, geometric": LEGENDRE,
-    "Gauss–Legendre 20 × 5, equal": {**LEGENDRE, "schedule": "equal"},
-    "midpoints 20 × 5, geometric": {"steps": 5, "rule": "midpoint"},
-    "Sequential Gradient 100, geometric": {"method": "sequential-gradient"},
-    "PIG, 50 Gauss–Legendre nodes": {"method": "ig"},
-    "1/√(DiDj) sampling": {"method": "degree"},
-    "random": {"method": "random"},
+METHODS: dict[str, Any] = {
+    "**Gauss–Radau 33 × 3, geometric (default)**": None,
+    "Gauss–Radau 50 × 2, geometric": gp.GreedyPIG(rounds=50, steps=2, rule="gauss-radau", ratio=20),
+    "Gauss–Legendre 20 × 5, geometric": gp.GreedyPIG(rule="gauss-legendre", ratio=20),
+    "Gauss–Legendre 20 × 5, equal": gp.GreedyPIG(rule="gauss-legendre", schedule="equal"),
+    "midpoints 20 × 5, geometric": gp.GreedyPIG(ratio=20),
+    "Sequential Gradient 100, geometric": gp.SequentialGradient(rounds=100, ratio=20),
+    "PIG, 50 Gauss–Legendre nodes": gp.IG(50, "gauss-legendre"),
+    "1/√(DiDj) sampling": "degree",
+    "random": "random",
 }
 
 
@@ -71,11 +70,11 @@ def trained(
     return model.eval()
 
 
-def judged(model: gp.models.GCN, x: Tensor, edges: Tensor, setting: dict[str, Any]) -> Tensor:
+def judged(model: gp.models.GCN, x: Tensor, edges: Tensor, method: Any) -> Tensor:
     """(2, shares): G and agreement."""
     with torch.no_grad():
         classes = model(x, edges).argmax(1)
-        a = gp.explain_edges(model, x, edges, values="free", **setting)
+        a = gp.explain_edges(model, x, edges, method=method)
         found = []
         for share in SHARES:
             logits = model(x, edges[:, a.mask(round(share * a.features.units))])
@@ -86,11 +85,11 @@ def judged(model: gp.models.GCN, x: Tensor, edges: Tensor, setting: dict[str, An
 
 def table(name: str, seeds: int) -> str:
     data = read(name)
-    sums = {label: torch.zeros(2, len(SHARES)) for label in SETTINGS}
+    sums = {label: torch.zeros(2, len(SHARES)) for label in METHODS}
     for seed in range(seeds):
         model = trained(*data, seed)
-        for label, setting in SETTINGS.items():
-            sums[label] += judged(model, data[0], data[1], setting)
+        for label, method in METHODS.items():
+            sums[label] += judged(model, data[0], data[1], method)
             print(name, seed, label, sums[label].tolist(), flush=True)
     heads = "".join(f" {share:.0%} |" for share in SHARES)
     lines = [f"## {name.capitalize()}, mean of {seeds} seeds", "",

@@ -75,25 +75,25 @@ def peak_gib() -> float:
 
 def ours(nodes: int, pairs: int, out: str, double: bool = False) -> dict[str, float]:
     """One gradient at s = ½, by the objective that explain_edges uses."""
+    from greedypig.graphs.edge_model import EdgeModel, frozen_model
     from greedypig.graphs.edges import read_graph
     from greedypig.graphs.objectives import NodeTarget
-    from greedypig.graphs.runs import EdgeNetwork
 
     model, x, edges = problem(nodes, pairs)
     if double:
         model, x = model.double(), x.double()
     begin = time.process_time()
     graph = read_graph(x, edges)
-    network = EdgeNetwork(model, x, graph)
+    network = EdgeModel(frozen_model(model), x, graph, "recomputed")
     assert network.stack is not None
-    target = NodeTarget("log-likelihood", network.logits())
-    made = network.objective(target)
+    target = NodeTarget("log-probability", network.logits())
+    objective = network.objective(target)
     prepared = time.process_time() - begin
-    masks = torch.full((1, graph.columns), 0.5, dtype=x.dtype)
+    masks = torch.full((1, 1, graph.columns), 0.5, dtype=x.dtype)
     seconds = []
     for _ in range(2 if double else 3):
         begin = time.process_time()
-        gradient = made.values_and_gradients(masks)[1][0]
+        gradient = objective.gradient(masks, masks.new_ones(1))[0]
         seconds.append(time.process_time() - begin)
     units = gradient[:pairs] + gradient[pairs:]
     torch.save({"units": units, "classes": target.classes}, out)
@@ -125,7 +125,7 @@ def whole_run(nodes: int, pairs: int, out: str, budget: int | None = None) -> di
     """A compression with explain_edges' defaults, or its first rounds."""
     model, x, edges = problem(nodes, pairs)
     begin = time.process_time()
-    a = gp.explain_edges(model, x, edges, budget=budget)
+    a = gp.explain_edges(model, x, edges, stop=gp.Stop(gradients=budget))
     return {"seconds": time.process_time() - begin, "gib": peak_gib(),
             "gradients": a.gradients_used, "rounds": len(a.picks)}  # fmt: skip
 
@@ -155,7 +155,7 @@ def captum(nodes: int, pairs: int, out: str) -> dict[str, float]:
         explainer(x, edges)
         theirs = time.process_time() - begin
         begin = time.process_time()
-        a = gp.explain_edges(model, x, edges, method="ig", steps=50, values="free")
+        a = gp.explain_edges(model, x, edges, method=gp.IG(50, "gauss-legendre"))
         found.append((theirs, time.process_time() - begin))
     assert a.settings["fast"]
     assert a.gradients_used == 50

@@ -172,8 +172,8 @@ OURS: dict[str, Method] = {
     '`gp.explain_node`, `normalisation="recomputed"` (default)': by_node(),
     '`gp.explain_node`, `normalisation="kept"`': by_node(normalisation="kept"),
     "`GreedyPIGExplainer(k=6)`": in_pyg(lambda: GreedyPIGExplainer(k=EDGES)),
-    '`GreedyPIGExplainer(k=6, reading="edges")`': in_pyg(
-        lambda: GreedyPIGExplainer(k=EDGES, reading="edges")
+    '`GreedyPIGExplainer(k=6, normalisation="recomputed")`': in_pyg(
+        lambda: GreedyPIGExplainer(k=EDGES, normalisation="recomputed")
     ),
 }
 PEERS: dict[str, Method] = {

@@ -31,7 +31,10 @@ import quantus
 TRAIN = 1200
 FIRST_SEED, FIRST_DIGIT = 100, 1400
 """Smaller seeds and digits 1,200 to 1,400 were used to choose the definition of contributions."""
-ADAPTER: dict[str, Any] = {"objective": "logit", "rounds": 10, "rule": "gauss-legendre", "steps": 5}
+NODES = (5, "gauss-legendre")
+ADAPTER: dict[str, Any] = {
+    "objective": "logit", "method": gp.GreedyPIG(rounds=10, steps=NODES[0], rule=NODES[1]),
+}  # fmt: skip
 """What the Captum adapter does by default, for `gp.explain`."""
 Explainer = Callable[..., np.ndarray]
 
@@ -78,7 +81,7 @@ def of_explain(part: str, **options: Any) -> Explainer:
     def read(a: gp.Attribution) -> Tensor:
         if part == "ranks":
             return 1 - a.features.first_rank(a.order).view(1, 8, 8) / (a.features.n - 1)
-        return a.scores if part == "scores" else getattr(a, part)()
+        return a.contributions() if part == "contributions" else getattr(a, part)
 
     def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray:
         x = torch.as_tensor(inputs, dtype=torch.float32)
@@ -97,7 +100,8 @@ def explainers(softmax: bool) -> dict[str, Explainer]:
     else:
         options = {}
         made["gp.explain, contributions()"] = of_explain("contributions")
-    made["one round"] = of_explain("scores", **{**options, "rounds": 1})
+    one_round = gp.IG(5) if softmax else gp.IG(*NODES)
+    made["one round"] = of_explain("scores", **options | {"method": one_round})
     made["scores alone"] = of_explain("scores", **options)
     made["ranks alone"] = of_explain("ranks", **options)
     return made

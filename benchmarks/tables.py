@@ -19,6 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from itertools import count
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -49,8 +50,7 @@ PAIRS = 7
 POOL, POOLS = 32_768, 4
 PARQUET = "## From Parquet, against memory"
 CONDITIONAL = "## Absent columns as expected, against absent columns at zero"
-NODES = torch.tensor([(k + 0.5) / STEPS for k in range(STEPS)], dtype=torch.float64)
-WEIGHTS = torch.full((STEPS,), 1 / STEPS, dtype=torch.float64)
+NODES = [(k + 0.5) / STEPS for k in range(STEPS)]
 
 
 def generated(rows: int, vocabulary: int, count: int) -> list[Any]:
@@ -101,7 +101,7 @@ def looped(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
         for mask in masks():
             for features, labels in batches:
                 x = model.inputs(*features).detach()
-                for node in NODES.tolist():
+                for node in NODES:
                     gates = torch.lerp(mask, torch.ones_like(mask), node).float()
                     gates.requires_grad_(True)
                     outputs = model.rest(model.first(x * gates[model.column_of])).squeeze(1)
@@ -117,11 +117,12 @@ def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     source = feed(batches, 0, ALONE)
     network = network_for(model, source, *losses.resolve("binary-cross-entropy"), None)
     objective = TableObjective(network, source, ALONE)
+    scorer = gp.IG(STEPS)
 
     def run() -> int:
         before = objective.rows_used
         for mask in masks():
-            objective.path(mask, NODES, WEIGHTS)
+            scorer(objective, mask.unsqueeze(0))
         return objective.rows_used - before
 
     return run
@@ -133,13 +134,11 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
     network = network_for(model, source, *losses.resolve("binary-cross-entropy"), None)
     each = POOL // ROWS
     objective = TableObjective(network, source, ALONE, shares=(each,) * 10_000)
-    nodes = torch.tensor([(k + 0.5) / steps for k in range(steps)], dtype=torch.float64)
-    weights = torch.full((steps,), 1 / steps, dtype=torch.float64)
-    some = masks()
+    scorer, some, rounds = gp.IG(steps), masks(), count()
 
     def run() -> int:
-        before = objective.rows_used
-        objective.path(some[objective.calls % len(some)], nodes, weights)
+        before, number = objective.rows_used, next(rounds)
+        scorer(objective.at(number), some[number % len(some)].unsqueeze(0))
         return objective.rows_used - before
 
     return run
@@ -196,10 +195,9 @@ def conditional(pairs: int = 5) -> str:
         lines.append(f"| {budget:,} | {zero:.1f} s | {expected:.1f} s | **{ratio:.2f} ×** |")
     return f"""{CONDITIONAL}
 
-The whole of `select_features` but for values, one process, processor time, medians of {pairs} runs
-in turn.
+The whole of `select_features`, one process, processor time, medians of {pairs} runs in turn.
 `baseline="conditional"` sees the {NUMERIC + 8 * CATEGORICAL} numbers that the columns are for the
-network, learns how they hang together, and regresses the absent ones on the others in every round.
+network, learns their covariance, and regresses the absent ones on the others in every round.
 
 {chr(10).join(lines)}
 """
@@ -272,7 +270,7 @@ def selection(group: Group, budget: int, baseline: str = "zero") -> dict[str, An
     torch.set_num_threads(1)
     batches = generated(ROWS, 1000, 32)
     model = gp.models.TabularMLP(NUMERIC, [1000] * CATEGORICAL)
-    ask = {"budget": budget, "sample": 2, "values": "free", "group": group, "baseline": baseline}
+    ask: dict[str, Any] = {"budget": budget, "sample": 2, "group": group, "baseline": baseline}
     gp.select_features(model, batches, k=1, **(ask | {"budget": STEPS * group.size}))  # Warm.
     group.barrier()
     wall, cpu = time.perf_counter(), time.process_time()
@@ -390,7 +388,7 @@ frozen parameters, point after point, embeddings looked up once per batch. Ratio
 {conditional()}
 ## Two processes, one core each, against one process on one core
 
-{PAIR_BUDGET:,} gradient batches of {ROWS}, the whole of `select_features` but for values,
+{PAIR_BUDGET:,} gradient batches of {ROWS}, the whole of `select_features`,
 on gloo; the order of the columns is the same. Wall-clock time is disturbed by whatever else runs on
 the machine; processor time is not, and waiting for the other process costs none.
 
