@@ -9,7 +9,11 @@ from PIL import Image
 import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
-from greedypig.cli import compare_methods, compare_output, resumable
+from greedypig.cli import compare
+from greedypig.cli.compare_output import Comparison
+from greedypig.cli.resumable import Progress
+from greedypig.core.methods import picks_of, scorer_of
+from greedypig.core.scorers import cost_of
 from greedypig.images.photos import model_from, open_photo
 
 FEW = ("--methods", "greedy-pig,ig,random")
@@ -19,8 +23,8 @@ def test_every_method_is_there_unless_it_is_slow(answer):
     pytest.importorskip("skimage")
     record = answer("compare", "photo.png", "--model", "tiny_models:wide", "--budget", "30")
     assert list(record["methods"]) == [
-        "greedy-pig", "sequential-gradient", "ig", "smooth-ig", "blur-ig", "guided-ig",
-        "greedy-pig (regions)", "random",
+        "steady-pig", "greedy-pig", "sequential-gradient", "ig", "smooth-ig", "blur-ig",
+        "guided-ig", "greedy-pig (regions)", "random",
     ]  # fmt: skip
     for name, row in record["methods"].items():
         paid = 0 if name == "random" else row["gradients"]
@@ -109,8 +113,8 @@ def test_a_table_with_a_second_opinion_fits_too(call, monkeypatch, width):
 def test_the_paper_s_setting_only_when_asked_for(answer):
     record = answer("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper")
     assert record["methods"]["greedy-pig (paper)"]["gradients"] == 2000
-    assert compare_methods.PAPER in compare_methods.chosen(None, paper=True)
-    assert compare_methods.PAPER not in compare_methods.chosen(None, paper=False)
+    assert compare.PAPER in compare.chosen(None, paper=True)
+    assert compare.PAPER not in compare.chosen(None, paper=False)
 
 
 def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place):
@@ -121,13 +125,13 @@ def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place)
     assert 16 <= paid.pop("greedy-pig") <= 20
     assert paid == {"greedy-pig (paper)": 20, "ig": 20, "random": 0}
     settings = {name: row["setting"] for name, row in record["methods"].items()}
-    assert settings["greedy-pig (paper)"] == "10 rounds × 2 midpoints, equal"
+    assert settings["greedy-pig (paper)"] == "4 rounds × 5 midpoints, equal"
     assert settings["ig"] == "20 steps"
     assert settings["random"] == ""
-    assert "| 10 rounds × 2 midpoints, equal |" in (place / "o/comparison.md").read_text()
+    assert "| 4 rounds × 5 midpoints, equal |" in (place / "o/comparison.md").read_text()
     told = " ".join(call(*words)[1].split())
     default = settings["greedy-pig"]
-    assert f"Within 20 gradients: greedy-pig {default}; greedy-pig (paper) 10 rounds × 2" in told
+    assert f"Within 20 gradients: greedy-pig {default}; greedy-pig (paper) 4 rounds × 5" in told
 
 
 def test_noisy_copies_and_their_steps_are_a_setting(call, place):
@@ -142,22 +146,22 @@ def test_no_more_rounds_than_there_are_blocks(answer):
              "--features", "grid:4", "--budget", "40", "--out", "o")  # fmt: skip
     rows = answer(*words)["methods"]
     assert rows["greedy-pig"]["setting"] == "4 rounds × 10 midpoints, geometric"
-    assert rows["sequential-gradient"]["setting"] == "4 rounds, geometric"
+    assert rows["sequential-gradient"]["setting"] == "4 rounds × 1, geometric"
     assert rows["greedy-pig (paper)"]["gradients"] <= 40
 
 
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
-    plain, calls = resumable.Watch.__call__, [0]
+    plain, calls = Progress.__call__, [0]
 
-    def watch(self, events):
-        plain(self, events)
-        calls[0] += events.problem.settings["method"] == "ig"
+    def interrupt(self, run):
+        plain(self, run)
+        calls[0] += run.settings[0]["method"] == "ig"
         if calls[0] == 1:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(resumable.Watch, "__call__", watch)
+        m.setattr(Progress, "__call__", interrupt)
         code, _, err = call("compare", "photo.png", *TINY, *FEW, "--out", "o")
     assert code == 1
     assert "after 1 of 3 runs" in err
@@ -214,7 +218,7 @@ def test_of_several_photos_the_points_are_medians(answer, place):
     both = ("photo.png", "b.png", *TINY, "--methods", "ig", "--budget", "10", "--out", "o")
     answer("compare", *both)
     alone = [gp.load(place / "o" / name / "ig.gpig") for name in ("photo", "b")]
-    table = compare_output.Standings({"ig": dict(enumerate(alone))}, "absolute")
+    table = Comparison({"ig": dict(enumerate(alone))}, "absolute")
     for share, value in table.kept("ig").items():
         assert value == pytest.approx(sum(a.about["kept"][share] for a in alone) / 2)
 
@@ -268,16 +272,14 @@ def test_a_foreign_table_is_left_alone(call, place):
     assert "comparison.csv" in err
 
 
-@pytest.mark.parametrize("name", compare_methods.NAMES)
+@pytest.mark.parametrize("name", compare.NAMES)
 @pytest.mark.parametrize("budget", [1, 7, 100, 1000])
 def test_budgets_are_kept(name, budget):
-    from greedypig.tensors import methods
-
-    made = compare_methods.arguments(name, "elements", budget, "softmax", torch.zeros(3, 224, 224))
-    scorer, greedy = methods.resolve(made["method"], steps=made.get("steps"))
-    rounds = made.get("rounds", 1) if greedy else 1
-    assert scorer.cost() * rounds <= max(budget, 1)
-    assert scorer.cost() * rounds >= 0.7 * budget or name in ("random", "gradient")
+    x = torch.zeros(3, 224, 224)
+    method = compare.method_of(name, "elements", budget, x)
+    paid = len(picks_of(method, gp.Elements(x.numel()), None)) * cost_of(scorer_of(method))
+    assert paid <= max(budget, 1)
+    assert paid >= 0.7 * budget or name in ("random", "gradient")
 
 
 @pytest.mark.parametrize("ranking", ["absolute", "signed"])

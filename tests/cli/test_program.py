@@ -17,7 +17,7 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli import photo_job
+from greedypig.cli.explain import PhotoTask
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
 
@@ -175,7 +175,7 @@ def test_rows_of_many_photos_are_whole_in_a_pipe(place, monkeypatch, call):
     _, out, _ = call("explain", ".", *TINY, "--no-html")
     rows = [line for line in out.splitlines() if ".png" in line]
     assert any(line.startswith(WORDY[1]) for line in rows)
-    head = out.splitlines()[0]
+    head = next(line for line in out.splitlines() if line.startswith("photo "))
     assert len(head) < 150  # As wide as its words, not as a page without end.
     assert {len(row.removesuffix(" ▲")) for row in rows} == {len(head)}
 
@@ -216,19 +216,19 @@ def test_time_left_runs_down_while_nothing_is_reported(monkeypatch):
 
 @pytest.mark.parametrize("command", [("explain", "--no-html"), ("compare", "--methods", "ig")])
 def test_the_bar_says_when_curves_are_measured(call, monkeypatch, command):
-    lines, plain = [], photo_job.Question._curves
+    lines, plain = [], PhotoTask._curves
     follow = Bar.follow
 
     def followed(self, *args):
         lines.append(self)
         follow(self, *args)
 
-    def measured(self, a, x):
+    def measured(self, a):
         lines.append(lines[0].line())
-        return plain(self, a, x)
+        return plain(self, a)
 
     monkeypatch.setattr(Bar, "follow", followed)
-    monkeypatch.setattr(photo_job.Question, "_curves", measured)
+    monkeypatch.setattr(PhotoTask, "_curves", measured)
     assert call(*command, "photo.png", *TINY)[0] == 0
     assert ": curves" in lines[-1]
 

@@ -13,7 +13,7 @@ import torch
 
 import greedypig as gp
 from conftest import TINY, environment, make_photo
-from greedypig.cli import resumable
+from greedypig.cli.resumable import Progress
 
 KNOBS = ("--rounds", "6", "--steps", "2", "--schedule", "equal")
 
@@ -21,15 +21,15 @@ KNOBS = ("--rounds", "6", "--steps", "2", "--schedule", "equal")
 def stop_after(monkeypatch, rounds, sittings=1):
     """Ctrl-C in a run's round, as often as said."""
     left = [sittings]
-    plain = resumable.Watch.__call__
+    plain = Progress.__call__
 
-    def watch(self, events):
-        plain(self, events)
-        if left[0] and len(events.problem.rounds) == rounds:
+    def interrupt(self, run):
+        plain(self, run)
+        if left[0] and len(run.state.picks) == rounds:
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(resumable.Watch, "__call__", watch)
+    monkeypatch.setattr(Progress, "__call__", interrupt)
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypatch):
@@ -99,9 +99,9 @@ def test_photos_that_are_done_are_not_done_again(call, answer, place, monkeypatc
     def must_not_run(*_, **__):
         pytest.fail("measured again")
 
-    from greedypig.cli import photo_job
+    from greedypig.cli.explain import PhotoTask
 
-    monkeypatch.setattr(photo_job.Question, "with_notes", must_not_run)
+    monkeypatch.setattr(PhotoTask, "with_notes", must_not_run)
     again = answer("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)
     assert [r["order"] for r in again["results"]] == [r["order"] for r in first["results"]]
     assert (place / "photo.gpig").read_bytes() == before

@@ -13,7 +13,7 @@ import pytest
 import greedypig as gp
 import reproduction
 from conftest import TINY, make_photo
-from greedypig.cli import photo_job
+from greedypig.cli.explain import Question
 from greedypig.cli.main import COMMANDS
 from greedypig.cli.terminal import Terminal
 from reproduction import __main__ as reproduce
@@ -150,7 +150,7 @@ def test_files_of_an_earlier_run_are_not_called_kept(call, answer, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(photo_job.Question, "read", stop)
+    monkeypatch.setattr(Question, "read", stop)
     code, _, err = call(*words, "--rounds", "3")
     assert code == 1
     assert way_on(err) == [*words, "--rounds", "3"]
