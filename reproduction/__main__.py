@@ -173,8 +173,9 @@ def _refuse_unused(args: argparse.Namespace, chosen: Sequence[str]) -> None:
     users = {name: by for _, name, _, _, _, by in OPTIONS}
     users |= {"mask_finetune": TABLE, "start": TABLE}
     for name, by in users.items():
-        given = getattr(args, name) not in (None, False) and (name, args.start) != ("start", "zero")
-        if given and not set(by) & set(chosen):
+        value = getattr(args, name)
+        unset = value is None or value is False or (name, value) == ("start", "zero")
+        if not unset and not set(by) & set(chosen):
             raise UsageError(
                 f"Expected --{name.replace('_', '-')} with {_either(by)} (got it with "
                 f"{_either(chosen)}, which does not use it)."

@@ -25,8 +25,10 @@ from greedypig.core.methods import InRounds
 from greedypig.results.files import write_whole
 from greedypig.tables.api import select_features
 from greedypig.tables.finetune import mask_finetune
+from greedypig.tables.retraining import retrain_on
+from greedypig.tables.schema import Schema
 from greedypig.tables.stream import seed_from
-from greedypig.tables.training import Effort, Trained, new_network, train_network
+from greedypig.tables.training import Effort, Trained, new_network
 
 from .datasets import Dataset
 from .job import Batch, Job, Record
@@ -162,12 +164,14 @@ class Experiment:
 
     def _fit(self, columns: Sequence[str], model: int, seed: int) -> Trained:
         """A fresh network, trained on these columns and the rows of network `model`."""
-        train, valid = (self.dataset.rows(part, model).only(columns)
-                        for part in ("train", "valid"))  # fmt: skip
+        return retrain_on(
+            columns, self.dataset.rows("train", model), self.dataset.rows("valid", model),
+            seed=seed, effort=EFFORT, fresh=self._fresh, device=self.job.request.device,
+        )  # fmt: skip
+
+    def _fresh(self, schema: Schema, seed: int) -> nn.Module:
         at_rate = self.job.request.start == "rate"
-        network = new_network(train.schema, seed=seed, at_rate=at_rate, indicators=False)
-        return train_network(network.to(self.job.request.device), train, valid, effort=EFFORT,
-                             seed=seed)  # fmt: skip
+        return new_network(schema, seed=seed, at_rate=at_rate, indicators=False)
 
     def _tune(self, variant: Variant, model: int) -> Record:
         train, steps = self.dataset.rows("train", model), self.job.more["finetune"]

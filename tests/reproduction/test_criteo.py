@@ -85,13 +85,13 @@ def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path):
 
 def test_a_set_is_retrained_once_and_nothing_is_done_twice(table, tmp_path, monkeypatch):
     done = []
-    real = retraining.train_network
+    real = retraining.retrain_on
 
-    def counted(model, train, valid, **more):
-        done.append((tuple(train.schema.names), train.split_seed, more["seed"]))
-        return real(model, train, valid, **more)
+    def counted(columns, train, valid, **more):
+        done.append((tuple(columns), train.split_seed, more["seed"]))
+        return real(columns, train, valid, **more)
 
-    monkeypatch.setattr(retraining, "train_network", counted)
+    monkeypatch.setattr(retraining, "retrain_on", counted)
     request = asked(table, tmp_path)
     first = run("criteo", request)
     assert len(set(done)) == len(done)

@@ -17,9 +17,8 @@ from greedypig import metrics
 from greedypig.cli.main import command_parser
 from greedypig.images.from_spec import model_from
 from greedypig.images.photos import open_photo
-from greedypig.tensors import methods
 from reproduction import __main__ as command
-from reproduction import curves, figures, pointing
+from reproduction import curves, figures, pointing, settings
 
 TINY = ("--model", "tiny_models:build")
 SMALL = (*TINY, "--photos", "photos", "--out", "out", "--budget", "8")
@@ -142,7 +141,7 @@ def test_one_photo_is_one(photos, answer):
              "tiny_models:other")  # fmt: skip
     told = " ".join(answer(*words)["differs"])
     assert "1 photo (photos of one's own" in told
-    assert "over the 1 photo where it sees the same class" in told
+    assert "over the 1 photo for which it predicts the same class" in told
     assert "1 photos" not in told
 
 
@@ -180,8 +179,8 @@ def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     assert answer(*words)["rows"][0]["gradients"] <= 8  # Its budget cuts the default too.
     words = (*words, "--budget", "100")
     assert answer(*words)["rows"][0]["gradients"] == 100
-    monkeypatch.setattr(methods, "ROUNDS", 4)
-    monkeypatch.setattr(methods, "ROUNDS_OF_ONE", 20)
+    other = gp.GreedyPIG(rounds=4, steps=5)
+    monkeypatch.setattr(settings, "choose", lambda layout, objective: other)
     assert answer(*words)["rows"][0]["gradients"] == 20
 
 
@@ -241,7 +240,7 @@ def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, 
 
     def fails(model, xs, **more):
         xs = list(xs)
-        if more["method"] == "ig" and any(x.mean() < 0.07 for x in xs):
+        if isinstance(more["method"], gp.IG) and any(x.mean() < 0.07 for x in xs):
             raise gp.NonFinite("The gradient is not finite.")
         return plain(model, xs, **more)
 
@@ -255,7 +254,7 @@ def test_a_warning_names_the_method_and_the_photos(photos, call, monkeypatch):
     plain = curves.explain_many
 
     def warns(model, xs, **more):
-        if more["method"] == "ig":
+        if isinstance(more["method"], gp.IG):
             warnings.warn("Every score is 0.", stacklevel=2)
         return plain(model, xs, **more)
 
@@ -281,8 +280,8 @@ def test_the_pointing_game_is_that_of_the_metric(plain, answer, place):
     sure = torch.softmax(model(images), 1).amax(1).argsort(descending=True)
     for ranking in ("signed", "absolute"):
         game = metrics.pointing_game(
-            model, images[sure], method="ig", k=77, grids=1, ranking=ranking,
-            options={"steps": 8, "baseline": "gray"},
+            model, images[sure], method=gp.IG(steps=8), k=77, grids=1, ranking=ranking,
+            options={"baseline": "gray"},
         )  # fmt: skip
         assert rows["ig", ranking]["pointing"] == game.score
         assert rows["ig", ranking]["majority"] == game.majority
@@ -323,7 +322,7 @@ def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place
     assert {r["kept"] for r in rows if r["figure"] != "blocks"} == {19}  # A tenth of 8 × 8 × 3.
     assert {r["paper"] for r in rows if r["figure"] == "tabby"} == {3e-5, 0.9973}
     assert {r["objective"] for r in rows if r["figure"] == "tench"} == {"softmax", "cross-entropy"}
-    assert "the surest photo" in " ".join(record["differs"])
+    assert "the most confident photo" in " ".join(record["differs"])
     model = model_from("tiny_models:build")
     x = model.preprocess(open_photo(photos / record["settings"]["photos"]["tabby"]))
     a = gp.explain(model, x, method=gp.IG(steps=8), baseline="gray")
@@ -372,7 +371,7 @@ def test_without_assets_one_sentence_names_the_command(call, place, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("sic", "--methods", "igg"), "Did you mean ig?"),
+        (("sic", "--methods", "igg"), "Did you mean 'ig'?"),
         (("sic", "--methods", ","), "methods among"),
         (("resnet", "--objective", "log-likelihood"), "objective of resnet"),
         (("pointing", "--methods", "smooth-ig"), "methods of pointing"),

@@ -8,31 +8,18 @@ pytest.importorskip("PIL", reason="needs the extra images")
 
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.images.networks.pretrained import MOBILENET_FILE
-from reproduction.__main__ import main
 
 there = (assets_folder() / MOBILENET_FILE).is_file() and (assets_folder() / "photos").is_dir()
 
 
 @pytest.mark.skipif(not there, reason="needs make assets")
 def test_a_real_photo_through_the_paper_s_network(tmp_path, capsys):
+    from reproduction.__main__ import main
+
     code = main(
-        [
-            "sic",
-            "--limit",
-            "1",
-            "--methods",
-            "ig",
-            "--budget",
-            "4",
-            "--objective",
-            "softmax",
-            "--judge",
-            "none",
-            "--out",
-            str(tmp_path),
-            "--json",
-        ]
-    )
+        ["sic", "--limit", "1", "--methods", "ig", "--budget", "4", "--objective", "softmax",
+         "--judge", "none", "--out", str(tmp_path), "--json"]
+    )  # fmt: skip
     record = json.loads(capsys.readouterr().out)
     assert code == 0
     (row,) = record["rows"]

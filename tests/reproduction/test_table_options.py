@@ -8,10 +8,10 @@ import pytest
     [
         (("--k", "5,many"), "whole numbers"),
         (("--k", "0"), "whole numbers"),
-        (("--baseline", "zero,median"), "--baseline of zero, mean"),
+        (("--baseline", "zero,median"), "zero, mean, conditional"),
         (("--rows", "0"), "at least 1"),
         (("--loyalty", "2", "--tables", "generated"), "loyalty from 0 to 1"),
-        (("--methods", "greedy"), "Did you mean greedy-"),
+        (("--methods", "greedy"), "Did you mean 'greedy-"),
         (("--tables", "nowhere.csv"), "Expected tables at nowhere.csv"),
     ],
 )
