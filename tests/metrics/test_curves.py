@@ -686,3 +686,16 @@ def test_a_judge_that_counts_its_classes_otherwise_is_refused():
         M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
     judge.classes = ["a", "b", "c"]
     M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
+
+
+def test_an_output_that_is_not_finite_ends_many_curves_once():
+    calls = []
+
+    def model(x):
+        calls.append(len(x))
+        return torch.stack([x.sum(1) / (x.sum(1) != 1), x[:, 0]], 1)
+
+    curves = M.information_curves_many(model, [torch.ones(3)] * 2, [torch.arange(3)] * 2)
+    with pytest.raises(gp.NonFinite, match="with 1 of 3 values present"):
+        list(curves)
+    assert calls == [1, 1, 6]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -20,7 +21,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.layout import Layout
 from ..core.objective import Objective
-from ..results.curve import Curve
+from ..results.curve import DELETION, Curve
 from ..tensors.baselines import describe, recorded, resolve
 from ..tensors.inputs import Example, Model
 from ..tensors.targets import Reference, References, Target
@@ -147,8 +148,7 @@ def _curves_of(
 ) -> dict[str, Curve]:
     given = options.get("target") is not None or _class_of(a) is not None
     sweep = _Sweep(model, kinds, given, **options)
-    with torch.inference_mode(False):
-        return sweep.curves([sweep.masked(x, a, sweep.target, sweep.fixed)])[0]
+    return sweep.curves([sweep.masked(x, a, sweep.target, sweep.fixed)])[0]
 
 
 class _Outputs(Target):
@@ -226,23 +226,28 @@ class _Sweep:
         if judge is not None:
             check_same_classes(model, judge)
         self.model, self.judge, self.kinds = model, judge, kinds
+        self.removes = DELETION in kinds
         self.target, self.fixed, self.baseline = target, fixed, baseline
         self.points, self.ranking, self.batch_size = points, ranking, batch_size
         self.outputs = _Outputs(None, outputs, class_given=class_given)
+        evaluated = model if judge is None else judge
         with torch.inference_mode(False):
-            self.network = Model(
-                model if judge is None else judge, self.outputs, batch_size=batch_size
-            )
-            self.explained = Model(model, self.outputs) if judge is not None else None
+            self.network = Model(evaluated, self.outputs, batch_size=batch_size)
             self.translate = None if judge is None else translation(model, judge)
 
+    @cached_property
+    def explained(self) -> Model:
+        """The explained model beside its judge, for the class that it predicts."""
+        return Model(self.model, self.outputs)
+
+    @torch.inference_mode(False)
     def masked(self, x: Any, a: Any, target: int | None, fixed: Any) -> _Masked:
         """One example with its ranking, checked."""
         layout = Layout.of(x)
         needed, ranking = counts_needed(a, layout, self.ranking)
         baseline = _baseline_of(a) if self.baseline is None else self.baseline
         target, forwards = _class_of(a) if target is None else target, 1
-        if target is None and self.explained is not None:
+        if target is None and self.judge is not None:
             target, forwards = self.explained.example(x, fixed=fixed).reference.target, 2
         example = self.network.example(self._translated(x), target=target, fixed=fixed)
         if "loss" in self.kinds and not example.reference.classes:
@@ -260,6 +265,7 @@ class _Sweep:
         }  # fmt: skip
         return _Masked(layout, flat, baselines.detach(), needed.to(flat.device), example, settings)
 
+    @torch.inference_mode(False)
     def curves(self, group: Sequence[_Masked]) -> list[dict[str, Curve]]:
         """The curves of examples that may share batches."""
         objective = self._objective(group)
@@ -268,14 +274,14 @@ class _Sweep:
         references = References.of([m.example.reference for m in group])
         full = _Outputs.measured(references.output, references.output, references.target)
         table = full.unsqueeze(1).repeat(1, len(counts), 1)
-        whole = 0 if "deletion" in self.kinds else n
+        whole = 0 if self.removes else n
         rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
         needed, first = torch.stack([m.needed for m in group]).unsqueeze(1), 0
         while first < len(rest):
             part = rest[first : first + objective.points]
             shown = needed <= counts[part].view(1, -1, 1)
             self.outputs.rows = []
-            objective.values(~shown if whole == 0 else shown)
+            objective.values(~shown if self.removes else shown)
             rows = torch.cat(self.outputs.rows).view(objective.lines, len(group), len(part), 2)
             self._check_finite(rows, counts[part], n)
             table[:, part] = rows.mean(0)
@@ -290,28 +296,28 @@ class _Sweep:
     def stream(self, xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[dict[str, Curve]]:
         """The curves of many examples in their order."""
         group: list[_Masked] = []
-        index, error = 0, None
+        for one in self._examples(xs, attributions):
+            if isinstance(one, Exception):
+                yield from self.curves(group) if group else []
+                raise one
+            if group and (one.key != group[0].key or len(group) >= self._most(group[0])):
+                yield from self.curves(group)
+                group = []
+            group.append(one)
+        yield from self.curves(group) if group else []
+
+    def _examples(
+        self, xs: Iterable[Any], attributions: Iterable[Any]
+    ) -> Iterator[_Masked | Exception]:
+        """Every example, checked; an error comes last, so that those before it are finished."""
+        index = 0
         try:
             for index, (x, a) in enumerate(_pairs(xs, attributions)):
                 target = _own(self.target, list | tuple | Tensor, index, "target")
-                fixed = _own(self.fixed, list, index, "fixed input")
-                with torch.inference_mode(False):
-                    one = self.masked(x, a, target, fixed)
-                if group and (one.key != group[0].key or len(group) >= self._most(group[0])):
-                    yield from self._finished(group)
-                    group = []
-                group.append(one)
-        except Exception as failure:  # The examples before it are finished and handed out first.
-            failure.add_note(f"This was input {index} of information_curves_many, counted from 0.")
-            error = failure
-        if group:
-            yield from self._finished(group)
-        if error is not None:
-            raise error
-
-    def _finished(self, group: Sequence[_Masked]) -> list[dict[str, Curve]]:
-        with torch.inference_mode(False):
-            return self.curves(group)
+                yield self.masked(x, a, target, _own(self.fixed, list, index, "fixed input"))
+        except Exception as error:
+            error.add_note(f"This was input {index} of information_curves_many, counted from 0.")
+            yield error
 
     def _most(self, one: _Masked) -> int:
         """How many examples like this one fit a batch with all their points but the full input."""
@@ -349,7 +355,7 @@ class _Sweep:
         if bool(finite.all()):
             return
         at = int(counts[torch.nonzero(~finite)[0, 2]])
-        verb = "removed" if "deletion" in self.kinds else "present"
+        verb = "removed" if self.removes else "present"
         raise NonFinite(
             f"Expected finite outputs (got NaN or infinity with {at} of {n} values {verb})."
         )
