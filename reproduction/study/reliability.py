@@ -23,7 +23,7 @@ from greedypig.images import Photos
 from greedypig.images.networks.assets_folder import assets_folder
 
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
-"""Who is explained → who gives the second opinion."""
+"""The explained network → the network of the second opinion."""
 FEATURES: dict[str, Any] = {
     "elements": "elements",
     "pixels": "pixels",
@@ -32,15 +32,15 @@ FEATURES: dict[str, Any] = {
     "superpixels": gp.superpixels(200),
 }
 SHARES = (0.01, 0.05, 0.1)
-HELD = 0.9
+HOLDS = 0.9
 
 
-def measured(model: Any, judge: Any, image: Any, features: Any, options: dict[str, Any]) -> dict:
+def measure(model: Any, judge: Any, image: Any, features: Any, options: dict[str, Any]) -> dict:
     """The numbers of one photo."""
     x = model.preprocess(image)
     a = gp.explain(model, x, baseline="gray", features=features, **options)
     curves = gp.metrics.information_curves(model, x, a, points=51)
-    order = gp.explain(model, x, baseline="gray", features=features, method="random", values="free")
+    order = gp.explain(model, x, baseline="gray", features=features, method="random")
     random = gp.metrics.loss_information_curve(model, x, order, points=51)
     own, loss = curves["softmax"], curves["loss"]
     record = {
@@ -49,7 +49,7 @@ def measured(model: Any, judge: Any, image: Any, features: Any, options: dict[st
         "own": own.auc,
         "loss": loss.auc,
         "random_loss": random.auc,
-        "method": a.settings["method"],
+        "method": a.method,
         "gradients": a.gradients_used,
         "seconds": a.seconds,
     }
@@ -61,9 +61,9 @@ def measured(model: Any, judge: Any, image: Any, features: Any, options: dict[st
     return record
 
 
-def line(records: list[dict[str, Any]]) -> str:
-    """What the photos so far say."""
-    held = [r["kept"][-1] >= HELD * r["probability"] for r in records]
+def summary(records: list[dict[str, Any]]) -> str:
+    """The photos so far in a line."""
+    holds = [r["kept"][-1] >= HOLDS * r["probability"] for r in records]
     worse = [r["loss"] > r["random_loss"] for r in records]
     means = {
         name: sum(r[name] for r in records if name in r) / max(1, sum(name in r for r in records))
@@ -71,7 +71,7 @@ def line(records: list[dict[str, Any]]) -> str:
     }
     numbers = ", ".join(f"{name} {value:.3f}" for name, value in means.items())
     return (
-        f"{len(records)} photos: best 10 % hold {sum(held) / len(held):.1%}, loss curve above "
+        f"{len(records)} photos: best 10 % hold {sum(holds) / len(holds):.1%}, loss curve above "
         f"random's {sum(worse)}; mean areas: {numbers}"
     )
 
@@ -95,13 +95,13 @@ def main() -> None:
             for photo in list(Photos(args.photos))[:: args.every]:
                 file = folder / f"{photo.path.parent.name}-{photo.path.stem}.json"
                 if not file.exists():
-                    record = measured(
+                    record = measure(
                         models[network], models[NETWORKS[network]], photo.image,
                         FEATURES[features], {"objective": args.objective},
                     )  # fmt: skip
                     file.write_text(json.dumps(record))
                 records.append(json.loads(file.read_text()))
-            print(f"{network}, {features}: {line(records)}", flush=True)
+            print(f"{network}, {features}: {summary(records)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python reproduction/study/unseen_views.py
 
 Two small networks learn scikit-learn's digits, enlarged and pasted at random places among fragments
-of others, 72 × 72; one is explained and the other judges. Compared are `gp.SteadyGradients` as it
-comes, without views (what "steady-pig" does where the network does not bear them), Algorithm 1 at
-the same cost, and IG; and it is told for how many pictures the mirrored one is answered otherwise.
+of others, 72 × 72; one is explained and the other judges. Compared are `gp.SteadyPIG()`, the
+same without views (what method="steady-pig" does where the mirrored picture is predicted
+otherwise), Algorithm 1 at the same cost, and IG. The script also counts the pictures whose mirror
+image is predicted otherwise.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from greedypig.tensors.steady import bears_views
 
 SIDE, DIGIT, FRAGMENT, FRAGMENTS = 72, 24, 8, 6
 TRAINING, STEPS, BATCH, PICTURES = 1400, 900, 48, 20
-VIEWS = gp.SteadyGradients()
 CANDIDATES = {
-    "views": {"method": gp.Greedy(VIEWS)},
-    "without views": {"method": gp.Greedy(VIEWS.without_views())},
-    "Algorithm 1, 20 × 5": {"rounds": 20, "steps": 5},
-    "IG, 100 steps": {"method": "ig", "steps": 100},
+    "views": gp.SteadyPIG(),
+    "without views": gp.SteadyPIG().without_views(),
+    "Algorithm 1, 20 × 5": gp.GreedyPIG(rounds=20, steps=5),
+    "IG, 100 steps": gp.IG(steps=100),
 }
 
 
@@ -35,10 +35,10 @@ class Clutter:
     """Pictures of digits among fragments, drawn anew at every call."""
 
     def __init__(self, seed: int) -> None:
-        found = load_digits()
-        small = torch.tensor(found.images / 16, dtype=torch.float32).unsqueeze(1)
+        table = load_digits()
+        small = torch.tensor(table.images / 16, dtype=torch.float32).unsqueeze(1)
         self.digits = F.interpolate(small, DIGIT, mode="bilinear")
-        self.classes = torch.tensor(found.target)
+        self.classes = torch.tensor(table.target)
         self.generator = torch.Generator().manual_seed(seed)
 
     def whole(self, high: int, count: int = 1) -> list[int]:
@@ -76,7 +76,7 @@ def network(seed: int, width: int) -> nn.Sequential:
 
 
 def trained(net: nn.Sequential, data: Clutter) -> nn.Sequential:
-    """The network after its lessons, none of them mirrored or cropped."""
+    """The network after training on pictures that are neither mirrored nor cropped."""
     optimizer = torch.optim.Adam(net.parameters(), 3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, STEPS)
     for _ in range(STEPS):
@@ -89,9 +89,11 @@ def trained(net: nn.Sequential, data: Clutter) -> nn.Sequential:
     return net.eval()
 
 
-def area(model: nn.Module, xs: list[Tensor], found: list[gp.Attribution], judge: Any) -> float:
+def area(
+    model: nn.Module, xs: list[Tensor], attributions: list[gp.Attribution], judge: Any
+) -> float:
     """Under the median curve."""
-    curves = gp.metrics.information_curves_many(model, xs, found, judge=judge)
+    curves = gp.metrics.information_curves_many(model, xs, attributions, judge=judge)
     return gp.metrics.median_curve([c["softmax"] for c in curves]).auc
 
 
@@ -106,12 +108,12 @@ def main() -> None:
     print(f"accuracy {right[0].double().mean():.3f}, the judge's {right[1].double().mean():.3f}")
     xs = list(pictures[right[0] & right[1]][:PICTURES])
     with torch.no_grad():
-        borne = [bears_views(lambda rows: model(rows.view(-1, 1, SIDE, SIDE)), x.reshape(-1),
+        alike = [bears_views(lambda rows: model(rows.view(-1, 1, SIDE, SIDE)), x.reshape(-1),
                              (1, SIDE, SIDE)) for x in xs]  # fmt: skip
-    print(f"{borne.count(False)} of {len(xs)} pictures are answered otherwise when mirrored")
-    for name, options in CANDIDATES.items():
-        found = list(gp.explain_many(model, xs, **options))
-        own, second = (area(model, xs, found, who) for who in (None, judge))
+    print(f"{alike.count(False)} of {len(xs)} pictures are predicted otherwise when mirrored")
+    for name, method in CANDIDATES.items():
+        attributions = list(gp.explain_many(model, xs, method=method))
+        own, second = (area(model, xs, attributions, who) for who in (None, judge))
         print(f"{name:20s} own {own:.3f}, second opinion {second:.3f}", flush=True)
 
 
