@@ -1,4 +1,4 @@
-"""Graphs from files as they lie about: .npz, tensors, tables, planetoid and OGB folders.
+"""Graph file readers: .npz, tensors, tables, planetoid and OGB folders.
 
 Nothing that could run code is loaded: .npz without pickles, torch files with `weights_only`, and
 planetoid's pickles by an unpickler that knows arrays and lists alone.
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
 from ..results.files import write_whole
-from . import column_files, planetoid
+from . import planetoid
 from .graph import PARTS, Graph, make_graph
+from .tables import ENDINGS, Table, read_tables
 
 KINDS = (
     "graph.npz, tensors as .pt or .safetensors, a table of edges beside one of nodes, a planetoid "
@@ -97,7 +98,7 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
 def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any]:
     """The arguments of `make_graph` that the file holds."""
     name = path.name.lower()
-    is_table = name.endswith(column_files.ENDINGS)
+    is_table = name.endswith(ENDINGS)
     if nodes is not None and not is_table:
         raise InvalidInput(
             f"Expected a table of nodes beside an edge list alone (got it beside {path.name})."
@@ -113,9 +114,9 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
         if nodes is None:
             raise InvalidFile(
                 f"Expected a table of nodes beside the edges in {path.name} (got none). "
-                "Try nodes=…, or on the command line --nodes nodes.csv."
+                "Try nodes='nodes.csv'."
             )
-        return column_files.from_columns(path, [nodes], label=label)[0]
+        return read_tables(path, nodes, label=label)
     if name.endswith(".npz"):
         return _npz(path)
     if name.endswith((".pt", ".pth", ".safetensors")):
@@ -232,11 +233,10 @@ def _folder(path: Path, label: str | None) -> dict[str, Any]:
         return _planetoid(path)
     if any((path / "raw").glob("edge.csv*")):
         return _ogb(path)
-    found = {what: _table(path, stems) for what, stems in TABLES.items()}
-    edges, nodes = found["edges"], found["nodes"] or found["features"]
+    files = {what: _table(path, stems) for what, stems in TABLES.items()}
+    edges, nodes = files["edges"], files["nodes"] or files["features"]
     if edges is not None and nodes is not None:
-        tables = [nodes] if found["labels"] is None else [nodes, found["labels"]]
-        return column_files.from_columns(edges, tables, label=label)[0] | {"name": path.name}
+        return read_tables(edges, nodes, files["labels"], label=label) | {"name": path.name}
     raise InvalidFile(
         f"Expected a graph in the folder {path.name}: edges.csv and nodes.csv (or .parquet), "
         "planetoid's ind.NAME.*, or OGB's raw/edge.csv.gz (got none of these)."
@@ -244,7 +244,7 @@ def _folder(path: Path, label: str | None) -> dict[str, Any]:
 
 
 def _table(folder: Path, stems: tuple[str, ...]) -> Path | None:
-    files = (folder / f"{stem}{ending}" for stem in stems for ending in column_files.ENDINGS)
+    files = (folder / f"{stem}{ending}" for stem in stems for ending in ENDINGS)
     return next((file for file in files if file.is_file()), None)
 
 
@@ -296,9 +296,9 @@ def _ogb(path: Path) -> dict[str, Any]:
     raw = path / "raw"
     need = {what: _csv(raw, what) for what in ("edge", "node-feat", "node-label")}
     made: dict[str, Any] = {
-        "x": _numbers(need["node-feat"], np.float32),
-        "edges": _numbers(need["edge"], np.int64).T,
-        "y": _numbers(need["node-label"]),
+        "x": Table(need["node-feat"]).numbers(),
+        "edges": Table(need["edge"]).numbers().T,
+        "y": Table(need["node-label"]).numbers(),
         "name": path.name,
     }
     if made["y"].shape[1] != 1:
@@ -308,7 +308,7 @@ def _ogb(path: Path) -> dict[str, Any]:
         )
     listed = raw / "num-node-list.csv.gz"
     if listed.is_file():
-        count = int(_numbers(listed, np.int64).sum())
+        count = int(Table(listed).numbers().sum())
         if count != len(made["x"]):
             raise InvalidInput(
                 f"Expected {count:,} nodes in {path.name}, as num-node-list says "
@@ -317,10 +317,10 @@ def _ogb(path: Path) -> dict[str, Any]:
     schemes = sorted(p for p in (path / "split").glob("*") if p.is_dir())
     if schemes:
         for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
-            made[part] = _numbers(_csv(schemes[0], file), np.int64)[:, 0]
+            made[part] = Table(_csv(schemes[0], file)).numbers()[:, 0].astype(np.int64)
     words = path / "mapping" / "labelidx2arxivcategeory.csv.gz"  # The publisher's own spelling.
     if words.is_file():
-        table = column_files.Csv(words)
+        table = Table(words)
         made["classes"] = table.words(table.names[1]).tolist()
     return made
 
@@ -332,16 +332,8 @@ def _csv(folder: Path, stem: str) -> Path:
     raise InvalidFile(f"Expected {stem}.csv.gz in {folder} (there is none).")
 
 
-def _numbers(path: Path, dtype: Any = np.float64) -> NDArray[Any]:
-    try:
-        return np.loadtxt(path, dtype, delimiter=",", ndmin=2)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
-        text = str(error).partition(";")[0].rstrip(".")
-        raise InvalidFile(f"Expected numbers in {path.name} (got: {text}).") from error
-
-
 def _stem(path: Path) -> str:
     name = path.name
-    for ending in (".npz", ".pt", ".pth", ".safetensors", *column_files.ENDINGS):
+    for ending in (".npz", ".pt", ".pth", ".safetensors", *ENDINGS):
         name = name.removesuffix(ending)
     return name or "graph"

@@ -101,14 +101,12 @@ def write_tables(graph, folder, names=False):
 
 
 @pytest.mark.parametrize("names", [False, True])
-def test_csv_by_number_and_by_name(graph, tmp_path, names, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # CSV works without it.
+def test_csv_by_number_and_by_name(graph, tmp_path, names):
     write_tables(graph, tmp_path / "g", names)
     found = load_graph(tmp_path / "g/edges.csv", nodes=tmp_path / "g/nodes.csv", label="topic")
     same(found, graph, ("class, 0", "class, 1", "class, 2") if names else None)
     assert found.names == (tuple(f"n{i:02d}" for i in range(40)) if names else None)
     same(load_graph(tmp_path / "g", label="topic"), graph, found.classes)
-    monkeypatch.delitem(sys.modules, "pyarrow")
 
 
 def test_parquet_and_two_tables(graph, tmp_path):
@@ -127,11 +125,13 @@ def test_parquet_and_two_tables(graph, tmp_path):
     assert found.name == tmp_path.name
 
 
-def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_tables_without_pyarrow_name_the_extra(tmp_path, monkeypatch, ending):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    (tmp_path / "edges.parquet").write_bytes(b"PAR1")
+    file = tmp_path / f"edges.{ending}"
+    file.write_bytes(b"PAR1")
     with pytest.raises(gp.MissingPackage, match=r"greedypig\[tables\]"):
-        load_graph(tmp_path / "edges.parquet", nodes=tmp_path / "edges.parquet")
+        load_graph(file, nodes=file)
 
 
 def test_a_folder_as_ogb_ships_it(graph, tmp_path):
@@ -222,7 +222,7 @@ def test_a_truncated_file_is_named(graph, tmp_path):
     ("edges", "nodes", "said"),
     [
         ("a,b\n0,9\n", "f,label\n1,0\n2,1\n", "node ids from 0 to 1"),
-        ("a,b\n0,1\n", "f,label\n1,0\n,1\n", "whole table in nodes.csv"),
+        ("a,b\n0,1\n", "f,label\n1,0\n,1\n", "column 'f' in nodes.csv"),
         ("a,b\n0,1\n", "f,label\n1,0\n2\n", "whole table in nodes.csv"),
         ("a,b\n0,1\n", "label\n0\n1\n", "columns of features"),
         ("a\n0\n", "f,label\n1,0\n2,1\n", "two columns"),
@@ -290,8 +290,8 @@ def test_the_real_graphs(name, sizes):
     assert found.notes == ()
 
 
-def test_a_column_of_words_without_a_label_names_the_option(tmp_path):
+def test_a_column_of_words_without_a_label_names_the_argument(tmp_path):
     (tmp_path / "edges.csv").write_text("a,b\n0,1\n")
     (tmp_path / "nodes.csv").write_text("id,size,topic\n0,1.5,art\n1,2.5,law\n")
-    with pytest.raises(gp.InvalidFile, match="--label NAME"):
+    with pytest.raises(gp.InvalidFile, match="label="):
         load_graph(tmp_path / "edges.csv", nodes=tmp_path / "nodes.csv")
