@@ -176,9 +176,9 @@ class _Outputs(Target):
         logits = logits.detach().double()
         if logits.dim() == 1:
             return torch.stack([logits, torch.full_like(logits, torch.nan)], 1)
-        found, wanted = torch.log_softmax(logits, 1), torch.log_softmax(full.double(), 1)
-        loss = (wanted.exp() * (wanted - found)).sum(1).clamp_min(0)
-        return torch.stack([found.gather(1, target.unsqueeze(1)).squeeze(1).exp(), loss], 1)
+        log_f, log_full = torch.log_softmax(logits, 1), torch.log_softmax(full.double(), 1)
+        loss = (log_full.exp() * (log_full - log_f)).sum(1).clamp_min(0)
+        return torch.stack([log_f.gather(1, target.unsqueeze(1)).squeeze(1).exp(), loss], 1)
 
 
 @dataclass(frozen=True, eq=False)

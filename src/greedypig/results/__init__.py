@@ -1,1 +1,1 @@
-"""What is kept of a run: its file, curves and notes, and how people are told of them."""
+"""The results of runs: their files, curves and notes, and the words that describe them."""

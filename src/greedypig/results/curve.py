@@ -85,7 +85,10 @@ class Curve:
             )
         if not isinstance(curve, Curve):
             own = str(getattr(curve, "name", "") or "curve")
-            curve = Curve(curve.fractions, curve.values, own, getattr(curve, "full", None))
+            settings = dict(getattr(curve, "settings", None) or {})
+            settings |= {"judge": curve.judge} if hasattr(curve, "judge") else {}
+            full = getattr(curve, "full", None)
+            curve = Curve(curve.fractions, curve.values, own, full, settings)
         return replace(curve, name=name or curve.name).without_gaps()
 
     @property

@@ -1,19 +1,20 @@
-"""How lines look: a known method has one colour and dash by its name, in every figure and page.
+"""Line styles: a known method has one colour and dash by its name, in every figure and page.
 
-A look names places in a palette: `plots` and `report` each have their own of `COLOURS` colours,
-Okabe and Ito's, and `DASHES` dashes.
+A style is a pair of indices: `plots` and `report` each have a palette of `COLOURS` colours, Okabe
+and Ito's, and of `DASHES` dashes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 COLOURS, DASHES = 8, 5
 
 
 class Look(NamedTuple):
-    """A line's places in the palette."""
+    """A line's indices in the palettes."""
 
     colour: int
     """0 blue, 1 vermilion, 2 green, 3 pink, 4 sky blue, 5 orange, 6 gray, 7 black."""
@@ -34,7 +35,7 @@ KNOWN = {
     "gradient": Look(5, 0),
     "random": Look(6, 2),
 }
-"""Those that are often drawn together differ in colour, all in colour or dash."""
+"""Methods that are often drawn together differ in colour, all others in colour or dash."""
 
 
 TITLES = {
@@ -44,34 +45,31 @@ TITLES = {
     "greedy pig, the paper's setting": "greedy-pig (paper)",
     "random order": "random",
 }
-"""Methods as tables of the paper call them."""
+"""Titles of methods in the tables of the paper."""
 
 
 def _key(name: str) -> str:
-    """A title such as "Greedy PIG" means the method as well, also where a budget cuts it."""
+    """The method that a title such as "Greedy PIG" or "greedy-pig (cut)" means."""
     name = name.lower().removesuffix(" (cut)")
     return TITLES.get(name, name).replace(" ", "-")
 
 
 _BY_KEY = {_key(name): look for name, look in KNOWN.items()}
 ALL = tuple(Look(i % COLOURS, i % DASHES) for i in range(COLOURS * DASHES))
-"""Every look once: the two counts have no common divisor."""
+"""Every style once, as the two counts have no common divisor."""
 
 
 def looks(names: Sequence[str]) -> list[Look]:
-    """A look for each line: a known method's own, and for the others those that are left.
+    """A style for each line: a known method's own, and for the others those that are left.
 
-    Others take colours that no known method among `names` has, as long as there are such.
+    Others take colours that no known method among `names` has, as long as there are any.
     """
     own: dict[Look, int] = {}
     for i, name in enumerate(names):
         look = _BY_KEY.get(_key(name))
         if look is not None:
-            own.setdefault(look, i)  # Of two lines of one name the second is another.
+            own.setdefault(look, i)  # A second line of the same name gets another style.
     colours = {look.colour for look in own}
     left = sorted((look for look in ALL if look not in own), key=lambda k: k.colour in colours)
-    found = {i: look for look, i in own.items()}
-    others = [i for i in range(len(names)) if i not in found]
-    for place, i in enumerate(others):
-        found[i] = left[place % len(left)]
-    return [found[i] for i in range(len(names))]
+    known, rest = {i: look for look, i in own.items()}, cycle(left)
+    return [known[i] if i in known else next(rest) for i in range(len(names))]
