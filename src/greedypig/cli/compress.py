@@ -22,7 +22,7 @@ from ..core.errors import InvalidFile, InvalidInput
 from ..core.methods import IG
 from ..core.stopping import Stop
 from ..graphs import Graph, save_graph
-from ..graphs.compression import METHODS, SHARES, Judge, Look, edge_order, kept_count, trace
+from ..graphs.compression import METHODS, SHARES, Judge, Look, kept_count, order_run, trace
 from ..results import verdicts
 from ..results.files import write_whole
 from ..results.graph_notes import COMPRESSION, Compression, Method
@@ -126,16 +126,16 @@ class EdgeTask:
     shares: tuple[float, ...]
     network: Network
     search: Mapping[str, Any]
-    """Arguments of `edge_order`: objective, seed, and where they are set method and stop."""
+    """Arguments of `order_run`: objective, seed, and where they are set method and stop."""
 
     def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
         """The order of the edges."""
         if self.name in ("degree", "random"):  # Drawn at once: nothing to go on with.
             resume = None
-        return edge_order(
-            self.name, self.network.model, self.graph, progress=progress, resume=resume,
-            **self.search,
-        )  # fmt: skip
+        search = {"method": self.name, **self.search}
+        run = order_run(model=self.network.model, graph=self.graph, resume=resume, **search)
+        progress(run)
+        return run.finish(watch=progress)
 
     def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
         """The order with its curves."""
@@ -172,7 +172,7 @@ def _judge_all(
             search["method"] = set_knobs(FOR_EDGES, knobs)
             search["stop"] = Stop(gradients=args.budget)
         elif name == "ig" and FIRST in results:  # At equal cost.
-            search["method"] = IG(max(1, results[FIRST].gradients_used))
+            search["method"] = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
         task = EdgeTask(name, graph, judge, shares, network, search)
         with session.interruptible(f"Stopped at {METHODS[name]}, after {count(i, 'method')}."):
             results[name] = session.answer(task, graph.name, terminal.command_line())
@@ -242,7 +242,7 @@ def table(found: Compression) -> str:
 
 def _at(method: Method, measure: str, share: float) -> float | None:
     line = method.lines.get(measure)
-    return None if line is None else line.at(share)
+    return None if line is None else line.get(share)
 
 
 def _show(a: gp.Attribution, graph: Graph, terminal: Terminal, files: list[Path]) -> None:

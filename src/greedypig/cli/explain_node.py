@@ -17,16 +17,18 @@ import greedypig as gp
 
 from .. import plots, report
 from ..graphs import Graph
+from ..graphs.api import node_run
 from ..graphs.compression import logits_of
 from ..graphs.node_context import grow, growth, taken
 from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..results.wording import count
+from ..tensors.methods import FOR_NODES
 from . import graph_options, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import MODEL, Network, network_for, read_graph
 from .graph_options import given
-from .methods import knobs_of
+from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
 from .terminal import BOLD, DIM, Terminal, duration
 
@@ -52,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                        help="edges to select (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
                        help="largest distance of an edge from the node (default: the network's depth)")  # fmt: skip
-    graph_options.add_search(group, objective="expected-log-likelihood")
+    graph_options.add_search(group, objective="log-likelihood")
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random subgraphs to compare with (default: %(default)s)")  # fmt: skip
     options.add_hardware(parser, batch_size=False)
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     session = Session(stem.with_suffix(".gpig"), args.resume, Progress(args.draws))
     outputs.refuse_foreign([session.result, page, picture, folder / MODEL])
     session.announced(terminal)
-    search = given(args, "k", "hops", "objective") | knobs_of(args) | {"seed": args.seed}
+    search = given(args, "k", "hops", "objective") | {"seed": args.seed, "method": _method(args)}
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
@@ -95,16 +97,18 @@ class NodeTask:
     graph: Graph
     network: Network
     search: dict[str, Any]
-    """Arguments of `gp.explain_node`."""
+    """Arguments of `node_run`."""
     args: argparse.Namespace
 
     def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
         """The edges in order."""
         graph = self.graph
-        return gp.explain_node(
+        run = node_run(
             self.network.model, graph.x, graph.indexed, self.node, undirected=graph.undirected,
-            progress=progress, resume=resume, **self.search,
+            resume=resume, **self.search,
         )  # fmt: skip
+        progress(run)
+        return run.finish(watch=progress)
 
     def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
         """The edges with the network's probabilities for them, and for random ones."""
@@ -153,6 +157,13 @@ class NodeTask:
         same = [s for s in (g.same_class(self.graph) for g in found) if s is not None]
         return {"draws": self.args.draws, "kept": mean(g.probabilities[-1] for g in found),
                 "same": mean(same) if same else None}  # fmt: skip
+
+
+def _method(args: argparse.Namespace) -> Any:
+    """One edge a round, unless the rounds were named in another way."""
+    knobs = knobs_of(args)
+    named = "rounds" in knobs or "schedule" in knobs
+    return set_knobs(replace(FOR_NODES, per_round=None) if named else FOR_NODES, knobs)
 
 
 def _node(text: str, graph: Graph) -> int:

@@ -49,7 +49,7 @@ def add_network(parser: argparse.ArgumentParser) -> None:
                        help="epochs of training (default: 300; large graphs: 100)")  # fmt: skip
 
 
-def add_search(group: argparse._ArgumentGroup, objective: str = "log-likelihood") -> None:
+def add_search(group: argparse._ArgumentGroup, objective: str = "log-probability") -> None:
     """What is maximised, by default `objective`, and the rounds."""
     names = [name for name in OBJECTIVES if name != "label-loss"]
     group.add_argument(
