@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.images.networks.assets_folder import assets_folder
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS-graphs.md"
@@ -39,7 +40,8 @@ The number of operations is linear in the edges. The time is not quite: an edge 
 as much at 10⁷ as at 10⁵, as ever less of the nodes' features is in the cache when an edge asks for
 it (below 10⁶ most of it is). Memory, about 0.75 GiB for a million edges
 of this network, is what ends it first: 10⁸ edges would want some 75 GiB."""
-CORA = HERE.parent.parent / "shared" / "data" / "cora.npz"
+CORA = assets_folder() / "graphs" / "cora.npz"
+"""From `make assets`."""
 
 
 def power_law(nodes: int, pairs: int, seed: int = 0) -> Tensor:

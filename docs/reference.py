@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import pdoc
 
@@ -32,7 +34,13 @@ def write(folder: Path) -> None:
     to_html = filters["to_html"]
     filters["to_html"] = lambda text: to_html(with_lists(text))
     for name in greedypig.__all__:  # pdoc sees what is there; some names come when asked for.
-        setattr(greedypig, name, getattr(greedypig, name))
+        thing = getattr(greedypig, name)
+        setattr(greedypig, name, thing)
+        if is_dataclass(thing):  # Fields of a parent class are written in its module's names.
+            annotations = vars(thing)["__init__"].__annotations__
+            annotations |= {
+                field: hint for field, hint in get_type_hints(thing).items() if field in annotations
+            }
     pdoc.render.configure(show_source=False, footer_text=f"greedypig {greedypig.__version__}")
     pdoc.pdoc(*PAGES, output_directory=folder)
 
