@@ -1,5 +1,5 @@
-"""optimize=True: a folded, channels-last copy answers alike, is dropped where it would not, and
-is never older than the model it stands for."""
+"""A folded, channels-last copy answers alike, is dropped where it would not, and is never older
+than the model it stands for."""
 
 import copy
 import gc
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import greedypig as gp
-from nets import batch_norm, close, cnn, picture
+from nets import batch_norm, close, cnn, picture, unfolded
 
 
 def scores(model, x=None, **options):
@@ -22,7 +22,7 @@ def scores(model, x=None, **options):
 
 def honest(model, x=None):
     """The answer of a model nobody has seen before, without any fast path."""
-    return scores(copy.deepcopy(model), x, optimize=False)
+    return scores(unfolded(copy.deepcopy(model)), x)
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def norm_rows(monkeypatch):
 def test_the_fast_copy_answers_alike(method, objective):
     model, x = cnn(), picture()
     fast, plain = (
-        gp.explain(model, x, objective=objective, optimize=optimize, method=method)
-        for optimize in (True, False)
+        gp.explain(each, x, objective=objective, method=method)
+        for each in (model, unfolded(model))
     )
     assert close(fast.scores, plain.scores, 1e-4)
     assert close(fast.values, plain.values, 1e-4)
@@ -56,7 +56,7 @@ def test_the_fast_copy_answers_alike(method, objective):
 def test_the_fast_copy_is_used_where_it_is_safe(norm_rows):
     scores(cnn())
     assert norm_rows == []
-    scores(cnn(), optimize=False)
+    scores(unfolded(cnn()))
     assert sum(norm_rows) == 2 * 4
 
 
@@ -71,7 +71,7 @@ def test_gradients_see_channels_last():
     model = nn.Sequential(Watch(), cnn()).eval()
     scores(model)
     assert seen[-1] is True
-    scores(model, optimize=False)
+    scores(unfolded(model))
     assert seen[-1] is False
 
 
@@ -361,6 +361,6 @@ def test_single_output_and_several_inputs_are_optimised_alike():
 
     model = Mixed().eval()
     x = (picture(), torch.rand(4))
-    fast, plain = (gp.explain(model, x, optimize=o, method="ig").scores for o in (True, False))
+    fast, plain = (gp.explain(m, x, method="ig").scores for m in (model, unfolded(model)))
     for a, b in zip(fast, plain, strict=True):
         assert close(a, b, 1e-4)

@@ -228,8 +228,7 @@ class Watch:
 def test_success_leaves_no_trace(kind, method):
     module, model = subject(kind)
     watch = Watch(module)
-    steps = {"greedy-pig": 2, "smooth-ig": 2}.get(method) if isinstance(method, str) else None
-    a = gp.explain(model, picture(), method=TODO(method, steps=steps))
+    a = gp.explain(model, picture(), method=method)
     assert sorted(a.order.tolist()) == list(range(90))
     watch.check()
 
@@ -312,10 +311,10 @@ def test_an_interrupted_backward_pass_leaves_no_trace(kind, monkeypatch):
 def test_the_answer_is_that_of_the_model_in_eval_mode(kind):
     """Not of dropout and batch statistics, and the same however the model had to be frozen."""
     _, model = subject(kind)
-    a = gp.explain(model, picture(), objective="logit", optimize=False, method=gp.IG(steps=3))
+    a = gp.explain(model, picture(), objective="logit", method=gp.IG(steps=3))
     plain = copy.deepcopy(in_use(Net())).eval()
     called = plain.scores if "method" in kind else plain
-    b = gp.explain(called, picture(), objective="logit", optimize=False, method=gp.IG(steps=3))
+    b = gp.explain(called, picture(), objective="logit", method=gp.IG(steps=3))
     assert torch.allclose(a.scores, b.scores, rtol=1e-4, atol=1e-7)
 
 
@@ -376,8 +375,7 @@ def test_the_result_does_not_change_with_the_caller_s_tensors():
     assert torch.equal(a.mask(1), mask)
 
 
-FREEZING = ("greedypig/network/frozen.py", "greedypig/network/model_cache.py", "contextlib.py",
-            "lockstep.py")  # fmt: skip
+FREEZING = ("network/frozen.py", "network/eval_mode.py", "contextlib.py")
 
 
 def interrupt_at(call: int, run) -> int:
@@ -412,7 +410,7 @@ def test_ctrl_c_at_any_place_of_the_freezing_code_leaves_no_trace(kind):
     module, model = subject(kind)
     watch = Watch(module)
     run = lambda: gp.explain(
-        model, picture(), optimize=False, method=gp.GreedyPIG(rounds=1, steps=1)
+        model, picture(), method=gp.GreedyPIG(rounds=1, steps=1)
     )  # noqa: E731
     places = interrupt_at(0, run)
     assert places > 10
@@ -488,7 +486,7 @@ def look(model):
         torch.get_rng_state().tolist(),
     )
 
-x = torch.rand(1, 12, 12)
+x, method = torch.rand(1, 12, 12), gp.GreedyPIG(per_round=1, steps=1)
 for attempt in range(int(sys.argv[1])):
     model = Slow(locked=attempt % 2)
     model.train()
@@ -498,9 +496,9 @@ for attempt in range(int(sys.argv[1])):
     try:
         print("go", flush=True)
         if attempt % 3 == 2:
-            list(gp.explain_many(model, [x] * 1000, per_round=1, steps=1, batch_size=1))
+            list(gp.explain_many(model, [x] * 1000, method=method, batch_size=1))
         else:
-            gp.explain(model, x.repeat(1, 8, 8), per_round=1, steps=1)
+            gp.explain(model, x.repeat(1, 8, 8), method=method)
     except KeyboardInterrupt:
         said = "interrupted"
     print(said, "untouched" if look(model) == before else "CHANGED", flush=True)

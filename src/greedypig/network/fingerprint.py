@@ -8,67 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from ctypes import c_char
-from functools import partial
 from hashlib import sha256
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 from zlib import crc32
 
 import torch
 from torch import Tensor, nn
 
-
-def module_of(model: Callable[..., Any]) -> nn.Module | None:
-    """The module that is called, or whose method is called, if there is one."""
-    owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
-    return owner if isinstance(owner, nn.Module) else None
-
-
-def modules_behind(model: Callable[..., Any], depth: int = 3) -> list[nn.Module]:
-    """The modules that a callable leads to: itself, or what it is bound to, closes over, names
-    among its globals, or holds as arguments and attributes, a few steps deep."""
-    if isinstance(model, nn.Module):
-        return [model]
-    if depth == 0 or isinstance(model, type | ModuleType | Tensor | str | int | float | None):
-        return []
-    held: list[Any] = []
-    if isinstance(model, MethodType):
-        held = [model.__self__, model.__func__]
-    elif isinstance(model, partial):
-        held = [model.func, *model.args, *model.keywords.values()]
-    elif isinstance(model, FunctionType):
-        names = model.__code__.co_names
-        held = [model.__globals__[n] for n in names if n in model.__globals__]
-        held += [c.cell_contents for c in model.__closure__ or () if _filled(c)]
-        held += [*(model.__defaults__ or ()), *(model.__kwdefaults__ or {}).values()]
-    elif isinstance(model, list | tuple | dict):
-        held = list(model.values()) if isinstance(model, dict) else list(model)
-    elif hasattr(model, "__dict__"):
-        held = list(vars(model).values())
-    found = {id(m): m for item in held for m in modules_behind(item, depth - 1)}
-    return list(found.values())
-
-
-def _filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+from .reach import modules_behind, parts_of
 
 
 def fingerprint(model: Callable[..., Any]) -> str:
-    """A digest of what the model computes: its structure, settings and numbers."""
-    module = module_of(model)
+    """A digest of what the model computes: its code, and structure, settings and numbers of the
+    modules that it leads to."""
     name = str(getattr(model, "__qualname__", type(model).__qualname__))
-    if module is not None:
-        return f"{name} {digest(_numbers(module), _structure(module))}"
     code = getattr(model, "__code__", None)
     text = f"{code.co_code.hex()} {code.co_names} {_plain(code.co_consts)}" if code else ""
     numbers: dict[str, Tensor] = {}
-    for i, behind in enumerate(modules_behind(model)):
-        numbers |= {f"{i}.{k}": t for k, t in _numbers(behind).items()}
-        text += _structure(behind)
+    for i, module in enumerate(modules_behind(model)):
+        numbers |= {f"{i}.{key}": tensor for key, tensor in _numbers(module).items()}
+        text += _structure(module)
     return f"{name} {digest(numbers, text)}"
 
 
@@ -112,31 +72,19 @@ class _Traits:
     def _parts(self, value: Any) -> list[Any]:
         if isinstance(value, Tensor) or hasattr(value, "__array_interface__"):
             self._take({"": torch.as_tensor(value)})
-        elif isinstance(value, nn.Module):
+            return []
+        if isinstance(value, nn.Module):
             self._take(_numbers(value))
             return [_structure(value)]
-        elif isinstance(value, type | ModuleType | BuiltinFunctionType):
+        if isinstance(value, type | ModuleType | BuiltinFunctionType):
             return [getattr(value, "__module__", ""), value.__name__]
-        elif isinstance(value, CodeType):
+        if isinstance(value, CodeType):
             return [value.co_code, value.co_names, value.co_consts]
-        elif isinstance(value, FunctionType):
-            own, names = value.__globals__, value.__code__.co_names
-            closed = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
-            return [value.__code__, value.__defaults__, value.__kwdefaults__, *closed,
-                    *(own[n] for n in names if n in own)]  # fmt: skip
-        elif isinstance(value, MethodType):
-            return [value.__func__, value.__self__]
-        elif isinstance(value, partial):
-            return [value.func, value.args, value.keywords]
-        elif isinstance(value, Mapping):
-            return [*value.keys(), *value.values()]
-        elif isinstance(value, set | frozenset):
+        if isinstance(value, FunctionType):
+            return [value.__code__, *parts_of(value)]
+        if isinstance(value, set | frozenset):
             return sorted(map(_plain, value))
-        elif isinstance(value, list | tuple):
-            return list(value)
-        elif hasattr(value, "__dict__"):
-            return [vars(value)]
-        return []
+        return parts_of(value)
 
     def _take(self, tensors: Mapping[str, Tensor]) -> None:
         for name, tensor in tensors.items():

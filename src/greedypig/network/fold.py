@@ -52,7 +52,7 @@ def _folded(model: nn.Module) -> Frozen:
     twin = twin_of(model)
     _fold(twin)
     twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Frozen(twin, twin, channels_last=True, watched=True)  # As the plain one was.
+    return Frozen(twin, twin, channels_last=True)
 
 
 def convolutional(model: Callable[..., Any]) -> bool:

@@ -95,13 +95,8 @@ class Model:
         self.plain = freeze(model)
         self.network = self.plain
         self._prepared = False
-        self._fingerprint = fingerprint(model)
-
-    @property
-    def fingerprint(self) -> str:
-        """What the model computes, with the modules that were only met when it was called."""
-        met = [fingerprint(m).rpartition(" ")[2] for m in self.plain.met]
-        return " ".join([self._fingerprint, *met])
+        self.fingerprint = fingerprint(model)
+        """What the model computes, told apart from others."""
 
     def example(
         self, x: Any, *, target: int | None = None, fixed: Any = None, baseline: Any = None
