@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import greedypig as gp
+from greedypig.core.methods import with_knobs
 
 
 def known_order(n: int, seed: int = 0) -> Tensor:
@@ -27,7 +28,14 @@ def ranked(
     def model(x: Tensor) -> Tensor:
         return (x * weights.view(shape)).sum(axes).unsqueeze(1)
 
-    return gp.explain(model, torch.ones(shape), method=method, **options)
+    knobs = {knob: options.pop(knob, None) for knob in ("rounds", "per_round", "steps")}
+    return gp.explain(model, torch.ones(shape), method=with_knobs(method, **knobs), **options)
+
+
+def unmeasured(a: gp.Attribution) -> gp.Attribution:
+    """The same result without its values."""
+    nan = float("nan")
+    return replace(a, values=a.values * nan, full_value=nan)
 
 
 def pixels(height: int, width: int, seed: int = 1) -> Tensor:

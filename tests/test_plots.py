@@ -21,7 +21,7 @@ import greedypig as gp
 from greedypig import plots
 from greedypig.results.line_styles import KNOWN, looks
 from greedypig.results.picture import DARK, LIGHT, Picture
-from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked
+from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked, unmeasured
 
 viridis = colormaps["viridis"]
 
@@ -78,7 +78,7 @@ def counterfactual(**about):
     picture = pixels(4, 5).permute(2, 0, 1) / 255
     a = gp.explain(
         lambda x: torch.stack([x.flatten(1).sum(1), x[:, 0, 0, 0]], 1), picture, target=0,
-        objective="counterfactual", rounds=3, steps=2,
+        objective="counterfactual", method=gp.GreedyPIG(rounds=3, steps=2),
     )  # fmt: skip
     line = {"fractions": [0, 0.1, 1], "values": [0.9, 0.5, 0.4]}
     facts = {"kind": "image", "class": "cup", "probability": 0.9, "removed": {"0.1": 0.5},
@@ -122,7 +122,7 @@ def test_curves_of_a_counterfactual_go_over_the_share_switched_off():
 def test_a_run_without_a_round_has_no_order_to_draw():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 2))
     picture = pixels(4, 5).permute(2, 0, 1) / 255
-    a = gp.explain(model, picture, target=0, reach=1e-6).with_notes(picture=pixels(4, 5))
+    a = gp.explain(model, picture, target=0, stop=gp.Stop(value=1e-6)).with_notes(picture=pixels(4, 5))
     assert len(a.picks) == 0
     for draw in (plots.kept, plots.without, plots.heatmap, plots.overlay, plots.order_map,
                  plots.bars):  # fmt: skip
@@ -137,7 +137,7 @@ def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     a = photo()
     ax = plots.heatmap(a)
     image = ax.images[0]
-    assert np.allclose(image.get_array(), a.importance().mean(0), atol=1e-6)
+    assert np.allclose(image.get_array(), a.importance.mean(0), atol=1e-6)
     assert image.get_clim() == (0, 1)
     assert image.get_cmap().name == "cividis"
     assert bar_of(ax).get_xlabel() == (
@@ -258,8 +258,8 @@ def test_a_curve_is_drawn_with_the_whole_s_value_and_its_excess_shaded():
 
 
 def test_a_judge_s_curve_is_not_held_against_the_explained_network_s_value():
-    second = Curve("second-opinion", [0.0, 0.9, 0.9])
-    second.judge = "mobilenet-v2"
+    second = gp.metrics.Curve([0, 0.5, 1], [0.0, 0.9, 0.9], "second-opinion",
+                              settings={"judge": "mobilenet-v2"})  # fmt: skip
     ax = plots.curve(second, full=0.5)
     assert not [c for c in ax.collections if isinstance(c, PolyCollection)]
 
@@ -287,7 +287,7 @@ def test_many_curves_have_names_and_their_median():
 def test_measured_curves_bring_their_own_full_value_and_judge():
     net = torch.nn.Sequential(torch.nn.Linear(6, 3))
     x = torch.linspace(-1, 1, 6)
-    a = gp.explain(net, x, rounds=2)
+    a = gp.explain(net, x, method=gp.GreedyPIG(rounds=2))
     curve = gp.metrics.softmax_information_curve(net, x, a, points=5)
     ax = plots.curve(curve)
     assert list(ax.lines[0].get_ydata()) == curve.values.tolist()
@@ -307,7 +307,7 @@ def test_losses_are_in_nats_from_zero():
 
 def test_results_without_a_curve_show_their_rounds():
     g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
-    ax = plots.curve(gp.greedy_pig(g, per_round=1))
+    ax = plots.curve(gp.maximize(g, gp.GreedyPIG(per_round=1)))
     assert list(ax.lines[0].get_ydata()) == pytest.approx([0, 4, 6, 7])
     with pytest.raises(gp.InvalidInput, match="at least one curve"):
         plots.curve()
@@ -319,7 +319,7 @@ def test_bars_are_the_first_units_from_top_to_bottom():
     names = ["age", "a $cost$ in $", "bmi"]
     model, x = torch.nn.Linear(3, 1), torch.tensor([1.0, 4.0, -2.0])
     torch.nn.init.ones_(model.weight)
-    a = gp.explain(model, x, names=names, per_round=1)
+    a = gp.explain(model, x, names=names, method=gp.GreedyPIG(per_round=1))
     ax = plots.bars(a, top=2)
     assert [p.get_width() for p in ax.patches] == pytest.approx([4, 1])
     labels = [t.get_text() for t in ax.get_yticklabels()]
@@ -352,7 +352,7 @@ def test_the_panel_of_a_picture_holds_all_its_views():
     for part in ("as the network sees it", "top 10 %", "importance", "first selected", "how sure"):
         assert part in titles
     assert "photo.jpg: espresso 0.750" in figure.get_suptitle()
-    assert "50 % of the numbers make the model more certain (1.000)" in figure.get_supxlabel()
+    assert "50 % of the features give a higher probability (1.000)" in figure.get_supxlabel()
     figure.savefig(io.BytesIO(), dpi=50)
 
 
@@ -369,17 +369,17 @@ def test_the_panel_s_pictures_are_of_one_size_with_even_gaps():
 def test_the_panel_says_when_the_bare_baseline_outdoes_the_whole():
     line = {"softmax": {"fractions": [0, 1], "values": [0.178, 0.139]}}
     figure = plots.panel(photo(about={"curves": line, "kept": {}, "probability": 0.139}))
-    assert "The bare baseline already gives 0.178" in figure.get_supxlabel()
-    assert "make the model more certain" not in figure.get_supxlabel()
+    assert "gives a higher probability (0.178)" in figure.get_supxlabel()
+    assert "features give a higher" not in figure.get_supxlabel()
 
 
 def test_the_panel_of_anything_else_holds_bars_and_a_curve():
     g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)
-    figure = plots.panel(gp.greedy_pig(g, per_round=1))
+    figure = plots.panel(gp.maximize(g, gp.GreedyPIG(per_round=1)))
     assert len(figure.axes) == 2
     assert len(figure.axes[0].patches) == 3
     figure.savefig(io.BytesIO(), dpi=50)
-    blind = ranked((6,), method="greedy-pig", values="free", rounds=2)
+    blind = unmeasured(ranked((6,), method="greedy-pig", rounds=2))
     plots.panel(blind).savefig(io.BytesIO(), dpi=50)
 
 
@@ -444,7 +444,7 @@ def test_a_comparison_is_headed_by_its_photo_or_by_how_many_there_were():
     assert many.get_suptitle() == (
         "12 photos: AUC of median curves, the rest medians · efficientnet-lite0"
     )
-    bare = plots.comparison({"ig": gp.integrated_gradients(gp.objective(lambda m: m.sum(1), 3))})
+    bare = plots.comparison({"ig": gp.maximize(gp.objective(lambda m: m.sum(1), 3), "ig")})
     assert bare.get_suptitle() == ""
 
 
@@ -521,7 +521,7 @@ def test_no_pyplot_no_global_figure_no_changed_settings():
         "import sys, io, matplotlib, torch, greedypig as gp\n"
         "before = repr(matplotlib.rcParams.copy())\n"
         "g = gp.objective(lambda m: m @ torch.tensor([1.0, 4.0, 2.0]), 3)\n"
-        "gp.plots.panel(gp.greedy_pig(g, per_round=1)).savefig(io.BytesIO())\n"
+        "gp.plots.panel(gp.maximize(g, gp.GreedyPIG(per_round=1))).savefig(io.BytesIO())\n"
         "print('matplotlib.pyplot' in sys.modules, repr(matplotlib.rcParams.copy()) == before)\n"
     )
     assert out == "False True"
@@ -531,7 +531,7 @@ def test_a_missing_matplotlib_names_the_extra():
     out = python(
         "import sys; sys.modules['matplotlib'] = None\n"
         "import torch, greedypig as gp\n"
-        "a = gp.integrated_gradients(gp.objective(lambda m: m.sum(1), 3))\n"
+        "a = gp.maximize(gp.objective(lambda m: m.sum(1), 3), 'ig')\n"
         "try: gp.plots.bars(a)\n"
         "except gp.MissingPackage as error: print(error)\n"
     )
@@ -605,13 +605,6 @@ def test_long_names_stay_apart():
     assert all(len(label) == 32 and "…" in label for label in labels)
 
 
-def test_the_curve_of_a_result_without_values_names_an_option_that_exists():
-    net, x = torch.nn.Linear(6, 2), torch.ones(6)
-    a = gp.explain(net, x, rounds=3, steps=1)
-    nan = float("nan")
-    with pytest.raises(gp.InvalidInput, match="measured values") as caught:
-        plots.curve(replace(a, values=a.values * nan, full_value=nan))
-    (value,) = re.findall(r"values='(\w+)'", str(caught.value))
-    again = gp.explain(net, x, rounds=3, steps=1, values=value)
-    assert torch.isfinite(again.values).all()
-    plots.curve(again)
+def test_a_result_without_values_has_no_curve():
+    with pytest.raises(gp.InvalidInput, match="measured values"):
+        plots.curve(unmeasured(gp.explain(torch.nn.Linear(6, 2), torch.ones(6))))

@@ -21,9 +21,10 @@ def test_the_example_tells_what_the_command_tells(call, answer, place, monkeypat
     told = capsys.readouterr().out
     assert told.startswith(f"photo.png: {record['class']}, probability {record['probability']:.3f}")
     for share, sure in record["kept"].items():
-        assert f"only its best {100 * float(share):3g} %: {sure:.3f}\n" in told
+        assert f"best {100 * float(share):3g} % of the features: {sure:.3f}\n" in told
     assert f"area under the curve {record['curve']['auc']:.3f}, " in told
     excess = record["excess"]
-    already = f"already {100 * excess['share']:.2g} % of it makes the network more certain"
-    assert f"{already} ({excess['probability']:.3f})" in told
-    assert already in " ".join(call("explain", "photo.png", *TINY, "--out", "o")[1].split())
+    part = f"{100 * excess['share']:.2g} % of the features give"
+    assert part in told
+    assert f"({excess['probability']:.3f})" in told
+    assert part in " ".join(call("explain", "photo.png", *TINY, "--out", "o")[1].split())

@@ -32,16 +32,16 @@ def test_a_compression_s_page_tells_its_numbers():
 
 def test_pages_warn_where_a_part_outdoes_the_whole():
     page = report.html(compressed())
-    assert "surer of the full graph’s answers (G −0.400) than with all of them (G −0.500)" in page
+    assert "of the edges give a higher G (−0.400) than all edges (−0.500)" in page
     half = (LEFT + WIDTH - RIGHT) / 2
     assert page.count(f'<line class="kept" x1="{half:g}') == 3  # The kept half, in every chart.
     assert "With 50 % of the edges" in page.replace("\u00a0", " ")
     assert 'class="warn"' not in report.html(explained())
     page = report.html(explained().with_notes({"probability": 0.55}))
-    assert "The first 2 edges make the network surer of biology (0.600)" in page
+    assert "The first 2 edges give a higher probability (0.600) than all edges (0.550)" in page
     page = report.html(explained().with_notes({"probability": 0.55, "alone": 0.7}))
-    assert "Without any edge the network is surer of biology (0.700) than with all" in page
-    assert "edges make the network" not in page
+    assert "No edges give a higher probability (0.700) than all edges (0.550)" in page
+    assert "The first 2 edges give" not in page
 
 
 def test_a_node_s_page_tells_its_edges_in_order():

@@ -419,7 +419,7 @@ def _moved(a: gp.Attribution) -> str:
     after = rounds_line(a)
     text = "the prediction moves (KL, nats)"
     if after is not None:
-        at = [(s, after.at(s)) for s in SHARES]
+        at = [(s, after.get(s)) for s in SHARES]
         moves = [f"{g:.3g} without {100 * s:g} %" for s, g in at if g is not None]
         text += f" by about {', '.join(moves)},"
     return f"{text} by {a.full_value:.3g} without everything"

@@ -119,7 +119,7 @@ def curve_of(a: Attribution) -> tuple[Curve, float | None]:
     if line is None:
         raise InvalidInput(
             "Expected a curve in the notes or measured values (got a result with neither). "
-            "Try a.with_notes({'curves': …}), or a run with values='each'."
+            "Try a.with_notes({'curves': …})."
         )
     return line, a.full_value if isfinite(a.full_value) else None
 
@@ -157,7 +157,7 @@ def _full(ax: Axes, lines: list[Curve], full: float) -> None:
     slack = 0.01 if 0 <= full <= 1 else 1e-9 + 1e-6 * abs(full)
     marked = False
     for line in lines:
-        values = np.array(line.values)
+        values = line.values.numpy()
         # What another network says is its own affair; how far an answer moves has no whole.
         if line.judge is not None or line.off or values.max() <= full + slack:
             continue

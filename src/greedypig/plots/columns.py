@@ -80,10 +80,10 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
 
 
 def _draw_constant(ax: Axes, notes: ColumnNotes) -> None:
-    """Where a constant answer lies; named alone where its line would press the others flat."""
+    """The loss of a constant prediction: a line, or only a name where it lies far from the others."""
     if notes.constant is None:
         return
-    label = f"constant answer: {notes.figure(notes.constant.loss)}"
+    label = f"constant prediction: {notes.figure(notes.constant.loss)}"
     if notes.constant_is_near():
         ax.axhline(notes.constant.loss, color=SOFT, linewidth=1, linestyle=(0, (6, 2)), label=label)
     else:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
+from ..results import verdicts
 from ..results.curve import DELETION, Curve
 from ..results.photo_notes import COMPARED, Notes
 from ..results.picture import Picture, unit_word, unranked
-from ..results.wording import short_percent
 from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
 from .charts import bars, curve, curve_of
 from .pictures import asked, heatmap, order_map, order_name
@@ -134,19 +134,12 @@ def _footnote(a: Attribution, notes: Notes) -> str:
         parts.append(f"{notes.baseline} baseline")
     parts += [f"{a.features.units:,} {unit_word(a)}", f"{a.gradients_used:,} gradients",
               f"{a.seconds:.1f} s", str(a.stop)]  # fmt: skip
-    excess = notes.excess()
     line = shorten(" · ".join(p for p in parts if p), 160)
+    excess = verdicts.excess(notes)
     if excess is not None:
-        share, value = excess
-        line += (f"\n{short_percent(share)} of the numbers make the model more certain "
-                 f"({value:.3f}) than everything does ({notes.probability:.3f}): compare a second "
-                 "opinion")  # fmt: skip
-        line += ', or use objective="log-likelihood".' if notes.advises_log_likelihood else "."
-    bare = notes.bare_excess()
-    if excess is None and bare is not None:
-        line += (f"\nThe bare baseline already gives {bare:.3f}, more than everything does "
-                 f"({notes.probability:.3f}).")  # fmt: skip
-    return line
+        return f"{line}\n{excess} {verdicts.advice(notes)}".rstrip()
+    bare = verdicts.bare_excess(notes)
+    return line if bare is None else f"{line}\n{bare}"
 
 
 def _facts(ax: Axes, a: Attribution, notes: Notes) -> None:

@@ -1,11 +1,11 @@
-"""Charts as inline SVG, readable without any script: curves over the share kept, and bars.
+"""Charts as inline SVG, readable without any script: curves over the share kept, bars, legends.
 
 Colours come from the page's style, so they follow light and dark; lines also differ in dashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -57,7 +57,8 @@ def line_chart(
     def y(value: float) -> float:
         return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 2)
 
-    parts = [_grid(ticks, x, y)]
+    tenths = {x(tenth / 10): f"{10 * tenth}&#8239;%" for tenth in range(0, 11, 2)}
+    parts = [grid(ticks, y, tenths, (x(0), x(1)), HEIGHT - BOTTOM)]
     if full is not None:
         parts += [] if plain else [_excess(line, full, x, y) for line in lines]
         parts.append(f'<line class="full" x1="{x(0)}" x2="{x(1)}" y1="{y(full)}" y2="{y(full)}"/>')
@@ -84,7 +85,7 @@ def line_chart(
     svg = (
         f'<svg class="chart" id="{name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{escape(quantity)} over the share {done}. {escape(spoken)}">'
-        f"{''.join(parts)}</svg>{_legend(lines, labels, full, plain, keep)}"
+        f"{''.join(parts)}</svg>{_curve_legend(lines, labels, full, plain, keep)}"
     )
     data = {
         "id": name,
@@ -126,19 +127,24 @@ def _middle(line: Curve) -> str:
     return "" if value is None else f"{value:.3g} at 10%, "
 
 
-def _grid(ticks: Sequence[float], x: Any, y: Any) -> str:
+def grid(
+    ticks: Sequence[float], y: Callable[[float], float], below: Mapping[float, str],
+    ends: tuple[float, float], bottom: float,
+) -> str:  # fmt: skip
+    """The lines and numbers of the values, and the texts below the diagram by their places.
+
+    ends: the diagram's left and right end. bottom: its lower end.
+    """
     parts = []
     for tick in ticks:
-        parts.append(f'<line class="grid" x1="{x(0)}" x2="{x(1)}" y1="{y(tick)}" y2="{y(tick)}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">'
+            f'<line class="grid" x1="{ends[0]}" x2="{ends[1]}" y1="{y(tick)}" y2="{y(tick)}"/>'
+            f'<text class="tick" x="{ends[0] - 8}" y="{y(tick) + 4}" text-anchor="end">'
             f"{tick:.4g}</text>"
         )
-    for tenth in range(0, 11, 2):
-        place = x(tenth / 10)
+    for place, text in below.items():
         parts.append(
-            f'<text class="tick" x="{place}" y="{HEIGHT - BOTTOM + 20}" '
-            f'text-anchor="middle">{10 * tenth}&#8239;%</text>'
+            f'<text class="tick" x="{place}" y="{bottom + 20}" text-anchor="middle">{text}</text>'
         )
     return "".join(parts)
 
@@ -163,29 +169,40 @@ def _excess(line: Curve, full: float, x: Any, y: Any) -> str:
     return f'<polygon class="excess" points="{above} {ends}"/>'
 
 
-def _legend(
-    lines: Sequence[Curve], labels: Sequence[str], full: float | None, plain: bool = False,
-    keep: float | None = None,
+def _curve_legend(
+    lines: Sequence[Curve], labels: Sequence[str], full: float | None, plain: bool,
+    keep: float | None,
 ) -> str:  # fmt: skip
-    sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
-    stroke = '<line class="{}" x1="0" x2="28" y1="4" y2="4"/>'
     items = [
-        f"<li>{sample.format(stroke.format(line_class(look)))}"
-        f"{escape(label)}{'' if plain else f' <small>area {line.auc:.3f}</small>'}</li>"
+        (stroke(line_class(look)), label, None if plain else f"area {line.auc:.3f}")
         for label, line, look in zip(labels, lines, looks(labels), strict=True)
     ]
     if full is not None:
-        mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
-        items.append(f"<li>{mark}everything <small>{full:.3f}</small></li>")
-        if not plain and any(
-            v > full + 0.01 for ln in lines if ln.judge is None for v in ln.values
-        ):
-            mark = sample.format('<rect class="excess" width="28" height="8"/>')
-            items.append(f"<li>{mark}more than everything gives</li>")
+        items.append((stroke("full"), "everything", f"{full:.3f}"))
+        own = [value for line in lines if line.judge is None for value in line.values.tolist()]
+        if not plain and any(value > full + 0.01 for value in own):
+            area = '<rect class="excess" width="28" height="8"/>'
+            items.append((area, "more than everything gives", None))
     if keep is not None:
-        mark = sample.format('<line class="kept" x1="14" x2="14" y1="0" y2="8"/>')
-        items.append(f"<li>{mark}kept <small>{100 * keep:g}&#8239;%</small></li>")
-    return f'<ul class="legend">{"".join(items)}</ul>'
+        upright = '<line class="kept" x1="14" x2="14" y1="0" y2="8"/>'
+        items.append((upright, "kept", f"{100 * keep:g}\u202f%"))
+    return legend(items)
+
+
+def stroke(style: str) -> str:
+    """A legend's sample of a line."""
+    return f'<line class="{style}" x1="0" x2="28" y1="4" y2="4"/>'
+
+
+def legend(items: Sequence[tuple[str, str, str | None]], box: str = "0 0 28 8") -> str:
+    """A chart's legend: for each item a sample (SVG, "" for none), a name, and a small text."""
+    kind = "sample" if box == "0 0 28 8" else "sample dot-sample"
+    rows = []
+    for sample, name, small in items:
+        mark = f'<svg class="{kind}" viewBox="{box}" aria-hidden="true">{sample}</svg>'
+        tail = "" if small is None else f" <small>{escape(small)}</small>"
+        rows.append(f"<li>{mark if sample else ''}{escape(name)}{tail}</li>")
+    return f'<ul class="legend">{"".join(rows)}</ul>'
 
 
 def bar_chart(labels: Sequence[str], lengths: Sequence[float], texts: Sequence[str]) -> str:

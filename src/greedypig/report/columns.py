@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil, floor, isfinite, log10
+from math import isfinite
 
 from ..core.attribution import Attribution
 from ..results.curve import Curve
@@ -11,20 +11,20 @@ from ..results.line_styles import looks
 from ..results.photo_notes import Notes
 from ..results.picture import rounds_line
 from ..results.table_notes import ColumnNotes, Loss
-from .chart import Chart, line_chart, line_class
-from .markup import document, escape, table
+from .chart import Chart, grid, legend, line_chart, line_class, scale, stroke
+from .markup import escape, page, table
 from .sections import first_units, made, warned
 
 CONSTANT_WORDS = (
-    " The constant answer is the training rows’ rates, or their mean, for every row: columns that "
-    "do not beat it tell nothing."
+    " The constant prediction is the training rows’ class rates, or their mean, for every row: "
+    "columns with no lower loss are of no use."
 )
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 26, 14, 52
 LISTED = 24
-"""Columns whose bars are as long as the proof beside them; the rankings name more."""
+"""Columns in the list of bars; the rankings name more."""
 SHORT_LIST = 8
-"""Columns whose bars leave room for a chart below."""
+"""A list this short leaves room for a chart below it."""
 
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
@@ -34,28 +34,22 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     # Under a short list, or below both sides: so that none of them ends in a long blank.
     short = shown <= SHORT_LIST
     way = _way(a, charts, wide=not short)
-    body = f"""
-<a class="skip" href="#main">Skip to the selection</a>
-<header><p class="eyebrow">{_eyebrow(a, notes, columns)}</p>
-<h1>Which columns predict “{escape(columns.label)}”?</h1>
-<p class="lead">{_lead(a, columns)}</p></header>
-<main id="main">{warned(columns.warnings)}
+    main = f"""{warned(columns.warnings)}
 <div class="columns"><div>{first_units(a, shown)}{way if short else ""}</div>
 <div>{_proof(columns)}</div></div>
-{"" if short else way}{_rankings(columns)}{made(a, notes)}
-</main>
-<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-The order tells which columns this <em>model</em> used; the losses tell how well a fresh network
-does with them. Neither says what causes the label.</p></footer>"""
-    name = " · ".join(p for p in (columns.label, notes.source, "greedypig") if p)
-    return document(
-        name, body, script=True, data={"charts": [c.data for c in charts], "explore": None}
+{"" if short else way}{_rankings(columns)}{made(a, notes)}"""
+    return page(
+        a,
+        name=" · ".join(p for p in (columns.label, notes.source, "greedypig") if p),
+        eyebrow=(notes.source, columns.network, a.method),
+        title=f"Which columns predict “{escape(columns.label)}”?",
+        lead=_lead(a, columns),
+        main=main,
+        closing="The order says which columns this <em>model</em> used, the losses how well a new "
+        "network does with them. Neither says what causes the label.",
+        skip="the selection",
+        data={"charts": [c.data for c in charts], "explore": None},
     )
-
-
-def _eyebrow(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
-    parts = [notes.source, columns.network, str(a.settings.get("method") or "")]
-    return " · ".join(escape(p) for p in parts if p)
 
 
 def _lead(a: Attribution, columns: ColumnNotes) -> str:
@@ -63,12 +57,12 @@ def _lead(a: Attribution, columns: ColumnNotes) -> str:
     by_k = columns.losses[method]
     k = next((k for k, v in by_k.items() if v.mean <= 1.01 * columns.loss_all.mean), max(by_k))
     text = (
-        f"With <b>{k} of {a.features.units}</b> columns a fresh network reaches a validation "
+        f"With <b>{k} of {a.features.units}</b> columns a new network reaches a validation "
         f"{escape(columns.metric)} of <b>{columns.figure(by_k[k].mean)}</b>; all columns give "
         f"<b>{columns.figure(columns.loss_all.mean)}</b>"
     )
     if columns.constant is not None:
-        text += f", always the same answer <b>{columns.figure(columns.constant.loss)}</b>"
+        text += f", a constant prediction <b>{columns.figure(columns.constant.loss)}</b>"
     text += "."
     for sentence in columns.cautions():
         text += f" <b>{escape(sentence)}</b>"
@@ -93,7 +87,7 @@ def _proof(columns: ColumnNotes) -> str:
     ]
     if columns.constant is not None:
         same = Loss(columns.constant.loss, None)
-        rows.append(["constant answer", *([_cell(same, None, columns.figure)] * len(columns.ks))])
+        rows.append(["constant prediction", *([_cell(same, None, columns.figure)] * len(columns.ks))])
     whole = _cell(columns.loss_all, None, columns.figure)
     rows.append(["all columns", *([whole] * len(columns.ks))])
     tables = table(heads, rows, caption=f"Validation {columns.metric} after retraining")
@@ -104,21 +98,21 @@ def _proof(columns: ColumnNotes) -> str:
         ]
         if columns.constant is not None and columns.constant.accuracy is not None:
             same = Loss(columns.constant.accuracy, None)
-            rates.append(["constant answer", *([_cell(same, None)] * len(columns.ks))])
+            rates.append(["constant prediction", *([_cell(same, None)] * len(columns.ks))])
         rates.append(["all columns", *([_cell(columns.accuracy_all, None)] * len(columns.ks))])
-        inner = table(heads, rates, caption="Share of right answers after retraining")
+        inner = table(heads, rates, caption="Share of correct predictions after retraining")
         tables += f"<details><summary>Accuracy</summary>{inner}</details>"
     tables += _r_squared(columns, heads)
     seeds = (
         f"Means of {columns.seeds} seeds with standard errors" if columns.seeds > 1 else "One seed"
     )
     note = (
-        f'<p class="note">Fresh networks trained on the top k columns of each method, judged on '
-        f"{columns.valid_rows:,} rows that were held out, which also ended the training. {seeds}; "
-        "the lowest of a column is bold."
+        f'<p class="note">New networks trained on the top k columns of each method, evaluated on '
+        f"{columns.valid_rows:,} validation rows, which were also used for early stopping. {seeds}; "
+        "the lowest loss of each k is bold."
         f"{CONSTANT_WORDS if columns.constant is not None else ''}</p>"
     )
-    return f"<section><h2>Proof by retraining</h2>{note}{_chart(columns)}{tables}</section>"
+    return f"<section><h2>Loss after retraining</h2>{note}{_chart(columns)}{tables}</section>"
 
 
 def _r_squared(columns: ColumnNotes, heads: list[str]) -> str:
@@ -131,7 +125,7 @@ def _r_squared(columns: ColumnNotes, heads: list[str]) -> str:
         return "–" if found is None else f"{found:.4f}"
 
     rows = [[escape(m), *(cell(by.get(k)) for k in columns.ks)] for m, by in columns.losses.items()]
-    for name, loss in (("constant answer", Loss(columns.constant.loss, None)),
+    for name, loss in (("constant prediction", Loss(columns.constant.loss, None)),
                        ("all columns", columns.loss_all)):  # fmt: skip
         rows.append([name, *([cell(loss)] * len(columns.ks))])
     return table(heads, rows, caption="R² on the validation rows: 1 − loss / variance of the label")
@@ -156,7 +150,7 @@ def _chart(columns: ColumnNotes) -> str:
     constant = columns.constant if columns.constant_is_near() else None
     if constant is not None:
         every.append((constant.loss, 0.0))
-    low, high, ticks = _scale(min(m - e for m, e in every), max(m + e for m, e in every))
+    low, high, ticks = scale(min(m - e for m, e in every), max(m + e for m, e in every), zoom=True)
     first, last = min(columns.ks), max(columns.ks)
 
     def x(k: float) -> float:
@@ -166,18 +160,8 @@ def _chart(columns: ColumnNotes) -> str:
     def y(value: float) -> float:
         return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 2)
 
-    parts = []
-    for tick in ticks:
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'
-            f'<text class="tick" x="{LEFT - 8}" y="{y(tick) + 4}" text-anchor="end">'
-            f"{tick:.4g}</text>"
-        )
-    for k in columns.ks:
-        parts.append(
-            f'<text class="tick" x="{x(k)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">'
-            f"{k}</text>"
-        )
+    below = {x(k): str(k) for k in columns.ks}
+    parts = [grid(ticks, y, below, (LEFT, WIDTH - RIGHT), HEIGHT - BOTTOM)]
     whole = y(columns.loss_all.mean)
     parts.append(f'<line class="full" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{whole}" y2="{whole}"/>')
     if constant is not None:
@@ -219,34 +203,17 @@ def _chart(columns: ColumnNotes) -> str:
 
 
 def _legend(columns: ColumnNotes) -> str:
-    sample = '<svg class="sample" viewBox="0 0 28 8" aria-hidden="true">{}</svg>'
-    stroke = '<line class="{}" x1="0" x2="28" y1="4" y2="4"/>'
     methods = list(columns.losses)
-    items = [
-        f"<li>{sample.format(stroke.format(line_class(look)))}{escape(method)}</li>"
+    items: list[tuple[str, str, str | None]] = [
+        (stroke(line_class(look)), method, None)
         for method, look in zip(methods, looks(methods), strict=True)
     ]
-    mark = sample.format('<line class="full" x1="0" x2="28" y1="4" y2="4"/>')
-    whole = columns.figure(columns.loss_all.mean)
-    items.append(f"<li>{mark}all columns <small>{whole}</small></li>")
+    items.append((stroke("full"), "all columns", columns.figure(columns.loss_all.mean)))
     if columns.constant is not None:
-        near = columns.constant_is_near()
-        line = '<line class="constant" x1="0" x2="28" y1="4" y2="4"/>' if near else ""
-        where = "" if near else ", not in the picture"
-        same = f"constant answer <small>{columns.figure(columns.constant.loss)}{where}</small>"
-        items.append(f"<li>{sample.format(line) if near else ''}{same}</li>")
-    return f'<ul class="legend">{"".join(items)}</ul>'
-
-
-def _scale(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Round numbers close around the data: losses differ in their later digits."""
-    span = (high - low) or abs(high) or 1.0
-    raw = span / 4
-    size = 10 ** floor(log10(raw))
-    step = next(size * m for m in (1, 2, 2.5, 5, 10) if size * m >= raw * 0.999)
-    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    last = max(last, first + 1)
-    return first * step, last * step, [i * step for i in range(first, last + 1)]
+        near, loss = columns.constant_is_near(), columns.figure(columns.constant.loss)
+        items.append((stroke("constant"), "constant prediction", loss) if near
+                     else ("", "constant prediction", f"{loss}, not in the picture"))  # fmt: skip
+    return legend(items)
 
 
 def _path(a: Attribution) -> list[Chart]:
@@ -266,18 +233,18 @@ def _path(a: Attribution) -> list[Chart]:
 
 
 def _way(a: Attribution, charts: list[Chart], *, wide: bool) -> str:
-    """What the model itself loses with only the columns chosen so far."""
+    """The loss of the model itself with only the columns selected so far."""
     values = [0.0 - v for v in a.values.tolist()]
     if not all(isfinite(v) for v in values) or len(values) < 2:
         return ""
-    rest = "their baseline"
+    rest = "at their baseline"
     if a.settings.get("baseline") == "conditional":
-        rest = "what those chosen let one expect of them"
+        rest = "imputed from the selected ones"
     words = (
-        f'<p class="note">The loss of the model as it is, with all other columns at {rest}'
-        "; G is minus that loss. It is measured on the training rows, so do not "
-        "hold it beside the validation losses. It may rise: a frozen model can need "
-        f"columns together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
+        f'<p class="note">The loss of the model as it is, with all other columns {rest}; G is '
+        "minus that loss. It is measured on training rows, so do not compare it with validation "
+        "losses. It may rise, because a model can need several columns "
+        f"together.</p><p>Nothing: <b>{values[0]:.4f}</b>; the {a.selected} selected: "
         f"<b>{values[-1]:.4f}</b>; everything: <b>{0.0 - a.full_value:.4f}</b>.</p>"
     )
     drawn = "".join(chart.svg for chart in charts)
@@ -303,5 +270,5 @@ def _column(columns: ColumnNotes, method: str, place: int) -> str:
     kind = columns.kinds.get(order[place], "")
     useful = columns.useful if method == next(iter(columns.orders)) else None
     if useful is not None and place >= useful:
-        kind = ", ".join(part for part in (kind, "nothing gained") if part)
+        kind = ", ".join(part for part in (kind, "no gain") if part)
     return f"{escape(order[place])} <small>{escape(kind)}</small>"

@@ -1,4 +1,4 @@
-"""Pages of graphs: what a compressed graph keeps, and the edges behind one node's answer."""
+"""Pages of graphs: a compressed graph, and the edges that one node's prediction uses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from math import cos, pi, sin
 from typing import Any
 
 from ..core.attribution import Attribution
+from ..results import verdicts
 from ..results.curve import Curve
 from ..results.graph_layout import inner_nodes, places, ring
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
 from ..results.wording import percent
-from .chart import Chart, line_chart
-from .markup import document, escape, table
+from .chart import Chart, legend, line_chart
+from .markup import escape, page, table
 from .sections import made
-from .words import how_taken
+from .words import how_selected
 
 SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
 """Corners of a class's mark; 0 is a disc, a negative number stands on its corner."""
@@ -34,17 +35,14 @@ def graph_html(a: Attribution) -> str | None:
 
 
 def _page(
-    a: Attribution, *, name: str, eyebrow: str, title: str, lead: str, body: str,
+    a: Attribution, *, name: str, parts: tuple[str, ...], title: str, lead: str, body: str,
     charts: list[Chart], grow: Any = None,
 ) -> str:  # fmt: skip
-    whole = f"""
-<a class="skip" href="#main">Skip to the explanation</a>
-<header><p class="eyebrow">{eyebrow}</p><h1>{title}</h1><p class="lead">{lead}</p></header>
-<main id="main">{body}{made(a, Notes.of(a))}</main>
-<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-{how_taken(a, "Edges")}</p></footer>"""
     data = {"charts": [c.data for c in charts], "explore": None, "grow": grow}
-    return document(name, whole, script=True, data=data)
+    return page(
+        a, name=name, eyebrow=parts, title=title, lead=lead, main=body + made(a, Notes.of(a)),
+        closing=how_selected(a, "Edges"), data=data,
+    )  # fmt: skip
 
 
 def _compression(a: Attribution, found: Compression) -> str:
@@ -63,7 +61,7 @@ def _compression(a: Attribution, found: Compression) -> str:
     right = first.lines["accuracy"].get(found.keep) if "accuracy" in first.lines else None
     lead = (
         f"<b>{found.kept:,}</b> of {found.edges:,} edges were kept. With them <b>{_share(agreed)}"
-        f"</b> of the {found.nodes:,} nodes get the answer of the full graph"
+        f"</b> of the {found.nodes:,} nodes keep the prediction of the full graph"
     )
     if right is not None:
         lead += f"; accuracy is <b>{right:.3f}</b>, with all edges {found.full['accuracy']:.3f}"
@@ -74,34 +72,35 @@ def _compression(a: Attribution, found: Compression) -> str:
     hint = '<p class="note">Point at a chart to read the values at a share.</p>'
     remarks = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)
     explained = (
-        '<p class="note">The network sees the kept edges alone; degrees are those of the smaller '
-        "graph. Accuracy, of the test nodes alone, is coarse: agreement and G, over all nodes, "
-        "tell methods apart.</p>"
+        '<p class="note">The network gets only the kept edges; degrees are those of the smaller '
+        "graph. Accuracy is of the few test nodes; agreement and G are of all nodes and show "
+        "smaller differences.</p>"
     )
     body = (
-        f"{_surer(found)}"
-        f'<section><h2>What is left</h2>{hint}<div class="trio">{drawn}</div></section>'
+        f"{_higher(found)}"
+        f'<section><h2>Over the share of edges kept</h2>{hint}<div class="trio">{drawn}</div></section>'
         f"<section><h2>In numbers</h2>{explained}{_table(found)}{remarks}</section>"
     )
     return _page(
         a, name=f"{found.source} · compressed · greedypig",
-        eyebrow=" · ".join(escape(p) for p in (found.source, found.model) if p),
+        parts=(found.source, found.model),
         title=f"What {_tied(found.keep)} of the edges keep", lead=lead, body=body, charts=charts,
     )  # fmt: skip
 
 
-def _surer(found: Compression) -> str:
+def _higher(found: Compression) -> str:
+    """The warning that some of the edges give a higher G than all of them, if they do."""
     excess = found.excess()
     if excess is None:
         return ""
     share, value = excess
-    return (
-        f'<div class="warn" role="note"><p>With {_tied(share)} of the edges the network is surer '
-        f"of the full graph’s answers (G {_signed(value)}) than with all of them (G "
-        f"{_signed(found.full['g'])}): the edges that speak against an answer are gone. That is "
-        "what was climbed, and no sign of better answers; agreement and accuracy tell those.</p>"
-        "</div>"
-    )
+    sentence = verdicts.higher(f"{_tied(share)} of the edges", _signed(value), "all edges",
+                               _signed(found.full["g"]), quantity="G")  # fmt: skip
+    return _warning(f"{sentence}. Compare methods by agreement and accuracy.")
+
+
+def _warning(text: str) -> str:
+    return f'<div class="warn" role="note"><p>{escape(text)}</p></div>'
 
 
 def _at_keep(found: Compression) -> str:
@@ -156,7 +155,7 @@ def _node(a: Attribution, found: Explained) -> str:
             "probability",
         )
         charts.append(line_chart("chart-node", [line], [found.label],
-                                 quantity=f"How sure of {found.label} with the first edges",
+                                 quantity=f"Probability of {found.label} with only the first edges",
                                  full=found.full, word="edges shown", plain=True))  # fmt: skip
     lead = _node_lead(found)
     control = ""
@@ -168,21 +167,21 @@ def _node(a: Attribution, found: Explained) -> str:
         )
     note = (
         '<p class="note">Rings are steps from the node; numbers are the order of selection; early '
-        "edges are thick. Colour and mark tell a node’s class.</p>"
+        "edges are thick. Colour and shape show a node’s class.</p>"
     )
     drawn = "".join(c.svg for c in charts)
     body = (
-        f"{_surer_alone(found)}"
-        f'<div class="columns"><div><section><h2>The edges behind it</h2>{note}{drawing(found)}'
+        f"{_higher_alone(found)}"
+        f'<div class="columns"><div><section><h2>The selected edges</h2>{note}{drawing(found)}'
         f"{_legend(found)}{control}</section>"
-        f"<section><h2>How sure</h2>{drawn}{_against(found)}</section></div><div>"
+        f"<section><h2>Probability</h2>{drawn}{_against(found)}</section></div><div>"
         f"<section><h2>In order of selection</h2>{_edge_table(found)}</section></div></div>"
     )
     grow = {"values": [found.alone, *found.values], "label": found.label, "full": found.full}
     name = found.nodes[0].name
     return _page(
         a, name=f"node {name} · {found.source} · greedypig",
-        eyebrow=" · ".join(escape(p) for p in (found.source, found.model) if p),
+        parts=(found.source, found.model),
         title=f"Why “{escape(found.label)}” for node {escape(name)}? "
         f'<span class="sure">{found.full:.3f}</span>',
         lead=lead, body=body, charts=charts, grow=grow,
@@ -193,12 +192,12 @@ def _node_lead(found: Explained) -> str:
     label = escape(found.label)
     if not found.edges:
         return (
-            f"The node has no edge within the network’s reach: its own features alone give "
+            f"The node has no edge within the network’s depth. Its own features alone give "
             f"<b>{label}</b> with <b>{found.full:.3f}</b>."
         )
     text = (
-        f"With <b>{len(found.edges)}</b> of the {found.around:,} edges within its reach the "
-        f"network says <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
+        f"With only <b>{len(found.edges)}</b> of the {found.around:,} edges around the node, the "
+        f"network predicts <b>{label}</b> with <b>{found.values[-1]:.3f}</b>; with all of them "
         f"{found.full:.3f}, without any {found.alone:.3f}."
     )
     if found.note:
@@ -208,24 +207,17 @@ def _node_lead(found: Explained) -> str:
     return text
 
 
-def _surer_alone(found: Explained) -> str:
+def _higher_alone(found: Explained) -> str:
+    """The warning that the first edges give a higher probability than all of them, if they do."""
     excess = found.excess()
     if excess is None:
         return ""
     edges, value = excess
-    if edges == 0:
-        return (
-            '<div class="warn" role="note"><p>Without any edge the network is surer of '
-            f"{escape(found.label)} ({value:.3f}) than with all edges ({found.full:.3f}): the "
-            "answer rests on the node’s own features. The edges below agree with it; it does not "
-            "need them.</p></div>"
-        )
-    first = "The first edge makes" if edges == 1 else f"The first {edges} edges make"
-    return (
-        f'<div class="warn" role="note"><p>{first} the network surer of {escape(found.label)} '
-        f"({value:.3f}) than all edges do ({found.full:.3f}): what speaks against it is not among "
-        "them. They tell what supports the answer, not how sure one should be of it.</p></div>"
-    )
+    part = {0: "No edges", 1: "The first edge"}.get(edges, f"The first {edges} edges")
+    sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{found.full:.3f}",
+                               verb="gives" if edges == 1 else "give")  # fmt: skip
+    why = " The prediction uses the node’s own features and does not need these edges."
+    return _warning(f"{sentence}.{why if edges == 0 else ''}")
 
 
 def _against(found: Explained) -> str:
@@ -238,7 +230,7 @@ def _against(found: Explained) -> str:
                      f"{found.random['kept']:.3f}"])  # fmt: skip
     if not rows:
         return ""
-    return table(["", "these edges", "random growth"], rows, caption="Against random growth")
+    return table(["", "these edges", "random subgraphs"], rows, caption="Compared with random subgraphs")
 
 
 def _edge_table(found: Explained) -> str:
@@ -255,15 +247,12 @@ def _edge_table(found: Explained) -> str:
 
 def _legend(found: Explained) -> str:
     kinds = sorted({n.kind for n in found.nodes if n.kind is not None})
-    items = [
-        f'<li><svg class="sample dot-sample" viewBox="-9 -9 18 18" aria-hidden="true">'
-        f"{mark(kind, 7)}</svg>{escape(found.classes[kind])}</li>"
-        for kind in kinds
+    items: list[tuple[str, str, str | None]] = [
+        (mark(kind, 7), found.classes[kind], None) for kind in kinds
     ]
     if any(n.kind is None for n in found.nodes):
-        items.append('<li><svg class="sample dot-sample" viewBox="-9 -9 18 18" aria-hidden="true">'
-                     f"{mark(None, 7)}</svg>class not known</li>")  # fmt: skip
-    return f'<ul class="legend">{"".join(items)}</ul>'
+        items.append((mark(None, 7), "class not known", None))
+    return legend(items, "-9 -9 18 18")
 
 
 def drawing(found: Explained) -> str:

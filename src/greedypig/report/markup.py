@@ -9,10 +9,13 @@ import importlib.resources
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..core.attribution import Attribution
 
 
 def escape(text: object) -> str:
@@ -60,6 +63,25 @@ def document(title: str, body: str, *, script: bool, data: Any = None) -> str:
     if script:
         parts += [data_block(data), f"<script>{code}</script>"]
     return "\n".join([*parts, "</body>", "</html>", ""])
+
+
+def page(
+    a: Attribution, *, name: str, eyebrow: Sequence[str | None], title: str, lead: str, main: str,
+    closing: str = "", skip: str = "the explanation", data: Any = None,
+) -> str:  # fmt: skip
+    """The page of a result. eyebrow: short texts above the title. title, lead, main and closing,
+    the footer's last sentences, are HTML. Without data there is no script."""
+    above = " · ".join(escape(part) for part in eyebrow if part) or "greedypig"
+    version = escape(a.provenance.get("greedypig", ""))
+    body = f"""
+<a class="skip" href="#main">Skip to {skip}</a>
+<header><p class="eyebrow">{above}</p>
+<h1>{title}</h1>
+<p class="lead">{lead}</p></header>
+<main id="main">{main}</main>
+<footer><p>Made by greedypig {version} from the result alone.
+{closing}</p></footer>"""
+    return document(name, body, script=data is not None, data=data)
 
 
 def asset(name: str) -> str:

@@ -14,9 +14,9 @@ from ..results.table_notes import ColumnNotes
 from .columns import columns_html
 from .explore import explorer_data, explorer_html
 from .graphs import graph_html
-from .markup import document, escape, png
+from .markup import escape, page, png
 from .sections import comparison, curves, first_units, made, predictions, warned
-from .words import how_taken, summary, warning
+from .words import how_selected, summary, warning
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
@@ -58,23 +58,22 @@ def html(a: Attribution) -> str:
         right = predictions(notes) + plots
         if a.features.names is not None:
             others = first_units(a) + others
-    body = f"""
-<a class="skip" href="#main">Skip to the explanation</a>
-<header><p class="eyebrow">{_eyebrow(a, notes)}</p>
-<h1>{_title(notes)}</h1>
-<p class="lead">{summary(a, notes, picture is not None)}</p></header>
-<main id="main">{noted}
+    return page(
+        a,
+        name=_name(notes),
+        eyebrow=_eyebrow(a, notes),
+        title=_title(notes),
+        lead=summary(a, notes, picture is not None),
+        main=f"""{noted}
 <div class="columns"><div>{left}</div><div>{right}</div></div>
-{others}{made(a, notes)}
-</main>
-<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result alone.
-{how_taken(a)}</p></footer>"""
-    name = " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
-    return document(name, body, script=True, data=data)
+{others}{made(a, notes)}""",
+        closing=how_selected(a),
+        data=data,
+    )
 
 
 def _bare(a: Attribution, notes: Notes, picture: Picture | None) -> str:
-    """The page of a run that ended before its first round: what is known, and why no more is."""
+    """The page of a run that ended before its first round."""
     shown = ""
     if picture is not None and picture.pixels is not None:
         height, width = picture.pixels.shape[:2]
@@ -83,29 +82,29 @@ def _bare(a: Attribution, notes: Notes, picture: Picture | None) -> str:
             f'alt="{escape(notes.source or "the photo")}" width="{width}" height="{height}">'
             "</section>"
         )
-    body = f"""
-<a class="skip" href="#main">Skip to the explanation</a>
-<header><p class="eyebrow">{_eyebrow(a, notes)}</p>
-<h1>No explanation of “{escape(notes.label or "the answer")}”</h1>
-<p class="lead">{summary(a, notes, picture is not None)}</p></header>
-<main id="main">{shown}{predictions(notes)}{made(a, notes)}</main>
-<footer><p>Made by greedypig {escape(a.provenance.get("greedypig", ""))} from the result
-alone.</p></footer>"""
-    name = " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
-    return document(name, body, script=False)
+    return page(
+        a,
+        name=_name(notes),
+        eyebrow=_eyebrow(a, notes),
+        title=f"No explanation of “{escape(notes.label or 'the prediction')}”",
+        lead=summary(a, notes, picture is not None),
+        main=f"{shown}{predictions(notes)}{made(a, notes)}",
+    )
 
 
-def _eyebrow(a: Attribution, notes: Notes) -> str:
-    parts = [notes.source, notes.model, str(a.settings.get("method") or "")]
-    return " · ".join(escape(p) for p in parts if p) or "greedypig"
+def _name(notes: Notes) -> str:
+    return " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
+
+
+def _eyebrow(a: Attribution, notes: Notes) -> tuple[str | None, ...]:
+    return notes.source, notes.model, str(a.settings.get("method") or "")
 
 
 def _title(notes: Notes) -> str:
     if notes.label is None:
         return "What the model used"
-    sure = (
-        "" if notes.probability is None else f' <span class="sure">{notes.probability:.3f}</span>'
-    )
-    if notes.removing:
-        return f"What would change “{escape(notes.label)}”?{sure}"
-    return f"Why “{escape(notes.label)}”?{sure}"
+    probability = ""
+    if notes.probability is not None:
+        probability = f' <span class="sure">{notes.probability:.3f}</span>'
+    question = "What would change" if notes.removing else "Why"
+    return f"{question} “{escape(notes.label)}”?{probability}"

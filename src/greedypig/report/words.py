@@ -1,11 +1,13 @@
-"""What a result says in plain words, and the warning where it must not be taken at its word."""
+"""The sentences of a page: what a result says, and warnings of results to doubt."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from typing import Any
 
 from ..core.attribution import Attribution, is_one_shot
+from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.picture import probability_within, unit_labels, unit_word, units_within, unranked
 from ..results.wording import chance, short_percent
@@ -20,69 +22,62 @@ def summary(a: Attribution, notes: Notes, picture: bool) -> str:
     return _of_picture(a, notes) if picture else _of_units(a, notes)
 
 
-def _tied(share: float) -> str:
-    """A percentage that no line break tears apart."""
-    return short_percent(share).replace(" ", "\u00a0")
+def unbroken(text: str) -> str:
+    """Text that no line break divides."""
+    return text.replace(" ", "\u00a0")
 
 
-def _of_removal(a: Attribution, notes: Notes) -> str:
-    """How far the answer moves as features are switched off."""
-    label, gray = escape(notes.label or "its class"), escape(notes.baseline or "the baseline")
-    (share, value), *others = notes.removed.items()
-    text = (
-        f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) switched off, that "
-        f"is at {gray}, the model says <b>{label}</b> with <b>{chance(value)}</b>"
-    )
-    text += "".join(f", with <b>{_tied(s)}</b> off it is <b>{chance(v)}</b>" for s, v in others)
-    if notes.probability is not None:
-        text += f"; the whole photo gives <b>{chance(notes.probability)}</b>"
-    if isfinite(a.full_value):
-        text += f". With everything off the answer moves by {a.full_value:.3g} nats (KL)"
-    return text + "."
+def _percent(share: float) -> str:
+    return unbroken(short_percent(share))
 
 
 def _of_picture(a: Attribution, notes: Notes) -> str:
+    """The probability with, or without, the best features of a picture."""
     if notes.removed:
-        return _of_removal(a, notes)
+        shares = [(s, v, "") for s, v in notes.removed.items()]
+        how = f"switched off (set to {escape(notes.baseline or 'the baseline')})"
+    else:
+        within = {s: probability_within(a, notes, s) for s in (0.01, 0.05, 0.1)}
+        shares = [(s, p[0], "" if p[1] else "about ") for s, p in within.items() if p is not None]
+        how = "present"
     label = escape(notes.label or "its class")
-    found = {s: probability_within(a, notes, s) for s in (0.01, 0.05, 0.1)}
-    told = [(s, f[0], "" if f[1] else "about ") for s, f in found.items() if f is not None]
     sentences = []
-    if told:
-        (share, value, about), *others = told
+    if shares:
+        (share, value, about), *others = shares
+        only = "" if notes.removed else "only "
         text = (
-            f"With <b>{_tied(share)}</b> of the photo’s numbers ({_held(a, share)}) "
-            f"the model says <b>{label}</b> "
-            f"with {about}<b>{chance(value)}</b>"
+            f"With {only}<b>{_percent(share)}</b> of the features ({_fitting(a, share)}) {how}, "
+            f"the model predicts <b>{label}</b> with {about}<b>{chance(value)}</b>"
         )
         text += "".join(
-            f", with <b>{_tied(s)}</b> it is {about}<b>{chance(v)}</b>" for s, v, about in others
+            f", with <b>{_percent(s)}</b> it is {about}<b>{chance(v)}</b>" for s, v, about in others
         )
         if notes.probability is not None:
             text += f"; the whole photo gives <b>{chance(notes.probability)}</b>"
-        sentences.append(text + ".")
+        sentences.append(f"{text}.")
     elif notes.probability is not None:
         sentences.append(
-            f"For the whole photo the model says <b>{label}</b> "
+            f"For the whole photo the model predicts <b>{label}</b> "
             f"with <b>{chance(notes.probability)}</b>."
         )
-    needed = notes.needed()
-    if needed is not None and needed < 1:
+    if notes.removed and isfinite(a.full_value):
         sentences.append(
-            f"From {_needed(needed)} of the numbers on, the probability stays at nine tenths of "
-            "the whole photo’s or above."
+            f"With everything switched off the prediction moves by {a.full_value:.3g} nats (KL)."
+        )
+    needed = notes.needed()
+    if not notes.removed and needed is not None and needed < 1:
+        least = f"about {_percent(needed)}" if needed >= 0.01 else f"less than {_percent(0.01)}"
+        sentences.append(
+            f"From {least} of the features on, the probability stays at 9/10 of the whole photo’s "
+            "or above."
         )
     if a.features.kind == "elements" and sentences:
-        sentences.append("A number is one colour of one pixel.")
+        sentences.append("A feature is one colour of one pixel.")
     return " ".join(sentences) or _of_units(a, notes)
 
 
-def _needed(share: float) -> str:
-    return f"about {_tied(share)}" if share >= 0.01 else f"less than {_tied(0.01)}"
-
-
-def _held(a: Attribution, share: float) -> str:
-    """What such a share is: that many numbers, or the larger units that fit whole."""
+def _fitting(a: Attribution, share: float) -> str:
+    """How many features a share is; of larger ones those that fit whole."""
     fit = units_within(a, share)
     if a.features.kind == "elements":
         return f"{fit:,} of {a.features.n:,}"
@@ -90,6 +85,7 @@ def _held(a: Attribution, share: float) -> str:
 
 
 def _of_units(a: Attribution, notes: Notes) -> str:
+    """The first features by name, and how G grows with them."""
     count = min(3, a.features.units)
     labels = unit_labels(a, a.order[:count].tolist())
     names = ", ".join(f"<b>{escape(label)}</b>" for label in labels)
@@ -99,8 +95,8 @@ def _of_units(a: Attribution, notes: Notes) -> str:
     start, end = float(a.values[0]), float(a.values[-1])
     if isfinite(start) and isfinite(end):
         text += (
-            f" From nothing to the {a.selected:,} selected, the objective G goes from "
-            f"<b>{start:.3g}</b> to <b>{end:.3g}</b>"
+            f" The objective G grows from <b>{start:.3g}</b> with nothing to <b>{end:.3g}</b> "
+            f"with the {a.selected:,} selected"
         )
         if isfinite(a.full_value):
             text += f"; everything gives <b>{a.full_value:.3g}</b>"
@@ -109,87 +105,54 @@ def _of_units(a: Attribution, notes: Notes) -> str:
 
 
 def _direction(a: Attribution) -> str:
-    """Of a model with one output: how it was read."""
-    if a.settings.get("outputs") != "values":
-        return ""
+    """How the single output of a model was read."""
     ways = {"increase": "increase it: G is the output",
             "decrease": "decrease it: G is the output times −1"}  # fmt: skip
     way = ways.get(str(a.settings.get("objective")))
-    return (
-        ""
-        if way is None
-        else (
-            f" The model’s single output is read as a value, and these are the features that {way}."
-        )
-    )
+    if a.settings.get("outputs") != "values" or way is None:
+        return ""
+    return f" The model’s single output is a value, and these are the features that {way}."
 
 
 def warning(a: Attribution, notes: Notes) -> str | None:
-    """Where a part makes the model more certain than the whole: what that means, how to check."""
+    """Why a result is to be doubted, and how to check it, as HTML; None if there is no reason."""
     if notes.removing:
         return None
-    lost = _fall_warning(notes)
+    lost = verdicts.fall(notes)
     if lost is not None:
-        return lost
-    found = notes.excess()
-    if found is None:
-        return _plain_warning(a, notes) if notes.curve is None else _bare_warning(notes)
-    share, value = found
-    text = (
-        f"<p><b>More certain than the whole photo.</b> With {_tied(share)} of the numbers the "
-        f"model gives {value:.3f}, with all of them {notes.probability:.3f}. Such a part is a "
-        "pattern that this network likes; it need not be what it saw in the photo. Do not read "
-        "the high value as a better explanation.</p><p>"
-    )
-    second = notes.curves.get("second-opinion")
-    judged = None if second is None else second.get(share)
-    if second is not None and judged is not None:
-        whole = second.full if second.full is not None else second.get(1.0)
-        beside = "" if whole is None else f" ({whole:.3f} for the whole photo)"
-        text += (
-            f"The check: another network, {escape(second.judge or 'not asked before')}, gives the "
-            f"same part {judged:.3f}{beside}. "
-        )
-    else:
-        text += (
-            "The check: let another network judge the same parts, a second opinion "
-            "(<code>--judge</code>). "
-        )
-    if notes.objective == "log-likelihood":
-        text += "The objective was log-likelihood already, which asks for the photo’s own answer."
-    elif notes.advises_log_likelihood:
-        text += (
-            "Or explain again with <code>--objective log-likelihood</code> (in Python "
-            '<code>objective="log-likelihood"</code>), which asks for the photo’s own answer '
-            "and not for more."
-        )
-    return text + "</p>"
+        return _note(lost, "Try another seed or more rounds, and compare what they select first.")
+    excess = verdicts.excess(notes)
+    if excess is not None:
+        return _note(
+            excess, "That is a fact about the model; it does not make the explanation better.",
+            _second_opinion(notes), verdicts.advice(notes, judge="a second network, as a second "
+                                                    "opinion")
+        )  # fmt: skip
+    if notes.curve is None:
+        return _more_than_everything(a, notes)
+    bare = verdicts.bare_excess(notes)
+    return None if bare is None else _note(bare)
 
 
-def _fall_warning(notes: Notes) -> str | None:
-    fall = notes.fall()
-    if fall is None:
-        return None
-    return (
-        f"<p><b>This explanation does not hold.</b> With {_tied(fall.reached_at)} of the features "
-        f"the probability is {chance(fall.reached)}, with {_tied(fall.lost_at)} it is "
-        f"{chance(fall.lost)}, and the whole photo gives {chance(notes.probability or 0)}. Try "
-        "another seed or more rounds, and compare what they select first.</p>"
-    )
+def _note(first: str, *others: str) -> str:
+    rest = " ".join(escape(sentence) for sentence in others if sentence)
+    return f"<p><b>{escape(first)}</b> {rest}</p>"
 
 
-def _bare_warning(notes: Notes) -> str | None:
-    bare = notes.bare_excess()
-    if bare is None:
-        return None
-    return (
-        f"<p><b>Less certain than without the photo.</b> The bare baseline "
-        f"({escape(notes.baseline or 'nothing present')}) already gives {bare:.3f}, the whole "
-        f"photo {notes.probability:.3f}: on the whole the photo speaks against this class.</p>"
-    )
+def _second_opinion(notes: Notes) -> str:
+    """What another network says of the part that gives a higher probability."""
+    second, excess = notes.curves.get("second-opinion"), notes.excess()
+    value = None if second is None or excess is None else second.get(excess[0])
+    if second is None or value is None:
+        return ""
+    whole = second.full if second.full is not None else second.get(1.0)
+    beside = "" if whole is None else f" (the whole photo: {whole:.3f})"
+    judge = second.judge or "another network"
+    return f"As a second opinion, {judge} gives the same features {value:.3f}{beside}."
 
 
-def _plain_warning(a: Attribution, notes: Notes) -> str | None:
+def _more_than_everything(a: Attribution, notes: Notes) -> str | None:
+    """The same by G, where no curve was measured."""
     values = a.values[a.values.isfinite()]
     if not isfinite(a.full_value) or values.numel() == 0:
         return None
@@ -197,60 +160,53 @@ def _plain_warning(a: Attribution, notes: Notes) -> str | None:
     slack = 0.01 * max(abs(a.full_value), abs(best - float(values.min())))
     if best <= a.full_value + slack:
         return None
-    text = (
-        f"<p><b>More than everything.</b> Some of the {unit_word(a)} alone give G = {best:.3g}, "
-        f"all of them {a.full_value:.3g}: some of those left out work against the answer, or the "
-        "part is one that the model merely likes. It is a fact about the model"
-    )
-    if notes.advises_log_likelihood:
-        text += (
-            '; compare with <code>objective="log-likelihood"</code>, which asks for the whole '
-            "answer"
-        )
-    return text + ".</p>"
+    part = f"Some of the {unit_word(a)}"
+    sentence = verdicts.higher(part, f"{best:.3g}", "all of them", f"{a.full_value:.3g}",
+                               quantity="G")  # fmt: skip
+    return _note(f"{sentence}.", verdicts.advice(notes))
 
 
 GREEDY = {
-    "integrated-gradients": "path-integrated gradients (Greedy PIG)",
-    "steady-gradients": "path-integrated gradients over changing views (Greedy PIG over views)",
-    "rolling-gradients": "path-integrated gradients rolled over the rounds (Greedy PIG, rolling)",
-    "gradient": "the gradient at those taken already (Sequential Gradient)",
+    "greedy-pig": "path-integrated gradients (Greedy PIG)",
+    "steady-pig": "path-integrated gradients over changing views of the photo (steady-pig, based "
+    "on Greedy PIG)",
+    "sequential-gradient": "the gradient at the selected features (Sequential Gradient)",
 }
-"""What scorers take features by, round by round."""
-TELLS = "The order tells what the <em>model</em> used, not what is true of the world."
-SETTING = ("rounds", "steps", "points", "samples", "rule", "schedule", "ratio")
-"""What of a method's settings is told in a line; all of them are listed below it."""
+"""What greedy methods select features by."""
+MEANING = "The order says what the <em>model</em> used, not what is true of the world."
+KNOBS = ("rounds", "steps", "views", "samples", "rule", "schedule", "ratio")
+"""The settings of a method that are shown in a line; all of them are listed below it."""
 
 
-def how_taken(a: Attribution, what: str = "Features") -> str:
-    """How the order came about and what it tells, as HTML."""
-    settings, scorer = a.settings, _scorer(a)
-    if "random" in (settings.get("method"), scorer):
-        return f"{what} are in a random order, which tells nothing: a yardstick for other methods."
+def how_selected(a: Attribution, what: str = "Features") -> str:
+    """How the order came about and what it says, as HTML."""
+    name = _name(a)
+    if name == "random":
+        return f"{what} are in a random order, to compare other methods with."
     if is_one_shot(a):
-        name = settings.get("method") or scorer
-        by = f" ({escape(name)})" if isinstance(name, str) else ""
-        return f"{what} are ranked once, by their score{by}. {TELLS}"
-    by = f" by {GREEDY[scorer]}" if scorer in GREEDY else ", by their score in each round"
-    return f"{what} are taken greedily{by}. {TELLS}"
+        by = f" ({escape(name)})" if name else ""
+        return f"{what} are ranked once, by their score{by}. {MEANING}"
+    by = f" by {GREEDY[name]}" if name in GREEDY else ", by their score in each round"
+    return f"{what} are selected greedily{by}. {MEANING}"
 
 
 def method_setting(a: Attribution) -> str:
-    """The method and its main knobs: steady-pig: rounds 20, steps 5, schedule geometric."""
-    inner = a.settings.get("scorer")
-    known = {**(inner if isinstance(inner, Mapping) else {}), **a.settings}
+    """The method and its main knobs: steady-pig: rounds 33, views 3, schedule geometric."""
+    inner = [a.settings[key] for key in ("scorer", "one_shot") if _is_mapping(a.settings.get(key))]
+    known: dict[str, Any] = {k: v for each in inner for k, v in each.items()} | dict(a.settings)
     unused = ("rounds", "schedule", "ratio") if is_one_shot(a) else ()
     knobs = [
         f"{name} {known[name]:g}" if isinstance(known[name], float) else f"{name} {known[name]}"
-        for name in SETTING
+        for name in KNOBS
         if name not in unused and isinstance(known.get(name), str | int | float)
     ]
-    name = a.settings.get("method") or _scorer(a)
-    return ": ".join(part for part in (name, ", ".join(knobs)) if part and isinstance(part, str))
+    return ": ".join(part for part in (_name(a), ", ".join(knobs)) if part)
 
 
-def _scorer(a: Attribution) -> str | None:
-    """The scorer's name; of one around another the inner one's."""
-    found = a.settings.get("scorer")
-    found = found.get("scorer") if isinstance(found, Mapping) else found
-    return found if isinstance(found, str) else None
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _name(a: Attribution) -> str:
+    name = a.settings.get("method")
+    return name if isinstance(name, str) else ""
