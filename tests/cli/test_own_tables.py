@@ -1,6 +1,5 @@
 """`greedypig select --model`: models that answer in other ways than the networks trained here."""
 
-import warnings
 
 import numpy as np
 import pytest
@@ -54,6 +53,7 @@ def test_a_number_may_be_answered_in_its_own_units(answer, place):
     written(place, lambda score: 50 + 10 * score)
     found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
     assert found["order"][:3] == ["a", "b", "c"]
+    assert any("'y' in its own units" in text for text in found["warnings"])
 
 
 def test_which_units_are_taken_is_told_and_standardised_ones_stay(place, monkeypatch):
@@ -62,14 +62,12 @@ def test_which_units_are_taken_is_told_and_standardised_ones_stay(place, monkeyp
 
     table = open_table(written(place, lambda score: 50 + 10 * score))
     batches = Batches(table, survey(table, "y"))
-    with pytest.warns(UserWarning, match="in its own units"):
-        model = adapted(tiny_tables.own_units(), batches, "logits")
+    model = adapted(tiny_tables.own_units(), batches, "logits")
+    assert "'y' in its own units" in model.note
     assert evaluate(model, batches_for(model, batches)).loss < 1e-6
     label = batches.schema.label
     standard = tiny_tables.Other(lambda z: (50 + 10 * z - label.mean) / label.deviation)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert adapted(standard, batches, "logits") is standard
+    assert adapted(standard, batches, "logits") is standard
     with pytest.raises(UsageError, match="--outputs logits for a number"):
         adapted(torch.nn.Linear(5, 1), batches, "probabilities")
 
@@ -78,7 +76,7 @@ def test_a_model_of_one_input_is_refused_by_the_names_of_the_categories(call, pl
     written(place, binary, town=np.tile(["x", "y", "z"], 200))
     code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense")
     assert code == 2
-    assert "got one input, and categories in town" in err
+    assert "got one input, and categories in 'town'" in err
     assert "--drop town" in err
     assert (
         call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--drop", "town")[0] == 0
@@ -99,7 +97,7 @@ def test_outputs_are_refused_without_a_model_and_where_they_are_none(call, place
 def test_judging_on_the_rows_to_learn_from_is_warned_of(call, place):
     written(place, binary)
     _, _, err = call("select", "t.parquet", *ASK, "--valid", "./t.parquet")
-    assert "among the rows to learn from and the rows to judge on" in err
+    assert "t.parquet is among the training rows and the validation rows" in err
 
 
 def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call, place):
@@ -110,7 +108,7 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call
                         "--epochs", "1", "--methods", "ig,random", "--out", "out")  # fmt: skip
     assert code == 0
     assert (place / "out" / "selection.png").stat().st_size > 10_000
-    assert "17 rows to judge on tell little" in " ".join(out.split())
+    assert "Only 17 validation rows" in " ".join(out.split())
     assert "tell little" in (place / "out" / "selection.html").read_text()
 
 

@@ -44,7 +44,7 @@ def test_a_constant_category_has_no_score_whatever_its_embedding(tmp_path):
     a = random.normal(size=600)
     y = (a + 0.3 * random.normal(size=600) > 1.5).astype(int)
     table = written(tmp_path, y=y, a=a, b=random.normal(size=600), same=["DE"] * 600)
-    with pytest.warns(UserWarning, match="same value throughout"):
+    with pytest.warns(UserWarning, match="'same' are constant"):
         found = survey(table, "y")
     network = new_network(found.schema, seed=0)
     with torch.no_grad():
@@ -63,7 +63,7 @@ def test_numbers_far_from_a_zero_that_stands_for_absence_are_told():
     x = torch.randn(256, 3, generator=random) + torch.tensor([0.0, 50.0, 0.0])
     model = torch.nn.Linear(3, 1)
     rows = [(x, (x[:, 0] > 0).float())]
-    with pytest.warns(UserWarning, match="deviations from 0"):
+    with pytest.warns(UserWarning, match="'1' are more than 3 standard deviations from 0"):
         gp.select_features(model, rows, k=1)
     import warnings
 
@@ -84,5 +84,5 @@ def test_a_column_that_counts_without_a_gradient_is_told():
     random = torch.Generator().manual_seed(0)
     x = torch.randn(64, 3, generator=random)
     x[:, 1] = torch.randint(0, 4, (64,), generator=random).float()
-    with pytest.warns(UserWarning, match=r"values of '?1'? move the model's answer"):
+    with pytest.warns(UserWarning, match="values of '1' change .* no gradient"):
         gp.select_features(Reads(), [(x, (x[:, 0] > 0).float())])

@@ -13,10 +13,10 @@ from worlds import Plain, cut, deep, mixed, regression
 import greedypig as gp
 from agreement import agree
 from greedypig.tables import losses
+from greedypig.tables.api import Selection
 from greedypig.tables.baseline import set_baseline
 from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE
-from greedypig.tables.api import Selection
 from greedypig.tables.linear import LinearNetwork
 from greedypig.tables.networks import GatedModel, PlainModel
 from greedypig.tables.objective import TableObjective

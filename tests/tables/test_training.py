@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from greedypig.tables import (
     Batches,
     Effort,
-    Shelf,
-    Trial,
+    Training,
+    TrainingCache,
     constant_answer,
     count_rows,
     evaluate,
@@ -25,7 +25,7 @@ from greedypig.tables import (
     train_network,
     training,
 )
-from greedypig.tables.retraining import Summary, trials_of
+from greedypig.tables.retraining import Summary, trainings_of
 
 SHORT = Effort(epochs=3, rate=3e-3)
 
@@ -151,27 +151,27 @@ def test_the_right_columns_retrain_best_and_all_are_the_measure(tmp_path):
     train, valid = rows(tmp_path)
     orders = {"right": [["strong", "weak", "noise"]], "wrong": [["noise", "weak", "strong"]]}
     seen = []
-    proof = retrain(orders, train, valid, ks=[1, 3], seeds=2, effort=SHORT,
+    retrained = retrain(orders, train, valid, ks=[1, 3], seeds=2, effort=SHORT,
                     watch=lambda trial, share: seen.append((trial.seed, share)))  # fmt: skip
-    assert proof.losses["right"][1].mean < 0.45 < 0.6 < proof.losses["wrong"][1].mean
-    assert proof.losses["right"][3] == proof.losses["wrong"][3] == proof.loss_all
-    assert proof.accuracies["right"][1].mean > 0.75
+    assert retrained.losses["right"][1].mean < 0.45 < 0.6 < retrained.losses["wrong"][1].mean
+    assert retrained.losses["right"][3] == retrained.losses["wrong"][3] == retrained.loss_all
+    assert retrained.accuracies["right"][1].mean > 0.75
     assert {seed for seed, _ in seen} == {0, 1}
 
 
 def test_equal_sets_are_trained_once():
     names = ["a", "b", "c"]
     orders = {"x": [["a", "b", "c"]], "y": [["b", "a", "c"]]}
-    found = trials_of(names, orders, [1, 2, 3], 2)
+    found = trainings_of(names, orders, [1, 2, 3], 2)
     assert len(found) == len(set(found)) == 2 * 4  # {abc}, {a}, {b}, {ab}.
     assert found[0].columns == ("a", "b", "c")
 
 
 def test_every_seed_may_have_a_ranking_of_its_own():
-    found = trials_of(["a", "b"], {"random": [["a", "b"], ["b", "a"]]}, [1], 2)
-    assert Trial(("a",), 0) in found
-    assert Trial(("b",), 1) in found
-    assert Trial(("a",), 1) not in found
+    found = trainings_of(["a", "b"], {"random": [["a", "b"], ["b", "a"]]}, [1], 2)
+    assert Training(("a",), 0) in found
+    assert Training(("b",), 1) in found
+    assert Training(("a",), 1) not in found
 
 
 def test_a_standard_error_is_that_of_the_mean():
@@ -184,14 +184,14 @@ def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):
     orders = {"m": [["strong", "weak", "noise"]]}
     shelf = tmp_path / "shelf"
     one = retrain(
-        orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), shelf=Shelf(shelf)
+        orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), cache=TrainingCache(shelf)
     )
     monkeypatch.setattr(
         "greedypig.tables.retraining.train_network", lambda *_, **__: pytest.fail("again")
     )
-    again = retrain(orders, train, valid, ks=[1], seeds=1, shelf=Shelf(shelf))
+    again = retrain(orders, train, valid, ks=[1], seeds=1, cache=TrainingCache(shelf))
     assert again == one
     file = next(shelf.glob("1-0-*.json"))
     assert json.loads(file.read_text())["columns"] == ["strong"]
     file.write_text("{")  # A file that is damaged is a trial to do again.
-    assert Trial(("strong",), 0) not in Shelf(shelf)
+    assert TrainingCache(shelf).get(Training(("strong",), 0)) is None

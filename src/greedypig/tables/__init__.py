@@ -1,9 +1,9 @@
 """Tables that need not fit in memory: read piece by piece, encoded for a network, in batches.
 
 table = open_table("train/*.parquet")              # CSV, TSV (also .gz), Parquet, Arrow
-found = survey(table, "clicked")                   # one pass: how each column is encoded
-train = Batches(table, found, part="train")        # ((numeric, categorical), label)
-network = new_network(found.schema, seed=0)
+columns = survey(table, "clicked")                 # one pass: how each column is encoded
+train = Batches(table, columns, part="train")      # ((numeric, categorical), label)
+network = new_network(columns.schema, seed=0)
 trained = train_network(network, train, valid, seed=0)
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from .column_checks import ColumnWarning
 from .constant import Constant, constant_answer
 from .files import CRITEO, TextLayout, criteo_layout, find_tables
-from .retraining import Proof, Shelf, Summary, Trial, retrain
+from .retraining import Retrained, Summary, Training, TrainingCache, retrain, retrain_on
 from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
 from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
@@ -22,9 +22,8 @@ from .training import Effort, Scores, Trained, evaluate, new_network, train_netw
 
 __all__ = [
     "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "CriteoShaped", "Effort",
-    "Label", "Number", "Proof", "Reading", "Schema", "Scores", "Shelf", "Summary", "Survey",
-    "Table", "TextLayout", "Trained", "Trial", "Truth", "constant_answer", "count_rows",
+    "Label", "Number", "Reading", "Retrained", "Schema", "Scores", "Summary", "Survey", "Table",
+    "TextLayout", "Trained", "Training", "TrainingCache", "Truth", "constant_answer", "count_rows",
     "criteo_layout", "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
-    "retrain", "survey",
-    "train_network",
+    "retrain", "retrain_on", "survey", "train_network",
 ]  # fmt: skip

@@ -141,7 +141,8 @@ class Selection:
             shares, sample = _spend(budget, sample, schedule, method, features.units)
             self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
             self.example = source.example()
-            self.concerns, self.constant = self._check(loss_name)
+            at_zero = isinstance(baseline, str) and baseline == "zero"
+            self.concerns, self.constant = self._check(loss_name, at_zero)
             # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
             described = set_baseline(
                 network, baseline, self.objective.sampled(), group, example=self.example,
@@ -192,10 +193,11 @@ class Selection:
             about["held_out"] = self._held_out(a, valid)
         return a.with_notes(about)
 
-    def _check(self, loss_name: str) -> tuple[list[str], list[int]]:
+    def _check(self, loss_name: str, at_zero: bool) -> tuple[list[str], list[int]]:
         """Warnings, which one process gives for all, and the constant columns."""
         network = self.objective.network
-        rows = check_rows(network.table, self.objective.sampled(), self.example, self.group)
+        rows = check_rows(network.table, self.objective.sampled(), self.example, self.group,
+                          at_zero=at_zero)  # fmt: skip
         said = rows.warnings + check_model(network, self.example, loss_name)
         return said if self.group.first else [], rows.constant
 

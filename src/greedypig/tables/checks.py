@@ -35,6 +35,8 @@ FEWEST = 10
 """Rows from which a column that equals the label is no accident: a line leads through any two."""
 SAME = 1 - 1e-6
 """Correlation with the label beyond which a column equals it."""
+FAR = 3.0
+"""Standard deviations from 0 beyond which a column's zero is no natural absence."""
 ROWS_PER_ID = 20
 """Rows per category, on average, from which categories of one label each are no accident."""
 
@@ -141,8 +143,13 @@ class RowCheck(NamedTuple):
     """Columns with one value throughout, the same list on all processes."""
 
 
-def check_rows(table: Table, sample: Iterator[Batch], first: Batch, group: Group) -> RowCheck:
-    """Columns that are constant, equal the label or decide it, and a label that is constant."""
+def check_rows(
+    table: Table, sample: Iterator[Batch], first: Batch, group: Group, *, at_zero: bool = False
+) -> RowCheck:
+    """Columns that are constant, equal the label or decide it, and a label that is constant.
+
+    at_zero: absent columns are at 0, so columns far from 0 are warned of.
+    """
     origin, _ = _read(table, first)
     at = origin[0] if len(origin) else torch.zeros(table.columns, dtype=torch.float64)
     sums = torch.zeros(6, table.columns, dtype=torch.float64)
@@ -162,6 +169,8 @@ def check_rows(table: Table, sample: Iterator[Batch], first: Batch, group: Group
     if not group.first:
         return RowCheck([], constant)
     warnings = _from_moments(table, sums, constant)
+    if at_zero:
+        warnings += _far_from_zero(table, sums, at)
     every, answers = torch.cat(ids), torch.cat(labels)
     deciding = [column for place, column in enumerate(categorical.tolist())
                 if _decides(every[:, place], answers)]  # fmt: skip
@@ -217,6 +226,20 @@ def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:
             "label in another form, leave it out."
         )
     return warnings
+
+
+def _far_from_zero(table: Table, sums: Tensor, at: Tensor) -> list[str]:
+    rows, x, xx = sums[:3]
+    mean = x / rows
+    deviation = (xx / rows - mean * mean).clamp(min=0).sqrt()
+    far = ((mean + at).abs() > FAR * deviation) & (xx > 0) & ~torch.tensor(table.categorical)
+    if not bool(far.any()):
+        return []
+    return [
+        f"The values of {table.listed(torch.nonzero(far).squeeze(1).tolist())} are more than "
+        f"{FAR:g} standard deviations from 0, the baseline of absent columns. Try "
+        "baseline='mean', or standardise them."
+    ]
 
 
 def _decides(ids: Tensor, labels: Tensor) -> bool:

@@ -101,7 +101,8 @@ class Trace:
         plain = np.where(np.isnan(values), np.nan, values + 0.0)
         self.digest.update(plain.tobytes())
         self.rows += len(plain)
-        self.whole = self.whole and bool(((np.abs(plain) < EXACT) & (plain == np.rint(plain))).all())
+        whole = (np.abs(plain) < EXACT) & (plain == np.rint(plain))
+        self.whole = self.whole and bool(whole.all())
         if self.whole and len(plain):
             run = np.concatenate([self._last, plain])
             steps = np.diff(run)

@@ -1,8 +1,8 @@
-"""The proof of a selection: fresh networks trained on the columns chosen, judged on held-out rows.
+"""Does a selection hold? Fresh networks trained on the selected columns, validated on other rows.
 
-A `Trial` is one training: these columns, this seed. Trials are independent of each other, so the
-processes of a group share them, and each result is written to a shelf of its own at once: a run
-that was stopped goes on, and methods that chose the same columns share a trial.
+A `Training` is one fresh network: these columns, this seed. Trainings are independent of each
+other, so the processes of a group share them, and each result is written to a cache at once: a run
+that was stopped goes on, and methods that select the same columns share a training.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import torch
+from torch import nn
 
 from ..core.errors import InvalidInput
 from ..results.files import write_whole
 from .distributed import ALONE, Group
 from .row_batches import Batches
-from .training import Effort, Scores, new_network, train_network
+from .schema import Schema
+from .training import Effort, Progress, Scores, Trained, new_network, train_network
 
-Watch = Callable[["Trial", float], object]
-"""Called with a trial under way and the epochs of it that are done."""
+Watch = Callable[["Training", float], object]
+"""Called with a training under way and the epochs of it that are done."""
+Orders = Mapping[str, Sequence[Sequence[str]]]
+"""Method → its ranking of the columns for each seed; one ranking serves all seeds."""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One training."""
+class Training:
+    """One fresh network."""
 
     columns: tuple[str, ...]
     """In the table's order: a set, not a ranking."""
@@ -45,24 +49,24 @@ class Trial:
 
 @dataclass(frozen=True)
 class Summary:
-    """Trials of several seeds as one number."""
+    """A number of several seeds."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return fmean(self.values)
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean; None for a single seed."""
+        """Standard error of the mean; None for a single seed."""
         n = len(self.values)
         return None if n < 2 else stdev(self.values) / sqrt(n)
 
 
 @dataclass(frozen=True)
-class Proof:
+class Retrained:
     """Losses after retraining."""
 
     losses: Mapping[str, Mapping[int, Summary]]
@@ -74,18 +78,25 @@ class Proof:
     accuracy_all: Summary | None
 
 
-Orders = Mapping[str, Sequence[Sequence[str]]]
-"""Method → its ranking of the columns for each seed; one ranking serves all seeds."""
+def retrain_on(
+    columns: Iterable[str],
+    train: Batches,
+    valid: Batches,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    fresh: Callable[[Schema, int], nn.Module] | None = None,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a fresh network on these columns.
 
-
-def trials_of(names: Sequence[str], orders: Orders, ks: Iterable[int], seeds: int) -> list[Trial]:
-    """Every training that a proof needs, each once; all columns first."""
-    found = {Trial(tuple(names), seed): None for seed in range(seeds)}
-    for k in ks:
-        for rankings in orders.values():
-            for seed in range(seeds):
-                found[_trial(names, rankings, k, seed)] = None
-    return list(found)
+    fresh: (schema, seed) → network with fresh weights; None makes the default network.
+    """
+    subset = train.only(columns)
+    network = (fresh or _fresh)(subset.schema, seed).to(device)
+    return train_network(network, subset, valid.only(subset.schema.names), effort=effort,
+                         seed=seed, progress=progress)  # fmt: skip
 
 
 def retrain(
@@ -96,96 +107,115 @@ def retrain(
     ks: Sequence[int],
     seeds: int = 3,
     effort: Effort | None = None,
-    shelf: Shelf | None = None,
+    cache: TrainingCache | None = None,
     group: Group = ALONE,
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
-) -> Proof:
+) -> Retrained:
     """Train a fresh network on the top k columns of every ranking, for each k and seed.
 
-    group: the processes share the trials through the shelf, which all of them must see.
+    group: the processes share the trainings through the cache, whose folder all of them must see.
     """
     names = train.schema.names
-    trials = trials_of(names, orders, ks, seeds)
-    if group.size > 1 and shelf is None:
-        raise InvalidInput("Expected a shelf for several processes (got none).")
-    shelf = shelf or Shelf(None)
-    mine = group.share([t for t in trials if t not in shelf])
-    group.barrier()  # A trial that is done while others still look would shift their shares.
-    for trial in mine:
-        subset = train.only(trial.columns)
-        done = train_network(
-            new_network(subset.schema, seed=trial.seed).to(device), subset,
-            valid.only(trial.columns), effort=effort, seed=trial.seed,
-            progress=None if watch is None else partial(watch, trial),
-        )  # fmt: skip
-        shelf.put(trial, done.scores)
+    if group.size > 1 and cache is None:
+        raise InvalidInput("Expected a cache for several processes (got none).")
+    cache = cache or TrainingCache(None)
+    for training in own_trainings(trainings_of(names, orders, ks, seeds), cache, group):
+        progress = None if watch is None else partial(watch, training)
+        trained = retrain_on(training.columns, train, valid, seed=training.seed, effort=effort,
+                             device=device, progress=progress)  # fmt: skip
+        cache.put(training, trained.scores)
     group.barrier()
-    return _proof(names, orders, ks, seeds, shelf)
+    return _summarised(names, orders, ks, seeds, cache)
 
 
-class Shelf:
-    """Results of trials, each in a small file of a folder; in memory where there is no folder."""
+def trainings_of(
+    names: Sequence[str], orders: Orders, ks: Iterable[int], seeds: int
+) -> list[Training]:
+    """Every training that is needed, each once; all columns first."""
+    wanted = {Training(tuple(names), seed): None for seed in range(seeds)}
+    for k in ks:
+        for rankings in orders.values():
+            for seed in range(seeds):
+                wanted[_training(names, rankings, k, seed)] = None
+    return list(wanted)
+
+
+def own_trainings(
+    trainings: Sequence[Training], cache: TrainingCache, group: Group
+) -> list[Training]:
+    """This process's share of the trainings that are not done."""
+    own = group.share([t for t in trainings if cache.get(t) is None])
+    group.barrier()  # A training that ends while others still look would shift their shares.
+    return own
+
+
+class TrainingCache:
+    """Results of trainings, each in a small file of a folder; in memory where there is none."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._held: dict[str, Scores] = {}
+        self._scores: dict[str, Scores] = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def __contains__(self, trial: Trial) -> bool:
-        return self.get(trial) is not None
-
-    def get(self, trial: Trial) -> Scores | None:
-        """What a trial gave; None if it was not done, or its file is damaged."""
-        if trial.key not in self._held and self.folder is not None:
+    def get(self, training: Training) -> Scores | None:
+        """The result of a training; None if it was not done, or its file is damaged."""
+        if training.key not in self._scores and self.folder is not None:
             try:
-                text = (self.folder / f"{trial.key}.json").read_text()
+                text = (self.folder / f"{training.key}.json").read_text()
                 record = json.loads(text)
-                if tuple(record["columns"]) != trial.columns:
+                if tuple(record["columns"]) != training.columns:
                     return None
-                self._held[trial.key] = Scores(**record["scores"])
+                self._scores[training.key] = Scores(**record["scores"])
             except (OSError, ValueError, KeyError, TypeError):
                 return None
-        return self._held.get(trial.key)
+        return self._scores.get(training.key)
 
-    def put(self, trial: Trial, scores: Scores) -> None:
+    def put(self, training: Training, scores: Scores) -> None:
         """Keep a result."""
-        self._held[trial.key] = scores
+        self._scores[training.key] = scores
         if self.folder is not None:
-            record = {"columns": trial.columns, "seed": trial.seed, "scores": asdict(scores)}
-            write_whole(self.folder / f"{trial.key}.json", json.dumps(record))
+            record = {"columns": training.columns, "seed": training.seed, "scores": asdict(scores)}
+            write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
-def _trial(names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int) -> Trial:
-    order = rankings[seed % len(rankings)]
-    wanted = set(order[:k])
-    return Trial(tuple(name for name in names if name in wanted), seed)
+def _fresh(schema: Schema, seed: int) -> nn.Module:
+    return new_network(schema, seed=seed)
 
 
-def _proof(
-    names: Sequence[str], orders: Orders, ks: Sequence[int], seeds: int, shelf: Shelf
-) -> Proof:
-    def scores(trial: Trial) -> Scores:
-        found = shelf.get(trial)
-        if found is None:
+def _training(
+    names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int
+) -> Training:
+    wanted = set(rankings[seed % len(rankings)][:k])
+    return Training(tuple(name for name in names if name in wanted), seed)
+
+
+def _summarised(
+    names: Sequence[str], orders: Orders, ks: Sequence[int], seeds: int, cache: TrainingCache
+) -> Retrained:
+    def scores(training: Training) -> Scores:
+        result = cache.get(training)
+        if result is None:
             raise InvalidInput(
-                f"Expected the result of a trial on {len(trial.columns)} columns in "
-                f"{shelf.folder} (got none). Try a folder that all processes see."
+                f"Expected the result of a training on {len(training.columns)} columns in "
+                f"{cache.folder} (got none). Try a folder that all processes see."
             )
-        return found
+        return result
 
-    every = [scores(Trial(tuple(names), seed)) for seed in range(seeds)]
+    def of(attribute: str) -> dict[str, dict[int, Summary]]:
+        return {method: {k: Summary(tuple(getattr(s, attribute) for s in by[k])) for k in ks}
+                for method, by in each.items()}  # fmt: skip
+
+    every = [scores(Training(tuple(names), seed)) for seed in range(seeds)]
     each = {
-        method: {k: [scores(_trial(names, r, k, s)) for s in range(seeds)] for k in ks}
+        method: {k: [scores(_training(names, r, k, s)) for s in range(seeds)] for k in ks}
         for method, r in orders.items()
     }
     rates = [s.accuracy for s in every if s.accuracy is not None]
-    return Proof(
-        losses={m: {k: Summary(tuple(s.loss for s in of)) for k, of in by.items()}
-                for m, by in each.items()},
-        accuracies={m: {k: Summary(tuple(s.accuracy or 0.0 for s in of)) for k, of in by.items()}
-                    for m, by in each.items()} if rates else {},
+    return Retrained(
+        losses=of("loss"),
+        accuracies=of("accuracy") if rates else {},
         loss_all=Summary(tuple(s.loss for s in every)),
         accuracy_all=Summary(tuple(rates)) if rates else None,
-    )  # fmt: skip
+    )

@@ -239,8 +239,8 @@ class Batches(Sequence[Batch]):
             if len(rows.label) != self.survey.rows[piece]:
                 raise InvalidInput(
                     f"Expected {self.survey.rows[piece]:,} rows in piece {piece} of "
-                    f"{self.table.source} (got {len(rows.label):,}). The files have changed; try "
-                    "again without --resume."
+                    f"{self.table.source} (got {len(rows.label):,}). The files have changed: "
+                    "try the survey again."
                 )
             parts.append((rows, None if self.part is None else self._kept(piece)))
         n = int(sum(len(r.label) if k is None else k.sum() for r, k in parts))

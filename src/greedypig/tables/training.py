@@ -220,7 +220,7 @@ def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
         model.train(before)
     if not isfinite(total):
         raise NonFinite(
-            "Expected a finite validation loss (got NaN or infinity). Try a smaller --rate."
+            "Expected a finite validation loss (got NaN or infinity). Try a smaller learning rate."
         )
     number = schema.label.task == "number"
     scale = schema.label.deviation**2 if number else 1.0
