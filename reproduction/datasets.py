@@ -14,11 +14,11 @@ from typing import Any, Literal
 from greedypig.core.errors import InvalidFile, InvalidInput
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.tables import CRITEO, Batches, Reading, Survey, Table, open_table, survey
-from greedypig.tables.synthetic import CriteoShaped
 
 from . import cache
 from .cache import digest
 from .job import Job
+from .synthetic import CriteoShaped
 
 LABELS = ("label", "Label", "target", "y")
 """Names of a label, where none is given."""

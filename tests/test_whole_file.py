@@ -63,7 +63,7 @@ def as_figure(path):
 
 def as_table(path):
     pytest.importorskip("pyarrow", reason="needs the extra tables")
-    from greedypig.tables.synthetic import CriteoShaped
+    from reproduction.synthetic import CriteoShaped
 
     CriteoShaped(rows=200, seed=0).write(path)
 

@@ -109,7 +109,7 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call
     assert code == 0
     assert (place / "out" / "selection.png").stat().st_size > 10_000
     assert "Only 17 validation rows" in " ".join(out.split())
-    assert "tell little" in (place / "out" / "selection.html").read_text()
+    assert "Only 17 validation rows" in (place / "out" / "selection.html").read_text()
 
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):

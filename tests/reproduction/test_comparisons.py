@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
 from greedypig.results.statistics import student
-from greedypig.tables.synthetic import CriteoShaped
 from reproduction.comparisons import Difference, Estimate, Side, in_words
+from reproduction.synthetic import CriteoShaped
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType, MissingPackage, quoted
-from ..network.fingerprint import modules_behind
+from ..network.reach import modules_behind
 from ..network.frozen import freeze
 from ..tables.api import select_features
 from ..tables.losses import CLASSES

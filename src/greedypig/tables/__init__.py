@@ -10,20 +10,27 @@ trained = train_network(network, train, valid, seed=0)
 from __future__ import annotations
 
 from .column_checks import ColumnWarning
-from .constant import Constant, constant_answer
 from .files import CRITEO, TextLayout, criteo_layout, find_tables
 from .retraining import Retrained, Summary, Training, TrainingCache, retrain, retrain_on
 from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
 from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
 from .source import Table, open_table
-from .synthetic import CriteoShaped, Truth
-from .training import Effort, Scores, Trained, evaluate, new_network, train_network
+from .training import (
+    Constant,
+    Effort,
+    Scores,
+    Trained,
+    constant_answer,
+    evaluate,
+    new_network,
+    train_network,
+)
 
 __all__ = [
-    "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "CriteoShaped", "Effort",
+    "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "Effort",
     "Label", "Number", "Reading", "Retrained", "Schema", "Scores", "Summary", "Survey", "Table",
-    "TextLayout", "Trained", "Training", "TrainingCache", "Truth", "constant_answer", "count_rows",
+    "TextLayout", "Trained", "Training", "TrainingCache", "constant_answer", "count_rows",
     "criteo_layout", "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
     "retrain", "retrain_on", "survey", "train_network",
 ]  # fmt: skip

@@ -102,7 +102,7 @@ def _wanted(baseline: Any, network: Network) -> list[Any] | Tensor:
         choices = [_choice(choice) for choice in baseline]
     else:
         numbers = as_tensor(baseline, "the baseline").reshape(-1)
-        if len(numbers) == len(network.column_of) != table.columns:
+        if len(numbers) == len(network.baseline) != table.columns:
             return numbers
         choices = numbers.tolist()
     if len(choices) != table.columns:
@@ -143,7 +143,7 @@ def _index(column: Any, table: Table) -> int:
 
 
 def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
-    total = torch.zeros(len(network.column_of) + 1, dtype=torch.float64)
+    total = torch.zeros(len(network.baseline) + 1, dtype=torch.float64)
     for batch in sample:
         rows = network.table.read(batch).to(network.device)
         if len(rows.labels):

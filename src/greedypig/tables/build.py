@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType, first_line
-from ..network.fingerprint import modules_behind
 from ..network.frozen import Frozen, freeze
+from ..network.reach import modules_behind
 from .columns import Table, entries
 from .embeddings import embeddings, find_lookups
 from .linear import LinearNetwork

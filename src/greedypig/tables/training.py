@@ -18,12 +18,15 @@ from math import ceil, isfinite
 from time import monotonic
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, NonFinite
 from .losses import per_row, resolve
 from .row_batches import Batches, Numbers
+from .running_stats import Moments
 from .schema import Schema
 from .stream import seed_from
 from .tabular_mlp import TabularMLP
@@ -37,6 +40,9 @@ CHECK = 200_000
 """Validation follows every epoch, and every so many rows within a long one."""
 DECAY, MOST_DECAY, DECAY_ROWS, STEADY = 1e-5, 1e-2, 3.0, 10_000
 """Weight decay is DECAY with STEADY rows, with fewer about DECAY_ROWS / rows."""
+
+UNSEEN = 0.5
+"""Rows that a class counts for which only the others have: its loss would be infinite."""
 
 Progress = Callable[[float], object]
 
@@ -242,3 +248,50 @@ def _right(out: Tensor, label: Tensor, task: str) -> int:
         return 0
     said: Any = out.reshape(-1) > 0 if task == "binary" else out.argmax(1)
     return int((said.to(label.dtype) == label).sum())
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What a network has to beat: the same prediction for every row, from the labels alone."""
+
+    loss: float
+    """Mean log-loss, or squared error in the label's own units."""
+    accuracy: float | None
+    """Share of the rows in the training rows' most frequent class; None for a number."""
+    variance: float | None
+    """Variance of a number on the validation rows, for R²; None for classes."""
+
+
+def constant_answer(train: Batches, valid: Batches) -> Constant:
+    """The rates of the classes (or the mean) in `train`, validated on `valid`, from labels alone.
+
+    loss = −Σ_c q_c · log p_c with the rates p of `train` and q of `valid`; of a number it is
+    variance + (mean of `train` − mean of `valid`)².
+    """
+    label = train.schema.label
+    if label.task == "number":
+        learned, other = _moments(train), _moments(valid)
+        scale = label.deviation**2
+        variance = scale * other.second / other.n
+        return Constant(variance + scale * (learned.mean - other.mean) ** 2, None, variance)
+    counts, there = _counts(train), _counts(valid)
+    known = np.where((counts == 0) & (there > 0), UNSEEN, counts)
+    rates, shares = known / known.sum(), there / there.sum()
+    loss = -float(sum(q * np.log(p) for p, q in zip(rates, shares, strict=True) if q > 0))
+    return Constant(loss, float(shares[int(counts.argmax())]), None)
+
+
+def _moments(batches: Batches) -> Moments:
+    moments = Moments()
+    for _, label in batches.only(()):
+        moments.add(label.double().numpy())
+    return moments
+
+
+def _counts(batches: Batches) -> NDArray[np.float64]:
+    """Rows of each class."""
+    classes = len(batches.schema.label.values)
+    total = np.zeros(classes)
+    for _, label in batches.only(()):
+        total += np.bincount(label.long().numpy(), minlength=classes)
+    return total

@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra tables")
 import greedypig as gp
-from greedypig.tables import CriteoShaped, criteo_reading, open_table, survey
+from greedypig.tables import criteo_reading, open_table, survey
+from reproduction.synthetic import CriteoShaped
 
 
 def test_there_are_so_many_columns_of_each_kind():

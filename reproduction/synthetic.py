@@ -25,9 +25,9 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidInput
-from ..results.files import write_whole
-from .arrow import arrow
+from greedypig.core.errors import InvalidInput
+from greedypig.results.files import write_whole
+from greedypig.tables.arrow import arrow
 
 CHUNK = 65_536
 """Rows made at once, and rows of a row group."""
