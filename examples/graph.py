@@ -1,4 +1,4 @@
-"""What `greedypig compress` and `explain-node` do, by the library: train, order, judge, draw.
+"""What `greedypig compress` and `explain-node` do, with the library: train, rank, compare, draw.
 
     python examples/graph.py [graph.npz]
 
@@ -24,7 +24,7 @@ def main() -> None:
     print(f"{graph.name}: {graph.nodes:,} nodes, {graph.m:,} edges", *graph.notes)
     model = train(graph, seed=0).model  # The paper's three-layer GCN.
 
-    # Which edges do all answers rest on? An undirected pair is one unit.
+    # Which edges do the predictions depend on? An undirected pair is one feature.
     a = gp.explain_edges(model, graph.x, graph.edge_index)
     half = a.mask(graph.m // 2)  # Over the columns of edge_index.
     print(f"{int(half.sum())} of {half.numel()} directions kept, {a.gradients_used} gradients")
@@ -32,11 +32,11 @@ def main() -> None:
     shares = [i / 10 for i in range(11)]
     traces = compare(model, graph, shares=shares)
     for name, trace in traces.items():
-        look = trace.at(0.3)
-        print(f"{METHODS[name]:20} with 30 % of the edges: accuracy {look.accuracy:.3f}, "
-              f"agreement {look.agreement:.3f}, G {look.g:.3f}")  # fmt: skip
+        point = trace.at(0.3)
+        print(f"{METHODS[name]:20} with 30 % of the edges: accuracy {point.accuracy:.3f}, "
+              f"agreement {point.agreement:.3f}, G {point.g:.3f}")  # fmt: skip
 
-    # And the answer for one node? A subgraph that grows from it.
+    # Which edges does the prediction for one node depend on? A subgraph that grows from it.
     node = int(graph.test[0])
     b = gp.explain_node(model, graph.x, graph.edge_index, node, k=8)
     ends = b.attachments["ends"][:, b.mask(8)]

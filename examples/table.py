@@ -32,21 +32,23 @@ def main() -> None:
         writer.writerows([*row, label] for row, label in zip(data.data, data.target, strict=True))
 
     table = open_table(path)  # Read in pieces: it need not fit in memory.
-    found = survey(table, "benign")
-    train = Batches(table, found, part="train", share=0.3, batch_size=32)
-    valid = Batches(table, found, part="valid", share=0.3, shuffle=False)
+    columns = survey(table, "benign")
+    train = Batches(table, columns, part="train", share=0.3, batch_size=32)
+    valid = Batches(table, columns, part="valid", share=0.3, shuffle=False)
     effort = Effort(epochs=8)
-    network = train_network(new_network(found.schema), train, valid, effort=effort)
+    network = train_network(new_network(columns.schema), train, valid, effort=effort)
     print(f"all 30 columns: log-loss {network.scores.loss:.3f}")
 
-    chosen = gp.select_features(network.model, train, k=5, names=found.schema.names)
-    print("best first:", ", ".join(chosen.top(5)))
+    selection = gp.select_features(network.model, train, k=5, names=columns.schema.names)
+    print("best first:", ", ".join(selection.top(5)))
 
-    # The proof: a fresh network that has never seen the other columns.
-    proof = retrain({"greedy-pig": [chosen.top(30)]}, train, valid, ks=[5], seeds=2, effort=effort)
-    loss = proof.losses["greedy-pig"][5]
+    # Check: a fresh network that never sees the other columns.
+    retrained = retrain(
+        {"greedy-pig": [selection.top(30)]}, train, valid, ks=[5], seeds=2, effort=effort
+    )
+    loss = retrained.losses["greedy-pig"][5]
     print(f"only these 5, retrained: log-loss {loss.mean:.3f} ± {loss.standard_error:.3f}")
-    chosen.save(folder / "tumours.gpig")
+    selection.save(folder / "tumours.gpig")
 
 
 if __name__ == "__main__":
