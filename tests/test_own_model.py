@@ -17,6 +17,7 @@ from greedypig.images.wrapped import OwnModel
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
 Answer = namedtuple("Answer", "scores features")
+QUICK = gp.GreedyPIG(rounds=2, steps=2)
 
 
 class Net(nn.Module):
@@ -75,12 +76,12 @@ def curves(model, judge, x):
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"mean": 0.5, "std": 0.25}, {"std": 1 / 255}, {"bgr": True, "mean": 0.4}]
+    "how", [{}, {"mean": 0.5, "std": 0.25}, {"std": 1 / 255}, {"mean": 1.0, "std": -1.0}]
 )
 def test_a_network_judged_by_itself_agrees_with_itself(how):
     model, judge = own(**how), own(**how)
     x = model.preprocess(photo())
-    assert torch.allclose(model.from_pixels(model.to_pixels(x)), x, atol=1e-6 / model.net.std)
+    assert torch.allclose(model.from_pixels(model.to_pixels(x)), x, atol=1e-6 / abs(model.net.std))
     alone, judged = curves(model, judge, x)
     for name in ("softmax", "loss"):
         values = alone[name].values
@@ -89,7 +90,7 @@ def test_a_network_judged_by_itself_agrees_with_itself(how):
 
 
 def test_the_same_network_behind_another_preprocessing_sees_the_same_pictures():
-    model, judge = own(), own(mean=0.3, std=0.2, bgr=True)
+    model, judge = own(), own(mean=0.3, std=0.2)
     alone, judged = curves(model, judge, model.preprocess(photo()))
     assert judged["softmax"].values.tolist() == pytest.approx(
         alone["softmax"].values.tolist(), abs=1e-4
@@ -127,14 +128,41 @@ def gamma(net):
 
 
 def test_a_preprocessing_that_cannot_be_turned_back_makes_no_judge():
-    crooked, straight = OwnModel(gamma(Net()), "mine:gamma"), own()
+    straight = own()
     x = straight.preprocess(photo())
-    for model, judge in ((straight, crooked), (crooked, straight)):
-        with pytest.raises(gp.InvalidInput, match=r"preprocess of mine:gamma .*from_pixels\(pix"):
-            M.softmax_information_curve(model, x, order_of(x), judge=judge, target=1)
-    # Alone it is explained as ever.
-    a = gp.explain(crooked, crooked.preprocess(photo()), baseline="gray", rounds=2, steps=2)
-    assert a.order.numel() == x.numel()
+    for net in (gamma(Net()), Net(bgr=True)):
+        crooked = OwnModel(net, "mine:net")
+        for model, judge in ((straight, crooked), (crooked, straight)):
+            with pytest.raises(gp.InvalidInput, match=r"preprocess of mine:net .*from_pixels\(pix"):
+                M.softmax_information_curve(model, x, order_of(x), judge=judge, target=1)
+        # Alone it is explained like any other.
+        a = gp.explain(crooked, crooked.preprocess(photo()), baseline="gray", method=QUICK)
+        assert a.order.numel() == x.numel()
+        assert crooked.to_pixels(crooked.baseline("black")).max() == 0
+        assert crooked.to_pixels(crooked.baseline("white")).min() == 1
+
+
+@pytest.mark.parametrize("how", ["half", "gray"])
+def test_levels_of_other_inputs(how):
+    net = Net()
+    plain = net.preprocess
+    if how == "half":
+        net.preprocess = lambda image: plain(image).half().float()
+    else:
+        net.body[0] = nn.Conv2d(1, 4, 3)
+        net.preprocess = lambda image: plain(image.convert("L").convert("RGB"))[:1]
+    model = OwnModel(net, "mine:net")
+    levels = (torch.arange(256).view(1, 16, 16) / 255).expand(len(model.baseline("gray")), -1, -1)
+    assert torch.equal((model.to_pixels(levels) * 255).round(), (levels * 255).round())
+
+
+@pytest.mark.parametrize("spoiled", [lambda x: x + torch.linspace(0, 1, 12), lambda x: x * 0])
+def test_a_preprocessing_without_levels_asks_for_attributes(spoiled):
+    net = Net()
+    plain = net.preprocess
+    net.preprocess = lambda image: spoiled(plain(image))
+    with pytest.raises(gp.InvalidInput, match=r"attributes baseline\(name\), to_pixels\(x\)"):
+        OwnModel(net, "mine:net").baseline("gray")
 
 
 def test_ways_of_the_network_s_own_go_before_what_could_be_found():
@@ -165,7 +193,7 @@ def test_logits_are_found_where_gp_explain_finds_them(form):
     x = plain.preprocess(photo())
     assert torch.equal(other(x[None]), plain(x[None]))
     assert other.classes == ("class 0", "class 1", "class 2")
-    a, b = (gp.explain(m, x, target=1, rounds=2, steps=2) for m in (plain, other))
+    a, b = (gp.explain(m, x, target=1, method=QUICK) for m in (plain, other))
     assert torch.equal(a.order, b.order)
 
 
@@ -184,7 +212,7 @@ def test_probabilities_are_read_as_such_where_the_network_says_so():
 
 def test_nothing_is_guessed_but_what_looks_like_probabilities_is_told():
     net = Net(gives=lambda z: torch.softmax(z, 1))
-    with pytest.warns(UserWarning, match=r"mine:net .*--outputs probabilities, or an attribute"):
+    with pytest.warns(UserWarning, match=r"mine:net .*outputs=.probabilities., or an attribute"):
         found = OwnModel(net, "mine:net")
     x = found.preprocess(photo())[None]
     assert torch.equal(found(x), net(x))

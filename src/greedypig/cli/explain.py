@@ -215,9 +215,9 @@ class Question:
         device = options.device(args.device)
         try:
             baseline = options.baseline(args.baseline)
-            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            model = _load(args.model, weights=args.weights, outputs=args.outputs).to(device)
             same = args.outputs if args.judge == args.model else None
-            judge = None if args.judge is None else model_from(args.judge, outputs=same).to(device)
+            judge = None if args.judge is None else _load(args.judge, outputs=same).to(device)
             if judge is not None:
                 check_judge(args.model, model, args.judge, judge)
             _try_pictures(model, judge)
@@ -374,6 +374,17 @@ class PhotoTask:
         """(h, w, 3) levels from 0 to 255 of an input."""
         pixels = self.question.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
         return pixels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+
+
+def _load(spec: str, **options: Any) -> ImageModel:
+    """The network of that name; its warnings name the command line's options."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = model_from(spec, **options)
+    for each in caught:
+        text = str(each.message).replace('outputs="probabilities"', "--outputs probabilities")
+        warnings.warn(text, each.category, stacklevel=2)
+    return model
 
 
 def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from ..core.errors import InvalidInput, InvalidType
 from .networks import ImageModel, load
 from .networks.pretrained import NAMES
-from .wrapped import OwnModel, said
+from .wrapped import OwnModel, first_line
 
 __all__ = ["OwnModel", "build", "model_from"]
 
@@ -101,11 +101,11 @@ def _find(spec: str) -> Any:
                 f"{missing}). Try the folder that holds it as current directory, or PYTHONPATH."
             ) from error
         raise InvalidInput(
-            f"Expected to import {module_name} for the model {spec} (got {said(error)})."
+            f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
         ) from error
     except Exception as error:
         raise InvalidInput(
-            f"Expected to import {module_name} for the model {spec} (got {said(error)})."
+            f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
         ) from error
     for name in path.split("."):
         if not hasattr(found, name):
@@ -129,7 +129,7 @@ def _call(factory: Any, spec: str) -> nn.Module:
         made = factory()
     except Exception as error:
         raise InvalidInput(
-            f"Expected {spec} to build a model when called without arguments (got {said(error)})."
+            f"Expected {spec} to build a model when called without arguments (got {first_line(error)})."
         ) from error
     if not isinstance(made, nn.Module):
         raise InvalidInput(

@@ -1,15 +1,14 @@
-"""A user's own network for photos, with what an explanation of a photo needs besides.
+"""A user's own network for photos, with all that an explanation of a photo needs.
 
-How a photo becomes an input, which input a colour is, what the outputs mean and what the classes
-are called the network may bring as attributes; what it does not bring is found out or taken to be
-as usual for ImageNet.
+The network may have attributes for its preprocessing, its colours, its outputs and its classes.
+Missing attributes are set to what is usual for ImageNet.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 
 from ..core.errors import GreedyPigError, InvalidInput
 from ..tensors.targets import Target
-from .networks.colours import Colours, NoColours
 from .networks.image_model import ImageModel
 from .networks.imagenet import class_names
 from .networks.pictures import upright_rgb
@@ -25,26 +23,71 @@ from .networks.pictures import upright_rgb
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["OwnModel", "said"]
+__all__ = ["OwnModel", "first_line"]
+
+_SIDE = 256
+_TRIED = ((128, 128, 128), (64, 128, 192))
+_LINEAR = 6 / 255
+"""How far a colour may lie from the line between black and white, relative to that line's length:
+conversions round to whole levels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The inputs of black and of white, with each channel linear in its own colour in between."""
+
+    black: Tensor
+    """(channels, 1, 1)."""
+    white: Tensor
+    """(channels, 1, 1)."""
+    is_exact: bool
+    """Do other colours lie where these two say? They do not after a gamma curve, or with channels
+    in another order than red, green, blue."""
+
+    @staticmethod
+    def of(preprocess: Callable[[Image.Image], Tensor]) -> Levels | None:
+        """From a preprocessing's inputs for plain pictures; None where it has no such levels."""
+        from PIL import Image
+
+        def shown(colour: tuple[int, int, int]) -> Tensor:
+            return preprocess(Image.new("RGB", (_SIDE, _SIDE), colour)).detach().cpu().float()
+
+        black, white = shown((0, 0, 0)), shown((255, 255, 255))
+        span = float((white - black).abs().amax())
+        if max(_spread(black), _spread(white)) > 1e-3 * span:
+            return None  # A plain picture does not stay plain.
+        black, white = (plain.mean((1, 2), keepdim=True) for plain in (black, white))
+        if bool((black == white).any()):
+            return None
+        exact = len(black) == 3
+        for colour in _TRIED if exact else ():
+            pixels = torch.tensor(colour).view(3, 1, 1) / 255
+            away = (shown(colour) - torch.lerp(black, white, pixels)).abs()
+            exact = exact and bool((away <= _LINEAR * (white - black).abs()).all())
+        return Levels(black, white, exact)
+
+
+def _spread(plain: Tensor) -> float:
+    return float((plain.amax((1, 2)) - plain.amin((1, 2))).amax())
 
 
 class OwnModel(ImageModel):
-    """A user's network with what an explanation needs; `net` is the network itself.
+    """A user's network with all that an explanation needs; `net` is the network itself.
 
-    It gives logits (m, classes), whatever the network gives: a tensor, a tuple that begins with
-    one, a dict or an object with `logits`. Of one logit z for each picture, (m,) or (m, 1), it
-    makes two, [0, z], so that softmax is sigmoid.
+    It returns logits (m, classes), whatever the network returns: a tensor, a tuple that begins
+    with one, a dict or an object with `logits`. One logit z per picture, (m,) or (m, 1), becomes
+    two, [0, z], so that softmax is sigmoid.
 
-    Optional attributes of the network, and what stands in where they are absent:
+    Optional attributes of the network, and their defaults:
 
     - `preprocess`: a callable from an RGB PIL image to an input (channels, h, w). Otherwise the
       short side is resized to 256, the centre 224 x 224 cut out, and ImageNet's mean and deviation
       normalise.
     - `baseline`: a callable from "gray", "black" or "white" to an input of that colour;
       `to_pixels`: a callable from inputs (..., channels, h, w) to the colours in [0, 1] that they
-      show; `from_pixels`: the way back, which a judge needs. Otherwise they are found from what
-      `preprocess` makes of plain pictures (`greedypig.images.networks.colours`).
-    - `outputs`: "logits" or "probabilities", which of them it gives. Otherwise logits.
+      show; `from_pixels`: the inverse, which a judge needs. Otherwise the inputs that `preprocess`
+      gives for black and for white are used, and each channel is linear in between.
+    - `outputs`: "logits" or "probabilities", which of them it returns. Otherwise logits.
     - `classes`: the names of the classes in the order of the logits, or a mapping from index to
       name. Otherwise ImageNet's for 1,000 logits, "no" and "yes" for one, else "class 0" and so on.
     """
@@ -59,16 +102,16 @@ class OwnModel(ImageModel):
         self.spec = spec
         # In a dict: as an attribute, a transform that is a Module would become a layer of this one.
         self._own = {name: _own(net, name) for name in _WAYS}
-        self._colours: Colours | None = None
+        self._levels: Levels | None = None
         self._sizes: dict[tuple[int, int], tuple[int, int]] = {}
         stated = outputs or _stated(net, spec)
         self.outputs = stated or "logits"
         self._target = Target(outputs=self.outputs)
         self._as_it_is = False
         self.eval()
-        found = self._answer_to_gray()
-        self._check_answer(found, stated)
-        self._classes = self._named(found.shape[1] if found.dim() == 2 else 1)
+        output = self._output_for_gray()
+        self._check_output(output, stated)
+        self._classes = self._named(output.shape[1] if output.dim() == 2 else 1)
         self.requires_grad_(False)  # Layers that are lazy have parameters only now.
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,23 +165,24 @@ class OwnModel(ImageModel):
             return self._asked("to_pixels", x)
         if self._own["preprocess"] is None:
             return super().to_pixels(x)
-        with self._colours_needed() as colours:
-            return colours.to_pixels(x)
+        levels, x = self._known_levels(), x if x.dtype == torch.float64 else x.float()
+        black, white = levels.black.to(x), levels.white.to(x)
+        return ((x - black) / (white - black)).clamp(0, 1)
 
     def check_pixels(self) -> None:
-        """Refuses where `to_pixels` shows the colours only roughly: no judge may be asked then."""
+        """Refuse a network whose `to_pixels` shows colours only roughly: no judge can be asked."""
         if self._own["to_pixels"] is None and self._own["preprocess"] is not None:
-            with self._colours_needed() as colours:
-                colours.check()
+            self._known_levels(exact=True)
 
     def from_pixels(self, pixels: Tensor) -> Tensor:
-        """The input that shows colours in [0, 1]; refused where that is not known for sure."""
+        """The input that shows colours in [0, 1]; refused where that is not known exactly."""
         if self._own["from_pixels"] is not None:
             return self._placed(self._asked("from_pixels", pixels))
         if self._own["preprocess"] is None:
             return super().from_pixels(pixels)
-        with self._colours_needed() as colours:
-            return self._placed(colours.from_pixels(pixels))
+        levels = self._known_levels(exact=True)
+        pixels = pixels if pixels.dtype == torch.float64 else pixels.float()
+        return self._placed(torch.lerp(levels.black.to(pixels), levels.white.to(pixels), pixels))
 
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white", to broadcast over images."""
@@ -146,25 +190,23 @@ class OwnModel(ImageModel):
             return self._placed(self._asked("baseline", name))
         if self._own["preprocess"] is None:
             return super().baseline(name)
-        level = self._level(name) / 255
-        with self._colours_needed() as colours:
-            return self._placed(torch.lerp(colours.black, colours.white, level))
+        level, levels = self._level(name) / 255, self._known_levels()
+        return self._placed(torch.lerp(levels.black, levels.white, level))
 
-    @contextmanager
-    def _colours_needed(self) -> Iterator[Colours]:
-        try:
-            if self._colours is None:
-                self._colours = Colours.of(self.preprocess)
-            yield self._colours
-        except NoColours as error:
+    def _known_levels(self, *, exact: bool = False) -> Levels:
+        """The levels of the preprocessing. exact: refuse those that show colours only roughly."""
+        if self._levels is None:
+            self._levels = Levels.of(self.preprocess)
+        if self._levels is None or (exact and not self._levels.is_exact):
             raise InvalidInput(
-                f"Expected the colours of inputs to be found from preprocess of {self.spec} (got "
-                f"that {error}). Try giving the model attributes baseline(name), to_pixels(x) and, "
-                "for a judge, from_pixels(pixels)."
-            ) from error
+                f"Expected preprocess of {self.spec} to be linear in red, green and blue (got "
+                "another). Try giving the model attributes baseline(name), to_pixels(x) and, for "
+                "a judge, from_pixels(pixels)."
+            )
+        return self._levels
 
     def _placed(self, x: Tensor) -> Tensor:
-        """On the device and in the dtype of the network, where it has parameters."""
+        """The tensor on the device and in the dtype of the network, if it has parameters."""
         weight = next(self.net.parameters(), None)
         return x if weight is None else x.detach().to(device=weight.device, dtype=weight.dtype)
 
@@ -177,7 +219,7 @@ class OwnModel(ImageModel):
             raise
         except Exception as error:
             raise InvalidInput(
-                f"Expected {what} of {self.spec} to work (got {said(error)})."
+                f"Expected {what} of {self.spec} to work (got {first_line(error)})."
             ) from error
         if not isinstance(out, Tensor):
             raise InvalidInput(
@@ -185,8 +227,8 @@ class OwnModel(ImageModel):
             )
         return out
 
-    def _answer_to_gray(self) -> Tensor:
-        """What the network gives for a picture that is all gray: (1, classes), or (1,)."""
+    def _output_for_gray(self) -> Tensor:
+        """The network's output for a gray picture: (1, classes), or (1,)."""
         from PIL import Image
 
         x = self.preprocess(Image.new("RGB", (256, 256), (127, 127, 127)))[None]
@@ -196,32 +238,32 @@ class OwnModel(ImageModel):
         except Exception as error:
             raise InvalidInput(
                 f"Expected {self.spec} to take a batch of shape {tuple(x.shape)} "
-                f"(got {said(error)}). Try giving the model an attribute preprocess."
+                f"(got {first_line(error)}). Try giving the model an attribute preprocess."
             ) from error
         try:
-            found = Target().logits(out, 1)
+            logits = Target().logits(out, 1)
         except GreedyPigError as error:
             raise InvalidInput(f"{self.spec}: {error}") from error
-        as_it_is = found is out and found.dim() == 2
+        as_it_is = logits is out and logits.dim() == 2
         self._as_it_is = as_it_is and self.outputs == "logits"
-        return found
+        return logits
 
-    def _check_answer(self, found: Tensor, stated: str | None) -> None:
-        """Are probabilities told as such?"""
-        total = float(found.double().sum())
-        shares = bool((found >= 0).all() and (found <= 1).all())
+    def _check_output(self, output: Tensor, stated: str | None) -> None:
+        """Refuse outputs that are no probabilities; warn of logits that look like some."""
+        total = float(output.double().sum())
+        shares = bool((output >= 0).all() and (output <= 1).all())
         if self.outputs == "probabilities":
-            if not shares or (found.dim() == 2 and abs(total - 1) > 1e-2):
-                what = "that sum to 1" if found.dim() == 2 else "from 0 to 1"
+            if not shares or (output.dim() == 2 and abs(total - 1) > 1e-2):
+                what = "that sum to 1" if output.dim() == 2 else "from 0 to 1"
                 got = f"a sum of {total:.3g}" if shares else "numbers below 0 or above 1"
                 raise InvalidInput(
                     f"Expected probabilities {what} from {self.spec} for a gray picture "
                     f'(got {got}). Try outputs "logits".'
                 )
-        elif stated is None and found.dim() == 2 and shares and abs(total - 1) < 1e-4:
+        elif stated is None and output.dim() == 2 and shares and abs(total - 1) < 1e-4:
             warnings.warn(
-                f"What {self.spec} gives looks like probabilities but is read as logits. Try "
-                '--outputs probabilities, or an attribute outputs = "probabilities" of the model.',
+                f"The outputs of {self.spec} look like probabilities but are read as logits. Try "
+                'outputs="probabilities", or an attribute outputs of the model.',
                 stacklevel=4,
             )
 
@@ -248,15 +290,15 @@ _WAYS = ("preprocess", "baseline", "to_pixels", "from_pixels")
 
 
 def _stated(net: nn.Module, spec: str) -> str | None:
-    """What the network says that it gives; something else of that name says nothing."""
-    said = getattr(net, "outputs", None)
-    if not isinstance(said, str):
+    """The network's attribute `outputs`, if it is a text."""
+    stated = getattr(net, "outputs", None)
+    if not isinstance(stated, str):
         return None
-    if said not in ("logits", "probabilities"):
+    if stated not in ("logits", "probabilities"):
         raise InvalidInput(
-            f'Expected outputs of {spec} to be "logits" or "probabilities" (got {said!r}).'
+            f'Expected outputs of {spec} to be "logits" or "probabilities" (got {stated!r}).'
         )
-    return said
+    return stated
 
 
 def _own(net: nn.Module, name: str) -> Callable[..., Any] | None:
@@ -264,14 +306,12 @@ def _own(net: nn.Module, name: str) -> Callable[..., Any] | None:
 
     A transform that is a Module is registered like a layer: it is the one that takes pictures.
     """
-    found: Any = getattr(net, name, None)
-    if not callable(found):
+    own: Any = getattr(net, name, None)
+    if not callable(own):
         return None
-    if isinstance(found, nn.Module):
-        is_transform = name == "preprocess" and _takes_pictures(found)
-        return found if is_transform else None
-    own: Callable[..., Any] = found
-    return own
+    if isinstance(own, nn.Module) and not (name == "preprocess" and _takes_pictures(own)):
+        return None
+    return own  # type: ignore[no-any-return]
 
 
 def _takes_pictures(transform: nn.Module) -> bool:
@@ -283,7 +323,7 @@ def _takes_pictures(transform: nn.Module) -> bool:
         return False
 
 
-def said(error: Exception) -> str:
-    """The first line of what went wrong: torch adds pages to some."""
+def first_line(error: Exception) -> str:
+    """The first line of an error; torch adds pages to some."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

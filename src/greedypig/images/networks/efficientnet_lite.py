@@ -8,32 +8,23 @@ padding every such window would sit one pixel off.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 from .image_model import ImageModel
+from .inverted_residual import InvertedResidual, Stage, blocks
 
 __all__ = ["EfficientNetLite0"]
 
 
-class _Stage(NamedTuple):
-    repeats: int
-    kernel: int
-    stride: int
-    expansion: int
-    channels: int
-
-
 _STAGES = (
-    _Stage(repeats=1, kernel=3, stride=1, expansion=1, channels=16),
-    _Stage(repeats=2, kernel=3, stride=2, expansion=6, channels=24),
-    _Stage(repeats=2, kernel=5, stride=2, expansion=6, channels=40),
-    _Stage(repeats=3, kernel=3, stride=2, expansion=6, channels=80),
-    _Stage(repeats=3, kernel=5, stride=1, expansion=6, channels=112),
-    _Stage(repeats=4, kernel=5, stride=2, expansion=6, channels=192),
-    _Stage(repeats=1, kernel=3, stride=1, expansion=6, channels=320),
+    Stage(repeats=1, kernel=3, stride=1, expansion=1, channels=16),
+    Stage(repeats=2, kernel=3, stride=2, expansion=6, channels=24),
+    Stage(repeats=2, kernel=5, stride=2, expansion=6, channels=40),
+    Stage(repeats=3, kernel=3, stride=2, expansion=6, channels=80),
+    Stage(repeats=3, kernel=5, stride=1, expansion=6, channels=112),
+    Stage(repeats=4, kernel=5, stride=2, expansion=6, channels=192),
+    Stage(repeats=1, kernel=3, stride=1, expansion=6, channels=320),
 )
 
 
@@ -57,15 +48,8 @@ class EfficientNetLite0(ImageModel):
         self._conv_stem = nn.Conv2d(3, 32, 3, stride=2, bias=False)
         self._bn0 = _batch_norm(32)
         self._stem_relu = nn.ReLU6()
-        blocks: list[nn.Module] = []
-        channels = 32
-        for stage in _STAGES:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(_Block(channels, stage, stride))
-                channels = stage.channels
-        self._blocks = nn.Sequential(*blocks)
-        self._conv_head = nn.Conv2d(channels, 1280, 1, bias=False)
+        self._blocks = nn.Sequential(*blocks(_STAGES, 32, _Block))
+        self._conv_head = nn.Conv2d(_STAGES[-1].channels, 1280, 1, bias=False)
         self._bn1 = _batch_norm(1280)
         self._head_relu = nn.ReLU6()
         self._pool = nn.AdaptiveAvgPool2d(1)
@@ -82,17 +66,11 @@ class EfficientNetLite0(ImageModel):
         return logits
 
 
-class _Block(nn.Module):
-    """Widen by a 1x1 convolution, filter each channel by itself, narrow by a 1x1 without ReLU.
-
-    Where input and output agree in shape, the input is added.
-    """
-
-    def __init__(self, channels: int, stage: _Stage, stride: int) -> None:
-        super().__init__()
+class _Block(InvertedResidual):
+    def __init__(self, channels: int, stage: Stage, stride: int) -> None:
+        super().__init__(channels, stage, stride)
         wide = channels * stage.expansion
         self._widens = stage.expansion != 1
-        self._adds_input = stride == 1 and channels == stage.channels
         if self._widens:
             self._expand_conv = nn.Conv2d(channels, wide, 1, bias=False)
             self._bn0 = _batch_norm(wide)
@@ -108,14 +86,12 @@ class _Block(nn.Module):
         self._project_conv = nn.Conv2d(wide, stage.channels, 1, bias=False)
         self._bn2 = _batch_norm(stage.channels)
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = x
+    def branch(self, x: Tensor) -> Tensor:
         if self._widens:
-            y = self._expand_relu(self._bn0(self._expand_conv(y)))
-        y = self._depthwise_relu(self._bn1(self._depthwise_conv(self._pad(y))))
-        y = self._bn2(self._project_conv(y))
-        out: Tensor = x + y if self._adds_input else y
-        return out
+            x = self._expand_relu(self._bn0(self._expand_conv(x)))
+        x = self._depthwise_relu(self._bn1(self._depthwise_conv(self._pad(x))))
+        y: Tensor = self._bn2(self._project_conv(x))
+        return y
 
 
 def _same_padding(kernel: int, stride: int) -> nn.Module:

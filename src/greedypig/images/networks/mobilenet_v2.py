@@ -7,34 +7,25 @@ The network of Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottl
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
 from .image_model import ImageModel
+from .inverted_residual import InvertedResidual, Stage, blocks
 
 __all__ = ["MobileNetV2"]
 
 
-class _Stage(NamedTuple):
-    """One row of the paper's Table 2: t, c, n and s."""
-
-    expansion: int
-    channels: int
-    repeats: int
-    stride: int
-
-
 _STAGES = (
-    _Stage(expansion=1, channels=16, repeats=1, stride=1),
-    _Stage(expansion=6, channels=24, repeats=2, stride=2),
-    _Stage(expansion=6, channels=32, repeats=3, stride=2),
-    _Stage(expansion=6, channels=64, repeats=4, stride=2),
-    _Stage(expansion=6, channels=96, repeats=3, stride=1),
-    _Stage(expansion=6, channels=160, repeats=3, stride=2),
-    _Stage(expansion=6, channels=320, repeats=1, stride=1),
+    Stage(repeats=1, kernel=3, stride=1, expansion=1, channels=16),
+    Stage(repeats=2, kernel=3, stride=2, expansion=6, channels=24),
+    Stage(repeats=3, kernel=3, stride=2, expansion=6, channels=32),
+    Stage(repeats=4, kernel=3, stride=2, expansion=6, channels=64),
+    Stage(repeats=3, kernel=3, stride=1, expansion=6, channels=96),
+    Stage(repeats=3, kernel=3, stride=2, expansion=6, channels=160),
+    Stage(repeats=1, kernel=3, stride=1, expansion=6, channels=320),
 )
+"""The paper's Table 2."""
 
 
 class MobileNetV2(ImageModel):
@@ -51,15 +42,11 @@ class MobileNetV2(ImageModel):
 
     def __init__(self) -> None:
         super().__init__()
-        features: list[nn.Module] = [_conv_bn_relu(3, 32, kernel=3, stride=2)]
-        channels = 32
-        for stage in _STAGES:
-            for repeat in range(stage.repeats):
-                stride = stage.stride if repeat == 0 else 1
-                features.append(_InvertedResidual(channels, stage, stride))
-                channels = stage.channels
-        features.append(_conv_bn_relu(channels, 1280, kernel=1))
-        self.features = nn.Sequential(*features)
+        self.features = nn.Sequential(
+            _conv_bn_relu(3, 32, kernel=3, stride=2),
+            *blocks(_STAGES, 32, _Block),
+            _conv_bn_relu(_STAGES[-1].channels, 1280, kernel=1),
+        )
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
 
@@ -70,27 +57,21 @@ class MobileNetV2(ImageModel):
         return logits
 
 
-class _InvertedResidual(nn.Module):
-    """Widen by a 1x1 convolution, filter each channel by itself, narrow by a 1x1 without ReLU.
-
-    Where input and output agree in shape, the input is added.
-    """
-
-    def __init__(self, channels: int, stage: _Stage, stride: int) -> None:
-        super().__init__()
+class _Block(InvertedResidual):
+    def __init__(self, channels: int, stage: Stage, stride: int) -> None:
+        super().__init__(channels, stage, stride)
         wide = channels * stage.expansion
         layers: list[nn.Module] = []
         if stage.expansion != 1:
             layers.append(_conv_bn_relu(channels, wide, kernel=1))
-        layers.append(_conv_bn_relu(wide, wide, kernel=3, stride=stride, groups=wide))
+        layers.append(_conv_bn_relu(wide, wide, kernel=stage.kernel, stride=stride, groups=wide))
         layers.append(nn.Conv2d(wide, stage.channels, 1, bias=False))
         layers.append(nn.BatchNorm2d(stage.channels))
         self.conv = nn.Sequential(*layers)
-        self.adds_input = stride == 1 and channels == stage.channels
 
-    def forward(self, x: Tensor) -> Tensor:
+    def branch(self, x: Tensor) -> Tensor:
         y: Tensor = self.conv(x)
-        return x + y if self.adds_input else y
+        return y
 
 
 def _conv_bn_relu(
