@@ -88,7 +88,8 @@ def test_any_layer_of_messages_will_do(layer, kind):
     x, edge_index = made_graph()
     model = Net(layer)
     given = {} if kind == "model" else {"target": torch.arange(24) % 3}
-    found = explainer(model, GreedyPIGExplainer(method=gp.GreedyPIG(rounds=5)), kind=kind)(x, edge_index, **given)
+    algorithm = GreedyPIGExplainer(method=gp.GreedyPIG(rounds=5))
+    found = explainer(model, algorithm, kind=kind)(x, edge_index, **given)
     assert found.validate(raise_on_error=True)
     mask = found.edge_mask
     assert mask.max() == 1
@@ -232,7 +233,8 @@ def test_edges_can_be_taken_out_of_the_graph_instead():
     direct = gp.explain_edges(model, x, edge_index, method=method, objective="log-likelihood")
     assert algorithm.attribution.order[:5].tolist() == direct.order[:5].tolist()
     assert torch.equal(found.edge_mask[:40], found.edge_mask[40:])
-    one = explainer(model, GreedyPIGExplainer(k=4, normalisation="recomputed"))(x, edge_index, index=3)
+    algorithm = GreedyPIGExplainer(k=4, normalisation="recomputed")
+    one = explainer(model, algorithm)(x, edge_index, index=3)
     direct = gp.explain_node(model, x, edge_index, 3, k=4)
     taken = direct.attachments["edges"][direct.mask(4)]
     assert torch.nonzero(one.edge_mask).squeeze(1).tolist() == sorted(taken.tolist())

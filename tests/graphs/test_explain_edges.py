@@ -347,11 +347,9 @@ def test_a_result_comes_back_from_its_file(tmp_path):
 
 def test_a_checkpoint_is_written_after_every_round(tmp_path):
     edges, weight = random_graph()
-    run = edges_run(
-        seeded(GCN, 5, 3, 8), features(), edges, weight, method=gp.GreedyPIG(rounds=4)
-    )
-    picks = []
-    whole = run.finish(tmp_path / "a.gpig", lambda _: picks.append(gp.load(tmp_path / "a.gpig").picks))
+    run = edges_run(seeded(GCN, 5, 3, 8), features(), edges, weight, method=gp.GreedyPIG(rounds=4))
+    file, picks = tmp_path / "a.gpig", []
+    whole = run.finish(file, lambda _: picks.append(gp.load(file).picks))
     assert picks == [whole.picks[:i] for i in range(1, 5)]
 
 

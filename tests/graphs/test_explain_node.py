@@ -321,9 +321,7 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
     edges = torch.cat([edges, torch.tensor([[7], [7]])], 1)
     model, x = seeded(Normed, getattr(pyg, name)(*norm)), features(10)
     for node in (0, 3, 9):
-        a = gp.explain_node(
-            model, x, edges, node, k=2, hops=hops, objective="log-probability"
-        )
+        a = gp.explain_node(model, x, edges, node, k=2, hops=hops, objective="log-probability")
         assert "run on the whole graph" in a.about["note"]
         if node == 9:
             value = model(x, edges).detach()[9].log_softmax(0).max()

@@ -36,7 +36,8 @@ class Plain(nn.Module):
 
 def calls():
     """`explain_edges` and `explain_node` as one function of a model and a graph."""
-    yield lambda model, x, edges, **more: gp.explain_edges(model, x, edges, method=gp.GreedyPIG(rounds=2), **more)
+    two = gp.GreedyPIG(rounds=2)
+    yield lambda model, x, edges, **more: gp.explain_edges(model, x, edges, method=two, **more)
     yield lambda model, x, edges, **more: gp.explain_node(model, x, edges, 3, k=2, **more)
 
 
@@ -139,7 +140,8 @@ def test_with_recomputed_degrees_an_edge_scores_by_what_it_adds_and_by_what_the_
     edges, _ = random_graph(60, 120)
     model, x = seeded(gp.models.GCN, 5, 3, 8), features(60)
     node = int(edges[1].bincount().argmax())
-    a = gp.explain_node(model, x, edges, node, k=1, method=gp.GreedyPIG(steps=200, rule="gauss-legendre"))
+    method = gp.GreedyPIG(steps=200, rule="gauss-legendre")
+    a = gp.explain_node(model, x, edges, node, k=1, method=method)
     at_node = (edges[0] == node) | (edges[1] == node)
     full = model(x, edges).detach()[node].softmax(0)
 

@@ -5,7 +5,7 @@
     explanation = explainer(x, edge_index, index=10)
 
 PyG masks *messages*: an edge at 0 passes nothing on, and degrees stay those of the whole graph.
-That is what a mask means to its own algorithms and its fidelity metrics, and it works for every network
+That is what a mask means to its own algorithms and fidelity metrics, and it works for every network
 of `MessagePassing` layers, so it is the default here (normalisation="kept"). "recomputed" removes
 the edge from the graph instead, for models with an `edge_weight` argument, as `gp.explain_edges`
 does.
@@ -219,9 +219,7 @@ class _Called(nn.Module):
         super().__init__()
         self.model, self.kwargs, self.weighted = model, kwargs, weighted
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """The model's output."""
         weight = {"edge_weight": edge_weight} if self.weighted else {}
         output: Tensor = self.model(x, edge_index, **weight, **self.kwargs)

@@ -65,7 +65,7 @@ def explain_edges(
     resume: Saved = None,
     checkpoint: str | PathLike[str] | None = None,
 ) -> Attribution:
-    """Which edges do the model's outputs depend on? `mask(k)` says which columns of edge_index stay.
+    """Which edges do the model's outputs depend on? `mask(k)`: the columns of edge_index that stay.
 
     model: called as model(x, edge_index, edge_weight) → one row of logits per node; never changed.
     x: node features, one row per node. edge_index (2, edges): source and target of every edge.
@@ -260,9 +260,7 @@ def _settings(model: EdgeModel, target: NodeTarget) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _provenance(
-    model: Callable[..., Any], edges: EdgeModel, target: NodeTarget
-) -> dict[str, str]:
+def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget) -> dict[str, str]:
     """Versions, and digests of the model, the graph and what is asked of which nodes."""
     tensors = {"edge_index": edges.graph.edge_index, "weight": edges.graph.weight,
                "classes": target.classes}  # fmt: skip

@@ -6,6 +6,7 @@ planetoid's pickles by an unpickler that knows arrays and lists alone.
 
 from __future__ import annotations
 
+import io
 import pickle
 import zipfile
 import zlib
@@ -249,44 +250,26 @@ def _table(folder: Path, stems: tuple[str, ...]) -> Path | None:
 
 
 def _planetoid(path: Path) -> dict[str, Any]:
-    """The eight files of planetoid; converted once, into converted.npz beside them."""
+    """The eight files of planetoid."""
     folder = path if any(path.glob("ind.*.graph")) else path / "raw"
     graphs = sorted(folder.glob("ind.*.graph"))
     if len(graphs) > 1:
         names = ", ".join(g.name for g in graphs)
         raise InvalidFile(f"Expected one planetoid graph in {folder.name} (got {names}).")
     name = graphs[0].name.split(".")[1]
-    parts, missing = {}, []
-    for part in planetoid.PARTS:
-        file = folder / f"ind.{name}.{part}"
-        if file.is_file():
-            parts[part] = file
-        else:
-            missing.append(file.name)
+    files = {part: folder / f"ind.{name}.{part}" for part in planetoid.PARTS}
+    missing = [file.name for file in files.values() if not file.is_file()]
     if missing:
         raise InvalidFile(f"Expected {missing[0]} in {folder.name} (there is none).")
-    kept = folder / f"{name}.converted.npz"
-    newest = max(file.stat().st_mtime_ns for file in parts.values())
-    if not kept.is_file() or kept.stat().st_mtime_ns < newest:
-        try:
-            made = planetoid.from_pickles({k: file.read_bytes() for k, file in parts.items()})
-        except GreedyPigError as error:
-            raise InvalidFile(f"{str(error).rstrip('.')} in {folder.name}.") from error
-        except Exception as error:  # Parts that do not fit together fail in any step.
-            raise InvalidFile(
-                f"Expected the eight files of planetoid to fit together in {folder.name} "
-                f"(got {type(error).__name__})."
-            ) from error
-        try:
-            write_whole(kept, made)
-        except OSError:  # A folder that may not be written to, or no space: converted each time.
-            return _bytes(made, name)
-    return _npz(kept) | {"name": name}
-
-
-def _bytes(content: bytes, name: str) -> dict[str, Any]:
-    import io
-
+    try:
+        content = planetoid.from_pickles({part: f.read_bytes() for part, f in files.items()})
+    except GreedyPigError as error:
+        raise InvalidFile(f"{str(error).rstrip('.')} in {folder.name}.") from error
+    except Exception as error:  # Parts that do not fit together fail in any step.
+        raise InvalidFile(
+            f"Expected the eight files of planetoid to fit together in {folder.name} "
+            f"(got {type(error).__name__})."
+        ) from error
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return _named({key: file[key] for key in file.files}, name) | {"name": name}
 

@@ -65,7 +65,9 @@ class GCN(nn.Module):
         _check(edge_index, edge_weight)
         if edge_weight is None:
             edge_weight = self.weights[0].new_ones(edge_index.shape[1])
-        return self.propagate(x, Adjacency(edge_index, x.shape[0]).normalised(edge_weight, messages))
+        return self.propagate(
+            x, Adjacency(edge_index, x.shape[0]).normalised(edge_weight, messages)
+        )
 
     def propagate(self, x: Tensor, matrix: Normalised) -> Tensor:
         """Logits (nodes, classes) from the graph's Â; it may serve for many calls."""
@@ -80,7 +82,7 @@ class GCN(nn.Module):
             return self.dropout(x)  # type: ignore[no-any-return]
         x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
         return torch.sparse_coo_tensor(x.indices(), self.dropout(x.values()), x.shape,
-                                       is_coalesced=True)  # fmt: skip
+                                       is_coalesced=True, check_invariants=False)  # fmt: skip
 
 
 def _check(edge_index: Tensor, edge_weight: Tensor | None) -> None:

@@ -67,7 +67,8 @@ class Pattern:
             self.starts, self.columns, left.new_zeros(len(self.columns)), size,
             check_invariants=False,
         )  # fmt: skip
-        return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
+        entries: Tensor = torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
+        return entries
 
 
 def row_starts(rows: Tensor, height: int) -> Tensor:

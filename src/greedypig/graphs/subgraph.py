@@ -216,9 +216,7 @@ class Growing(Groups):
 
     side_by_side = False
 
-    def __init__(
-        self, around: Neighbourhood, *, local: bool = False, back: bool = False
-    ) -> None:
+    def __init__(self, around: Neighbourhood, *, local: bool = False, back: bool = False) -> None:
         graph = around.candidates()
         super().__init__(graph.units)
         self.centres, self.undirected, self.local = around.centres.tolist(), graph.undirected, local

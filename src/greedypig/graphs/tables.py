@@ -197,8 +197,8 @@ def _edge_columns(table: Table, ids: NDArray[Any] | None) -> dict[str, Any]:
     unknown = ordered[at] != words
     if unknown.any():
         raise InvalidFile(
-            f"Expected the ids of nodes in {table.path.name} (got "
-            f"{str(words[unknown][0])[:40]!r}, which no node has; {int(unknown.sum()):,} such ends)."
+            f"Expected the ids of nodes in {table.path.name} (got {str(words[unknown][0])[:40]!r}, "
+            f"which no node has; {int(unknown.sum()):,} such ends)."
         )
     return content | {"edges": order[at]}
 
@@ -210,7 +210,8 @@ def _classes(words: NDArray[Any]) -> tuple[NDArray[np.int64], list[str] | None]:
     if all(_is_number(w) and float(w).is_integer() for w in np.unique(words[~absent])):
         y[~absent] = words[~absent].astype(np.float64).astype(np.int64)
         return y, None
-    names, y[~absent] = np.unique(words[~absent], return_inverse=True)
+    names, places = np.unique(words[~absent], return_inverse=True)
+    y[~absent] = places
     return y, names.tolist()
 
 

@@ -84,10 +84,10 @@ class Training:
             self.recipe.dropout,
         ).to(graph.x.device)  # fmt: skip
         first, *rest = self.model.parameters()
-        self.adam = torch.optim.Adam(
-            [{"params": [first], "weight_decay": self.recipe.decay}, {"params": rest}],
-            lr=self.recipe.rate,
-        )
+        groups: list[dict[str, Any]] = [
+            {"params": [first], "weight_decay": self.recipe.decay}, {"params": rest},
+        ]  # fmt: skip
+        self.adam = torch.optim.Adam(groups, lr=self.recipe.rate)
         self.best = {k: t.clone() for k, t in self.model.state_dict().items()}
         self.best_loss, self.best_epoch, self.best_accuracy = float("inf"), 0, 0.0
         self.epoch = 0
