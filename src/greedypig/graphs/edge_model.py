@@ -128,14 +128,16 @@ class EdgeModel:
         if forward is not None and "messages" in signature(forward).parameters:
             return self.frozen(self.x, graph.edge_index, graph.weight, messages=mask)
         layers = message_layers(self.frozen)
+        masked = {"explain": True, "_edge_mask": mask, "_loop_mask": self._between,
+                  "_apply_sigmoid": False}  # fmt: skip
+        before = [{name: getattr(layer, name) for name in masked} for layer in layers]
         try:
             for layer in layers:
-                layer.explain, layer._edge_mask = True, mask
-                layer._loop_mask, layer._apply_sigmoid = self._between, False
+                _set(layer, masked)
             return call(self.frozen, self.x, graph.edge_index, graph.weight)
         finally:
-            for layer in layers:
-                layer.explain = layer._edge_mask = layer._loop_mask = None
+            for layer, attributes in zip(layers, before, strict=True):
+                _set(layer, attributes)
 
     def _call(self, weight: Tensor) -> Any:
         """The output under these weights; an error of the model's becomes one sentence."""
@@ -269,7 +271,7 @@ def _third(network: Frozen) -> Parameter | None:
 
 def message_layers(network: Frozen) -> list[Any]:
     """The layers of a PyG model whose messages can be masked."""
-    modules = [] if network.module is None or network.held else list(network.module.modules())
+    modules = [] if network.module is None else list(network.module.modules())
     layers = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
     if not layers:
         raise InvalidInput(
@@ -277,6 +279,11 @@ def message_layers(network: Frozen) -> list[Any]:
             "normalisation='kept' (got one whose messages cannot be masked). Try 'recomputed'."
         )
     return layers
+
+
+def _set(layer: Any, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        setattr(layer, name, value)
 
 
 def _masks_messages(network: Frozen) -> bool:

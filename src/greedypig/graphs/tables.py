@@ -146,7 +146,8 @@ def _node_columns(
     table: Table, label: str | None, *, optional: bool = False, only_labels: bool = False
 ) -> dict[str, Any]:
     """ids, y and classes, split and x of one table, as far as it has them."""
-    free, content = list(table.names), {}
+    free = list(table.names)
+    content: dict[str, Any] = {}
     if label is not None and label not in free and not optional:
         raise InvalidFile(
             f"Expected a column {label!r} in {table.path.name} (got {', '.join(free[:12])})."
@@ -182,7 +183,8 @@ def _edge_columns(table: Table, ids: NDArray[Any] | None) -> dict[str, Any]:
             f"Expected two columns in {table.path.name}, the ends of each edge "
             f"(got {len(table.names)})."
         )
-    ends, content = table.names[:2], {}
+    ends = table.names[:2]
+    content: dict[str, Any] = {}
     known = next((name for name in table.names[2:] if name.lower() == "weight"), None)
     if known is not None:
         content["weight"] = table.numbers([known])[:, 0]
