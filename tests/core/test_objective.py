@@ -192,6 +192,8 @@ def test_a_non_finite_value_of_nothing_or_everything_is_refused():
         gp.maximize(empty, gp.GreedyPIG())
     full = gp.objective(lambda w: torch.log(3 - w.sum(1)), 3)
     with pytest.raises(gp.NonFinite, match="value of all features"):
+        gp.maximize(full, gp.GreedyPIG(), k=2)
+    with pytest.raises(gp.NonFinite, match="up to round 3"):
         gp.maximize(full, gp.GreedyPIG())
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -112,6 +113,11 @@ class Objective:
 
     # The same problems, otherwise.
 
+    def __copy__(self) -> Objective:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
     def at(self, round: int, goal: Tensor | None = None) -> Objective:
         """The objective of one round."""
         other = copy(self)
@@ -176,10 +182,9 @@ class Objective:
         for first, part in self._parts(masks):
             values, gradients = self._evaluate(self._place(part), gradient=True)
             assert gradients is not None
-            self._check_finite("value at step", torch.isfinite(values), first, masks.shape[1])
-            used = weights[first : first + part.shape[1]].to(gradients)
-            summed = torch.einsum("lbsn,s->lbn", gradients, used)
-            if not bool(torch.isfinite(summed).all()):
+            summed = weights[first : first + part.shape[1]].to(gradients) @ gradients
+            if not isfinite(float(values.sum() + summed.sum())):  # Rarely an overflow of the sum.
+                self._check_finite("value at step", torch.isfinite(values), first, masks.shape[1])
                 finite = torch.isfinite(gradients).all(0)
                 self._check_finite("gradient", finite, first, masks.shape[1])
             total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
@@ -232,7 +237,9 @@ class Objective:
         """
         lines, b, s, n = points.shape
         rows = points.detach().reshape(lines * b * s, n)
-        problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
+        problems = torch.zeros(len(rows), dtype=torch.long, device=points.device)
+        if b > 1:
+            problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
         values, gradients, first = [], [], 0
         while first < len(rows):
             part = slice(first, first + self.rows)
@@ -256,8 +263,8 @@ class Objective:
             values.append(output.detach())
             first = part.stop
         self._shared["gradients"] += lines * s * self._times if gradient else 0
-        mean = torch.cat(values).view(lines, b, s).mean(0)
-        return mean, torch.cat(gradients).view(lines, b, s, n) if gradient else None
+        mean = _joined(values).view(lines, b, s).mean(0)
+        return mean, _joined(gradients).view(lines, b, s, n) if gradient else None
 
     def _checked(self, values: Any, points: Tensor) -> Tensor:
         if not isinstance(values, Tensor):
@@ -391,6 +398,10 @@ def _fitting_dtype(
             return torch.float64
     # Sums of products promote quietly; float64 constants ask for float64 masks all the same.
     return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -27,6 +27,8 @@ from .scorers import cost_of
 from .stopping import Stop, StopReason
 
 MOST_SUBSETS = 20_000_000
+ALL = -1
+"""Stands for the number of rounds after which everything would be selected."""
 
 
 class Run:
@@ -152,17 +154,17 @@ class Run:
     def _measured(self) -> tuple[Tensor, Tensor]:
         """(b, rounds + 1) float64: G(∅), then G(S) after each round; and (b,) G of everything."""
         counts = [0, *torch.tensor(self.state.picks).cumsum(0).tolist()]
-        everything = torch.ones_like(self.features.mask(self.state.taken))
-        ends = torch.stack([torch.zeros_like(everything), everything], 1)
-        first, full = self._values(ends, ["no features", "all features"]).unbind(1)
-        known = {0: first} | {r: v for r, v in self.values.items() if r < len(counts)}
-        missing = [r for r in range(len(counts)) if r not in known]
+        values = {r: v for r, v in self.values.items() if r < len(counts)}
+        complete = self.features.is_complete(self.state.taken)
+        wanted = range(len(counts)) if complete else (*range(len(counts)), ALL)
+        missing = [r for r in wanted if r not in values]
         for lo in range(0, len(missing), self.objective.points):
             part = missing[lo : lo + self.objective.points]
-            masks = [self.features.mask(self._first(counts[r])) for r in part]
-            names = [f"the features selected up to round {r}" for r in part]
-            known |= zip(part, self._values(torch.stack(masks, 1), names).unbind(1), strict=True)
-        return torch.stack([known[r] for r in range(len(counts))], 1), full
+            masks = [self.features.mask(self._first(None if r == ALL else counts[r])) for r in part]
+            names = [_name_of_set(r) for r in part]
+            values |= zip(part, self._values(torch.stack(masks, 1), names).unbind(1), strict=True)
+        full = values[len(counts) - 1 if complete else ALL]
+        return torch.stack([values[r] for r in range(len(counts))], 1), full
 
     def _unmeasured(self) -> tuple[Tensor, Tensor]:
         """The same with NaN for what was not measured."""
@@ -170,8 +172,10 @@ class Run:
         values = [self.values.get(r, nan) for r in range(len(self.state.picks) + 1)]
         return torch.stack(values, 1), nan
 
-    def _first(self, count: int) -> Tensor:
-        """(b, units) bool: the first so many features in order of selection."""
+    def _first(self, count: int | None) -> Tensor:
+        """(b, units) bool: the first so many features in order of selection; None for all."""
+        if count is None:
+            return torch.ones_like(self.state.taken)
         return torch.zeros_like(self.state.taken).scatter(1, self.state.order[:, :count], True)
 
     def _values(self, masks: Tensor, names: Sequence[str]) -> Tensor:
@@ -215,7 +219,7 @@ class Run:
         if done not in self.values:
             mask = self.features.mask(self.state.taken).unsqueeze(1)
             with torch.inference_mode(False):
-                value = self._values(mask, [f"the features selected up to round {done}"])
+                value = self._values(mask, [_name_of_set(done)])
             self.values[done] = value.squeeze(1)
         return bool((self.values[done] >= self.stop.value).all())
 
@@ -263,6 +267,12 @@ class Run:
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
+
+
+def _name_of_set(rounds: int) -> str:
+    """What is selected after so many rounds, for an error."""
+    names = {0: "no features", ALL: "all features"}
+    return names.get(rounds, f"the features selected up to round {rounds}")
 
 
 def check_same_run(saved: Attribution, run: Run) -> None:

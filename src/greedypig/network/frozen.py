@@ -81,7 +81,7 @@ def freeze(model: Callable[..., Any]) -> Frozen:
             log.debug("no private copy of %s (%s)", type(module).__name__, error)
         else:
             call = twin if model is module else MethodType(model.__func__, twin)  # type: ignore[attr-defined]
-            return Frozen(call, twin, held=tuple(m for m in modules_behind(twin) if m is not twin))
+            return Frozen(call, twin, held=tuple(m for m in held if m is not module))
     return Frozen(model, module, held=tuple(held))
 
 

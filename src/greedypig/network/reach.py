@@ -44,7 +44,7 @@ def reachable(root: Any) -> dict[int, nn.Module]:
     todo = [root]
     while todo and len(visited) < MOST:
         item = todo.pop()
-        if isinstance(item, PLAIN) or id(item) in visited:
+        if id(item) in visited or isinstance(item, PLAIN):
             continue
         visited[id(item)] = item
         if isinstance(item, nn.Module):
@@ -74,9 +74,9 @@ def parts_of(value: Any) -> list[Any]:
     if isinstance(value, torch.jit.ScriptModule):
         return list(value._modules.values())
     of_torch = type(value).__module__.partition(".")[0] == "torch"
-    if hasattr(value, "__dict__") and (isinstance(value, nn.Module) or not of_torch):
-        return [vars(value)]
-    return []
+    if isinstance(value, nn.Module):  # Most of its many dicts are empty.
+        return [v for v in vars(value).values() if not (isinstance(v, dict) and not v)]
+    return [vars(value)] if hasattr(value, "__dict__") and not of_torch else []
 
 
 def _globals_of(function: FunctionType) -> list[Any]:
