@@ -81,6 +81,16 @@ class Knobs:
     steps: int
     greedy_steps: int
 
+    def method(self, name: str) -> Any:
+        """The method called "ig", "greedy-pig" or "greedy" (by marginal gains)."""
+        methods = {"ig": IG(self.steps), "greedy": MarginalGains(),
+                   "greedy-pig": GreedyPIG(per_round=1, steps=self.greedy_steps)}  # fmt: skip
+        return methods[name]
+
+    def k(self, name: str) -> int | None:
+        """Columns to select; IG ranks all."""
+        return None if name == "ig" else self.top
+
 
 Selector = Callable[[str], Attribution]
 """From "ig", "greedy-pig" or "greedy" to its result."""
@@ -110,13 +120,10 @@ def trained(data: Data, network: Any, t: int, knobs: Knobs, baseline: str = "zer
     batches = [(data.with_copies(t), data.y)]
 
     def select(name: str) -> Attribution:
-        one_shot = name == "ig"
-        greedy = GreedyPIG(per_round=1, steps=knobs.greedy_steps)
         with warnings.catch_warnings():  # Equal columns are what the scene is about.
             warnings.simplefilter("ignore")
             return select_features(network, batches, loss="squared-error", baseline=baseline,
-                                   method=IG(knobs.steps) if one_shot else greedy,
-                                   k=None if one_shot else knobs.top)  # fmt: skip
+                                   method=knobs.method(name), k=knobs.k(name))  # fmt: skip
 
     return select
 
@@ -124,11 +131,7 @@ def trained(data: Data, network: Any, t: int, knobs: Knobs, baseline: str = "zer
 def _by_core(g: Callable[[Tensor], Tensor], n: int, knobs: Knobs) -> Selector:
     def select(name: str) -> Attribution:
         problem = objective(g, n, dtype=torch.float64)
-        if name == "ig":
-            return maximize(problem, IG(knobs.steps))
-        if name == "greedy":
-            return maximize(problem, MarginalGains(), k=knobs.top)
-        return maximize(problem, GreedyPIG(rounds=knobs.top, per_round=1, steps=knobs.greedy_steps))
+        return maximize(problem, knobs.method(name), k=knobs.k(name))
 
     return select
 

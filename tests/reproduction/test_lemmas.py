@@ -63,6 +63,11 @@ def test_more_copies_than_the_best_is_better_lose_it_to_both():
     assert int(select("greedy").order[0]) in copies
 
 
+def test_every_name_is_its_own_method():
+    named = [KNOBS.method(name) for name in ("ig", "greedy-pig", "greedy")]
+    assert [method.name for method in named] == ["ig", "greedy-pig", "marginal-gains"]
+
+
 def test_copies_have_equal_scores_and_none_once_one_is_taken():
     equal, then = redundancy(WORTH, KNOBS)
     assert equal.number < 1e-12
