@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from greedypig.metrics.curves import information_curves_many
-from greedypig.plots import Panel, curve_sheet
 from greedypig.results.curve import Curve, aligned, median_curve
 from greedypig.results.wording import count, kept_settings, listed, setting
 from greedypig.tensors.api import explain_many
@@ -27,6 +26,7 @@ from .job import Batch, Record, Task, in_turn
 from .output import Files, Table
 from .photos import Photo, PhotoJob
 from .settings import Contender
+from .sheets import Panel, curve_sheet
 
 SECOND = "second_opinion"
 COLUMNS = {"sic": ("softmax", "softmax"), "lic": ("log-likelihood", "loss"),

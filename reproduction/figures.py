@@ -27,7 +27,6 @@ from greedypig.core.methods import InRounds
 from greedypig.images.class_names import find_class
 from greedypig.metrics.curves import information_curves
 from greedypig.metrics.ranking import counts_needed
-from greedypig.plots import Cell, gallery
 from greedypig.results.wording import kept_settings, setting
 from greedypig.tensors.api import explain
 from greedypig.tensors.pictures import windows
@@ -36,6 +35,7 @@ from .job import Batch, Record
 from .output import Files, Table
 from .photos import Photo, PhotoJob
 from .settings import Contender
+from .sheets import Cell, gallery
 
 PAPER_NAMES = {"softmax": "softmax", "log-likelihood": "cross-entropy"}
 """Our names of the objectives and the paper's."""

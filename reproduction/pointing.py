@@ -15,7 +15,6 @@ import torch
 
 from greedypig.core.errors import InvalidInput
 from greedypig.metrics.pointing import Grids, PointingGame, make_grids, pointing_score
-from greedypig.plots import Score, score_sheet
 from greedypig.results.wording import count, kept_settings, listed, setting
 from greedypig.tensors.api import explain_many
 
@@ -24,6 +23,7 @@ from .job import Batch, Record
 from .output import Files, Table
 from .photos import Photo, PhotoJob
 from .settings import Contender
+from .sheets import Score, score_sheet
 
 HEADS = {
     "title": "method", "setting": "setting", "gradients": "gradients",

@@ -539,64 +539,6 @@ def test_a_missing_matplotlib_names_the_extra():
     assert "greedypig[plots]" in out
 
 
-def test_long_names_leave_the_diagrams_their_room():
-    pytest.importorskip("matplotlib")
-    from greedypig.metrics import Curve
-    from greedypig.plots import Panel, curve_sheet
-
-    line = Curve([0.0, 0.5, 1.0], [0.0, 0.25, 1.0], "softmax", 1.0)
-    names = [f"a method with a long name and a long, long setting, number {i}" for i in range(8)]
-    figure = curve_sheet([Panel(t, "p", dict.fromkeys(names, line)) for t in "abc"])
-    figure.draw_without_rendering()
-    for ax in figure.axes:
-        box = ax.get_position()
-        assert box.width > 0.22
-        assert box.height > 0.4
-
-
-def test_a_sheet_draws_every_curve_in_every_panel():
-    pytest.importorskip("matplotlib")
-    from greedypig.metrics import Curve
-    from greedypig.plots import Panel, curve_sheet
-
-    low = Curve([0.0, 0.5, 1.0], [0.0, 0.25, 1.0], "softmax", 1.0)
-    high = Curve([0.0, 0.5, 1.0], [0.0, 1.0, 1.0], "softmax", 1.0)
-    panels = [Panel("SIC", "probability", {"a": low, "b": high}),
-              Panel("LIC", "nats", {"a": high, "b": low})]  # fmt: skip
-    figure = curve_sheet(panels, title="two")
-    for ax, panel in zip(figure.axes, panels, strict=True):
-        assert ax.get_ylabel() == panel.quantity
-        drawn = [line.get_ydata().tolist() for line in ax.get_lines()]
-        assert drawn == [c.values.tolist() for c in panel.curves.values()]
-    with pytest.raises(gp.InvalidInput, match="at least one panel"):
-        curve_sheet([])
-
-
-def test_scores_stand_beside_the_published_ones():
-    pytest.importorskip("matplotlib")
-    from greedypig.plots import Score, score_sheet
-
-    scores = {"ig": Score(0.6, 0.05, 0.66), "random": Score(0.25)}
-    (ax,) = score_sheet(scores, quantity="pointing", chance=0.25).axes
-    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.25]
-    published = [c for c in ax.collections if c.get_label() == "paper"]
-    assert published[0].get_offsets().tolist() == [[0.66, 0.0]]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["ig", "random"]
-
-
-def test_a_gallery_shows_pictures_as_they_are_and_importance_on_one_scale():
-    pytest.importorskip("matplotlib")
-    from greedypig.plots import Cell, gallery
-
-    picture = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    figure = gallery([[Cell("photo", picture), Cell("map", np.full((4, 4), 0.3))],
-                      [None, Cell("alone", picture)]])  # fmt: skip
-    images = [ax.images[0] for ax in figure.axes if ax.images]
-    assert np.array_equal(images[0].get_array(), picture)
-    assert images[1].get_clim() == (0, 1)
-    assert len(images) == 3
-
-
 def test_long_names_stay_apart():
     names = [f"purchases_of_the_last_year_in_shop_{i}" for i in range(6)]
     a = gp.explain(torch.nn.Linear(6, 2), torch.ones(6), names=names)

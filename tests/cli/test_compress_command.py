@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import graph_model, resumable
+from greedypig.cli import graph_model
+from greedypig.cli.resumable import Progress
 from greedypig.graphs import load_graph, load_model, make_graph, save_graph
 from greedypig.graphs.compression import Judge
 
@@ -148,16 +149,16 @@ def test_edge_lists_are_read(answer, graph, place):
 
 
 def stop_after(monkeypatch, method, rounds):
-    plain, left = resumable.Watch.__call__, [1]
+    plain, left = Progress.__call__, [1]
 
-    def watch(self, events):
-        plain(self, events)
-        own = events.problem.settings["method"] == method
-        if left[0] and own and len(events.problem.rounds) == rounds:
+    def interrupt(self, run):
+        plain(self, run)
+        own = run.settings[0]["method"] == method
+        if left[0] and own and len(run.state.picks) == rounds:
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(resumable.Watch, "__call__", watch)
+    monkeypatch.setattr(Progress, "__call__", interrupt)
 
 
 @pytest.mark.parametrize(("method", "rounds"), [("greedy-pig", 2), ("ig", 0)])

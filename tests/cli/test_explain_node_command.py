@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli import resumable
+from greedypig.cli.resumable import Progress
 from greedypig.graphs import load_model, make_graph, save_graph
 from greedypig.results.graph_notes import Explained
 
@@ -60,7 +60,7 @@ def test_people_read_the_edges_in_order(call, graph):
     lines = out.splitlines()
     assert lines[0].startswith("graph.npz, node 4: class ")
     assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
-    assert "random growth" in out
+    assert "random subgraphs" in out
     assert "node-4.html" in out
 
 
@@ -114,15 +114,15 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
     whole = answer(*words, "--out", "whole")
-    plain, left = resumable.Watch.__call__, [1]
+    plain, left = Progress.__call__, [1]
 
-    def watch(self, events):
-        plain(self, events)
-        if left[0] and len(events.problem.rounds) == 2:
+    def interrupt(self, run):
+        plain(self, run)
+        if left[0] and len(run.state.picks) == 2:
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(resumable.Watch, "__call__", watch)
+    monkeypatch.setattr(Progress, "__call__", interrupt)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""
@@ -175,4 +175,4 @@ def test_a_model_without_edge_weight_has_its_messages_masked(answer, graph):
 
 def test_the_answer_s_own_probability_is_explained(answer, graph):
     record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
-    assert record["settings"]["objective"] == "expected-log-likelihood"
+    assert record["settings"]["objective"] == "log-likelihood"

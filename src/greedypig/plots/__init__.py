@@ -13,11 +13,9 @@ from .columns import column_losses, column_path, selected_columns
 from .figures import comparison, panel
 from .graphs import Band, BandPanel, band_sheet, compression, node_panel, subgraph
 from .pictures import heatmap, kept, order_map, overlay, without
-from .sheets import Cell, Panel, Score, curve_sheet, gallery, score_sheet
 
 __all__ = [
-    "Band", "BandPanel", "Cell", "Panel", "Score", "band_sheet", "bars", "column_losses",
-    "column_path", "comparison", "compression", "curve", "curve_sheet", "gallery", "heatmap",
-    "kept", "node_panel", "order_map", "overlay", "panel", "score_sheet", "selected_columns",
-    "subgraph", "without",
+    "Band", "BandPanel", "band_sheet", "bars", "column_losses", "column_path", "comparison",
+    "compression", "curve", "heatmap", "kept", "node_panel", "order_map", "overlay", "panel",
+    "selected_columns", "subgraph", "without",
 ]  # fmt: skip

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import InvalidInput
-from ..results.curve import CurveLike
-from .canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
-from .charts import LONGEST, curve, legend_columns
+from greedypig.core.errors import InvalidInput
+from greedypig.results.curve import CurveLike
+from greedypig.plots.canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
+from greedypig.plots.charts import LONGEST, curve, legend_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
