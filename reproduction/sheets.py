@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greedypig.core.errors import InvalidInput
-from greedypig.results.curve import CurveLike
 from greedypig.plots.canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
 from greedypig.plots.charts import LONGEST, curve, legend_columns
+from greedypig.results.curve import CurveLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

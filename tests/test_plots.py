@@ -1,10 +1,8 @@
 """Figures say what the result says: facts of axes and artists, not pixels."""
 
 import io
-import re
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -122,7 +120,8 @@ def test_curves_of_a_counterfactual_go_over_the_share_switched_off():
 def test_a_run_without_a_round_has_no_order_to_draw():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(60, 2))
     picture = pixels(4, 5).permute(2, 0, 1) / 255
-    a = gp.explain(model, picture, target=0, stop=gp.Stop(value=1e-6)).with_notes(picture=pixels(4, 5))
+    a = gp.explain(model, picture, target=0, stop=gp.Stop(value=1e-6))
+    a = a.with_notes(picture=pixels(4, 5))
     assert len(a.picks) == 0
     for draw in (plots.kept, plots.without, plots.heatmap, plots.overlay, plots.order_map,
                  plots.bars):  # fmt: skip

@@ -54,7 +54,8 @@ def test_people_read_class_probabilities_cost_and_files(call):
     assert err == ""
     assert out.startswith("photo.png: red, probability 0.")
     for words in ("method greedy-pig (default): 20 rounds", "only the best   1 %",
-                  "only the best  10 %", "100 gradients", "wrote photo.gpig, photo.html"):  # fmt: skip
+                  "only the best  10 %", "100 gradients",
+                  "wrote photo.gpig, photo.html"):  # fmt: skip
         assert words in out
     assert "\x1b" not in out
 

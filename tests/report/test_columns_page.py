@@ -83,7 +83,8 @@ def test_a_constant_answer_is_beside_the_others():
     assert "do not help" not in text
     lines = [a for t, a in Reader(page).tags if t == "line" and a.get("class") == "constant"]
     assert len(lines) == 2  # In the picture and in its legend.
-    assert "constant prediction" not in report.html(selected())  # Files from before it was measured.
+    # Files from before it was measured.
+    assert "constant prediction" not in report.html(selected())
 
 
 def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
@@ -192,7 +193,8 @@ def test_other_results_have_no_such_notes():
         (loss(0.6), loss(0.5), "greedy-pig behind ig by 0.1000"),
         (loss(0.5, 0.3), loss(0.6, 0.4),
          "greedy-pig ahead of ig by 0.1000, within the noise (± 2.1515 with 3 seeds)"),
-        (loss(0.5, None), loss(0.6), "greedy-pig ahead of ig by 0.1000 (one seed, no error estimate)"),
+        (loss(0.5, None), loss(0.6),
+         "greedy-pig ahead of ig by 0.1000 (one seed, no error estimate)"),
         (loss(0.5), loss(0.5), "greedy-pig and ig end alike"),
     ],
 )  # fmt: skip

@@ -108,7 +108,8 @@ def test_the_footer_says_how_this_method_orders_features(method):
 
 
 def test_views_are_named_in_the_footer():
-    a = gp.explain(lambda x: x.flatten(1)[:, :2], torch.rand(3, 8, 8), method=gp.SteadyPIG(rounds=2, views=2))  # fmt: skip
+    method = gp.SteadyPIG(rounds=2, views=2)
+    a = gp.explain(lambda x: x.flatten(1)[:, :2], torch.rand(3, 8, 8), method=method)
     text = visible(report.html(a))
     assert "over changing views of the photo (steady-pig" in text
     assert "steady-pig: rounds 2, views 2" in text

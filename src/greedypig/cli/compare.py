@@ -1,4 +1,4 @@
-"""`greedypig compare photo.jpg`: several methods on the same photos, measured by the same curves."""
+"""`greedypig compare photo.jpg`: several methods on the same photos, by the same curves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import greedypig as gp
 
 from ..core.errors import MissingPackage
 from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, as_method, cost_of
+from ..core.methods import GreedyPIG, InRounds, as_method, with_knobs
+from ..core.scorers import cost_of
 from ..results.wording import count
 from ..tensors.methods import within
 from ..tensors.pictures import Superpixels
@@ -239,9 +240,8 @@ def _at_most(most: int, method: Any, budget: int) -> Any:
     """The method with at most so many rounds."""
     if not isinstance(method, InRounds) or (method.rounds or 0) <= most:
         return method
-    knob = next((name for name in ("steps", "views") if hasattr(method, name)), None)
-    more = max(cost_of(method.scorer), budget // most)
-    return replace(method, rounds=most, **({} if knob is None else {knob: more}))
+    method, cost = replace(method, rounds=most), cost_of(method.scorer)
+    return method if cost == 1 else with_knobs(method, steps=max(cost, budget // most))
 
 
 def chosen(text: str | None, paper: bool) -> tuple[str, ...]:

@@ -261,7 +261,10 @@ def _csv(comparison: Comparison, rows: Mapping[str, Mapping[str, float]]) -> str
 
 
 def record(
-    comparison: Comparison, args: argparse.Namespace, files: list[Path], failed: list[tuple[str, str]]
+    comparison: Comparison,
+    args: argparse.Namespace,
+    files: list[Path],
+    failed: list[tuple[str, str]],
 ) -> dict[str, Any]:
     """The object of --json; `order` lists the methods, best SIC first."""
     rows = comparison.rows()

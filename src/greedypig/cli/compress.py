@@ -19,7 +19,7 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidFile, InvalidInput
-from ..core.methods import IG
+from ..core.scorers import IG
 from ..core.stopping import Stop
 from ..graphs import Graph, save_graph
 from ..graphs.compression import METHODS, SHARES, Judge, Look, kept_count, order_run, trace

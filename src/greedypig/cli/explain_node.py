@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--k", type=options.whole, default=20, metavar="N",
                        help="edges to select (default: 20)")  # fmt: skip
     group.add_argument("--hops", type=options.whole, metavar="N",
-                       help="largest distance of an edge from the node (default: the network's depth)")  # fmt: skip
+                       help="steps from the node (default: the network's depth)")  # fmt: skip
     graph_options.add_search(group, objective="log-likelihood")
     group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
                        help="random subgraphs to compare with (default: %(default)s)")  # fmt: skip
@@ -195,8 +195,8 @@ def _show(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
                  " – ".join(_class(found, e) for e in pair)]
                 for i, pair in enumerate(found.edges)]  # fmt: skip
         widths = [max(len(row[c]) for row in rows) for c in range(3)]
-        for rank, ends, value, kinds in rows:
-            line = f"  {rank:>{widths[0]}}  {ends:<{widths[1]}}  {value}"
+        for rank, ends, probability, kinds in rows:
+            line = f"  {rank:>{widths[0]}}  {ends:<{widths[1]}}  {probability}"
             room = terminal.width - len(line) - 2
             more = kinds if len(kinds) <= room else ""
             say(f"{line}  {terminal.style(more, DIM)}".rstrip())

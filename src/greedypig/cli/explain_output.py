@@ -216,7 +216,10 @@ class Summary:
         """The probability with nothing, and with or without the best features."""
         terminal, about = self.terminal, a.about
         lines = {f"baseline alone ({about['baseline']})": (about["nothing"], "")}
-        for words, shares in (("only the best", about["kept"]), ("without the best", about["removed"])):
+        for words, shares in (
+            ("only the best", about["kept"]),
+            ("without the best", about["removed"]),
+        ):
             for share, probability in shares.items():
                 lines[f"{words} {100 * float(share):3g} %"] = probability, _features(a, share)
         first, cells = max(map(len, lines)), [chance_cell(p) for p, _ in lines.values()]

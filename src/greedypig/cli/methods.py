@@ -117,7 +117,7 @@ class Search:
     knobs: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
     budget: int | None = None
-    stop: Stop = Stop()
+    stop: Stop = field(default_factory=Stop)
     reach: float | None = None
 
     @staticmethod

@@ -94,7 +94,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_hardware(parser: argparse.ArgumentParser, *, batch_size: bool = True) -> None:
     """The device, and the seed of everything random."""
     hardware = group(parser, "hardware")
-    hardware.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+    hardware.add_argument(
+        "--seed", type=int, default=0, help="seed of everything random (default: 0)"
+    )
     hardware.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     if batch_size:
         hardware.add_argument(

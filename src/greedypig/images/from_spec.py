@@ -129,7 +129,8 @@ def _call(factory: Any, spec: str) -> nn.Module:
         made = factory()
     except Exception as error:
         raise InvalidInput(
-            f"Expected {spec} to build a model when called without arguments (got {first_line(error)})."
+            f"Expected {spec} to build a model when called without arguments "
+            f"(got {first_line(error)})."
         ) from error
     if not isinstance(made, nn.Module):
         raise InvalidInput(

@@ -80,7 +80,7 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
 
 
 def _draw_constant(ax: Axes, notes: ColumnNotes) -> None:
-    """The loss of a constant prediction: a line, or only a name where it lies far from the others."""
+    """The loss of a constant prediction: a line, or only a name where it lies far away."""
     if notes.constant is None:
         return
     label = f"constant prediction: {notes.figure(notes.constant.loss)}"

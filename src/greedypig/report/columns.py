@@ -87,7 +87,9 @@ def _proof(columns: ColumnNotes) -> str:
     ]
     if columns.constant is not None:
         same = Loss(columns.constant.loss, None)
-        rows.append(["constant prediction", *([_cell(same, None, columns.figure)] * len(columns.ks))])
+        rows.append(
+            ["constant prediction", *([_cell(same, None, columns.figure)] * len(columns.ks))]
+        )
     whole = _cell(columns.loss_all, None, columns.figure)
     rows.append(["all columns", *([whole] * len(columns.ks))])
     tables = table(heads, rows, caption=f"Validation {columns.metric} after retraining")
@@ -108,8 +110,8 @@ def _proof(columns: ColumnNotes) -> str:
     )
     note = (
         f'<p class="note">New networks trained on the top k columns of each method, evaluated on '
-        f"{columns.valid_rows:,} validation rows, which were also used for early stopping. {seeds}; "
-        "the lowest loss of each k is bold."
+        f"{columns.valid_rows:,} validation rows, which were also used for early stopping. "
+        f"{seeds}; the lowest loss of each k is bold."
         f"{CONSTANT_WORDS if columns.constant is not None else ''}</p>"
     )
     return f"<section><h2>Loss after retraining</h2>{note}{_chart(columns)}{tables}</section>"

@@ -78,7 +78,8 @@ def _compression(a: Attribution, found: Compression) -> str:
     )
     body = (
         f"{_higher(found)}"
-        f'<section><h2>Over the share of edges kept</h2>{hint}<div class="trio">{drawn}</div></section>'
+        f"<section><h2>Over the share of edges kept</h2>{hint}"
+        f'<div class="trio">{drawn}</div></section>'
         f"<section><h2>In numbers</h2>{explained}{_table(found)}{remarks}</section>"
     )
     return _page(
@@ -230,7 +231,9 @@ def _against(found: Explained) -> str:
                      f"{found.random['kept']:.3f}"])  # fmt: skip
     if not rows:
         return ""
-    return table(["", "these edges", "random subgraphs"], rows, caption="Compared with random subgraphs")
+    return table(
+        ["", "these edges", "random subgraphs"], rows, caption="Compared with random subgraphs"
+    )
 
 
 def _edge_table(found: Explained) -> str:

@@ -1,4 +1,4 @@
-"""Sentences about explanations to doubt, in the same words on the terminal, on pages and in figures.
+"""Sentences about explanations to doubt, with one wording for terminal, pages and figures.
 
 A part of the features can give a higher probability than all of them, and a probability that was
 reached can be lost again as more features are added. Both are facts about the model; neither makes
