@@ -3,8 +3,10 @@
 import inspect
 import subprocess
 import sys
-from importlib.metadata import version
+import tomllib
+from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -35,8 +37,8 @@ def test_importing_pulls_no_optional_package_and_sets_nothing():
         "import greedypig as gp\n"
         "same = world() == before\n"
         "model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))\n"
-        "gp.explain(model, torch.rand(3, 2, 2), features='pixels', rounds=1)\n"
-        "gp.explain(model, torch.rand(3, 2, 2), method='blur-ig', steps=2)\n"
+        "gp.explain(model, torch.rand(3, 2, 2), features='pixels')\n"
+        "gp.explain(model, torch.rand(3, 2, 2), method=gp.BlurIG(steps=2))\n"
         "print(*{name.partition('.')[0] for name in set(sys.modules) - modules})\n"
         "print(same)"
     ).splitlines()
@@ -57,7 +59,17 @@ def test_every_public_name_exists_and_is_explained(name):
 
 def test_all_is_sorted_and_says_each_name_once():
     assert sorted(gp.__all__) == sorted(set(gp.__all__))
-    assert "explain" in dir(gp)
+
+
+def test_dir_shows_the_public_names_and_nothing_else():
+    assert [name for name in dir(gp) if not name.startswith("_")] == sorted(gp.__all__)
+
+
+def test_rooms_offer_their_names():
+    room = import_module("greedypig.tensors")
+    for name in room.__all__:
+        assert hasattr(room, name)
+        assert getattr(gp, name, getattr(room, name)) is getattr(room, name)
 
 
 def test_public_functions_are_typed():
@@ -80,7 +92,8 @@ def test_types_are_shipped():
 
 
 def test_the_version_is_the_package_s_own():
-    assert gp.__version__ == version("greedypig")
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    assert gp.__version__ == tomllib.loads(project.read_text())["project"]["version"]
 
 
 def test_a_missing_captum_names_the_extra_and_hinders_nothing_else():
@@ -88,7 +101,7 @@ def test_a_missing_captum_names_the_extra_and_hinders_nothing_else():
         "import sys\n"
         "sys.modules['captum'] = None  # Importing it fails from here on.\n"
         "import torch, greedypig as gp\n"
-        "print(gp.explain(torch.nn.Linear(3, 2), torch.ones(3), rounds=3).selected)\n"
+        "print(gp.explain(torch.nn.Linear(3, 2), torch.ones(3)).selected)\n"
         "for use in ('gp.from_captum', 'import greedypig.adapters.captum'):\n"
         "    try:\n"
         "        exec(use)\n"

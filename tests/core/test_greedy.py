@@ -209,10 +209,14 @@ def test_lazy_greedy_of_overlapping_windows_scores_only_what_it_has_asked(seed):
     g = modular((normal(seed, 10).abs() * 64).round() / 64)
     plain, lazy = (
         history(
-            gp.rounds(g.objective(), gp.Greedy(gp.MarginalGains(lazy), schedule=[1, 4, 2]), features=gp.Windows((10,), 2))
+            gp.rounds(
+                g.objective(),
+                gp.Greedy(gp.MarginalGains(lazy), schedule=[1, 4, 2]),
+                features=gp.Windows((10,), 2),
+            )
         )
         for lazy in (False, True)
-    )  # fmt: skip
+    )
     for a, b in zip(plain, lazy, strict=True):
         assert a.chosen.tolist() == b.chosen.tolist()
         assert a.scores.tolist() == pytest.approx(b.scores.tolist(), abs=1e-12)

@@ -135,7 +135,7 @@ def test_a_scorer_that_returns_nan_is_named():
 
 
 def test_what_is_no_method_is_refused():
-    with pytest.raises(gp.InvalidInput, match="'ig', |one of .*ig"):
+    with pytest.raises(gp.InvalidInput, match=r"one of .*ig.*'igg'"):
         gp.rounds(modular([1, 2]).objective(), "igg")
     with pytest.raises(gp.InvalidType, match="int"):
         gp.rounds(modular([1, 2]).objective(), 3)
@@ -149,7 +149,9 @@ def test_what_is_no_method_is_refused():
 def test_a_non_finite_gradient_names_round_and_step():
     # √w has an infinite slope at 0, where the left rule's first step is.
     objective = gp.objective(lambda w: w.sqrt().sum(1), 3)
-    with pytest.raises(gp.NonFinite, match=r"gradient with respect to x\[0\] at step 1 of 4 in round 1") as caught:
+    with pytest.raises(
+        gp.NonFinite, match=r"gradient with respect to x\[0\] at step 1 of 4 in round 1"
+    ) as caught:
         gp.maximize(objective, gp.GreedyPIG(steps=4, rule="left"))
     (so_far,) = caught.value.so_far
     assert so_far.picks == ()

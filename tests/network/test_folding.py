@@ -45,8 +45,7 @@ def norm_rows(monkeypatch):
 def test_the_fast_copy_answers_alike(method, objective):
     model, x = cnn(), picture()
     fast, plain = (
-        gp.explain(each, x, objective=objective, method=method)
-        for each in (model, unfolded(model))
+        gp.explain(each, x, objective=objective, method=method) for each in (model, unfolded(model))
     )
     assert close(fast.scores, plain.scores, 1e-4)
     assert close(fast.values, plain.values, 1e-4)

@@ -345,7 +345,8 @@ def test_inputs_baselines_and_fixed_tensors_are_only_read(fails):
     ids = torch.arange(6) // 2
     tensors = [x, baseline, shift, ids]
     before = [(bits(t), t._version, t.requires_grad, t.data_ptr()) for t in tensors]
-    run = lambda: gp.explain(
+    run = partial(
+        gp.explain,
         Conditioned(),
         x,
         baseline=baseline,
@@ -409,9 +410,7 @@ def interrupt_at(call: int, run) -> int:
 def test_ctrl_c_at_any_place_of_the_freezing_code_leaves_no_trace(kind):
     module, model = subject(kind)
     watch = Watch(module)
-    run = lambda: gp.explain(
-        model, picture(), method=gp.GreedyPIG(rounds=1, steps=1)
-    )  # noqa: E731
+    run = partial(gp.explain, model, picture(), method=gp.GreedyPIG(rounds=1, steps=1))
     places = interrupt_at(0, run)
     assert places > 10
     for place in range(1, places + 1, max(1, places // 150)):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import close, cnn, linear, mlp, picture, row, unfolded, TwoInputs
+from nets import TwoInputs, close, cnn, linear, mlp, picture, row, unfolded
 
 
 def answer(model, x: Tensor, target: int) -> float:

@@ -1,4 +1,4 @@
-"""`within` cuts a method to a number of gradients, or stretches it for a comparison at equal cost."""
+"""`within` cuts a method to a number of gradients, or stretches it to equal cost."""
 
 import pytest
 import torch

@@ -266,7 +266,12 @@ def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
 
 def test_answers_come_as_soon_as_they_are_done():
     read = []
-    stream = gp.explain_many(mlp(), counted((row(s) for s in range(500)), read), batch_size=8, method=gp.GreedyPIG(rounds=2, steps=2))  # fmt: skip
+    stream = gp.explain_many(
+        mlp(),
+        counted((row(s) for s in range(500)), read),
+        batch_size=8,
+        method=gp.GreedyPIG(rounds=2, steps=2),
+    )
     next(stream)
     assert len(read) <= 16
 
@@ -325,7 +330,14 @@ def test_gradients_of_different_examples_share_batches():
 
 def test_a_round_smaller_than_a_batch_fills_up_with_neighbours():
     model = Calls(mlp())
-    list(gp.explain_many(model, [row(s) for s in range(24)], batch_size=8, method=gp.SequentialGradient(per_round=1)))  # fmt: skip
+    list(
+        gp.explain_many(
+            model,
+            [row(s) for s in range(24)],
+            batch_size=8,
+            method=gp.SequentialGradient(per_round=1),
+        )
+    )
     assert sum(model.gradient_rows) == 24 * 6
     assert len(model.gradient_rows) <= 1.2 * 24 * 6 / 8
 

@@ -100,7 +100,13 @@ def test_windows_take_the_brightest_box_and_count_it_once():
 def test_windows_use_all_rounds_and_begin_with_little():
     """G = sum of the pixels: 100 windows of 4 × 4 can hold 40 × 40, of more than 1,300."""
     x = picture(shape=(1, 40, 40))
-    a = gp.explain(lambda rows: rows.flatten(1).sum(1), x, features=gp.windows(4), objective="logit", baseline=0.0)  # fmt: skip
+    a = gp.explain(
+        lambda rows: rows.flatten(1).sum(1),
+        x,
+        features=gp.windows(4),
+        objective="logit",
+        baseline=0.0,
+    )
     assert len(a.picks) == 20
     assert a.gradients_used == 100
     assert a.picks[0] <= 2

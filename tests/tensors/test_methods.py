@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.tensors.baselines import gaussian_blur
 from greedypig.core.methods import METHODS, with_knobs
+from greedypig.tensors.baselines import gaussian_blur
 from nets import Calls, algorithm_1, close, linear, midpoints, mlp, picture, row
 
 FEW = {"blur-ig": 8, "guided-ig": 8, "smooth-ig": 2, "ig": 8, "greedy-pig": 3}
@@ -53,7 +53,9 @@ def test_on_a_linear_model_greedy_rounds_change_nothing(method):
     net, x = linear(), row()
     way = net.weight[1].detach() * x
     for rounds in (1, 2, 6):
-        a = gp.explain(net, x, target=1, objective="logit", method=with_knobs(method, rounds=rounds))
+        a = gp.explain(
+            net, x, target=1, objective="logit", method=with_knobs(method, rounds=rounds)
+        )
         assert close(a.scores, way, 1e-5)
         assert a.order.tolist() == way.argsort(descending=True).tolist()
 

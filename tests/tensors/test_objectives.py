@@ -45,7 +45,14 @@ def test_values_and_picks_follow_from_the_definition(name):
     net, x, baseline = mlp().double(), row().double(), row(9).double()
     objective, read = by_name(net, x)[name]
     target = None if name == "callable" else TARGET
-    a = gp.explain(net, x, target=target, objective=objective, baseline=baseline, method=gp.GreedyPIG(schedule=PICKS, steps=3))  # fmt: skip
+    a = gp.explain(
+        net,
+        x,
+        target=target,
+        objective=objective,
+        baseline=baseline,
+        method=gp.GreedyPIG(schedule=PICKS, steps=3),
+    )
 
     def g(masks: Tensor) -> Tensor:
         here = 1 - masks if name == "counterfactual" else masks  # S is what is taken away.

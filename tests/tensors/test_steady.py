@@ -108,9 +108,11 @@ def test_a_lone_helper_amid_harm_waits():
     weights[:, :, :14] = torch.where(chance < 0.3, 1.0, -1.0)
     x = torch.ones(3, 28, 28)
     first = {
-        place: gp.explain(plane(weights), x, baseline="zero", method=gp.SteadyPIG(rounds=1, place=place)).mask(200)
+        place: gp.explain(
+            plane(weights), x, baseline="zero", method=gp.SteadyPIG(rounds=1, place=place)
+        ).mask(200)
         for place in (0, 1)
-    }  # fmt: skip
+    }
     assert int(first[0][:, :, :14].sum()) == 200
     assert int(first[1][:, :, 14:].sum()) == 200
 
@@ -378,7 +380,13 @@ def test_the_picture_is_seen_as_it_is_until_the_prediction_is_reached():
     torch.manual_seed(0)
     weights = torch.rand(3, 16, 16) + 0.5
     model = lambda b: torch.stack([torch.zeros(len(b)), (b * weights).flatten(1).sum(1) / 99], 1)  # noqa: E731
-    a = gp.explain(model, torch.ones(3, 16, 16), target=1, baseline="zero", method=gp.SteadyPIG(rounds=8, place=0))  # fmt: skip
+    a = gp.explain(
+        model,
+        torch.ones(3, 16, 16),
+        target=1,
+        baseline="zero",
+        method=gp.SteadyPIG(rounds=8, place=0),
+    )
     assert torch.equal(a.order, weights.reshape(-1).argsort(descending=True, stable=True))
 
 

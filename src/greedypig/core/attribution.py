@@ -289,8 +289,8 @@ class Attribution:
 
     def __repr__(self) -> str:
         return (
-            f"Attribution({self.method}: {self.selected} of {self.features.units} features selected "
-            f"in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
+            f"Attribution({self.method}: {self.selected} of {self.features.units} features "
+            f"selected in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"
         )

@@ -240,7 +240,9 @@ class Objective:
         problems = torch.zeros(len(rows), dtype=torch.long, device=points.device)
         if b > 1:
             problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
-        values, gradients, first = [], [], 0
+        values: list[Tensor] = []
+        gradients: list[Tensor] = []
+        first = 0
         while first < len(rows):
             part = slice(first, first + self.rows)
             leaf = rows[part].requires_grad_(gradient)

@@ -104,9 +104,9 @@ def checked(scores: Any, mask: Tensor, round: int) -> Tensor:
     if not isinstance(scores, Tensor) or scores.numel() != mask.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InvalidType(f"Expected scores of shape {tuple(mask.shape)} (got {got}).")
-    scores = torch.where(mask == 0, scores.detach().reshape(mask.shape).to(mask), 0)
-    if not isfinite(float(scores.sum())) and not bool(torch.isfinite(scores).all()):
+    new = torch.where(mask == 0, scores.detach().reshape(mask.shape).to(mask), 0)
+    if not isfinite(float(new.sum())) and not bool(torch.isfinite(new).all()):
         raise NonFinite(
             f"Expected finite scores (got NaN or infinity from the scorer in round {round + 1})."
         )
-    return scores
+    return new

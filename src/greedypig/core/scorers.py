@@ -102,7 +102,7 @@ class Gradient:
 
 
 def rest_of(objective: Objective, mask: Tensor) -> Tensor:
-    """(b, n): 1 for what moves along the path, 0 for what is selected or beyond the round's goal."""
+    """(b, n): 1 for what moves along the path, 0 for what is selected or beyond the goal."""
     return (1 if objective.goal is None else objective.goal.to(mask)) - mask
 
 
@@ -269,7 +269,7 @@ class MarginalGains:
         """(b, units) bool, (b, m) long → (b, m): what each of these features adds to S."""
         before = objective.values(features.mask(taken).unsqueeze(1).to(objective.end))
         values = []
-        for part in units.split(objective.points, 1):
+        for part in torch.split(units, objective.points, 1):
             sets = taken.unsqueeze(1).repeat(1, part.shape[1], 1)
             sets = sets.scatter(2, part.unsqueeze(2), True)
             masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)

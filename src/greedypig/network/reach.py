@@ -100,7 +100,7 @@ def _is_filled(cell: CellType) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_installed(module: str | None) -> bool:
-    """Is it code of Python or of an installed package? Its globals hold no model of the caller's."""
+    """Is it code of Python or of an installed package, whose globals hold no caller's model?"""
     if module in (None, "builtins", "__main__"):
         return module == "builtins"
     file = getattr(sys.modules.get(str(module)), "__file__", None)

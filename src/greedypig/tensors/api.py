@@ -333,6 +333,7 @@ def _one_of(each: Any, i: int, name: str) -> Any:
 
 
 def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
+    """The features of an input by features= and names= of `explain`."""
     if isinstance(spec, str):
         if spec not in NAMED_FEATURES:
             raise InvalidInput(

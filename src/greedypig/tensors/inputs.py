@@ -153,7 +153,7 @@ class Model:
         return objective
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:
-        """(m, classes), or (m,) for a single output: the model's output at points of one example."""
+        """(m, classes), or (m,) for a single output: the output at points of one example."""
         rows = _rows_of(_stacked([example.fixed]), torch.zeros(len(points), dtype=torch.long))
         output = self._run(network or self.network, points, example, rows)
         return self.target.logits(output, len(points))

@@ -1,14 +1,16 @@
 """Which method `method=None` takes: one table, for every kind of data.
 
-| what is explained | method | why |
-|---|---|---|
-| photos (3 channels, 128 pixels or more a side), probability | `SteadyPIG()` | convinces a second network and points right more often (reproduction/study) |
-| pictures, log-likelihood | 100 rounds of one gradient | comes far nearer to the model's output than few fine integrals |
-| edges of a graph | 33 rounds of 3 Gauss–Radau nodes | the gradient is steep near t = 0 |
-| edges around one node | one edge a round, 20 Gauss–Legendre nodes | few edges decide, and 3 nodes do not resolve their path |
-| edges in PyG's Explainer | the same path; 5 rounds to rank all edges | Algorithm 1 for 100 gradients |
-| columns of a table | one column a round, 5 midpoints | few features, and copies must not be taken together |
-| anything else | `GreedyPIG()`: 20 geometric rounds of 5 midpoints | Algorithm 1 for 100 gradients |
+- Photos (3 channels, 128 pixels or more a side), a probability: `SteadyPIG()`. It convinces a second
+  network and points at the object more often (reproduction/study).
+- Pictures, log-likelihood: 100 rounds of one gradient. They come far nearer to the model's output
+  than few fine integrals.
+- Edges of a graph: 33 rounds of 3 Gauss–Radau nodes. The gradient is steep near t = 0.
+- Edges around one node: one edge a round, 20 Gauss–Legendre nodes. Few edges decide, and 3 nodes
+  do not resolve their path.
+- Edges in PyG's Explainer: the same path, 5 rounds that rank all edges, for 100 gradients.
+- Columns of a table: one column a round, 5 midpoints. There are few features, and copies must not
+  be taken together.
+- Anything else: `GreedyPIG()`, 20 geometric rounds of 5 midpoints. Algorithm 1 for 100 gradients.
 """
 
 from __future__ import annotations
@@ -18,15 +20,8 @@ from math import isqrt
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.methods import (
-    IG,
-    GreedyPIG,
-    InRounds,
-    SequentialGradient,
-    Smooth,
-    cost_of,
-    scorer_of,
-)
+from ..core.methods import GreedyPIG, InRounds, SequentialGradient, scorer_of
+from ..core.scorers import IG, Smooth, cost_of
 from .pictures import is_picture
 from .steady import SteadyPIG
 
@@ -83,5 +78,5 @@ def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) ->
     steps = min(cost, gradients // rounds)
     if stretch:
         rounds = max(rounds, gradients // cost)
-    knob = {name: steps for name in ("steps", "views") if hasattr(method, name)}
+    knob: dict[str, Any] = {name: steps for name in ("steps", "views") if hasattr(method, name)}
     return replace(method, rounds=rounds, **(knob if steps < cost else {}))
