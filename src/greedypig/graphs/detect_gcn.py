@@ -65,14 +65,14 @@ def fast_stack(
     if x.device.type != "cpu" or x.dim() != 2 or x.dtype not in CLOSE:
         return None
     try:
-        found = _declared(network.module) or _chain(network.module)
-        if found is None or (found.own_loops and _has_repeated_loops(graph)):
+        convolutions = _declared(network.module) or _chain(network.module)
+        if convolutions is None or (convolutions.own_loops and _has_repeated_loops(graph)):
             return None
-        if any(la.weight is None or la.weight.dtype != x.dtype for la in found.layers):
+        if any(la.weight is None or la.weight.dtype != x.dtype for la in convolutions.layers):
             return None
         part, features = sample(graph, x)
-        if _agrees(found, network, features, part, plain):
-            return found.stack(x, graph, normalisation)
+        if _agrees(convolutions, network, features, part, plain):
+            return convolutions.stack(x, graph, normalisation)
     except Exception as error:  # Whatever a foreign model may raise on another graph.
         log.debug("autograd for %s (%s)", type(network.module).__name__, error)
     return None
@@ -138,14 +138,14 @@ def _has_repeated_loops(graph: EdgeGraph) -> bool:
 
 
 def _agrees(
-    found: Convolutions, network: Frozen, x: Tensor, graph: EdgeGraph,
+    convolutions: Convolutions, network: Frozen, x: Tensor, graph: EdgeGraph,
     plain: Callable[[Tensor, EdgeGraph, NodeTarget], Objective],
 ) -> bool:  # fmt: skip
     """Are values and gradients at a mask inside the cube those of autograd?"""
     with torch.no_grad():
         logits = network(x, graph.edge_index, graph.weight)
     target = NodeTarget("log-probability", logits)
-    stack, close = found.stack(x, graph, "recomputed"), CLOSE[x.dtype]
+    stack, close = convolutions.stack(x, graph, "recomputed"), CLOSE[x.dtype]
     ours = target.logits(stack.logits(torch.ones_like(graph.weight))).log_softmax(1)
     if not torch.allclose(ours, target.logits(logits).log_softmax(1), rtol=close, atol=close):
         return False

@@ -74,7 +74,7 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
 
     The features are left sparse where most of them are 0.
     """
-    arrays: dict[str, Any] = {"greedypig": np.array("graph")}  # Tells who made it.
+    arrays: dict[str, Any] = {"greedypig": np.array("graph")}  # The program that wrote the file.
     x = graph.x.cpu().numpy()
     if np.count_nonzero(x) * 3 < x.size:
         rows, cols = x.nonzero()
@@ -128,10 +128,10 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
 def _npz(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
-            # Only what is known is read: what else a file holds is none of ours.
+            # Only the arrays that have a meaning here are read.
             arrays = {key: file[key] for key in file.files if key in KNOWN}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        # NumPy takes whatever is no archive for a pickle.
+        # NumPy reads anything that is no archive as a pickle.
         pickled = zipfile.is_zipfile(path) and "object array" in str(error).lower()
         got = "objects, which are not loaded" if pickled else "none, or one that is damaged"
         raise InvalidFile(
@@ -145,9 +145,9 @@ def _tensors(path: Path) -> dict[str, Any]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            found: Any = load_file(path)
+            stored: Any = load_file(path)
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            stored = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InvalidFile(
             f"Expected a dict of tensors in {path.name} (got objects, which are not loaded). "
@@ -158,27 +158,27 @@ def _tensors(path: Path) -> dict[str, Any]:
             f"Expected a whole file of tensors in {path.name} (got one that is damaged: "
             f"{type(error).__name__})."
         ) from error
-    if isinstance(found, tuple | list) and found and isinstance(found[0], Mapping):
-        found = found[0]  # As PyG's datasets are stored: the content, then slices.
-    if not isinstance(found, Mapping):
+    if isinstance(stored, tuple | list) and stored and isinstance(stored[0], Mapping):
+        stored = stored[0]  # As PyG's datasets are stored: the content, then slices.
+    if not isinstance(stored, Mapping):
         raise InvalidFile(
-            f"Expected a dict of tensors in {path.name} (got {type(found).__name__})."
+            f"Expected a dict of tensors in {path.name} (got {type(stored).__name__})."
         )
     # A dict of PyG may hold its tensors one level deeper.
-    if "x" not in found and isinstance(found.get("_store"), Mapping):
-        found = found["_store"]
-    arrays = {k: v for k, v in found.items() if k in KNOWN and v is not None}
+    if "x" not in stored and isinstance(stored.get("_store"), Mapping):
+        stored = stored["_store"]
+    arrays = {k: v for k, v in stored.items() if k in KNOWN and v is not None}
     return _named(arrays, path.name)
 
 
 def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
     """From the names in files to the arguments of `make_graph`."""
-    made: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if "x" in arrays:
         x = arrays["x"]
-        made["x"] = x.to_dense() if isinstance(x, torch.Tensor) and x.is_sparse else x
+        content["x"] = x.to_dense() if isinstance(x, torch.Tensor) and x.is_sparse else x
     elif all(f"x_{part}" in arrays for part in ("row", "col", "val", "shape")):
-        made["x"] = _dense(arrays, name)
+        content["x"] = _dense(arrays, name)
     else:
         raise InvalidInput(
             f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
@@ -186,19 +186,19 @@ def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
     key = next((k for k in ("edges", "edge_index") if k in arrays), None)
     if key is None:
         raise InvalidInput(f"Expected edges or edge_index in {name} (got neither).")
-    made["edges"] = arrays[key]
+    content["edges"] = arrays[key]
     if "y" in arrays:
-        made["y"] = arrays["y"]
+        content["y"] = arrays["y"]
     for part in PARTS:
-        found = arrays.get(part, arrays.get(f"{part}_mask"))
-        if found is not None:
-            made[part] = found
+        ids = arrays.get(part, arrays.get(f"{part}_mask"))
+        if ids is not None:
+            content[part] = ids
     if "edge_weight" in arrays:
-        made["weight"] = arrays["edge_weight"]
+        content["weight"] = arrays["edge_weight"]
     for words in ("classes", "names"):
         if words in arrays:
-            made[words] = [str(word) for word in arrays[words]]
-    return made
+            content[words] = [str(word) for word in arrays[words]]
+    return content
 
 
 def _dense(arrays: Mapping[str, Any], name: str) -> NDArray[np.float32]:
@@ -278,34 +278,34 @@ def _ogb(path: Path) -> dict[str, Any]:
     """raw/edge, node-feat, node-label, num-node-list; split/SCHEME/train, valid, test."""
     raw = path / "raw"
     need = {what: _csv(raw, what) for what in ("edge", "node-feat", "node-label")}
-    made: dict[str, Any] = {
+    content: dict[str, Any] = {
         "x": Table(need["node-feat"]).numbers(),
         "edges": Table(need["edge"]).numbers().T,
         "y": Table(need["node-label"]).numbers(),
         "name": path.name,
     }
-    if made["y"].shape[1] != 1:
+    if content["y"].shape[1] != 1:
         raise InvalidInput(
-            f"Expected one label per node in {path.name} (got {made['y'].shape[1]} columns): a set "
-            "of several tasks is none for node classes."
+            f"Expected one label per node in {path.name} (got {content['y'].shape[1]} columns): a "
+            "set of several tasks has no node classes."
         )
     listed = raw / "num-node-list.csv.gz"
     if listed.is_file():
         count = int(Table(listed).numbers().sum())
-        if count != len(made["x"]):
+        if count != len(content["x"]):
             raise InvalidInput(
                 f"Expected {count:,} nodes in {path.name}, as num-node-list says "
-                f"(got {len(made['x']):,} rows of features)."
+                f"(got {len(content['x']):,} rows of features)."
             )
     schemes = sorted(p for p in (path / "split").glob("*") if p.is_dir())
     if schemes:
         for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
-            made[part] = Table(_csv(schemes[0], file)).numbers()[:, 0].astype(np.int64)
+            content[part] = Table(_csv(schemes[0], file)).numbers()[:, 0].astype(np.int64)
     words = path / "mapping" / "labelidx2arxivcategeory.csv.gz"  # The publisher's own spelling.
     if words.is_file():
         table = Table(words)
-        made["classes"] = table.words(table.names[1]).tolist()
-    return made
+        content["classes"] = table.words(table.names[1]).tolist()
+    return content
 
 
 def _csv(folder: Path, stem: str) -> Path:

@@ -1,8 +1,8 @@
 """One graph for node classification, checked at the door: features, edges, labels, split.
 
-Edges are kept once: in an undirected graph as pairs u < v, a pair of directions being one unit of
-every explanation. What was set right on the way in (loops, duplicates, a split that was made) is
-told in `notes`, never silently.
+Every edge is stored once: in an undirected graph as a pair u < v, which is one feature of every
+explanation. Corrections on the way in (loops, duplicates, a split that was drawn) are listed in
+`notes`.
 """
 
 from __future__ import annotations
@@ -149,25 +149,23 @@ def make_graph(
         the labelled nodes that are in no other: 20 of each class, 500, 1,000 (fewer in small
         graphs).
     """
-    told = list(notes)
+    done = list(notes)
     features = _features(x, name)
     nodes = features.shape[0]
-    pairs, weights = _edges(edges, weight, nodes, name, undirected, told)
-    labels = None if y is None else _labels(y, nodes, name, told)
+    pairs, weights = _edges(edges, weight, nodes, name, undirected, done)
+    labels = None if y is None else _labels(y, nodes, name, done)
     if labels is not None and classes is None and labels.max() >= MOST_CLASSES:
-        labels, classes = _numbered(labels, told)
+        labels, classes = _numbered(labels, done)
     given = {"train": train, "val": val, "test": test}
-    parts = {k: None if v is None else _ids(v, nodes, k, name) for k, v in given.items()}
-    if labels is None and any(p is not None for p in parts.values()):
-        labelled = ", ".join(k for k, p in parts.items() if p is not None)
-        raise InvalidInput(f"Expected labels y beside {labelled} in {name} (got none).")
+    parts = {k: _ids(ids, nodes, k, name) for k, ids in given.items() if ids is not None}
+    if labels is None and parts:
+        raise InvalidInput(f"Expected labels y beside {', '.join(parts)} in {name} (got none).")
     if labels is not None:
-        parts = _split(parts, labels, name, seed, told)
-    for what, words, count in (("classes", classes, None), ("names", names, nodes)):
-        if words is not None and count is not None and len(words) != count:
-            raise InvalidInput(
-                f"Expected {count:,} {what} in {name}, one per node (got {len(words):,})."
-            )
+        parts = _split(parts, labels, name, seed, done)
+    if names is not None and len(names) != nodes:
+        raise InvalidInput(
+            f"Expected {nodes:,} names in {name}, one per node (got {len(names):,})."
+        )
     if labels is not None and classes is not None and int(labels.max()) >= len(classes):
         raise InvalidInput(
             f"Expected a name for each of the {int(labels.max()) + 1} classes in {name} "
@@ -177,15 +175,13 @@ def make_graph(
         x=torch.from_numpy(features),
         edges=torch.from_numpy(pairs),
         y=_tensor(labels),
-        train=_tensor(parts["train"]),
-        val=_tensor(parts["val"]),
-        test=_tensor(parts["test"]),
+        **{part: _tensor(parts.get(part)) for part in PARTS},
         name=name,
         undirected=undirected,
         weight=_tensor(weights),
         classes=None if classes is None else tuple(map(str, classes)),
         names=None if names is None else tuple(map(str, names)),
-        notes=tuple(told),
+        notes=tuple(done),
     )
 
 
@@ -194,41 +190,39 @@ def _tensor(array: NDArray[Any] | None) -> Tensor | None:
 
 
 def _array(value: Any) -> NDArray[Any]:
-    found: NDArray[Any] = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-    return np.asarray(found)
+    return np.asarray(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
 
 
 def _features(x: Any, name: str) -> NDArray[np.float32]:
-    found = _array(x)
-    if found.ndim != 2 or 0 in found.shape:
+    array = _array(x)
+    if array.ndim != 2 or 0 in array.shape:
         raise InvalidInput(
-            f"Expected features x of shape (nodes, features) in {name} (got {found.shape})."
+            f"Expected features x of shape (nodes, features) in {name} (got {array.shape})."
         )
-    if found.dtype.kind not in "fiub":
-        raise InvalidInput(f"Expected numbers as features x in {name} (got {found.dtype}).")
-    made = np.ascontiguousarray(found, dtype=np.float32)
-    bad = ~np.isfinite(made)
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"Expected numbers as features x in {name} (got {array.dtype}).")
+    features = np.array(array, dtype=np.float32, order="C")
+    bad = ~np.isfinite(features).all(1)
     if bad.any():
-        node = int(bad.any(1).argmax())
         raise InvalidInput(
-            f"Expected finite features in {name} (got NaN or infinity in {int(bad.any(1).sum()):,} "
-            f"nodes, first node {node}). Try filling them, with 0 say."
+            f"Expected finite features in {name} (got NaN or infinity in {int(bad.sum()):,} "
+            f"nodes, first node {int(bad.argmax())}). Try filling them, with 0 say."
         )
-    return made if made is not x else made.copy()
+    return features
 
 
 def _edges(
-    edges: Any, weight: Any, nodes: int, name: str, undirected: bool, told: list[str]
+    edges: Any, weight: Any, nodes: int, name: str, undirected: bool, done: list[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-    found = _array(edges)
-    if found.ndim != 2 or found.shape[0] != 2:
-        hint = " Try its transpose." if found.ndim == 2 and found.shape[1] == 2 else ""
-        raise InvalidInput(f"Expected edges of shape (2, m) in {name} (got {found.shape}).{hint}")
-    if found.dtype.kind not in "iu":
-        whole = found.dtype.kind == "f" and bool((found == np.floor(found)).all())
-        if not whole:
-            raise InvalidInput(f"Expected whole numbers as node ids in {name} (got {found.dtype}).")
-    pairs = found.astype(np.int64)
+    """Every edge once, without loops, and its weight."""
+    array = _array(edges)
+    if array.ndim != 2 or array.shape[0] != 2:
+        hint = " Try its transpose." if array.ndim == 2 and array.shape[1] == 2 else ""
+        raise InvalidInput(f"Expected edges of shape (2, m) in {name} (got {array.shape}).{hint}")
+    whole = array.dtype.kind == "f" and bool((array == np.floor(array)).all())
+    if array.dtype.kind not in "iu" and not whole:
+        raise InvalidInput(f"Expected whole numbers as node ids in {name} (got {array.dtype}).")
+    pairs = array.astype(np.int64)
     if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes):
         wrong = pairs.min() if pairs.min() < 0 else pairs.max()
         raise InvalidInput(
@@ -236,66 +230,53 @@ def _edges(
             "Try counting nodes from 0."
         )
     weights = None if weight is None else _weights(weight, pairs.shape[1], name)
-    loops = pairs[0] == pairs[1]
-    if loops.any():
-        told.append(f"Edges from a node to itself were left out: {int(loops.sum()):,}.")
-        pairs = pairs[:, ~loops]
-        weights = None if weights is None else weights[~loops]
-    keys = pairs[0] * nodes + pairs[1]
+    between = pairs[0] != pairs[1]
+    if not between.all():
+        done.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
+        pairs = pairs[:, between]
+        weights = None if weights is None else weights[between]
+    different = len(np.unique(pairs[0] * nodes + pairs[1]))
+    if pairs.shape[1] > different:
+        done.append(f"{pairs.shape[1] - different:,} edges that were there twice count once.")
     if undirected:
         pairs = np.sort(pairs, 0)
-        doubled = len(np.unique(keys))
-        keys = pairs[0] * nodes + pairs[1]
-    else:
-        doubled = len(keys)
-    unique, first = np.unique(keys, return_index=True)
-    again = pairs.shape[1] - doubled if undirected else pairs.shape[1] - len(unique)
-    if again:
-        told.append(f"{again:,} edges that were there twice count once.")
-    if undirected and weights is not None:
-        _agree(keys, weights, unique, first, name)
-    made = np.stack([unique // nodes, unique % nodes])
-    return made, None if weights is None else weights[first]
-
-
-def _agree(
-    keys: NDArray[np.int64], weights: NDArray[np.float32], unique: NDArray[np.int64],
-    first: NDArray[np.int64], name: str,
-) -> None:  # fmt: skip
-    own = weights[first][np.searchsorted(unique, keys)]
-    if not np.allclose(own, weights):
+    keys, first, inverse = np.unique(
+        pairs[0] * nodes + pairs[1], return_index=True, return_inverse=True
+    )
+    if undirected and weights is not None and not np.allclose(weights[first][inverse], weights):
         raise InvalidInput(
             f"Expected one weight for both directions of an edge in {name} (got two that differ). "
             "Try reading it as a directed graph."
         )
+    return np.stack([keys // nodes, keys % nodes]), None if weights is None else weights[first]
 
 
 def _weights(weight: Any, count: int, name: str) -> NDArray[np.float32]:
-    found = _array(weight).astype(np.float32).reshape(-1)
-    if len(found) != count:
+    weights = _array(weight).astype(np.float32).reshape(-1)
+    if len(weights) != count:
         raise InvalidInput(
-            f"Expected {count:,} edge weights in {name}, one per edge (got {len(found):,})."
+            f"Expected {count:,} edge weights in {name}, one per edge (got {len(weights):,})."
         )
-    if not np.isfinite(found).all():
+    if not np.isfinite(weights).all():
         raise InvalidInput(f"Expected finite edge weights in {name} (got NaN or infinity).")
-    return found
+    return weights
 
 
-def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]:
-    found = _array(y)
-    if found.ndim == 2 and 1 in found.shape:
-        found = found.reshape(-1)
-    if found.shape != (nodes,):
+def _labels(y: Any, nodes: int, name: str, done: list[str]) -> NDArray[np.int64]:
+    array = _array(y)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.shape != (nodes,):
         raise InvalidInput(
-            f"Expected {nodes:,} labels y in {name}, one per node (got shape {found.shape})."
+            f"Expected {nodes:,} labels y in {name}, one per node (got shape {array.shape})."
         )
-    if found.dtype.kind == "f":
-        found = np.where(np.isnan(found), UNLABELLED, found)
-    if found.dtype.kind not in "iufb" or (found != np.floor(found)).any():
-        raise InvalidInput(f"Expected whole numbers as labels y in {name} (got {found.dtype}).")
-    if found.dtype.kind in "uf" and (np.abs(found) >= 2.0**63).any():
-        raise InvalidInput(f"Expected labels y below 2⁶³ in {name} (got {found.max():g}).")
-    labels = found.astype(np.int64)
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), UNLABELLED, array)
+    if array.dtype.kind not in "iufb" or (array != np.floor(array)).any():
+        raise InvalidInput(f"Expected whole numbers as labels y in {name} (got {array.dtype}).")
+    if array.dtype.kind in "uf" and (np.abs(array) >= 2.0**63).any():
+        raise InvalidInput(f"Expected labels y below 2⁶³ in {name} (got {array.max():g}).")
+    labels = array.astype(np.int64)
     if labels.min() < UNLABELLED:
         raise InvalidInput(
             f"Expected classes from 0, or −1 for nodes without one, in {name} (got {labels.min()})."
@@ -304,36 +285,36 @@ def _labels(y: Any, nodes: int, name: str, told: list[str]) -> NDArray[np.int64]
     if absent == nodes:
         raise InvalidInput(f"Expected labels in {name} (got none that is not missing).")
     if absent:
-        told.append(f"{absent:,} nodes have no label.")
+        done.append(f"{absent:,} nodes have no label.")
     return labels
 
 
 def _numbered(
-    labels: NDArray[np.int64], told: list[str]
+    labels: NDArray[np.int64], done: list[str]
 ) -> tuple[NDArray[np.int64], Sequence[str]]:
     """Labels that are names of classes as 0 … c − 1, and the names."""
     known = labels != UNLABELLED
     names, places = np.unique(labels[known], return_inverse=True)
-    made = np.full_like(labels, UNLABELLED)
-    made[known] = places
-    told.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
-    return made, [str(name) for name in names]
+    numbers = np.full_like(labels, UNLABELLED)
+    numbers[known] = places
+    done.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
+    return numbers, [str(name) for name in names]
 
 
 def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
-    found = _array(value)
-    if found.dtype.kind == "b":
-        found = found[:, 0] if found.ndim == 2 else found  # One column per split: the first.
-        if found.shape != (nodes,):
+    array = _array(value)
+    if array.dtype.kind == "b":
+        array = array[:, 0] if array.ndim == 2 else array  # One column per split: the first.
+        if array.shape != (nodes,):
             raise InvalidInput(
-                f"Expected a mask {part} over {nodes:,} nodes in {name} (got {found.shape})."
+                f"Expected a mask {part} over {nodes:,} nodes in {name} (got {array.shape})."
             )
-        found = np.flatnonzero(found)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
-            f"Expected {part} of {name} as a list of node ids (got {found.dtype} {found.shape})."
+            f"Expected {part} of {name} as a list of node ids (got {array.dtype} {array.shape})."
         )
-    ids: NDArray[np.int64] = np.unique(found.astype(np.int64))
+    ids: NDArray[np.int64] = np.unique(array.astype(np.int64))
     if not len(ids) or ids[0] < 0 or ids[-1] >= nodes:
         got = "none" if not len(ids) else ids[0] if ids[0] < 0 else ids[-1]
         raise InvalidInput(
@@ -343,14 +324,12 @@ def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
 
 
 def _split(
-    parts: dict[str, NDArray[np.int64] | None], labels: NDArray[np.int64], name: str, seed: int,
-    told: list[str],
-) -> dict[str, NDArray[np.int64] | None]:  # fmt: skip
+    parts: dict[str, NDArray[np.int64]], labels: NDArray[np.int64], name: str, seed: int,
+    done: list[str],
+) -> dict[str, NDArray[np.int64]]:  # fmt: skip
     """The parts given, checked, and those that are missing drawn by the seed."""
     taken = np.zeros(len(labels), dtype=bool)
     for part, ids in parts.items():
-        if ids is None:
-            continue
         if (labels[ids] == UNLABELLED).any():
             raise InvalidInput(f"Expected labelled nodes in {part} of {name} (got some without).")
         if taken[ids].any():
@@ -359,27 +338,27 @@ def _split(
                 f"{int(taken[ids].sum()):,} of {part} in another)."
             )
         taken[ids] = True
-    missing = [part for part in PARTS if parts[part] is None]
+    missing = [part for part in PARTS if part not in parts]
     if not missing:
         return parts
     order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
     free = order[(labels[order] != UNLABELLED) & ~taken[order]]
-    made = dict(parts)
+    split = dict(parts)
     if "train" in missing:
-        made["train"] = chosen = _per_class(free, labels)
-        free = free[~np.isin(free, chosen)]
+        split["train"] = _per_class(free, labels)
+        free = free[~np.isin(free, split["train"])]
     rest = [part for part in ("val", "test") if part in missing]
     share = len(free) // max(len(rest), 1)
     for part in rest:
         count = min({"val": VALIDATION, "test": TEST}[part], share)
-        made[part], free = np.sort(free[:count]), free[count:]
+        split[part], free = np.sort(free[:count]), free[count:]
         if not count:
             raise InvalidInput(
                 f"Expected labelled nodes left for {part} in {name} (got none). Try giving it."
             )
-    sizes = ", ".join(f"{part} {len(made[part]):,}" for part in missing)  # type: ignore[arg-type]
-    told.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
-    return made
+    sizes = ", ".join(f"{part} {len(split[part]):,}" for part in missing)
+    done.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
+    return split
 
 
 def _per_class(free: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:

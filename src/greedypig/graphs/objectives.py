@@ -64,10 +64,10 @@ class NodeTarget:
         if self.name == "softmax":
             chosen = torch.softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
             return chosen.mean()
-        found = torch.log_softmax(logits, 1)
+        log_p = torch.log_softmax(logits, 1)
         if self.expected is not None:
-            return (self.expected * found).sum(1).mean()
-        return found.gather(1, self.classes.unsqueeze(1)).mean()
+            return (self.expected * log_p).sum(1).mean()
+        return log_p.gather(1, self.classes.unsqueeze(1)).mean()
 
     def _own_value(self, logits: Tensor) -> Tensor:
         assert self.function is not None
