@@ -109,15 +109,12 @@ class Compression(Job):
     def path(self, panel: Panel, seed: int, contender: Contender) -> Path:
         """The file of a method's result for a graph and seed."""
         return self.place(panel.name, f"{contender.name}-{seed}", *panel.key, seed,
-                          self._meaning(contender), SHARES)  # fmt: skip
+                          repr(_method(contender)), SHARES)  # fmt: skip
 
     def nodes_path(self, panel: Panel, seed: int) -> Path:
         """The file of the single nodes of a graph and seed."""
         return self.place(panel.name, f"{NODES}-{seed}", *panel.key, seed, panel.nodes,
                           sorted(self.more["node"].items()))  # fmt: skip
-
-    def _meaning(self, contender: Contender) -> str:
-        return contender.name if contender.name == "degree" else contender.meaning()
 
     def measure(
         self, panel: Panel, seed: int, items: Sequence[Contender | str]
@@ -130,8 +127,7 @@ class Compression(Job):
             if isinstance(item, str):
                 yield self._nodes(panel, graph, model, judge, seed)
                 continue
-            method = item.name if item.name == "degree" else item.method()
-            a = edge_order(method, model, graph, seed=seed, objective=OBJECTIVE)
+            a = edge_order(_method(item), model, graph, seed=seed, objective=OBJECTIVE)
             names = ("steps", "rule", "rounds", "schedule")
             yield {
                 "panel": panel.name, "seed": seed, "method": item.name, "full": asdict(judge.full),
@@ -281,6 +277,11 @@ class Compression(Job):
                          for panel, each in bands.items()])  # fmt: skip
         seeds = count(len(self.seeds), "seed")
         return band_sheet(rows, title=f"{self.settings.title}; {seeds}, bands: standard error")
+
+
+def _method(contender: Contender) -> Any:
+    """The method; sampling by degree is known to graphs alone, by its name."""
+    return contender.name if contender.name == "degree" else contender.method()
 
 
 def _panel(spec: Mapping[str, Any], request: Request) -> Panel:

@@ -53,14 +53,14 @@ Role = Literal["informative", "copy", "noise"]
 
 @dataclass(frozen=True)
 class Truth:
-    """What a column really is."""
+    """The role of a column."""
 
     name: str
     role: Role
     source: str
     """The informative column behind it; itself, where it is one or noise."""
     weight: float
-    """Of its source in the logit, 0 for noise."""
+    """Weight of its source in the logit; 0 for noise."""
     even: bool = False
 
 
@@ -154,20 +154,20 @@ class CriteoShaped:
             # Drawn whole whatever the role, so that a shorter last chunk starts the same.
             fresh = random.standard_normal(self.size)[:rows]
             if role == "informative":
-                seen = z[j]
+                observed = z[j]
             elif role == "copy":
-                seen = self.loyalty * z[j] + sqrt(1 - self.loyalty**2) * fresh
+                observed = self.loyalty * z[j] + sqrt(1 - self.loyalty**2) * fresh
             else:
-                seen = fresh
+                observed = fresh
             size = NOISE_SIZE if role == "noise" else int(self._sizes[j])
-            columns[name] = _count(seen) if i < NUMBERS else self._category(i, seen, size)
+            columns[name] = _count(observed) if i < NUMBERS else self._category(i, observed, size)
         return columns, label
 
     def logit(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
         """The true logit of hidden z (sources, rows)."""
         effects = np.where(self._even[:, None], (z**2 - 1) / sqrt(2), z)
-        made: NDArray[np.float64] = BIAS + self._weights @ effects
-        return made
+        logit: NDArray[np.float64] = BIAS + self._weights @ effects
+        return logit
 
     def chunks(self) -> Iterator[tuple[dict[str, NDArray[Any]], NDArray[np.int64]]]:
         """All rows, a chunk at a time."""
@@ -188,14 +188,14 @@ class CriteoShaped:
         """A chunk as a pyarrow Table, the label first, texts as in Criteo's files."""
         pa = arrow()
         columns, label = self.chunk(index)
-        made: dict[str, Any] = {self.label: pa.array(label, pa.int8())}
+        arrays: dict[str, Any] = {self.label: pa.array(label, pa.int8())}
         for i, name in enumerate(self.names):
             if i < NUMBERS:
-                made[name] = pa.array(columns[name].astype(np.float32))
+                arrays[name] = pa.array(columns[name].astype(np.float32))
             else:
                 texts = pa.array([_text(i, v) for v in range(int(columns[name].max()) + 1)])
-                made[name] = pa.DictionaryArray.from_arrays(pa.array(columns[name]), texts)
-        return pa.table(made)
+                arrays[name] = pa.DictionaryArray.from_arrays(pa.array(columns[name]), texts)
+        return pa.table(arrays)
 
     def write(self, where: str | PathLike[str], *, rows_per_file: int | None = None) -> list[Path]:
         """Write Parquet, a row group per chunk: one file, or a folder of files."""
@@ -227,17 +227,17 @@ class CriteoShaped:
         if writer is not None:
             writer.close()
 
-    def _category(self, column: int, seen: NDArray[np.float64], size: int) -> NDArray[np.int32]:
+    def _category(self, column: int, observed: NDArray[np.float64], size: int) -> NDArray[np.int32]:
         """Which of `size` equally likely intervals, under a meaningless number."""
         edges = _normal_quantiles(size)
-        found = np.searchsorted(edges, seen)
+        interval = np.searchsorted(edges, observed)
         names = np.argsort(self._names[column - NUMBERS][:size])
-        return names[found].astype(np.int32)
+        return names[interval].astype(np.int32)
 
 
-def _count(seen: NDArray[np.float64]) -> NDArray[np.float64]:
+def _count(observed: NDArray[np.float64]) -> NDArray[np.float64]:
     """A skewed count: two digits of 10 · exp(z)."""
-    return np.round(10 * np.exp(seen), 1)
+    return np.round(10 * np.exp(observed), 1)
 
 
 def _text(column: int, value: int) -> str:
@@ -245,7 +245,7 @@ def _text(column: int, value: int) -> str:
 
 
 def _spread(random: np.random.Generator, of: Sequence[int], count: int) -> NDArray[np.int64]:
-    """Sources to copy, the stronger ones more likely: copies of what nobody wants harm nobody."""
+    """Sources to copy; those with a larger weight are more likely, as only their copies matter."""
     chances = FADE ** np.array(of, float)
     return random.choice(np.array(of), count, replace=False, p=chances / chances.sum())
 

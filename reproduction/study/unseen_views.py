@@ -48,14 +48,14 @@ class Clutter:
     def pictures(self, which: list[int]) -> Tensor:
         """(m, 1, 72, 72)"""
         shape = (len(which), 1, SIDE, SIDE)
-        made = 0.35 + 0.1 * torch.randn(shape, generator=self.generator)
-        for picture, digit in zip(made, which, strict=True):
+        pictures = 0.35 + 0.1 * torch.randn(shape, generator=self.generator)
+        for picture, digit in zip(pictures, which, strict=True):
             for other in self.whole(len(self.digits), FRAGMENTS):
                 top, left = self.whole(DIGIT - FRAGMENT, 2)
                 part = self.digits[other, :, top : top + FRAGMENT, left : left + FRAGMENT]
                 self._paste(picture, part)
             self._paste(picture, self.digits[digit])
-        return (made - 0.5) / 0.25
+        return (pictures - 0.5) / 0.25
 
     def _paste(self, picture: Tensor, part: Tensor) -> None:
         size = part.shape[-1]

