@@ -53,18 +53,18 @@ def seeded(make: type[nn.Module], *args: object, seed: int = 0, **kwargs: object
 
 
 class Undeclared(nn.Module):
-    """A model whose layers cannot be recognised, so that its gradients are autograd's."""
+    """A GCN that does not declare its layers, so that its gradients are autograd's."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = [model]  # Not a submodule: neither its layers nor its classes are seen.
+        self.model = model
 
     def forward(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None,
         messages: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         more = {} if messages is None else {"messages": messages}
-        return self.model[0](x, edge_index, edge_weight, **more)
+        return self.model(x, edge_index, edge_weight, **more)
 
 
 def dense_logits(layers: list[tuple[Tensor, Tensor]], x: Tensor, adjacency: Tensor) -> Tensor:

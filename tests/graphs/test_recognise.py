@@ -11,7 +11,7 @@ from agreement import agree
 from greedypig.graphs.edge_model import EdgeModel, frozen_model
 from greedypig.graphs.edges import read_graph
 from greedypig.graphs.objectives import NodeTarget
-from made_graphs import Undeclared, features, random_graph, seeded
+from made_graphs import features, random_graph, seeded
 
 pyg = pytest.importorskip("torch_geometric", reason="needs the extra pyg")
 from torch_geometric.nn import (  # noqa: E402
@@ -239,6 +239,6 @@ def test_float32_is_recognised_on_a_larger_graph_by_a_part_of_it():
     model, x = made(FAST["stack"]).float(), features(1500).float()
     a = gp.explain_edges(model, x, edges, weight, method="gradient")
     assert a.settings["fast"]
-    slow = gp.explain_edges(Undeclared(model), x, edges, weight, method="gradient")
+    slow = by_autograd(model, x, edges, weight, "gradient")
     off = (a.unit_scores - slow.unit_scores).norm() / slow.unit_scores.norm()
     assert float(off) < 3e-4
