@@ -63,6 +63,12 @@ def test_steps_are_kept_as_long_as_there_are_as_many_rounds():
     assert (smooth.samples, smooth.scorer.steps) == (10, 1)
 
 
+def test_many_steps_are_cut_in_proportion_to_rounds():
+    assert paid(within(METHODS["paper"], 500)) == (50, 10)
+    assert paid(within(METHODS["paper"], 200)) == (33, 6)
+    assert paid(within(METHODS["paper"], 50)) == (10, 5)
+
+
 def test_methods_are_stretched_to_equal_cost():
     assert paid(within(gp.SteadyPIG(), 400, stretch=True)) == (133, 3)
     assert paid(within(gp.SequentialGradient(), 400, stretch=True)) == (400, 1)

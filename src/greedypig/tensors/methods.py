@@ -1,7 +1,7 @@
 """Which method `method=None` takes: one table, for every kind of data.
 
-- Photos (3 channels, 128 pixels or more a side), a probability: `SteadyPIG()`. It convinces a second
-  network and points at the object more often (reproduction/study).
+- Photos (3 channels, 128 pixels or more a side), a probability: `SteadyPIG()`. It convinces a
+  second network and points at the object more often (reproduction/study).
 - Pictures, log-likelihood: 100 rounds of one gradient. They come far nearer to the model's output
   than few fine integrals.
 - Edges of a graph: 33 rounds of 3 Gauss–Radau nodes. The gradient is steep near t = 0.
@@ -28,6 +28,8 @@ from .steady import SteadyPIG
 COLOURS, LEAST_SIDE = 3, 128
 """A photo has so many channels and at least so many pixels a side: nothing else was studied, and
 a crop of less shows little."""
+FEW_STEPS = 5
+"""Gradients of a round that a budget leaves as they are: more are cut in proportion to rounds."""
 FOR_EDGES = GreedyPIG(rounds=33, steps=3, rule="gauss-radau", ratio=20.0)
 FOR_NODES = GreedyPIG(per_round=1, steps=20, rule="gauss-legendre")
 FOR_MESSAGES = GreedyPIG(rounds=5, steps=20, rule="gauss-legendre", ratio=20.0)
@@ -52,8 +54,8 @@ def is_photo(layout: Layout) -> bool:
 def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     """The method for at most so many gradients.
 
-    Greedy methods take fewer rounds as long as there are as many rounds as steps, then fewer of
-    both; one-shot methods take fewer steps. stretch: about as many as that, also where the method
+    Greedy methods with more than five steps a round take fewer rounds and steps in proportion. Then
+    they take fewer rounds as long as there are as many as steps, then fewer of both. One-shot methods take fewer steps. stretch: about as many as that, also where the method
     takes fewer, for a comparison at equal cost.
     """
     cost = cost_of(scorer_of(method))
@@ -74,8 +76,9 @@ def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) ->
     if not isinstance(method.schedule, str) or method.per_round is not None:
         return method
     wanted = method.rounds or (100 if cost == 1 else 20)
-    rounds = min(wanted, max(gradients // cost, isqrt(gradients)))
-    steps = min(cost, gradients // rounds)
+    steps = min(cost, max(FEW_STEPS, isqrt(gradients * cost // wanted)))
+    rounds = min(wanted, max(gradients // steps, isqrt(gradients)))
+    steps = min(steps, gradients // rounds)
     if stretch:
         rounds = max(rounds, gradients // cost)
     knob: dict[str, Any] = {name: steps for name in ("steps", "views") if hasattr(method, name)}
