@@ -55,8 +55,9 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
     """The method for at most so many gradients.
 
     Greedy methods with more than five steps a round take fewer rounds and steps in proportion. Then
-    they take fewer rounds as long as there are as many as steps, then fewer of both. One-shot methods take fewer steps. stretch: about as many as that, also where the method
-    takes fewer, for a comparison at equal cost.
+    they take fewer rounds as long as there are as many as steps, then fewer of both. One-shot
+    methods take fewer steps. stretch: about as many as that, also where the method takes fewer, for
+    a comparison at equal cost.
     """
     cost = cost_of(scorer_of(method))
     if cost == 0:
