@@ -20,7 +20,6 @@ import socket
 import time
 from collections.abc import Callable
 from itertools import count
-from itertools import count
 from math import ceil
 from pathlib import Path
 from statistics import median
@@ -34,7 +33,6 @@ from torch.nn import functional
 import greedypig as gp
 from greedypig.core.schedule import equal
 from greedypig.tables import Batches, losses, new_network, open_table, survey
-from greedypig.tables.api import Selection
 from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE, Group, joined
 from greedypig.tables.objective import TableObjective
@@ -73,8 +71,8 @@ def masks() -> list[Tensor]:
     order = torch.randperm(COLUMNS, generator=torch.Generator().manual_seed(1))
     out = []
     for selected in range(0, COLUMNS, 8):
-        mask = torch.zeros(1, COLUMNS, dtype=torch.float64)
-        mask[0, order[:selected]] = 1
+        mask = torch.zeros(COLUMNS, dtype=torch.float64)
+        mask[order[:selected]] = 1
         out.append(mask)
     return out
 
@@ -276,14 +274,10 @@ def selection(group: Group, budget: int, baseline: str = "zero") -> dict[str, An
     gp.select_features(model, batches, k=1, **(ask | {"budget": STEPS * group.size}))  # Warm.
     group.barrier()
     wall, cpu = time.perf_counter(), time.process_time()
-    selection = Selection(model, batches, **ask)
-    for _ in selection:
-        pass
+    found = gp.select_features(model, batches, **ask)
     group.barrier()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    found = selection.result(measure=False)
     return {
-        "wall": wall, "cpu": cpu,
+        "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
         "rows": found.about["gradient_rows"], "order": found.order.tolist(),
     }  # fmt: skip
 
