@@ -298,7 +298,7 @@ def test_units_are_called_by_name_else_by_place():
     corners[:, ::3, ::3] = 0
     assert unit_label(ranked((3, 4, 4), features=corners), 0) == "group 0"
     assert unit_label(ranked((3, 4, 4), features=gp.windows(2)), 4) == "window at (1, 1)"
-    assert unit_word(photo()) == "numbers"
+    assert unit_word(photo()) == "features"
     assert unit_word(ranked((2,)), 1) == "feature"
 
 

@@ -40,7 +40,7 @@ def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
     a = photo()
     ax = plots.kept(a, 0.1)
     assert np.array_equal(ax.images[0].get_array(), Picture.of(a).kept(6))
-    assert "top 10 % (6 numbers)" in texts(ax)
+    assert "top 10 % (6 features)" in texts(ax)
     assert "espresso 0.200 (all: 0.750)" in texts(ax)  # As measured.
     assert "espresso ≈ 0.267" in texts(plots.kept(a, 0.125))  # 8 of 60, read off: 2 · 8 / 60.
 
@@ -87,7 +87,7 @@ def counterfactual(**about):
 def test_of_a_counterfactual_what_was_chosen_is_at_the_baseline():
     a = counterfactual()
     ax = plots.without(a, 0.1)
-    assert "without the top 10 % (6 numbers)" in texts(ax)
+    assert "without the top 10 % (6 features)" in texts(ax)
     assert "cup 0.500 (all: 0.900)" in texts(ax)
     shown, chosen = ax.images[0].get_array(), a.mask(6).permute(1, 2, 0).numpy()
     assert (shown[chosen] == 127).all()
@@ -348,7 +348,13 @@ def test_given_axes_are_used_and_returned():
 def test_the_panel_of_a_picture_holds_all_its_views():
     figure = plots.panel(photo(method="greedy-pig"))
     titles = " | ".join(ax.get_title(loc="left") for ax in figure.axes)
-    for part in ("as the network sees it", "top 10 %", "importance", "first selected", "how sure"):
+    for part in (
+        "as the network sees it",
+        "top 10 %",
+        "importance",
+        "first selected",
+        "probability with",
+    ):
         assert part in titles
     assert "photo.jpg: espresso 0.750" in figure.get_suptitle()
     assert "50 % of the features give a higher probability (1.000)" in figure.get_supxlabel()

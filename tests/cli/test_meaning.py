@@ -62,8 +62,8 @@ def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, 
     assert record["curve"]["values"][-1] == pytest.approx(record["nothing"], abs=1e-6)
     page = (place / "photo.html").read_text()
     assert "switched off" in page
-    assert "share of the numbers switched off" in page
-    assert "with only the best numbers" not in page
+    assert "share of the features switched off" in page
+    assert "with only the best features" not in page
     out = call(*words)[1]
     assert "without the best  10 %" in out
     assert "only the best" not in out

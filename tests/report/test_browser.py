@@ -107,7 +107,7 @@ def test_the_slider_draws_exactly_what_is_kept(visit, features):
     for stop in (0, 1, len(places) // 2, len(places) - 1):
         v.slide(stop)
         assert np.array_equal(v.canvas(), picture.kept(places[stop][0]))
-        assert f"{places[stop][1]} of 216 numbers" in v.text("#told")
+        assert f"{places[stop][1]} of 216 values" in v.text("#told")
     assert np.array_equal(v.canvas(), pixels(8, 9).numpy())  # Everything is the photo.
     assert v.said == []
 
@@ -127,12 +127,14 @@ def test_the_probability_is_read_off_the_curve_at_the_slider(visit):
     share = stops(v)[v.value()][1] / 192
     assert share == 0.5
     chart = "figure:has(#curve-probability)"
-    assert "espresso 1.000 (whole photo 0.750, so more certain" in v.text("#told")  # Measured.
+    assert "espresso 1.000 (whole photo 0.750: a part gives a higher" in v.text(
+        "#told"
+    )  # Measured.
     assert "efficientnet-lite0 itself 1.000" in v.text(chart)
     v.slide(v.value() + 1)
     share = stops(v)[v.value()][1] / 192
     expected = np.interp(share, [0.5, 1], [1.0, 0.75])
-    assert f"espresso ≈ {expected:.3f} (whole photo 0.750, so more certain" in v.text("#told")
+    assert f"espresso ≈ {expected:.3f} (whole photo 0.750: a part gives a higher" in v.text("#told")
     assert f"efficientnet-lite0 itself ≈ {expected:.3f}" in v.text(chart)
     v.page.click(".preset:text-is('all')")
     assert "espresso 0.750 (whole photo 0.750)" in v.text("#told")
@@ -145,7 +147,7 @@ def test_presets_take_no_more_than_they_say_and_tell_what_was_measured_there(vis
     v = visit(photo((3, 8, 9), features=groups, about=about))
     v.page.click("text='10 %'")
     assert stops(v)[v.value()] == [2, 16]  # Three groups are nearer to 10 %, and more.
-    assert "7.41 %: 16 of 216 numbers (2 groups). espresso 0.330" in v.text("#told")
+    assert "7.41 %: 16 of 216 values (2 groups). espresso 0.330" in v.text("#told")
     assert "efficientnet-lite0 itself 0.330" in v.text("figure:has(#curve-probability)")
     assert "greedy-pig ≈" in v.text("figure:has(#curve-methods)")  # Its units are its own.
 
@@ -179,7 +181,7 @@ def test_a_stopped_run_has_colours_for_what_it_took_and_says_what_ranks_the_rest
     a = photo((3, 8, 9), features="pixels", method="greedy-pig", k=6, rounds=2)
     v = visit(a)
     v.page.click("#tab-heat")
-    assert "What no round took is ranked by its last score" in v.text("#key-note")
+    assert "no round selected are ranked by their last score" in v.text("#key-note")
     v.page.click("#tab-kept")
     assert not v.page.is_visible("#key-note")
     v.page.click("#tab-order")
@@ -298,7 +300,7 @@ def test_the_overlay_s_legend_is_as_opaque_as_the_map(visit):
         over = percent / 100
         for row, gray in zip(ramp(v), (DARK, LIGHT), strict=True):
             assert np.abs(row - (over * viridis + (1 - over) * gray)).max() <= 1
-    assert "shines through" in v.text("#key-note")
+    assert "dark and light gray" in v.text("#key-note")
 
 
 def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
@@ -308,12 +310,14 @@ def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
     x, y = box["x"] + 2.5 / 9 * box["width"], box["y"] + 1.5 / 8 * box["height"]
     v.page.mouse.move(x, y)
     rank = picture.first[1, 2] + 1
-    assert f"Row 2, column 3: first taken as number {rank} of 216" in v.text("#place")
+    assert f"Row 2, column 3: first selected as number {rank} of 216" in v.text("#place")
     assert f"red {picture.ranks[0, 1, 2] + 1}" in v.text("#place")
     v.page.focus("#canvas")
     v.page.keyboard.press("ArrowRight")
     v.page.keyboard.press("ArrowDown")
-    assert f"Row 3, column 4: first taken as number {picture.first[2, 3] + 1} " in v.text("#place")
+    assert f"Row 3, column 4: first selected as number {picture.first[2, 3] + 1} " in v.text(
+        "#place"
+    )
     for _ in range(20):
         v.page.keyboard.press("ArrowUp")
     assert "Row 1, column 4" in v.text("#place")
@@ -340,7 +344,7 @@ def test_everything_works_from_the_keyboard(visit):
     v.page.keyboard.press("ArrowRight")
     assert v.value() == before + 1
     assert not np.array_equal(v.canvas(), drawn)
-    assert "of 216 numbers" in v.page.get_attribute("#k", "aria-valuetext")
+    assert "of 216 values" in v.page.get_attribute("#k", "aria-valuetext")
 
 
 def test_play_runs_to_everything_and_is_not_offered_to_those_who_want_no_motion(visit):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import re
 import struct
 import zlib
@@ -403,3 +404,22 @@ def test_an_index_shows_second_opinions_where_there_are_any():
     assert page.count("second opinion, AUC") == 1
     assert "0.250</td>" in page  # Half of 0.5, straight from nothing to everything.
     assert "second opinion, AUC" not in report.index_html({"b.html": without})
+
+
+@pytest.mark.parametrize("method", ["greedy-pig", "steady-pig", "sequential-gradient", "ig",
+                                    "gradient", "random"])  # fmt: skip
+def test_the_call_on_the_page_gives_the_same_result(method):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(3, 8, 8, generator=generator)
+    weights = torch.rand(192, 3, generator=generator)
+
+    def model(batch):
+        return batch.flatten(1) @ weights
+
+    a = gp.explain(model, x, method=method)
+    page = html.unescape(report.html(a))
+    code = page[page.index("import greedypig as gp") : page.index("</pre>")]
+    names = {"model": model, "x": x}
+    exec(code, names)
+    assert torch.equal(names["a"].order, a.order)
+    assert names["a"].settings == a.settings

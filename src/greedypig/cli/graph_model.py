@@ -23,7 +23,7 @@ from .failures import Stopped, UsageError
 from .graph_options import given
 from .terminal import Bar, Terminal
 
-MODEL, PARTIAL = "model.safetensors", "model.partial.safetensors"
+MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
 
 
 @dataclass(frozen=True)

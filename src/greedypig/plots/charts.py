@@ -142,7 +142,7 @@ def _label(line: Curve) -> str:
 def _quantity(lines: list[Curve]) -> str:
     names = {line.name.lower() for line in lines}
     if names <= set(UNBOUNDED):
-        return "KL from the whole input's answer (nats)"
+        return "KL from the whole input's prediction (nats)"
     if names == {"g(s) after each round"}:
         return "G(S)"
     probability = all(0 <= v <= 1 for line in lines for v in line.values.tolist())
@@ -158,7 +158,7 @@ def _full(ax: Axes, lines: list[Curve], full: float) -> None:
     marked = False
     for line in lines:
         values = line.values.numpy()
-        # What another network says is its own affair; how far an answer moves has no whole.
+        # A judge has a value of its own for the whole; how far a prediction moves has none.
         if line.judge is not None or line.off or values.max() <= full + slack:
             continue
         ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),

@@ -65,7 +65,7 @@ def _picture_panel(a: Attribution, share: float) -> Figure:
     loss = notes.curves.get("loss")
     if loss is not None:
         curve(loss, ax=right)
-        title(right, "distance from the whole picture's answer")
+        title(right, "distance from the whole picture's prediction")
     else:
         _facts(right, a, notes)
     figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
@@ -95,7 +95,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
     judged = {k: c for k, c in notes.curves.items() if k in wanted}
     if judged:
         curve(*judged.values(), full=notes.probability, ax=ax)
-        title(ax, f"how sure with {OFF_BEST if notes.removing else ONLY_BEST}")
+        title(ax, f"probability with {OFF_BEST if notes.removing else ONLY_BEST}")
         return
     try:
         curve_of(a)
@@ -207,7 +207,7 @@ def _both_curves(
         {name: row[key] for name, row in rows.items() if row.get(key) is not None} for key in DRAWN
     )
     off = any(line.off for line in shares.values())
-    sure = f"how sure with {OFF_BEST} ↓" if off else f"SIC: how sure with {ONLY_BEST} ↑"
+    sure = f"probability with {OFF_BEST} ↓" if off else f"SIC: probability with {ONLY_BEST} ↑"
     judge = next((line.judge for line in judged.values() if line.judge), "another network")
     # The heading names the judge; in every curve's name it would be said over and over.
     judged = {name: replace(line, settings={}) for name, line in judged.items()}
@@ -215,7 +215,7 @@ def _both_curves(
         (lines, heading, whole)
         for lines, heading, whole in (
             (shares, sure, full),
-            (losses, "LIC: distance from the whole answer ↓", None),
+            (losses, "LIC: distance from the prediction ↓", None),
             (judged, f"second opinion by {shorten(judge, 24)} {'↓' if off else '↑'}", None),
         )
         if lines

@@ -1,4 +1,4 @@
-"""Figures of graphs: what is left of a graph's answers, and the edges behind one node's answer."""
+"""Figures of graphs: a compressed graph, and the edges that one node's prediction uses."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
 
 
 def subgraph(a: Attribution, *, ax: Axes | None = None) -> Axes:
-    """A node and the edges its answer rests on, numbered in order of selection.
+    """A node and the edges that its prediction uses, numbered in order of selection.
 
     Rings are steps from the node. Colour and mark of a node tell its class; early edges are dark
     and thick, late ones light and thin.

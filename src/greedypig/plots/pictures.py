@@ -41,8 +41,8 @@ def kept(
 ) -> Axes:
     """The picture with the top units alone, the rest at the baseline.
 
-    Takes the most units that hold no more than `share` of the numbers, or exactly `k` units. The
-    title says how many numbers that is and, if the notes tell, how sure the model is with them.
+    Takes the most units that hold no more than `share` of the values, or exactly `k` units. The
+    title names their number and, if the notes have it, the probability with them.
     """
     return _part(a, share, k, ax, off=False)
 
@@ -89,7 +89,7 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     notes, share = Notes.of(a), picture.share(k)
     count = int((picture.ranks < k).sum())
     text = f"{'without the ' if off else ''}top {percent(share)} "
-    text += (f"({count:,} numbers)" if a.features.kind == "elements"
+    text += (f"({count:,} features)" if a.features.kind == "elements"
              else f"({k:,} {unit_word(a, k)})")  # fmt: skip
     found = notes.probability_at(share, shares_alike(a, [k])[0], off=off)
     if found is not None:

@@ -14,7 +14,7 @@ from ..results.picture import DARK, LIGHT, OrderScale, Picture, shares_alike, un
 from .markup import escape, packed
 
 MOST = 1_600_000
-"""Numbers of a picture that a page holds; of larger ones every second, third, … place is shown."""
+"""Values of a picture that a page holds; of larger ones every second, third, … pixel is shown."""
 STOPS = 120
 """Positions of the slider, besides those of the presets."""
 PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
@@ -22,11 +22,11 @@ PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
 
 
 def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[list[int]]:
-    """[k, numbers kept] from nothing to everything, log-spaced, each adding something."""
+    """[k, values kept] from nothing to everything, log-spaced, each adding something."""
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = np.unique(np.round(np.geomspace(1, last, STOPS)).astype(int)).tolist()
-    # Counted as curves and summaries count: single numbers to the nearest, larger units whole.
+    # Counted as curves and summaries count: single values to the nearest, larger features whole.
     slack = 0.5 if units == ordered.size else 1e-6
     rooms = [int(share * ordered.size + slack) for share in PRESETS if share < 1]
     wanted += [int(ordered[min(room, ordered.size - 1)]) for room in rooms]
@@ -86,18 +86,18 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
 
 VIEWS = {
     "photo": ("Photo", "Everything, as the network sees it."),
-    "kept": ("Kept", "Only the numbers taken so far; everything else shows the baseline."),
+    "kept": ("Kept", "Only the features selected so far; everything else shows the baseline."),
     "overlay": ("Overlay", "Importance over the photo in gray."),
-    "heat": ("Importance", "How early each place was taken, mean over its colours."),
-    "order": ("Order", "When each place was first taken, in any colour, up to the slider."),
+    "heat": ("Importance", "How early each pixel was selected, mean over its colours."),
+    "order": ("Order", "When each pixel was first selected, in any colour, up to the slider."),
 }
 ONCE = {
-    "kept": ("Kept", "Only the numbers ranked best; everything else shows the baseline."),
-    "heat": ("Importance", "How high each place is ranked, mean over its colours."),
-    "order": ("Order", "The best rank of each place, in any colour, up to the slider."),
+    "kept": ("Kept", "Only the features ranked best; everything else shows the baseline."),
+    "heat": ("Importance", "How high each pixel is ranked, mean over its colours."),
+    "order": ("Order", "The best rank of each pixel, in any colour, up to the slider."),
 }
-"""Views of a method that ranks everything at once: it takes nothing after anything else."""
-OFF = ("Without", "The numbers taken so far show the baseline; everything else is as it was.")
+"""Views of a one-shot method."""
+OFF = ("Without", "The features selected so far show the baseline; everything else is as it was.")
 """The view of what is left where features are switched off."""
 
 
@@ -131,7 +131,7 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     if a.features.kind == "elements" and len(picture.ranks) == 3:
         absent += (
             f'<p class="note">{views["kept"][0]}: a pixel of which one or two of its three colours '
-            "were taken looks tinted. <code>--features pixels</code> takes them together.</p>"
+            "were selected looks tinted. With pixels as features they are selected together.</p>"
         )
     if notes.drawn_at is not None:
         absent += (
@@ -177,5 +177,5 @@ type="button" id="play" aria-pressed="false">Play</button></div>
 
 
 def explorer_stride(picture: Picture) -> int:
-    """Every how-manieth place a page shows."""
+    """The step from one pixel that the page holds to the next."""
     return max(1, ceil(sqrt(picture.ranks.size / MOST)))

@@ -67,7 +67,7 @@ def index_html(
     if any(sure):
         caution = (
             f'<p class="warn" role="note">{sum(sure)} of {len(sure)}, marked ▲, have a part that '
-            "makes the model more certain than the whole: their pages say how to check it.</p>"
+            "gives a higher probability than the whole: their pages say how to check it.</p>"
         )
     mixed = dict.fromkeys(n.drawn_at for n in map(Notes.of, results.values()) if n.drawn_at)
     caution += "".join(f'<p class="note">Pictures are {escape(text)}.</p>' for text in mixed)
@@ -112,10 +112,14 @@ def _row(link: str, a: Attribution) -> list[str]:
         cells.append("–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"))
         if unranked(a) is None:
             part = picture.kept(units_within(a, 0.1))
-            cells.append(_thumbnail(part, f"{notes.source or link}, top tenth of its numbers"))
+            cells.append(_thumbnail(part, f"{notes.source or link}, top 10 % of its features"))
         else:
             cells.append("–")
-    mark = "" if notes.excess() is None else ' <span title="more certain than the whole">▲</span>'
+    mark = (
+        ""
+        if notes.excess() is None
+        else ' <span title="a part gives a higher probability">▲</span>'
+    )
     cells.append(escape(notes.label or "–") + mark)
     cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
     for share in SHARES:

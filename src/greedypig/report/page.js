@@ -103,7 +103,7 @@
   if (Array.isArray(e.baseline)) for (let i = 0; i < baseline.length; i++) baseline[i] = e.baseline[i % 3];
   else baseline.set(bytes(e.baseline));
 
-  // When each place was first taken, and how early its numbers were on the whole.
+  // When each place was first taken, and how early its values were on the whole.
   const first = new Uint32Array(places);
   const importance = new Float32Array(places);
   {
@@ -200,7 +200,7 @@
   const slider = $("k");
   const opacity = $("opacity");
   slider.max = e.stops.length - 1;
-  // The last stop that holds no more than a share; single numbers are counted to the nearest.
+  // The last stop that holds no more than a share; single values are counted to the nearest.
   const within = (share) => {
     const room = share * e.n + (e.elements ? 0.5 : 1e-6);
     return e.stops.findLastIndex(([, kept]) => kept <= room);
@@ -214,16 +214,16 @@
   const told = () => {
     const [k, kept] = e.stops[+slider.value];
     const share = kept / e.n;
-    let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} numbers${e.removing ? " switched off" : ""}`;
+    let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} values${e.removing ? " switched off" : ""}`;
     if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
     const alike = e.alike[+slider.value];
     const at = e.curve && reading(e.curve[0], e.curve[1], share, alike);
     if (at !== null) {
       text += `. ${e.label} ${at.sign}${at.y.toFixed(3)}`;
       if (e.whole !== null) {
-        const surer = at.y > Math.max(e.whole, e.bare ?? 0) + 0.01;
+        const higher = at.y > Math.max(e.whole, e.bare ?? 0) + 0.01;
         text += ` (whole photo ${e.whole.toFixed(3)}`;
-        text += surer ? ", so more certain than the whole photo)" : ")";
+        text += higher ? ": a part gives a higher probability)" : ")";
       }
     }
     if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
@@ -238,7 +238,7 @@
     $("key-note").hidden = true;
     if (!shown) return;
     drawRamp();
-    const done = e.once ? "ranked" : "taken";
+    const done = e.once ? "ranked" : "selected";
     let ticks = [[`0, ${done} last`, 0], [`1, ${done} first`, 1]];
     const notes = [];
     if (view === "order") {
@@ -246,8 +246,8 @@
       notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; ${e.order.words}`);
       notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
-      if (view === "overlay") notes.push("The photo shines through the map as dark and light gray do through the bar");
-      if (unselected) notes.push("What no round took is ranked by its last score");
+      if (view === "overlay") notes.push("The bar is drawn over dark and light gray, as the map is over the photo");
+      if (unselected) notes.push("Features that no round selected are ranked by their last score");
     }
     $("ticks").replaceChildren(...ticks.map(([text, place]) => {
       const tick = document.createElement("span");
@@ -327,7 +327,7 @@
     const p = at[0] * width + at[1];
     const rank = first[p];
     let text = `Row ${at[0] * e.stride + 1}, column ${at[1] * e.stride + 1}: ` +
-      `${e.once ? "ranked" : "first taken"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
+      `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
       `(top ${percent((rank + 1) / e.units)}${e.once ? "" : `; ${roundOf(rank)}`})`;
     if (e.elements && names.length) {
       text += ". " + names.map((name, c) => `${name} ${count(ranks[c * places + p] + 1)}`).join(", ");

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-from ..core.attribution import Attribution
+from ..core.attribution import Attribution, is_one_shot
 from ..results.curve import Curve
 from ..results.photo_notes import COMPARED, Method, Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
@@ -30,12 +30,12 @@ def warned(sentences: Sequence[str]) -> str:
 
 
 def predictions(notes: Notes) -> str:
-    """The model's first answers for the whole input, as bars."""
+    """The classes with the highest probability for the whole input, as bars."""
     if not notes.predictions:
         return ""
     names, values = zip(*notes.predictions, strict=True)
     bars = bar_chart(names, values, [f"{v:.3f}" for v in values])
-    head = '<h2>The model’s answers</h2><p class="note">With everything present.</p>'
+    head = '<h2>The model’s predictions</h2><p class="note">With everything present.</p>'
     return f"<section>{head}{bars}</section>"
 
 
@@ -47,23 +47,23 @@ def curves(a: Attribution, notes: Notes) -> list[Chart]:
     off = notes.removing
     if judged:
         labels = [_curve_label(k, c, notes) for k, c in judged.items()]
-        how = "with the best numbers switched off" if off else "with only the best numbers"
+        how = "with the best features switched off" if off else "with only the best features"
         chart = line_chart("curve-probability", list(judged.values()), labels,
-                           quantity=f"How sure of {notes.label or 'the class'} {how}",
-                           full=notes.probability, word="numbers", plain=off,
+                           quantity=f"Probability of {notes.label or 'the class'} {how}",
+                           full=notes.probability, plain=off,
                            done="switched off" if off else "kept")  # fmt: skip
         charts.append(chart)
     for i, (key, line) in enumerate(notes.curves.items()):
         if key not in judged:
-            loss = "Distance from the whole input’s answer (KL, nats; 0 is the same answer)"
+            loss = "Distance from the whole input’s prediction (KL, nats; 0 is the same prediction)"
             quantity = loss if key == "loss" else key
             charts.append(line_chart(f"curve-{i}", [line], [_curve_label(key, line, notes)],
-                                     quantity=quantity, full=None, word="numbers"))  # fmt: skip
+                                     quantity=quantity, full=None))  # fmt: skip
     after = rounds_line(a)
     if (off or not judged) and after is not None:
         full = a.full_value if isfinite(a.full_value) else None
         charts.append(line_chart("curve-rounds", [after], ["G(S) after each round"],
-                                 quantity="How far the answer moves (KL, nats)" if off else
+                                 quantity="How far the prediction moves (KL, nats)" if off else
                                  f"The objective{_named(notes)} after each round", full=full,
                                  plain=off, done="switched off" if off else "kept"))  # fmt: skip
     return charts
@@ -118,16 +118,16 @@ def comparison(
     bold = " The best of a column with an arrow is bold." if some else ""
     explained = (
         '<p class="note">SIC: probability over the share kept, higher is better. LIC: distance '
-        "from the whole input’s answer, lower is better. Above full: how much more certain "
-        f"some part makes the model than the whole does.{bold}</p>"
+        "from the whole input’s prediction, lower is better. Above full: how much higher the "
+        f"probability of some part is than that of the whole.{bold}</p>"
     )
     body = f"<h2>{heading}</h2>{explained}{text}{''.join(c.svg for c in charts)}"
     return f"<section>{body}</section>", charts
 
 
 def _method_charts(methods: tuple[Method, ...], full: float | None) -> list[Chart]:
-    """The methods' curves: how sure the model is, how far its answer is off, what a judge says."""
-    alone = "with only each method’s best numbers"
+    """The methods' curves: probability, distance from the prediction, probability by a judge."""
+    alone = "with only each method’s best features"
     shares, losses, judged = (
         [line for line in lines if line is not None]
         for lines in zip(*((m.curve, m.loss, m.second) for m in methods), strict=True)
@@ -136,7 +136,7 @@ def _method_charts(methods: tuple[Method, ...], full: float | None) -> list[Char
     drawn = (
         ("curve-methods", shares, f"Probability {alone}", full),
         ("curve-methods-loss", losses,
-         f"Distance from the whole input’s answer (KL, nats) {alone}", None),
+         f"Distance from the whole input’s prediction (KL, nats) {alone}", None),
         ("curve-methods-second", judged, f"Second opinion: probability by {judge} {alone}", None),
     )  # fmt: skip
     return [
@@ -217,10 +217,15 @@ def _pairs(mapping: Mapping[str, Any], caption: str) -> str:
     return table(["name", "value"], rows, caption=caption, words=2) if rows else ""
 
 
-KNOBS = (
-    "target", "baseline", "objective", "outputs", "method", "rounds", "steps", "rule", "schedule",
-    "seed",
-)  # fmt: skip
+ARGUMENTS = ("target", "outputs", "baseline", "objective", "k", "seed")
+CLASSES = {
+    "greedy-pig": "GreedyPIG", "steady-pig": "SteadyPIG",
+    "sequential-gradient": "SequentialGradient", "ig": "IG", "guided-ig": "GuidedIG",
+    "blur-ig": "BlurIG",
+}  # fmt: skip
+"""Methods whose knobs are numbers and names, by their class."""
+OF_ROUNDS = ("rounds", "per_round", "schedule", "ratio")
+KNOBS = (*OF_ROUNDS, "steps", "rule", "views")
 
 
 def reproduce(a: Attribution, notes: Notes) -> str:
@@ -228,12 +233,12 @@ def reproduce(a: Attribution, notes: Notes) -> str:
     if notes.command:
         return notes.command
     settings = a.settings
-    knobs = [
-        f"    {key}={settings[key]!r},"
-        for key in KNOBS
-        if isinstance(settings.get(key), str | int | float)
+    arguments = [
+        f"    {name}={settings[name]!r},"
+        for name in ARGUMENTS
+        if isinstance(settings.get(name), str | int | float)
     ]
-    if not knobs:
+    if not isinstance(settings.get("method"), str):
         return "import greedypig as gp\n\na = gp.load(…)    # this result's file"
     units = {"elements": "", "groups": "    features=…,  # the groups used here",
              "windows": _window(a)}[a.features.kind]  # fmt: skip
@@ -244,9 +249,22 @@ def reproduce(a: Attribution, notes: Notes) -> str:
             f"model = gp.models.load({notes.model!r})",
             f"x = model.preprocess(PIL.Image.open({notes.source!r}))",
         ]
-    return "\n".join(
-        [*lines, "a = gp.explain(", "    model, x,", *knobs, *([units] if units else []), ")"]
-    )
+    call = ["a = gp.explain(", "    model, x,", *arguments, f"    method={_method(a)},"]
+    return "\n".join([*lines, *call, *([units] if units else []), ")"])
+
+
+def _method(a: Attribution) -> str:
+    """The method as it is written in Python."""
+    settings, name = a.settings, a.settings["method"]
+    if name not in CLASSES:
+        return repr(name)
+    unused = OF_ROUNDS if is_one_shot(a) else ()
+    knobs = [
+        f"{knob}={settings[knob]!r}"
+        for knob in KNOBS
+        if knob not in unused and isinstance(settings.get(knob), str | int | float | list)
+    ]
+    return f"gp.{CLASSES[name]}({', '.join(knobs)})"
 
 
 def _window(a: Attribution) -> str:

@@ -246,9 +246,9 @@ def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
 
 def unit_word(a: Attribution, count: int = 2) -> str:
     """What a feature is called in a sentence."""
-    words = {"elements": "number", "groups": "group", "windows": "window"}
-    if a.features.kind == "elements" and (a.features.names or a.about.get("kind") != "image"):
-        words["elements"] = "column" if a.about.get("kind") == "table" else "feature"
+    words = {"elements": "feature", "groups": "group", "windows": "window"}
+    if a.about.get("kind") == "table":
+        words["elements"] = "column"
     if a.about.get("unit") in GROUPS:
         words["groups"] = a.about["unit"]
     word = words.get(a.features.kind, "unit")
