@@ -158,8 +158,10 @@ class Run:
         complete = self.features.is_complete(self.state.taken)
         wanted = range(len(counts)) if complete else (*range(len(counts)), ALL)
         missing = [r for r in wanted if r not in values]
-        for lo in range(0, len(missing), self.objective.points):
-            part = missing[lo : lo + self.objective.points]
+        # Where a rule asks for values, each is measured alone, as then: the same bits.
+        size = self.objective.points if self.stop.value is None else 1
+        for lo in range(0, len(missing), size):
+            part = missing[lo : lo + size]
             masks = [self.features.mask(self._first(None if r == ALL else counts[r])) for r in part]
             names = [_name_of_set(r) for r in part]
             values |= zip(part, self._values(torch.stack(masks, 1), names).unbind(1), strict=True)
@@ -261,9 +263,6 @@ class Run:
             totals=torch.tensor([saved.totals], dtype=torch.float64),
             picks=saved.picks,
         )
-        if self.stop.value is not None:
-            known = enumerate(saved.values.unsqueeze(1).unbind(0))
-            self.values = {r: value for r, value in known if bool(torch.isfinite(value).all())}
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN

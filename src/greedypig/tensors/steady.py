@@ -60,8 +60,9 @@ class SteadyPIG(InRounds):
     Until 1/10 of the values is selected, `place` · (mean score of the neighbourhood)
     is added, scaled to the root mean square of the scores.
     From 1/10 on, where g is a probability and `complete` is set, let loss(p) = KL of
-    (g(1), 1 − g(1)) and (p, 1 − p). If the picks of these scores lead to more than half of loss(g(0)), and the share
-    selected around each value (`completing`) leads to less than they do, its picks are taken.
+    (g(1), 1 − g(1)) and (p, 1 − p). If the picks of these scores lead to more than half of
+    loss(g(0)), and the share selected around each value (`completing`) leads to less than they
+    do, its picks are taken.
     """
 
     rounds: int | None = 33
