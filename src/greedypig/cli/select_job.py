@@ -363,9 +363,9 @@ class SelectJob:
         if self.plan.model is not None:
             own = self._own.to(self.device).eval()
             model, name = adapted(own, train, self.plan.outputs), self.plan.model
-            if getattr(model, "note", ""):
-                self.warnings.append(model.note)
-                warnings.warn(model.note, stacklevel=2)
+            if note := str(getattr(model, "note", "")):
+                self.warnings.append(note)
+                warnings.warn(note, stacklevel=2)
         else:
             model, name = self._trained(schema, train, valid), "TabularMLP"
         if self.plan.finetune is None:
