@@ -193,10 +193,10 @@ def test_a_stopped_training_goes_on(call, answer, graph, place, monkeypatch):
         code, _, err = call("compress", "graph.npz", *QUICK)
     assert code == 1
     assert "after 5 epochs" in err
-    assert (place / "graph-compressed/model.partial.safetensors").exists()
+    assert (place / "graph-compressed/model.partial.pt").exists()
     record = answer("compress", "--resume", "graph.npz", *QUICK)
     assert record["order"] == whole["order"]
-    assert not (place / "graph-compressed/model.partial.safetensors").exists()
+    assert not (place / "graph-compressed/model.partial.pt").exists()
 
 
 def test_foreign_files_are_left_alone(call, graph, place):

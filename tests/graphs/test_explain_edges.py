@@ -387,7 +387,7 @@ def test_an_objective_that_no_edge_moves_is_said():
 def test_loops_and_duplicates_of_one_direction_are_told():
     pairs = torch.tensor([[0, 1, 2], [1, 2, 3]])
     both = torch.cat([pairs, pairs.flip(0)], 1)
-    x, model = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), gp.models.GCN(3, 2, 4)
+    x, model = features(4, 3), seeded(GCN, 3, 2, 8)
     ask = {"method": "gradient"}
     with pytest.warns(UserWarning, match="1 edges lead from a node to itself"):
         gp.explain_edges(model, x, torch.cat([both, torch.tensor([[3], [3]])], 1), **ask)

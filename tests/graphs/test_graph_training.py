@@ -71,9 +71,9 @@ def test_a_stopped_training_goes_on_to_the_same_network(graph, tmp_path):
     first = Training(graph, QUICK, seed=3)
     for _ in range(9):
         first.step()
-    first.save(tmp_path / "half.safetensors")
+    first.save(tmp_path / "half.pt")
     second = Training(graph, QUICK, seed=3)
-    assert second.take_up(tmp_path / "half.safetensors")
+    assert second.take_up(tmp_path / "half.pt")
     assert second.epoch == 9
     while not second.finished:
         second.step()
@@ -83,12 +83,12 @@ def test_a_stopped_training_goes_on_to_the_same_network(graph, tmp_path):
 
 
 def test_another_run_s_file_is_not_taken_up(graph, tmp_path):
-    Training(graph, QUICK, seed=3).save(tmp_path / "a.safetensors")
-    assert not Training(graph, QUICK, seed=4).take_up(tmp_path / "a.safetensors")
-    assert not Training(graph, Recipe(hidden=9), seed=3).take_up(tmp_path / "a.safetensors")
-    assert not Training(sparse(graph), QUICK, seed=3).take_up(tmp_path / "a.safetensors")
-    (tmp_path / "b.safetensors").write_bytes(b"no")
-    assert not Training(graph, QUICK, seed=3).take_up(tmp_path / "b.safetensors")
+    Training(graph, QUICK, seed=3).save(tmp_path / "a.pt")
+    assert not Training(graph, QUICK, seed=4).take_up(tmp_path / "a.pt")
+    assert not Training(graph, Recipe(hidden=9), seed=3).take_up(tmp_path / "a.pt")
+    assert not Training(sparse(graph), QUICK, seed=3).take_up(tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(b"no")
+    assert not Training(graph, QUICK, seed=3).take_up(tmp_path / "b.pt")
 
 
 def test_weights_are_saved_and_loaded(graph, tmp_path):

@@ -386,10 +386,7 @@ def node_run(
     node: one id, or a tensor of them. k: None ranks all candidates. growing: each edge touches
     those taken before it.
     """
-    k, hops = whole(k), whole(hops)
-    for name, number in (("k", k), ("hops", hops)):
-        if number is not None:
-            check_count(name, number)
+    k, hops = _count("k", k), _count("hops", hops)
     method, random = _node_method(method)
     with torch.inference_mode(False):
         edges = _indexed(x, edge_index, edge_weight)
@@ -399,9 +396,11 @@ def node_run(
         normalisation = fitting_model(frozen, close.x, close.graph, normalisation).normalisation
         around, hops, note = place.view(hops, normalisation)
         edge_model = place.on(around, normalisation)
-        if objective is None:
-            objective = "log-likelihood" if target is None else "log-probability"
-        aim = NodeTarget(objective, edge_model.logits(), nodes=around.centres, target=target)
+        default = "log-likelihood" if target is None else "log-probability"
+        aim = NodeTarget(
+            default if objective is None else objective, edge_model.logits(),
+            nodes=around.centres, target=target,
+        )  # fmt: skip
         removing = normalisation == "recomputed"
         if around.reaching:
             features = around.candidates().features()
@@ -435,6 +434,13 @@ def _node_method(method: Any) -> tuple[Any, bool]:
         raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
     method = as_method(method)
     return (RandomGrowth(), True) if isinstance(method, Random) else (method, False)
+
+
+def _count(name: str, number: Any) -> int | None:
+    count: int | None = whole(number)
+    if count is not None:
+        check_count(name, count)
+    return count
 
 
 def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:

@@ -37,7 +37,7 @@ class GCNStack:
             self.layers[0] = first._replace(weight=None)
         self.adjacency = Adjacency(graph.edge_index, graph.nodes, loops)
         self.weight, self.kept = graph.weight, normalisation == "kept"
-        self._buffers = Buffers()
+        self._buffers: Buffers = {}
 
     def matrix(self, mask: Tensor) -> Normalised:
         """Â under a mask (columns,)."""

@@ -151,23 +151,17 @@ class Normalised:
         return out.relu() if layer.relu else out
 
 
-class Buffers:
-    """Arrays of nodes × width by name, kept between calls: fresh memory costs page faults."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int], Tensor] = {}
-
-    def get(self, name: str, rows: int, width: int, like: Tensor) -> Tensor:
-        """The array of this name and width."""
-        if (name, width) not in self._known:
-            self._known[name, width] = like.new_empty(rows, width)
-        return self._known[name, width]
+Buffers = dict[tuple[str, int], Tensor]
+"""Arrays of nodes × width by name, kept between calls: fresh memory costs page faults."""
 
 
 def _array(buffers: Buffers | None, name: str, width: int, like: Tensor) -> Tensor:
+    """The array of this name and width, with as many rows as `like`."""
     if buffers is None:
         return like.new_empty(len(like), width)
-    return buffers.get(name, len(like), width, like)
+    if (name, width) not in buffers:
+        buffers[name, width] = like.new_empty(len(like), width)
+    return buffers[name, width]
 
 
 @dataclass(frozen=True, eq=False)

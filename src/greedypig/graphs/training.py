@@ -6,7 +6,6 @@ the same network as one that never stopped. Global random state is not touched.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 from torch.nn import functional
@@ -31,8 +29,6 @@ LARGE = 50_000
 """From so many nodes on the network is wider and is validated less often."""
 SPARSE = 0.2
 """Share of features that are not 0 up to which they are multiplied as a sparse matrix."""
-_KEY = "greedypig-training"
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
@@ -149,38 +145,25 @@ class Training:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that is needed to continue."""
-        tensors = {f"now.{k}": t for k, t in self.model.state_dict().items()}
-        tensors |= {f"best.{k}": t for k, t in self.best.items()}
-        for name, parameter in self.model.named_parameters():
-            state = self.adam.state.get(parameter, {})
-            tensors |= {f"{moment}.{name}": state[moment] for moment in _MOMENTS if state}
-        content = {k: t.detach().cpu().contiguous().clone() for k, t in tensors.items()}
-        facts = self._identity() | {
-            "epoch": self.epoch, "best_epoch": self.best_epoch,
-            "best_loss": min(self.best_loss, 1e300), "best_accuracy": self.best_accuracy,
+        content = {
+            "run": self._identity(), "model": self.model.state_dict(), "best": self.best,
+            "adam": self.adam.state_dict(), "epoch": self.epoch, "best_epoch": self.best_epoch,
+            "best_loss": self.best_loss, "best_accuracy": self.best_accuracy,
         }  # fmt: skip
-        write_whole(path, to_bytes(content, {_KEY: json.dumps(facts)}))
+        write_whole(path, lambda file: torch.save(content, file))
 
     def take_up(self, path: str | PathLike[str]) -> bool:
         """Continue from a file of the same training; False if it is another's or unreadable."""
         try:
-            with safe_open(fspath(path), framework="pt") as file:
-                facts = json.loads((file.metadata() or {}).get(_KEY, "{}"))
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError):
+            content = torch.load(path, map_location=self.graph.x.device, weights_only=True)
+            if content["run"] != self._identity():
+                return False
+        except Exception:  # A damaged or foreign file can fail in any step.
             return False
-        if any(facts.get(key) != value for key, value in self._identity().items()):
-            return False
-        device = self.graph.x.device
-        names = list(self.model.state_dict())
-        self.model.load_state_dict({k: tensors[f"now.{k}"] for k in names})
-        self.best = {k: tensors[f"best.{k}"].to(device) for k in names}
-        self.epoch, self.best_epoch = facts["epoch"], facts["best_epoch"]
-        self.best_loss, self.best_accuracy = facts["best_loss"], facts["best_accuracy"]
-        for name, parameter in self.model.named_parameters():
-            if self.epoch:
-                moments = {m: tensors[f"{m}.{name}"].to(device) for m in _MOMENTS}
-                self.adam.state[parameter] = {"step": torch.tensor(float(self.epoch)), **moments}
+        self.model.load_state_dict(content["model"])
+        self.adam.load_state_dict(content["adam"])
+        for name in ("best", "epoch", "best_epoch", "best_loss", "best_accuracy"):
+            setattr(self, name, content[name])
         return True
 
     def _identity(self) -> dict[str, Any]:
