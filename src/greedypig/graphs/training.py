@@ -155,7 +155,8 @@ class Training:
     def take_up(self, path: str | PathLike[str]) -> bool:
         """Continue from a file of the same training; False if it is another's or unreadable."""
         try:
-            content = torch.load(path, map_location=self.graph.x.device, weights_only=True)
+            with open(path, "rb") as file:
+                content = torch.load(file, map_location=self.graph.x.device, weights_only=True)
             if content["run"] != self._identity():
                 return False
         except Exception:  # A damaged or foreign file can fail in any step.
