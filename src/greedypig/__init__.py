@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .adapters.sklearn import FeatureSelector
     from .graphs.api import explain_edges, explain_node
     from .graphs.edges import index_edges
+    from .images.api import explain_photo
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
 
@@ -50,7 +51,8 @@ __version__ = "0.2.0"
 
 _LAZY = {
     "FeatureSelector": "adapters.sklearn", "explain_edges": "graphs.api",
-    "explain_node": "graphs.api", "from_captum": "adapters.captum",
+    "explain_node": "graphs.api", "explain_photo": "images.api",
+    "from_captum": "adapters.captum",
     "index_edges": "graphs.edges", "mask_finetune": "tables.finetune",
     "select_features": "tables.api",
 }  # fmt: skip
@@ -62,9 +64,9 @@ __all__ = [
     "InvalidInput", "InvalidType", "MarginalGains", "MissingPackage", "NonFinite",
     "NotDifferentiable", "Objective", "Random", "Rule", "SequentialGradient", "SetFunction",
     "SmoothIG", "State", "SteadyPIG", "Stop", "StopReason", "Windows", "best_subset", "explain",
-    "explain_edges", "explain_many", "explain_node", "from_captum", "grid", "index_edges", "load",
-    "margin", "mask_finetune", "maximize", "metrics", "models", "objective", "plots", "report",
-    "rounds", "rule", "select_features", "superpixels", "windows",
+    "explain_edges", "explain_many", "explain_node", "explain_photo", "from_captum", "grid",
+    "index_edges", "load", "margin", "mask_finetune", "maximize", "metrics", "models", "objective",
+    "plots", "report", "rounds", "rule", "select_features", "superpixels", "windows",
 ]  # fmt: skip
 
 

@@ -17,9 +17,9 @@ import pytest
 
 import greedypig
 from conftest import TINY, environment, make_photo, program
-from greedypig.cli.explain import PhotoTask
 from greedypig.cli.main import COMMANDS, main
 from greedypig.cli.terminal import Bar, Terminal, duration
+from greedypig.images.api import PhotoNotes
 
 
 def test_version_and_help(call):
@@ -216,19 +216,19 @@ def test_time_left_runs_down_while_nothing_is_reported(monkeypatch):
 
 @pytest.mark.parametrize("command", [("explain", "--no-html"), ("compare", "--methods", "ig")])
 def test_the_bar_says_when_curves_are_measured(call, monkeypatch, command):
-    lines, plain = [], PhotoTask._curves
+    lines, plain = [], PhotoNotes.curves
     follow = Bar.follow
 
     def followed(self, *args):
         lines.append(self)
         follow(self, *args)
 
-    def measured(self, a):
+    def measured(self, a, x):
         lines.append(lines[0].line())
-        return plain(self, a)
+        return plain(self, a, x)
 
     monkeypatch.setattr(Bar, "follow", followed)
-    monkeypatch.setattr(PhotoTask, "_curves", measured)
+    monkeypatch.setattr(PhotoNotes, "curves", measured)
     assert call(*command, "photo.png", *TINY)[0] == 0
     assert ": curves" in lines[-1]
 

@@ -18,13 +18,14 @@ from ..core.errors import MissingPackage
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, InRounds, as_method, with_knobs
 from ..core.scorers import cost_of
+from ..images.api import POINTS, SHARES
 from ..results.wording import count
 from ..tensors.methods import within
 from ..tensors.pictures import Superpixels
 from . import compare_output, options, outputs
 from .compare_output import Comparison
-from .explain import POINTS, PhotoFiles, PhotoTask, Question, small_photo, warn_of_options
-from .explain_output import SHARES, small_photos
+from .explain import PhotoFiles, PhotoTask, Question, small_photo, warn_of_options
+from .explain_output import small_photos
 from .failures import DONE, FAILED, Failures, Stopped, UsageError
 from .methods import Search
 from .resumable import Progress, Session

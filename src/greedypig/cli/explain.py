@@ -10,21 +10,18 @@ import argparse
 import importlib.util
 import time
 import warnings
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import greedypig as gp
 
-from .. import metrics, plots, report
-from ..core.attribution import is_one_shot
+from .. import plots, report
 from ..core.errors import (
     BudgetTooSmall,
     GreedyPigError,
@@ -32,17 +29,16 @@ from ..core.errors import (
     MissingPackage,
 )
 from ..core.layout import Layout
+from ..images.api import POINTS, SHARES, PhotoNotes, ordered
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
-from ..metrics.ranking import unit_order
 from ..results.picture import unranked
-from ..tensors import baselines
 from ..tensors.api import Job, check_not_flat
 from . import methods, options, outputs
-from .explain_output import SHARES, Summary, records
+from .explain_output import Summary, records
 from .failures import DONE, FAILED, Stopped, UsageError
 from .methods import Search
 from .resumable import Progress, Session
@@ -64,8 +60,6 @@ DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
     "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
     "overlay": plots.overlay, "order": plots.order_map, "curve": plots.curve,
 }  # fmt: skip
-POINTS = 100
-PREDICTIONS = 5
 OF_ALL_CLASSES = ("log-likelihood", "counterfactual")
 """Objectives that are the same for every class."""
 ENLARGED = 4
@@ -195,19 +189,15 @@ class Question:
     """What is asked about every photo."""
 
     model: ImageModel
-    name: str
-    judge: ImageModel | None
-    judge_name: str | None
     target: int | None
     objective: Any
-    objective_name: str
     baseline: Any
-    baseline_name: str
     features: Any
     batch_size: Any
     seed: int
     ranking: str
     """Of one-shot methods: by "absolute" score, as the paper's curves, or "signed"."""
+    notes: PhotoNotes
 
     @staticmethod
     def of(args: argparse.Namespace, features: Any) -> Question:
@@ -227,26 +217,17 @@ class Question:
             raise
         except GreedyPigError as error:
             raise UsageError(str(error)) from error
+        ranking, batch_size = getattr(args, "ranking", "signed"), args.batch_size or "auto"
+        notes = PhotoNotes(model, args.model, args.objective, baseline, args.baseline, judge,
+                           args.judge, batch_size, ranking)  # fmt: skip
         return Question(
-            model, args.model, judge, args.judge, target, objective, args.objective, baseline,
-            args.baseline, features, args.batch_size or "auto", args.seed,
-            getattr(args, "ranking", "signed"),
-        )  # fmt: skip
-
-    @property
-    def removing(self) -> bool:
-        """Is the prediction measured without the features, rather than with them alone?"""
-        return self.objective_name == "counterfactual"
+            model, target, objective, baseline, features, batch_size, args.seed, ranking, notes
+        )
 
     def read(self, path: Path) -> Photo:
         """A photo as the network's input."""
         photo = open_photo(path)
         return Photo(self.model.preprocess(photo), *photo.size)
-
-    def measured(self, a: gp.Attribution) -> dict[str, Any]:
-        """The arguments of curves of a result."""
-        return {"target": int(a.settings["target"]), "baseline": self.baseline,
-                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -263,7 +244,7 @@ class PhotoTask:
         """The explanation alone, in the order that its curves and pictures show."""
         ask, features = self.question, self.features or self.question.features
         lines = len(ask.baseline) if isinstance(ask.baseline, list) else 1
-        name = getattr(ask.objective, "name", None) or ask.objective_name.partition(":")[0]
+        name = ask.notes.objective.partition(":")[0]
         method = self.search.method(Layout.of(self.x), name, lines)
         job = Job(
             ask.model, objective=ask.objective, baseline=ask.baseline, features=features,
@@ -280,100 +261,15 @@ class PhotoTask:
         for _ in run:
             progress(run)
         check_not_flat(run)
-        a = run.results()[0]
-        if a.features.kind == "groups":
-            a = a.with_notes({"unit": options.unit_name(features)})
-        return replace(a, order=unit_order(a, ask.ranking)) if is_one_shot(a) else a
+        return ordered(run.results()[0], features, ask.ranking)
 
     def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
         """The result with its curves, its predictions and the pictures it is drawn on."""
-        ask, target = self.question, int(a.settings["target"])
-        with torch.no_grad():
-            probabilities = torch.softmax(ask.model(self.x.unsqueeze(0))[0].double(), 0).cpu()
-        best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
-        names = ask.model.classes
-        curves, shares = self._curves(a)
-        return a.with_notes(
-            {
-                "kind": "image",
-                "source": source,
-                "model": ask.name,
-                "class": names[target],
-                "target": target,
-                "probability": float(probabilities[target]),
-                "predictions": [
-                    [names[i], p]
-                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-                ],
-                "baseline": ask.baseline_name,
-                "objective": ask.objective_name,
-                "ranking": ask.ranking if is_one_shot(a) else "order",
-                "curves": curves,
-                "kept": {} if ask.removing else shares,
-                "removed": shares if ask.removing else {},
-                "nothing": self._nothing(a, curves),
-                "judge": ask.judge_name,
-                "command": command,
-            },
-            picture=self._pixels(self.x),
-            baseline=self._pixels(self._absent()),
-        )
+        return self.question.notes.add(a, self.x, source, command)
 
     def is_complete(self, saved: gp.Attribution) -> bool:
         """Does a saved result have the curves that are asked for now?"""
-        kind = "deletion" if self.question.removing else "softmax"
-        there = kind in saved.about.get("curves", {}) and "nothing" in saved.about
-        return there and saved.about.get("judge") == self.question.judge_name
-
-    def _curves(self, a: gp.Attribution) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
-        """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
-
-        Of a counterfactual with those features switched off, else with them alone. Without an
-        order there is none.
-        """
-        if unranked(a) is not None:
-            return {}, {}
-        ask, x = self.question, self.x
-        gaps = min(POINTS, x.numel() + 1) - 1
-        grid = [i / gaps for i in range(gaps + 1)]
-        points = sorted({*grid, *SHARES})
-        if ask.removing:
-            deletion = metrics.deletion(ask.model, x, a, points=points, **ask.measured(a))
-            own = {"deletion": deletion}
-        else:
-            own = metrics.information_curves(ask.model, x, a, points=points, **ask.measured(a))
-        where = [bisect_left(points, share) for share in grid]
-        curves = {name: _plain(curve, where) for name, curve in own.items()}
-        values = next(iter(own.values())).values
-        shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
-        if ask.judge is not None:
-            measure = metrics.deletion if ask.removing else metrics.softmax_information_curve
-            second = measure(ask.model, x, a, points=grid, judge=ask.judge, **ask.measured(a))
-            every = range(len(second.values))
-            curves["second-opinion"] = _plain(second, every) | {"judge": ask.judge_name}
-        return curves, shares
-
-    def _nothing(self, a: gp.Attribution, curves: Mapping[str, Any]) -> float:
-        """The class's probability with the baseline alone."""
-        for kind, end in (("softmax", 0), ("deletion", -1)):
-            if kind in curves:
-                return float(curves[kind]["values"][end])
-        ask = self.question
-        curve = metrics.softmax_information_curve(
-            ask.model, self.x, a, points=[0.0, 1.0], **ask.measured(a)
-        )
-        return float(curve.values[0])
-
-    def _absent(self) -> Tensor:
-        """The baseline as a picture; of several, their mean."""
-        ask, x = self.question, self.x
-        flat = baselines.resolve(ask.baseline, x, Layout.of(x), ask.model)
-        return torch.stack([b.to(x) for b in flat]).mean(0).view_as(x)
-
-    def _pixels(self, x: Tensor) -> Tensor:
-        """(h, w, 3) levels from 0 to 255 of an input."""
-        pixels = self.question.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
-        return pixels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+        return self.question.notes.are_in(saved)
 
 
 def _load(spec: str, **options: Any) -> ImageModel:
@@ -399,16 +295,6 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
     translate = None if judge is None else translation(model, judge)
     if translate is not None:
         translate(x)
-
-
-def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
-    """A curve at some of its points, as plain data."""
-    index = torch.tensor(list(where))
-    part = metrics.Curve(
-        curve.fractions[index], curve.values[index], curve.name, curve.full, curve.settings
-    )
-    return {"fractions": part.fractions.tolist(), "values": part.values.tolist(),
-            "auc": part.auc}  # fmt: skip
 
 
 class PhotoOutput:

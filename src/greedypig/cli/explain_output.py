@@ -12,6 +12,7 @@ from typing import Any
 
 import greedypig as gp
 
+from ..images.api import SHARES
 from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.picture import rounds_line, unit_word, units_within, unranked
@@ -22,8 +23,6 @@ from .outputs import shown
 from .resumable import Paid
 from .terminal import BOLD, DIM, UNLIMITED, YELLOW, Terminal, duration
 
-SHARES = (0.01, 0.05, 0.1)
-"""Shares of the features at which the probability is printed."""
 EARLY = (gp.StopReason.GRADIENTS, gp.StopReason.SECONDS)
 """Reasons to stop that leave features unselected."""
 EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)

@@ -164,13 +164,6 @@ def features(text: str) -> Any:
     raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
 
 
-def unit_name(features: Any) -> str:
-    """What one of the groups that --features makes is called."""
-    if features == "pixels":
-        return "pixel"
-    return "region" if getattr(features, "reads_input", False) else "square"
-
-
 def objective(text: str, model: ImageModel) -> Any:
     """objective= of `gp.explain`; margin:CLASS names the other class."""
     name, colon, rival = text.partition(":")

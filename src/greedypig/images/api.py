@@ -1,0 +1,227 @@
+"""`gp.explain_photo`: from a photo's file to a result with its curves, names and pictures.
+
+`PhotoNotes` measures what a page shows beside the explanation itself: the probability with only the
+best features present, the model's predictions, and what a second network says.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import metrics
+from ..core.attribution import Attribution, is_one_shot
+from ..core.layout import Layout
+from ..core.stopping import Stop
+from ..metrics.judges import check_judge
+from ..metrics.ranking import unit_order
+from ..results.picture import unranked
+from ..tensors import baselines
+from ..tensors.api import explain
+from .class_names import find_class
+from .from_spec import model_from
+from .networks import ImageModel
+from .photos import open_photo
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SHARES = (0.01, 0.05, 0.1)
+"""Shares of the features at which the probability is measured beside the curve's points."""
+POINTS = 100
+PREDICTIONS = 5
+
+
+def explain_photo(
+    photo: str | os.PathLike[str] | Image.Image,
+    model: str | ImageModel = "efficientnet-lite0",
+    *,
+    target: int | str | None = None,
+    objective: str = "softmax",
+    baseline: Any = "gray",
+    features: Any = "elements",
+    method: Any = None,
+    k: int | None = None,
+    stop: Stop | None = None,
+    judge: str | ImageModel | None = None,
+    seed: int = 0,
+) -> Attribution:
+    """Which features of a photo does a network use? As `greedypig explain photo.jpg` does.
+
+    The result holds its curves, the model's predictions and the photo: `gp.plots` and `gp.report`
+    draw it without the model.
+
+    photo: a file or a PIL image.
+    model: "efficientnet-lite0", "mobilenet-v2", "resnet50", "package.module:factory" for your own,
+        or a network from `gp.models.load`. judge: a second network that evaluates the same
+        features, named in the same way.
+    target: the class by index, name or WordNet id; None takes the predicted class.
+    objective, baseline, features, method, k, stop, seed: as in `explain`.
+    """
+    source = getattr(photo, "filename", "") if not isinstance(photo, str | os.PathLike) else photo
+    image = open_photo(photo) if isinstance(photo, str | os.PathLike) else photo
+    network, name = _network(model)
+    second, judge_name = (None, None) if judge is None else _network(judge)
+    if second is not None and judge_name is not None:
+        check_judge(name, network, judge_name, second)
+    x = network.preprocess(image)
+    a = explain(
+        network, x, target=None if target is None else find_class(target, network.classes),
+        objective=objective, baseline=baseline, features=features, method=method, k=k, stop=stop,
+        seed=seed,
+    )  # fmt: skip
+    a = ordered(a, features, "signed")
+    shown = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
+    notes = PhotoNotes(network, name, objective, baseline, shown, second, judge_name)
+    return notes.add(a, x, Path(source).name or "photo")
+
+
+def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
+    """The result in the order that its curves show, with a name for its groups.
+
+    ranking: of one-shot methods, by "absolute" or "signed" score.
+    """
+    if a.features.kind == "groups":
+        region = getattr(features, "reads_input", False)
+        a = a.with_notes({"unit": "pixel" if features == "pixels" else
+                          "region" if region else "square"})  # fmt: skip
+    return replace(a, order=unit_order(a, ranking)) if is_one_shot(a) else a
+
+
+def _network(model: str | ImageModel) -> tuple[ImageModel, str]:
+    if isinstance(model, str):
+        return model_from(model), model
+    return model, str(getattr(model, "name", None) or type(model).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoNotes:
+    """What is measured and noted beside the explanation of a photo."""
+
+    model: ImageModel
+    name: str
+    objective: str
+    baseline: Any
+    baseline_name: str
+    judge: ImageModel | None = None
+    judge_name: str | None = None
+    batch_size: Any = "auto"
+    ranking: str = "signed"
+    """The order of one-shot methods: by "absolute" or "signed" score."""
+
+    @property
+    def removing(self) -> bool:
+        """Is the prediction measured without the features, rather than with them alone?"""
+        return self.objective == "counterfactual"
+
+    def add(self, a: Attribution, x: Tensor, source: str, command: str = "") -> Attribution:
+        """The result with its curves, its predictions and the pictures it is drawn on."""
+        target = int(a.settings["target"])
+        with torch.no_grad():
+            probabilities = torch.softmax(self.model(x.unsqueeze(0))[0].double(), 0).cpu()
+        best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
+        names = self.model.classes
+        curves, shares = self.curves(a, x)
+        return a.with_notes(
+            {
+                "kind": "image",
+                "source": source,
+                "model": self.name,
+                "class": names[target],
+                "target": target,
+                "probability": float(probabilities[target]),
+                "predictions": [
+                    [names[i], p]
+                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                ],
+                "baseline": self.baseline_name,
+                "objective": self.objective,
+                "ranking": self.ranking if is_one_shot(a) else "order",
+                "curves": curves,
+                "kept": {} if self.removing else shares,
+                "removed": shares if self.removing else {},
+                "nothing": self._nothing(a, x, curves),
+                "judge": self.judge_name,
+                "command": command,
+            },
+            picture=self._pixels(x),
+            baseline=self._pixels(self._absent(x)),
+        )
+
+    def are_in(self, a: Attribution) -> bool:
+        """Does a result have these notes already?"""
+        kind = "deletion" if self.removing else "softmax"
+        there = kind in a.about.get("curves", {}) and "nothing" in a.about
+        return there and a.about.get("judge") == self.judge_name
+
+    def curves(
+        self, a: Attribution, x: Tensor
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+        """The curves at POINTS shares, and the probability at SHARES, from the same forwards.
+
+        Of a counterfactual with those features switched off, else with them alone. Without an
+        order there is none.
+        """
+        if unranked(a) is not None:
+            return {}, {}
+        gaps = min(POINTS, x.numel() + 1) - 1
+        grid = [i / gaps for i in range(gaps + 1)]
+        points = sorted({*grid, *SHARES})
+        options = self._options(a)
+        if self.removing:
+            own = {"deletion": metrics.deletion(self.model, x, a, points=points, **options)}
+        else:
+            own = metrics.information_curves(self.model, x, a, points=points, **options)
+        where = [bisect_left(points, share) for share in grid]
+        curves = {name: _plain(curve, where) for name, curve in own.items()}
+        values = next(iter(own.values())).values
+        shares = {f"{share:g}": float(values[bisect_left(points, share)]) for share in SHARES}
+        if self.judge is not None:
+            measure = metrics.deletion if self.removing else metrics.softmax_information_curve
+            second = measure(self.model, x, a, points=grid, judge=self.judge, **options)
+            every = range(len(second.values))
+            curves["second-opinion"] = _plain(second, every) | {"judge": self.judge_name}
+        return curves, shares
+
+    def _nothing(self, a: Attribution, x: Tensor, curves: Mapping[str, Any]) -> float:
+        """The class's probability with the baseline alone."""
+        for kind, end in (("softmax", 0), ("deletion", -1)):
+            if kind in curves:
+                return float(curves[kind]["values"][end])
+        ends = [0.0, 1.0]
+        curve = metrics.softmax_information_curve(self.model, x, a, points=ends, **self._options(a))
+        return float(curve.values[0])
+
+    def _options(self, a: Attribution) -> dict[str, Any]:
+        return {"target": int(a.settings["target"]), "baseline": self.baseline,
+                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
+
+    def _absent(self, x: Tensor) -> Tensor:
+        """The baseline as a picture; of several, their mean."""
+        flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
+        return torch.stack([b.to(x) for b in flat]).mean(0).view_as(x)
+
+    def _pixels(self, x: Tensor) -> Tensor:
+        """(h, w, 3) levels from 0 to 255 of an input."""
+        pixels = self.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
+        return pixels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+
+
+def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
+    """A curve at some of its points, as plain data."""
+    index = torch.tensor(list(where))
+    part = metrics.Curve(
+        curve.fractions[index], curve.values[index], curve.name, curve.full, curve.settings
+    )
+    return {"fractions": part.fractions.tolist(), "values": part.values.tolist(),
+            "auc": part.auc}  # fmt: skip
+
+
+__all__ = ["POINTS", "SHARES", "PhotoNotes", "explain_photo", "ordered"]

@@ -1,0 +1,30 @@
+"""`gp.explain_photo` gives what `greedypig explain` writes."""
+
+import torch
+
+import greedypig as gp
+from conftest import TINY
+from greedypig import report
+from greedypig.images import model_from, open_photo
+
+
+def test_the_result_is_that_of_the_command(answer, place):
+    record = answer("explain", "photo.png", *TINY, "--judge", "tiny_models:other", "--no-html")
+    written = gp.load("photo.gpig")
+    a = gp.explain_photo("photo.png", TINY[1], judge="tiny_models:other")
+    assert torch.equal(a.order, written.order)
+    assert {**a.about, "command": None} == {**written.about, "command": None}
+    for name, picture in written.attachments.items():
+        assert torch.equal(a.attachments[name], picture)
+    assert a.about["curves"] == record["curves"]
+    assert record["class"] in report.html(a)
+
+
+def test_images_networks_and_names_are_taken_as_they_are(place):
+    network = model_from(TINY[1])
+    by_file = gp.explain_photo("photo.png", network, target="blue", method="ig")
+    by_image = gp.explain_photo(open_photo("photo.png"), network, target=3, method="ig")
+    assert torch.equal(by_file.order, by_image.order)
+    assert by_file.about["class"] == by_image.about["class"] == "blue"
+    assert by_file.about["source"] == "photo.png"
+    assert by_file.about["model"] == "OwnModel"
