@@ -142,5 +142,3 @@ def test_the_real_third_panel_is_taken_where_it_is(folder):
 def test_wrong_requests_are_named(folder, wrong, said):
     with pytest.raises(InvalidInput, match=said):
         run("graph", asked(folder, **wrong))
-
-
