@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -46,8 +45,10 @@ def check_checkpoint(checkpoint: str | PathLike[str] | None) -> None:
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Versions of this package and of what it is built on, for provenance."""
-    try:
-        own = version("greedypig")
-    except PackageNotFoundError:
-        own = "unknown"
-    return {"greedypig": own, "torch": str(torch.__version__), "python": platform.python_version()}
+    from greedypig import __version__
+
+    return {
+        "greedypig": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
