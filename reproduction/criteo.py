@@ -66,10 +66,6 @@ class Retraining(Job):
         folder = assets_folder() / "tables"
         return [name for name, file in files.items() if file is None or (folder / file).is_file()]
 
-    def batches(self) -> Iterator[Batch]:
-        for stage in self.stages():
-            yield from stage
-
     def stages(self) -> Iterator[list[Batch]]:
         for experiment in self.experiments:
             yield from experiment.stages()

@@ -69,9 +69,9 @@ class Job(ABC):
     def prepare(self) -> None:
         """Check the request and load what is measured on."""
 
-    @abstractmethod
     def batches(self) -> Iterable[Batch]:
-        """The work. A job whose later work depends on earlier results overrides `stages`."""
+        """The work, in one stage; a job with several stages overrides `stages` instead."""
+        return ()
 
     @abstractmethod
     def table(self) -> Table:
