@@ -9,13 +9,13 @@ A subcommand is a module of its own in this folder, named in `main.COMMANDS`. It
   commands share are in `options`;
 - `run(args, terminal) -> int`: does the job and returns the exit code.
 
-What `run` may count on: `terminal.say` is for people and is silent under --json or --quiet,
-`terminal.result(record)` prints the one object of --json, `terminal.bar` draws progress where a
-person watches. A `UsageError` ends with exit code 2, any `GreedyPigError` or `OSError` with 1, each
-in one sentence; Ctrl-C and SIGTERM arrive as KeyboardInterrupt. It names beforehand the files that
---resume goes on from (`terminal.keeps`). When it is stopped, at whatever stage, `main` tells which
-of them are there and the command that goes on, or the one that starts again: exit code 1. Where
-there is something to save first, it saves it and raises `Stopped`.
+`terminal.say` prints a line for people; it is silent under --json or --quiet.
+`terminal.result(record)` prints the one object of --json. `terminal.bar` draws progress on a
+terminal. A `UsageError` ends with exit code 2, any `GreedyPigError` or `OSError` with 1, in one
+sentence. Ctrl-C and SIGTERM arrive as KeyboardInterrupt. A command names the files that --resume
+goes on from beforehand (`terminal.keeps`). When it is stopped, `main` prints which of them exist
+and the command that goes on, or the one that starts again, with exit code 1. A command that has to
+save something first saves it and raises `Stopped`.
 
 Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
 """

@@ -1,4 +1,4 @@
-"""What ends a command early, and with which exit code."""
+"""Errors that end a command, and their exit codes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class UsageError(GreedyPigError):
 
 
 class Unfit(GreedyPigError):
-    """The settings do not fit this one input; where they fit none, the command was wrong."""
+    """The settings do not fit this input; if they fit none, the command was wrong."""
 
 
 class Stopped(GreedyPigError):
-    """Stopped by the user; the message says at what, and what was done is kept: exit code 1."""
+    """Stopped by the user; the message says at what: exit code 1."""
 
 
 def sentence(error: BaseException, debug: bool = False) -> str:
-    """An error in one sentence: ours say all; others get their kind and the way to see more."""
+    """An error in one sentence; errors of others get their type and the option to see more."""
     text = " ".join(str(error).split())
     if isinstance(error, GreedyPigError):
         return text
@@ -37,10 +37,10 @@ def sentence(error: BaseException, debug: bool = False) -> str:
 
 
 class Failures:
-    """What could not be done, each with its reason, told as it comes and named at the end.
+    """Inputs that failed, each with its reason, printed as they come and listed at the end.
 
-    Settings that do not fit are held back until an input is done or fails otherwise: where all
-    fail by the same reason it is the command that was wrong, and that is said once.
+    Settings that do not fit are held back until an input is done or fails for another reason. If
+    all inputs fail for the same reason, the command was wrong, and the reason is printed once.
     """
 
     def __init__(self, tell: Callable[[str], None], *, several: bool) -> None:
@@ -50,7 +50,7 @@ class Failures:
         self._fits = False
 
     def add(self, path: str, error: str | Exception) -> None:
-        """Tell one failure, by name where there are several inputs."""
+        """Print one failure, by name where there are several inputs."""
         reason = error if isinstance(error, str) else sentence(error)
         same = all(reason == held for _, held in self._held)
         hold = isinstance(error, Unfit) and same and len(self._held) == len(self.all)
@@ -60,24 +60,24 @@ class Failures:
         if hold and not self._fits:
             self._held.append((path, reason))
         else:
-            self._told(path, reason)
+            self._print(path, reason)
 
     def release(self) -> None:
-        """Something else happened: what was held back is told."""
+        """Print what was held back."""
         self._fits = True
         for path, reason in self._held:
-            self._told(path, reason)
+            self._print(path, reason)
         self._held.clear()
 
     def check(self) -> None:
-        """At the end: settings that fitted no input at all are a wrong command."""
+        """At the end: raise for settings that fitted no input at all."""
         if self._held:
             raise UsageError(self._held[0][1])
 
     def names(self) -> str:
-        """All that failed, for a sentence."""
+        """The names of all inputs that failed."""
         return ", ".join(path for path, _ in self.all)
 
-    def _told(self, path: str, reason: str) -> None:
+    def _print(self, path: str, reason: str) -> None:
         named = path in reason or Path(path).name in reason or not self._several
         self._tell(reason if named else f"{path}: {reason}")

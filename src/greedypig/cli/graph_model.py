@@ -1,4 +1,4 @@
-"""The graph and the network of a command: read, built or trained, and kept for another time."""
+"""The graph and the network of a graph command: read, built or trained, and saved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Network:
 
     model: nn.Module
     name: str
-    """As tables call it."""
+    """Its name in tables."""
     facts: dict[str, Any]
     """How it was trained, for --json; empty for one that was given."""
     file: Path | None
@@ -40,7 +40,7 @@ class Network:
 
 
 def read_graph(args: argparse.Namespace, terminal: Terminal) -> Graph:
-    """The graph that the command line names; what was set right in it is told."""
+    """The graph that the command line names; corrections to it are printed."""
     device = options.device(args.device)
     try:
         graph = load_graph(
@@ -59,7 +59,7 @@ def read_graph(args: argparse.Namespace, terminal: Terminal) -> Graph:
 def network_for(
     graph: Graph, args: argparse.Namespace, folder: Path, terminal: Terminal, bar: Bar
 ) -> Network:
-    """The network asked for, else the paper's GCN: trained, or taken from an earlier sitting."""
+    """The network asked for, else the paper's GCN: trained, or loaded from an earlier run."""
     if args.model is not None or args.weights is not None:
         knobs = given(args, "hidden", "layers", "epochs")
         if knobs:
@@ -135,7 +135,7 @@ def _state(path: Path) -> Any:
 
 
 def _facts(file: Path) -> dict[str, Any] | None:
-    """What a network that was trained here says of itself."""
+    """The training facts in a network's file."""
     try:
         with safe_open(fspath(file), framework="pt") as opened:
             found = json.loads((opened.metadata() or {}).get("greedypig", "null"))

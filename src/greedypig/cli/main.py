@@ -61,9 +61,9 @@ def run_program(
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = parser.parse_args(words)
-    except SystemExit as end:  # argparse has said what there is to say.
+    except SystemExit as end:  # argparse has printed its message.
         return _flushed(int(end.code or 0))
-    except OSError:  # Nobody reads the help, or nobody can.
+    except OSError:  # The help could not be printed.
         return _flushed(FAILED)
     terminal = Terminal(
         json_wanted=args.json,
@@ -82,7 +82,7 @@ def _run(command: Command, args: argparse.Namespace, terminal: Terminal, debug: 
     try:
         return command.run(args, terminal)
     except BrokenPipeError:
-        return FAILED  # Whoever read the output has had enough: `… | head`.
+        return FAILED  # The reader of the output is gone: `… | head`.
     except (KeyboardInterrupt, Stopped) as stop:
         terminal.stopped(str(stop) or "Stopped.")
         return FAILED
@@ -156,10 +156,10 @@ class _Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse with one short line for a mistake, and the nearest word for a wrong one."""
+    """argparse with one short line for an error, and the nearest word for an unknown one."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but what is left over is told by the command it was meant for."""
+        """As argparse does, but unknown arguments are reported by the command."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             self._commands().get(found.command, self).error(
@@ -202,7 +202,7 @@ def _program() -> str:
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """A polite kill keeps what was done, as Ctrl-C does."""
+    """SIGTERM is handled like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -219,7 +219,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _short_warnings(terminal: Terminal) -> Iterator[None]:
-    """Warnings in one line each, without the place in the code; our own ones only by default."""
+    """Print warnings in one line each, without their place in the code."""
     with warnings.catch_warnings():
         # Python shows a text once; here it is shown for each input that it is about.
         warnings.simplefilter("always", UserWarning, append=True)
@@ -237,7 +237,7 @@ def _short_warnings(terminal: Terminal) -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """A stream that the shell closed (`>&-`) is as good as /dev/null, and Python's is None.
+    """Replace a stream that the shell closed (`>&-`), which is None, by /dev/null.
 
     A file name that the terminal cannot show is shown escaped rather than ending the run.
     """

@@ -1,7 +1,7 @@
-"""Where files go: names, folders, and no foreign file overwritten.
+"""Names and folders of the files that a command writes.
 
-Files of this program may be written anew, as a run repeated gives the same; a file of another kind
-at the same place is left alone and said so, before any work is done.
+Files of greedypig may be overwritten, because a repeated run gives the same. A foreign file is
+never overwritten; that is an error before any work is done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..results.files import write_whole
 from .failures import UsageError
 
 MARK = b"greedypig"
-"""Every file of ours tells in its first bytes who made it."""
+"""Every file of greedypig has this in its first bytes."""
 _HEAD = 65536
 ENDINGS = (".gpig", ".html")
 
@@ -32,8 +32,8 @@ def stems(out: str | None, photos: Sequence[Path]) -> list[Path]:
             raise UsageError(
                 f"Expected a folder as --out for {len(photos)} photos (got the file {out})."
             )
-        made = Path(out)
-        return [folder(made.parent) / made.stem]
+        file = Path(out)
+        return [folder(file.parent) / file.stem]
     where = folder(Path(out if out is not None else "."))
     names: list[Path] = []
     taken: dict[str, int] = {}
@@ -64,7 +64,7 @@ def folder(path: Path) -> Path:
 
 
 def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
-    """Refuse to overwrite what this program has not written."""
+    """Refuse to overwrite files that greedypig has not written."""
     for path in paths:
         if not path.exists() and not path.is_symlink():
             continue
@@ -89,6 +89,6 @@ def shown(path: Path) -> str:
 
 
 def save_figure(figure: Any, file: Path) -> None:
-    """A figure as PNG that tells who made it."""
+    """Save a figure as PNG, with the program's name in it."""
     facts = {"Software": f"greedypig {gp.__version__}"}
     write_whole(file, lambda to: figure.savefig(to, format="png", dpi=150, metadata=facts))

@@ -1,11 +1,11 @@
-"""What a person sees: lines on standard output, warnings and progress on standard error.
+"""Lines on standard output, warnings and progress on standard error.
 
-With --json standard output carries one object and nothing else; with --quiet only what went wrong
-is told. Colours and bars appear on terminals alone, and only there lines are broken to fit: what
-goes into a pipe or a file is for programs and editors, one line for each thing said.
+With --json standard output holds one object and nothing else; with --quiet only errors are printed.
+Colours, bars and line breaks to the terminal's width appear on terminals alone. In a pipe or a file
+every message is one line.
 
-Names of files, columns and classes are other people's text. What they could do to a terminal is
-taken from them in one place, `visible`, which all lines pass on their way out.
+Names of files, columns and classes may hold control characters. `visible`, which all lines pass,
+escapes them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _ESCAPED = {c: f"\\x{c:02x}" for c in _CONTROLS} | {
 }
 _LEAST_WIDTH, _USUAL_WIDTH, _MOST_WIDTH = 20, 80, 100
 UNLIMITED = 1_000_000
-"""The width where nobody's screen ends: lines are not broken, names not cut."""
+"""The width where there is no screen: lines are not broken, names not cut."""
 _NAMED = 3
-"""Kept files that are told by name."""
+"""Saved files that are named."""
 _TICK = 0.1
 """Seconds between two drawings of a bar."""
 
 
 class Terminal:
-    """Where a command speaks."""
+    """The output of a command."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Terminal:
         self._options_at = 1 if subcommand else 0
         """Where options may stand among the words: behind the subcommand, if there is one."""
         self.speaks = True
-        """Of several processes the first one speaks for all; the others tell errors alone."""
+        """Of several processes the first one prints for all; the others print errors only."""
         self._kept: dict[Path, _Kept] = {}
         self.subject = ""
-        """What is being done, where there are several things: warnings begin with it."""
+        """The photo or method under way, where there are several: warnings begin with it."""
         self._bar: Bar | None = None
 
     @property
@@ -94,18 +94,18 @@ class Terminal:
         self.say(self.style(self.wrapped(f"▲ {text}", indent, f"{indent}  "), YELLOW))
 
     def note(self, text: str) -> None:
-        """Something about how it goes: on standard error, also under --json."""
+        """A remark, on standard error, also under --json."""
         if not self.quiet:
             self._print(self.wrapped(text, width=width_of(sys.stderr)), sys.stderr)
 
     def warn(self, text: str) -> None:
-        """Something to take notice of, on standard error."""
+        """A warning, on standard error."""
         if not self.quiet:
             mark = self.style("warning:", YELLOW, stream=sys.stderr)
             self._print(f"{mark} {text}", sys.stderr)
 
     def fail(self, text: str) -> None:
-        """What went wrong, in one sentence, on standard error."""
+        """An error, in one sentence, on standard error."""
         mark = self.style("error:", RED, stream=sys.stderr)
         self._print(f"{mark} {text}", sys.stderr)
 
@@ -115,7 +115,7 @@ class Terminal:
             self._print(json.dumps(record, allow_nan=False), sys.stdout)
 
     def trace(self, error: BaseException) -> None:
-        """Where an error came from, on standard error."""
+        """The traceback of an error, on standard error."""
         self._print("".join(traceback.format_exception(error)).rstrip(), sys.stderr)
 
     def _print(self, text: str, stream: TextIO) -> None:
@@ -124,7 +124,7 @@ class Terminal:
             try:
                 print(line, file=stream, flush=True)
             except (OSError, ValueError) as error:
-                # That standard error cannot be written to could be told nowhere.
+                # An error on standard error itself can be printed nowhere.
                 if stream is sys.stdout:
                     reason = getattr(error, "strerror", None) or str(error)
                     number = getattr(error, "errno", None)
@@ -137,7 +137,7 @@ class Terminal:
         return f"{''.join(codes)}{text}{_PLAIN}"
 
     def follow(self) -> None:
-        """Be silent but for errors: another process speaks for all."""
+        """Print errors only: another process prints for all."""
         self.speaks, self.json_wanted, self.quiet = False, False, True
 
     def keeps(self, evidence: Path, resume: bool, name: Path | None = None) -> None:
@@ -150,7 +150,7 @@ class Terminal:
         self._kept.setdefault(evidence, _Kept(evidence if name is None else name, before))
 
     def stopped(self, why: str) -> None:
-        """That it ended early, what is kept, and the command that goes on or starts again."""
+        """Print that the command ended early, its files, and the command that goes on."""
         if not self.speaks:
             return
         kept = [shown(k.name) for path, k in self._kept.items() if _files(path) - k.before]
@@ -191,9 +191,9 @@ class Terminal:
 
 
 class Bar:
-    """How far it is and how long it will take, drawn by a thread so that the work never waits.
+    """Progress and time left, drawn by a thread so that the work never waits.
 
-    `follow(done, total)` takes a function that tells how much is done; it is asked ten times a
+    `follow(done, total)` takes a function that returns how much is done; it is called ten times a
     second.
     """
 
@@ -202,7 +202,7 @@ class Bar:
         self._done: Callable[[], float] | None = None
         self._phase: Callable[[], str] | None = None
         self._seen: tuple[float, float, float] | None = None
-        """What was done when it last moved, when that was, and the seconds left then."""
+        """(done, time, seconds left) when `done` last changed."""
         self._total = 0.0
         self._base = 0.0
         self._began = time.monotonic()
@@ -216,16 +216,16 @@ class Bar:
     def follow(
         self, done: Callable[[], float], total: float, phase: Callable[[], str] | None = None
     ) -> None:
-        """Show `done()` of `total` from now on; time left is reckoned from the first such call.
+        """Show `done()` of `total` from now on; time left is estimated from the first such call.
 
-        phase: tells what is being done of it, behind the label; "" for nothing to tell.
+        phase: returns a text behind the label, or "".
         """
         if self._done is None or self._total != total:
             self._base, self._began, self._seen = done(), time.monotonic(), None
         self._done, self._total, self._phase = done, total, phase
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with self.hidden():
             self._ended.set()
         # A thread that still runs while Python shuts down can abort the whole program.
@@ -234,7 +234,7 @@ class Bar:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Out of the way while other lines are written; the next tick draws it again."""
+        """Hide the bar while other lines are written; the next tick draws it again."""
         with self._pen:
             if self._thread is not None and not self._ended.is_set():
                 with suppress(OSError, ValueError):  # The terminal went away.
@@ -336,7 +336,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Seconds in words: 0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
