@@ -20,7 +20,7 @@ from .columns import Table
 from .losses import Loss, per_row
 from .networks import Line, Network, Prepared, gradients_of
 
-ROWS = 256
+ROWS = 128
 """Rows of a batch that a CPU works on at a time: what they need stays in its cache."""
 
 
