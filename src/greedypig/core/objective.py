@@ -78,8 +78,6 @@ class Objective:
         self.seed, self.round = 0, 0
         self.goal: Tensor | None = None
         """(b, n) mask at which the paths of this round end; None for everything."""
-        self.pick: Callable[[Tensor], Tensor] | None = None
-        """(b, n) scores → (b, n) bool: what would be selected after this round with such scores."""
         self.is_probability = False
         """Is g a probability, from 0 to 1?"""
         self.removes = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -77,7 +76,6 @@ def rounds(
     """Algorithm 1, one frozen `State` after every round."""
     for z in schedule[len(state.picks) :]:
         now = objective.at(len(state.picks), features.goal(state.taken, z))
-        now.pick = partial(_picked, features, state.taken, z)
         if getattr(scorer, "of_features", False):
             every = scorer(now, state, features, z).to(state.scores)
             chosen, scores = features.pick_units(every, state.taken, z)
@@ -92,11 +90,6 @@ def rounds(
             return
         state = state.take(chosen, scores, every, totals)  # S ← S ∪ Ŝ, a ← a + â_Ŝ
         yield state
-
-
-def _picked(features: Features, taken: Tensor, z: int, scores: Tensor) -> Tensor:
-    """(b, n) bool: what would be selected after a round with these scores (b, n)."""
-    return features.mask(taken.scatter(1, features.pick(scores, taken, z)[0], True))
 
 
 def checked(scores: Any, mask: Tensor, round: int) -> Tensor:

@@ -6,8 +6,6 @@ So a round works in two ways, and g(1_S) decides which. As long as the selected 
 lower probability than the photo, all gradients are taken on the photo as it is, to reach the
 prediction. Once they give it, gradients are taken on crops enlarged to full size, with a little
 noise, so that the next features support the prediction in other views too (reproduction/study).
-From a tenth of the features on, a round whose best picks lead far from the photo's own probability,
-above or below, completes the places that are partly selected instead.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.checkpoint import CheckpointError
 
 from ..core.methods import METHODS, InRounds
@@ -30,9 +27,6 @@ from .pictures import picture_shape
 FIRST = 0.1
 """The share of the values that should be enough to reach the prediction. Until it is selected the
 neighbourhood counts, and points on the path to a prediction that is not reached move toward 1_S."""
-FAR = 1 / 2
-"""The loss that a round may lead to, as a share of the empty mask's: about the mean of a random
-order's loss curve, which falls from the empty mask's loss to 0."""
 NEAR = 1 / 14
 """The standard deviation of a neighbourhood, as a share of the picture's shorter side."""
 ALIKE = 1 / 4
@@ -59,10 +53,6 @@ class SteadyPIG(InRounds):
     ramp > 0 takes the gradient with ramps of that width in place of ReLU's steps (`soft_relu`).
     Until 1/10 of the values is selected, `place` · (mean score of the neighbourhood)
     is added, scaled to the root mean square of the scores.
-    From 1/10 on, where g is a probability and `complete` is set, let loss(p) = KL of
-    (g(1), 1 − g(1)) and (p, 1 − p). If the picks of these scores lead to more than half of
-    loss(g(0)), and the share selected around each value (`completing`) leads to less than they
-    do, its picks are taken.
     """
 
     rounds: int | None = 33
@@ -72,7 +62,6 @@ class SteadyPIG(InRounds):
     crop: float = 0.15
     ramp: float = 0.6
     place: float = 1.0
-    complete: bool = True
     name = "steady-pig"
 
     def __post_init__(self) -> None:
@@ -91,7 +80,7 @@ class SteadyPIG(InRounds):
 
     def without_views(self) -> SteadyPIG:
         """The same for a network that was not trained on crops and mirror images."""
-        return replace(self, noise=0.0, crop=1.0, place=0.0, complete=False)
+        return replace(self, noise=0.0, crop=1.0, place=0.0)
 
 
 @dataclass(frozen=True)
@@ -121,24 +110,7 @@ class SteadyScores:
         if self.knobs.place:
             near = torch.stack([around(s, m, shape) for s, m in zip(scores, mask, strict=True)])
             scores += self.knobs.place * near * (share < FIRST).to(mask).unsqueeze(1)
-        if self.knobs.complete and objective.is_probability and objective.pick is not None:
-            return self._matched(objective, mask, scores, full, share, shape)
         return scores
-
-    def _matched(
-        self, objective: Objective, mask: Tensor, scores: Tensor, full: Tensor, share: Tensor,
-        shape: tuple[int, int, int],
-    ) -> Tensor:  # fmt: skip
-        """The scores or the places to complete, by the loss that the round's picks lead to."""
-        late = share >= FIRST
-        if not bool(late.any()):
-            return scores
-        assert objective.pick is not None
-        places = torch.stack([completing(s, m, shape) for s, m in zip(scores, mask, strict=True)])
-        sets = [torch.zeros_like(mask), *(objective.pick(s).to(mask) for s in (scores, places))]
-        empty, by_scores, by_places = loss(objective.values(torch.stack(sets, 1)), full).unbind(1)
-        worse = late.to(empty.device) & (by_scores > torch.maximum(FAR * empty, by_places))
-        return torch.where(worse.unsqueeze(1), places, scores)
 
     @property
     def cost(self) -> int:
@@ -211,14 +183,6 @@ def around(scores: Tensor, mask: Tensor, shape: tuple[int, int, int]) -> Tensor:
     return _scaled((sums / counts.clamp_min(TINY)).expand(shape).reshape(-1), scores)
 
 
-def completing(scores: Tensor, mask: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """(n,) how much is selected around each value, as a share of its neighbourhood in all
-    colours, scaled to the root mean square of the scores."""
-    selected = mask.to(scores)
-    sums, counts = (nearby(each, shape) for each in (selected, torch.ones_like(selected)))
-    return _scaled((sums / counts).expand(shape).reshape(-1), scores)
-
-
 def _scaled(places: Tensor, scores: Tensor) -> Tensor:
     lengths = [torch.linalg.vector_norm(each) for each in (scores, places)]
     scaled: Tensor = places / lengths[1].clamp_min(TINY) * lengths[0]
@@ -231,14 +195,6 @@ def nearby(values: Tensor, shape: tuple[int, int, int]) -> Tensor:
     rows, columns = (closeness(length, near).to(values) for length in shape[1:])
     total: Tensor = rows @ values.view(shape).sum(0) @ columns.T
     return total
-
-
-def loss(values: Tensor, full: Tensor) -> Tensor:
-    """(b, s) values, (b,) full → (b, s): KL of (full, 1 − full) and (value, 1 − value), in nats."""
-    full = full.double().clamp(0, 1).unsqueeze(1).expand_as(values)
-    values = values.double().clamp(0, 1)
-    entropies = [F.binary_cross_entropy(p, full, reduction="none") for p in (values, full)]
-    return entropies[0] - entropies[1]
 
 
 def closeness(length: int, deviation: float) -> Tensor:
