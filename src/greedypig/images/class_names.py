@@ -1,7 +1,6 @@
-"""Which class is meant: by index, by name or by WordNet id; and which class a file's path tells.
+"""Classes by index, name or WordNet id, and the class in a file's path.
 
-A name that fits nothing gets the nearest names back, a name that fits several gets them listed:
-nothing is guessed.
+An unknown or ambiguous name is an error that lists the nearest classes.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def find_class(query: str | int, classes: Sequence[str] | None) -> int:
 
 
 def label_of(path: str | os.PathLike[str]) -> int | None:
-    """The ImageNet class that a photo's path tells, or None.
+    """The ImageNet class in a photo's path, or None.
 
     In this order: a WordNet id in the file's name (`n01440764_10026.JPEG`,
     `ILSVRC2012_val_00000001_n01751748.JPEG`), the number at the end of `imagenet_14_129.jpg`, the

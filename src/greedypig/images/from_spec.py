@@ -1,7 +1,7 @@
-"""From a word on the command line to a network for photos: a built-in one, or the user's own.
+"""From a name to a network for photos: a built-in one, or the user's own.
 
-`package.module:factory` is called without arguments and gives any `nn.Module` from images to
-logits, which `OwnModel` surrounds with what an explanation of a photo needs besides.
+`package.module:factory` is called without arguments and returns any `nn.Module` from images to
+logits; `OwnModel` adds all that an explanation of a photo needs.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def model_from(spec: str, *, weights: Any = None, outputs: str | None = None) ->
             f"Expected no weights for the model {spec} (got {weights!r}). "
             "Try loading them in its factory."
         )
-    made = _call(_find(spec), spec)
-    if isinstance(made, ImageModel):
+    model = _call(_find(spec), spec)
+    if isinstance(model, ImageModel):
         _refuse_outputs(spec, outputs)
-        return made.eval().requires_grad_(False)
-    return OwnModel(made, spec, outputs)
+        return model.eval().requires_grad_(False)
+    return OwnModel(model, spec, outputs)
 
 
 def build(spec: str, *arguments: Any) -> nn.Module:
@@ -92,7 +92,7 @@ def _find(spec: str) -> Any:
         sys.path.insert(0, here)
     importlib.invalidate_caches()
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if missing and (module_name == missing or module_name.startswith(f"{missing}.")):
@@ -108,13 +108,13 @@ def _find(spec: str) -> Any:
             f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
         ) from error
     for name in path.split("."):
-        if not hasattr(found, name):
+        if not hasattr(target, name):
             where = getattr(sys.modules[module_name], "__file__", None) or module_name
             raise InvalidInput(
                 f"Expected {path} in {where} for the model {spec} (got no attribute {name!r})."
             )
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target
 
 
 def _call(factory: Any, spec: str) -> nn.Module:
@@ -126,14 +126,14 @@ def _call(factory: Any, spec: str) -> nn.Module:
             f"{type(factory).__name__}, which cannot be called)."
         )
     try:
-        made = factory()
+        model = factory()
     except Exception as error:
         raise InvalidInput(
             f"Expected {spec} to build a model when called without arguments "
             f"(got {first_line(error)})."
         ) from error
-    if not isinstance(made, nn.Module):
+    if not isinstance(model, nn.Module):
         raise InvalidInput(
-            f"Expected {spec} to give a torch.nn.Module (got {type(made).__name__})."
+            f"Expected {spec} to give a torch.nn.Module (got {type(model).__name__})."
         )
-    return made
+    return model

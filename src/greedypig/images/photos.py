@@ -1,7 +1,7 @@
-"""Photos from files, for programs that are handed paths by people: folders, globs, broken files.
+"""Photos from files: single ones, folders, patterns, broken ones.
 
-`open_photo` reads one file or says in one sentence why it cannot; `Photos` goes through many, hands
-out the good ones and keeps the names of the others, so that one broken file does not end a run.
+`open_photo` reads one file or raises an error of one sentence. `Photos` iterates over many and
+collects the broken ones, so that one of them does not end a run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 MAX_PIXELS = 200_000_000
-"""The largest photo that is read; larger ones are more likely made to fill the memory."""
+"""The largest photo that is read; larger files are probably decompression bombs."""
 SUFFIXES = (
     *(".avif", ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
     *(".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
@@ -57,7 +57,7 @@ class Photo:
     path: Path
     image: Image.Image
     label: int | None
-    """The ImageNet class that the path tells, see `label_of`."""
+    """The ImageNet class in the path, see `label_of`."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Photos:
         print(broken.reason)
     ```
 
-    It can be gone through again, and only one photo is held at a time. `len` counts the files.
+    It can be iterated again, and only one photo is in memory at a time. `len` counts the files.
     """
 
     paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]

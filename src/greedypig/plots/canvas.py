@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INK, SOFT, FAINT = "#1f2430", "#5b6270", "#d5d8de"
 # Both in the order of `looks.Look`.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
-"""Okabe and Ito's, told apart by the colour-blind; lines also differ in their dashes."""
+"""Okabe and Ito's colours, which the colour-blind can distinguish; lines also differ in dashes."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
 EXCESS = "#D55E00"
 

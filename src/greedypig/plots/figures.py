@@ -209,7 +209,7 @@ def _both_curves(
     off = any(line.off for line in shares.values())
     sure = f"probability with {OFF_BEST} ↓" if off else f"SIC: probability with {ONLY_BEST} ↑"
     judge = next((line.judge for line in judged.values() if line.judge), "another network")
-    # The heading names the judge; in every curve's name it would be said over and over.
+    # The heading names the judge once for all curves.
     judged = {name: replace(line, settings={}) for name, line in judged.items()}
     drawn = [
         (lines, heading, whole)

@@ -66,8 +66,8 @@ def _compression(a: Attribution, found: Compression) -> str:
     if right is not None:
         lead += f"; accuracy is <b>{right:.3f}</b>, with all edges {found.full['accuracy']:.3f}"
     needs = [(m.title, found.share_for(m, 0.99)) for m in found.methods]
-    told = [f"{escape(t)} {_tied(s)}" for t, s in needs if s is not None]
-    lead += f". To agree on 99 % of the nodes takes {', '.join(told)} of the edges."
+    shares = [f"{escape(t)} {_tied(s)}" for t, s in needs if s is not None]
+    lead += f". To agree on 99 % of the nodes takes {', '.join(shares)} of the edges."
     drawn = "".join(c.svg for c in charts) + _at_keep(found)
     hint = '<p class="note">Point at a chart to read the values at a share.</p>'
     remarks = "".join(f'<p class="note">{escape(note)}</p>' for note in found.notes)

@@ -22,7 +22,7 @@ LONGEST = 200
 
 
 def warned(sentences: Sequence[str]) -> str:
-    """What was warned of when the result was made."""
+    """The warnings of the run."""
     if not sentences:
         return ""
     items = "".join(f"<li>{escape(words)}</li>" for words in sentences)

@@ -1,9 +1,7 @@
-"""What an image classifier needs besides its layers: the way in, the way back and the names.
+"""An image classifier with its preprocessing, its inverse, its colours and its class names.
 
-The preprocessing is part of a network: fed otherwise, it is a worse network. An `ImageModel` is the
-plain network (same `forward`, same state-dict keys) that also knows how a picture becomes its
-input, how an input becomes a picture again, which input a colour is, and what its classes are
-called.
+An `ImageModel` is the plain network (same `forward`, same state-dict keys) that also turns pictures
+into inputs and back, and knows the inputs of gray, black and white.
 """
 
 from __future__ import annotations

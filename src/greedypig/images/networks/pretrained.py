@@ -122,7 +122,7 @@ def _find_asset(name: str) -> Path:
         f"Expected the weights of {name}, {path.name}, in {folder} (got no such file). "
         f"Try make assets ONLY={name} in a clone of greedypig, which brings them, set "
         "GREEDYPIG_ASSETS to the folder where they are, or name torchvision's file: "
-        "load(…, weights=path), on the command line --weights."
+        "load(…, weights=path)."
     )
 
 
