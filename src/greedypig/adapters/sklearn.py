@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType, MissingPackage, quoted
-from ..network.reach import modules_behind
 from ..network.frozen import freeze
+from ..network.reach import modules_behind
 from ..tables.api import select_features
 from ..tables.losses import CLASSES
 from ..tensors.targets import levels_to_caller
