@@ -475,6 +475,7 @@ def test_comparisons_in_the_notes_are_drawn_without_the_others_pictures():
         plots.comparison([photo()])
 
 
+@pytest.mark.slow
 def test_a_comparison_has_curves_of_the_loss_and_headings_that_do_not_overlap():
     figure = plots.comparison({"greedy-pig (regions)": photo(), "ig": photo(seed=3)})
     figure.savefig(io.BytesIO(), dpi=50)
@@ -521,6 +522,7 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_no_pyplot_no_global_figure_no_changed_settings():
     out = python(
         "import sys, io, matplotlib, torch, greedypig as gp\n"
@@ -532,6 +534,7 @@ def test_no_pyplot_no_global_figure_no_changed_settings():
     assert out == "False True"
 
 
+@pytest.mark.slow
 def test_a_missing_matplotlib_names_the_extra():
     out = python(
         "import sys; sys.modules['matplotlib'] = None\n"

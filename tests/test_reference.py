@@ -14,6 +14,7 @@ import greedypig as gp
 SCRIPT = Path(__file__).parents[1] / "docs/reference.py"
 
 
+@pytest.mark.slow
 def test_every_public_name_is_on_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pdoc")
     for name in ("FeatureSelector", "from_captum"):  # What the script puts there goes again.

@@ -580,6 +580,7 @@ def test_refusals_name_the_file_what_was_expected_and_what_came(path, odd):
     assert os.fspath(path) in message
 
 
+@pytest.mark.slow
 def test_every_truncation_is_refused(path):
     example().save(path)
     whole = path.read_bytes()
@@ -608,6 +609,7 @@ def test_flipped_bytes_are_refused_or_harmless(whole, data):
     assert_no_crash(path)
 
 
+@pytest.mark.slow
 def test_every_single_flipped_bit_is_refused_or_harmless(whole):
     path, content = whole
     for place in range(len(content)):

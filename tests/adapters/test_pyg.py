@@ -224,6 +224,7 @@ def test_a_single_logit_or_probability_is_explained_by_its_own_probability():
         assert algorithm.attribution.full_value == pytest.approx(full, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_edges_can_be_taken_out_of_the_graph_instead():
     x, edge_index = made_graph()
     model = Weighted().eval()
@@ -242,6 +243,7 @@ def test_edges_can_be_taken_out_of_the_graph_instead():
         explainer(Net(), GreedyPIGExplainer(normalisation="recomputed"))(x, edge_index)
 
 
+@pytest.mark.slow
 def test_k_edges_are_kept_and_fidelity_can_be_measured():
     x, edge_index = made_graph(40, 90)
     model = Net().eval()

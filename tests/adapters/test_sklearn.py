@@ -359,15 +359,17 @@ def test_a_named_loss_decides_which_perceptron_is_fitted(loss, asked, made):
             is made
         )
     elif loss == "cross-entropy":
-        of = gp.FeatureSelector(n_features_to_select=3, loss=loss,
-                                method=gp.SequentialGradient()).fit(X[:, :4], many % 60)
+        of = gp.FeatureSelector(
+            n_features_to_select=3, loss=loss, method=gp.SequentialGradient()
+        ).fit(X[:, :4], many % 60)
         assert type(of.model_[-1]) is made
 
 
 def test_an_estimator_decides_by_itself():
     X, y = load_diabetes(return_X_y=True)
-    classifier = gp.FeatureSelector(LogisticRegression(max_iter=5), n_features_to_select=1,
-                                    method="sequential-gradient")
+    classifier = gp.FeatureSelector(
+        LogisticRegression(max_iter=5), n_features_to_select=1, method="sequential-gradient"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert len(classifier.fit(X, y).model_.classes_) == 214

@@ -78,6 +78,7 @@ def expected_failures(selector):
     return dict.fromkeys(WEIGHTS, reason) if reason else {}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @parametrize_with_checks(
     [gp.FeatureSelector(model) for model in CHECKED], expected_failed_checks=expected_failures
@@ -454,6 +455,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS[:3], ids=["torch", "ridge", "pipeline"])
 def test_no_more_than_a_batch_of_sparse_rows_is_dense_at_a_time(model, monkeypatch):
     X, y = thin(350)

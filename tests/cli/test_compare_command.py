@@ -19,6 +19,7 @@ from greedypig.images.photos import model_from, open_photo
 FEW = ("--methods", "greedy-pig,ig,random")
 
 
+@pytest.mark.slow
 def test_every_method_is_there_unless_it_is_slow(answer):
     pytest.importorskip("skimage")
     record = answer("compare", "photo.png", "--model", "tiny_models:wide", "--budget", "30")
@@ -51,6 +52,7 @@ def test_the_numbers_are_those_of_the_metrics(answer, place):
         assert row["gradients"] == a.gradients_used
 
 
+@pytest.mark.slow
 def test_curves_over_several_photos_are_medians(answer, place):
     make_photo(place / "b.png", (220, 90, 90))
     make_photo(place / "c.png", (160, 20, 20))
@@ -68,6 +70,7 @@ def test_curves_over_several_photos_are_medians(answer, place):
         assert all(method in page for method in both["methods"])
 
 
+@pytest.mark.slow
 def test_files_hold_the_table(call, answer, place):
     pytest.importorskip("matplotlib")
     record = answer("compare", "photo.png", *TINY, *FEW, "--judge", "tiny_models:other")
@@ -117,6 +120,7 @@ def test_the_paper_s_setting_only_when_asked_for(answer):
     assert compare.PAPER not in compare.chosen(None, paper=False)
 
 
+@pytest.mark.slow
 def test_a_budget_cuts_the_paper_s_setting_too_and_says_how(call, answer, place):
     words = ("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper,ig,random",
              "--budget", "20", "--out", "o")  # fmt: skip
@@ -150,6 +154,7 @@ def test_no_more_rounds_than_there_are_blocks(answer):
     assert rows["greedy-pig (paper)"]["gradients"] <= 40
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
     plain, calls = Progress.__call__, [0]
@@ -299,6 +304,7 @@ def test_a_one_shot_method_is_measured_on_the_order_that_is_shown(answer, place,
     assert ranking in (place / ranking / "comparison.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_two_rankings_of_integrated_gradients_differ(answer):
     words = ("compare", "photo.png", *TINY, "--methods", "ig", "--budget", "10", "--out", "o")
     absolute = answer(*words)["methods"]["ig"]["sic_auc"]

@@ -67,6 +67,7 @@ def test_files_hold_the_curves(answer, graph, place):
     assert gp.load(place / "o/compression.gpig").order.tolist() == record["order"]
 
 
+@pytest.mark.slow
 def test_people_read_a_table(call, graph, monkeypatch):
     code, out, err = call("compress", "graph.npz", *QUICK)
     assert code == 0

@@ -112,6 +112,7 @@ def test_pictures_of_a_counterfactual_show_what_is_left(call, place):
     assert not (place / "o" / "photo-kept.png").exists()
 
 
+@pytest.mark.slow
 def test_pictures_are_written_and_tell_who_made_them(call, place):
     pytest.importorskip("matplotlib")
     assert call("explain", "photo.png", *TINY, "--pictures", "--out", "o")[0] == 0
@@ -259,6 +260,7 @@ def test_beside_a_class_asked_for_stands_what_the_network_says(call, place):
     assert f" {saved['probability']:.3f} " in row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "command"),
     [
@@ -303,6 +305,7 @@ def test_a_photo_that_was_enlarged_a_lot_is_told(call, place, command):
     assert "photo.png" not in told
 
 
+@pytest.mark.slow
 def test_superpixels_tell_how_many_were_made(call, answer):
     pytest.importorskip("skimage")
     words = ("explain", "photo.png", *TINY, "--features", "superpixels:4", "--no-html")

@@ -1,6 +1,5 @@
 """`greedypig select --model`: models that answer in other ways than the networks trained here."""
 
-
 import numpy as np
 import pytest
 
@@ -31,6 +30,7 @@ def binary(score):
     return (drawn < 1 / (1 + np.exp(-score))).astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "more"),
     [
@@ -94,6 +94,7 @@ def test_outputs_are_refused_without_a_model_and_where_they_are_none(call, place
     assert "Try --outputs logits" in err
 
 
+@pytest.mark.slow
 def test_judging_on_the_rows_to_learn_from_is_warned_of(call, place):
     written(place, binary)
     _, _, err = call("select", "t.parquet", *ASK, "--valid", "./t.parquet")

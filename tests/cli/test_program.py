@@ -72,6 +72,7 @@ def test_examples_of_the_help_are_understood():
             assert build_parser().parse_args(words[1:]).command == name
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams_of_the_program(place):
     fine = program("explain", "photo.png", *TINY, "--json", "--no-html", cwd=place)
     assert fine.returncode == 0, fine.stderr
@@ -94,6 +95,7 @@ def test_an_unforeseen_error_is_one_sentence_too(call, monkeypatch):
     assert main(["report", "x.gpig"]) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_error(place):
     command = [sys.executable, "-m", "greedypig", "explain", "photo.png", *TINY, "--json"]
     running = subprocess.Popen(command, cwd=place, env=environment(), stdout=subprocess.PIPE,
@@ -132,6 +134,7 @@ def on_a_terminal(*words, cwd, columns=None, **more):
     return running.wait(300), shown.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar_with_the_time_left_and_colours(place):
     words = ("explain", "photo.png", "--model", "tiny_models:slow", "--rounds", "10", "--steps",
              "1", "--no-html", "--batch-size", "200")  # fmt: skip
@@ -143,6 +146,7 @@ def test_a_terminal_gets_a_bar_with_the_time_left_and_colours(place):
     assert "\r\x1b[K\x1b[1mphoto.png: red" in shown
 
 
+@pytest.mark.slow
 def test_no_color_is_respected(place):
     code, shown = on_a_terminal("explain", "photo.png", *TINY, "--no-html", cwd=place, NO_COLOR="1")
     assert code == 0
@@ -180,6 +184,7 @@ def test_rows_of_many_photos_are_whole_in_a_pipe(place, monkeypatch, call):
     assert {len(row.removesuffix(" ▲")) for row in rows} == {len(head)}
 
 
+@pytest.mark.slow
 def test_a_terminal_keeps_its_width(place):
     make_photo(place / WORDY[1])
     code, shown = on_a_terminal(*WORDY, cwd=place, columns=64)
@@ -255,6 +260,7 @@ def test_the_hint_to_go_on_survives_a_dashed_name():
     assert terminal.resume_hint() == "greedypig explain --resume --k 5 -- '-a photo.png'"
 
 
+@pytest.mark.slow
 def test_the_page_shows_a_command_that_can_be_typed_again(place):
     words = ["explain", "my photo.png", "--model", "tiny_models:build", "--rounds", "2"]
     make_photo(place / "my photo.png")
@@ -270,6 +276,7 @@ def test_the_page_shows_a_command_that_can_be_typed_again(place):
 CLOSED = {"stdout": ">&-", "stderr": "2>&-", "both": ">&- 2>&-", "all three": "<&- >&- 2>&-"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streams", CLOSED.values(), ids=CLOSED)
 def test_streams_that_the_shell_closed_are_no_error(place, streams):
     words = shlex.join([sys.executable, "-m", "greedypig", "explain", "photo.png", *TINY, "--json"])
@@ -282,6 +289,7 @@ def test_streams_that_the_shell_closed_are_no_error(place, streams):
         assert json.loads(done.stdout)["class"] == "red"
 
 
+@pytest.mark.slow
 def test_an_error_does_not_go_to_standard_output_where_standard_error_is_closed(place):
     words = shlex.join([sys.executable, "-m", "greedypig", "explain", "gone.png", *TINY])
     done = subprocess.run(["sh", "-c", f"{words} 2>&-"], cwd=place, env=environment(),
@@ -296,6 +304,7 @@ def test_help_that_nobody_can_read_is_no_traceback(place, monkeypatch, words):
     assert main(words) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
 def test_standard_output_that_is_full_is_one_sentence(place):
     with open("/dev/full", "w") as full:
@@ -336,6 +345,7 @@ def test_names_of_columns_do_nothing_to_the_terminal(place, call):
     assert "\x1b" not in page
 
 
+@pytest.mark.slow
 def test_names_do_nothing_to_a_terminal_with_colours_and_a_bar(place):
     make_photo(place / "evil\x1b[31m\x1b]0;title\x07.png")
     code, shown = on_a_terminal("explain", "evil\x1b[31m\x1b]0;title\x07.png", "--model",

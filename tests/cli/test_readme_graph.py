@@ -14,6 +14,7 @@ CORA = assets_folder() / "graphs" / "cora.npz"
 TITLES = {"greedy-pig": "Greedy PIG", "ig": "PIG (one shot)", "random": "random edges"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORA.is_file(), reason="needs make assets")
 def test_readme_shows_what_the_reader_of_assets_cora_sees(tmp_path, capsys):
     assert "$ greedypig compress ~/.cache/greedypig/graphs/cora.npz --keep 0.4\n" in README

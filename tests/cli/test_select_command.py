@@ -63,6 +63,7 @@ def stop_in(monkeypatch, what, at):
     monkeypatch.setattr(Meter, "tell", tell)
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, table):
     found = answer("select", "t.parquet", "--label", "y", "--k", "1,2,5", "--seeds", "2",
                    "--epochs", "4", "--batch-size", "32")  # fmt: skip
@@ -103,6 +104,7 @@ def test_the_files_tell_the_same_numbers_and_the_page_is_drawn_again(call, answe
     assert a.about["selection"]["losses"]["greedy-pig"]["2"]["mean"] == loss
 
 
+@pytest.mark.slow
 def test_people_get_a_table(call, table):
     code, out, err = call("select", "t.parquet", "--label", "y", *OWN, "--k", "1,3", *QUICK)
     assert (code, err) == (0, "")
@@ -139,6 +141,7 @@ def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
     return pa.table({"a": a, "b": b, "y": y})
 
 
+@pytest.mark.slow
 def test_a_model_s_own_schema_holds_for_the_label_too(answer, place):
     """Its number's scale, and the order of its classes, whatever this table's are."""
     for task, classes in (("number", ()), ("classes", ("low", "high"))):
@@ -165,6 +168,7 @@ def test_a_class_that_a_model_does_not_know_is_named(call, place):
     assert "classes of the model's schema in 'y' (got 'new' besides)" in " ".join(err.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "metric"), [("number", "squared error"), ("classes", "log-loss")])
 def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     pq.write_table(rows(task=task), place / "t.parquet")
@@ -199,6 +203,7 @@ def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     assert (lines["all columns"]["r2"] == "") == (task != "number")
 
 
+@pytest.mark.slow
 def test_columns_that_do_not_help_are_told(call, place):
     random = np.random.default_rng(3)
     table = pa.table({n: random.standard_normal(400) for n in "ab"} | {
@@ -212,6 +217,7 @@ def test_columns_that_do_not_help_are_told(call, place):
     assert "constant prediction" in said
 
 
+@pytest.mark.slow
 def test_copies_are_no_news_with_the_conditional_baseline(answer, call, place):
     random = np.random.default_rng(0)
     a, b, c = random.standard_normal((3, 2000))
@@ -286,6 +292,7 @@ def messy(place):
     return "select", "m.parquet", "--label", "y", "--k", "1,3", "--seeds", "2"
 
 
+@pytest.mark.slow
 def test_warnings_stand_in_every_file_also_after_a_resume(answer, call, place):
     words = messy(place)
     found = answer(*words)
@@ -310,6 +317,7 @@ def test_warnings_stand_in_every_file_also_after_a_resume(answer, call, place):
     assert lines[-1]["method"] == "all columns"
 
 
+@pytest.mark.slow
 def test_a_row_number_is_ranked_on_request(answer, call, place):
     words = messy(place)
     kept = answer(*words, "--keep", "row", *QUICK)
@@ -354,6 +362,7 @@ def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     assert page.count("no gain</small>") == 1
 
 
+@pytest.mark.slow
 def test_texts_categories_and_a_folder_of_csv(answer, place):
     (place / "days").mkdir()
     for i in range(2):
@@ -390,6 +399,7 @@ def test_names_with_commas_can_be_said(answer, place, words):
     assert [c["name"] for c in schema["categories"]] == ["a kind, b"]
 
 
+@pytest.mark.slow
 def test_a_table_in_folders_is_judged_on_a_folder_of_its_own(answer, place):
     for day in range(3):
         (place / f"days/day={day}").mkdir(parents=True)
@@ -453,6 +463,7 @@ def test_a_leaked_label_is_warned_of(call, place):
 ARGS = ("select", "t.parquet", "--label", "y", *OWN, "--k", "2,4", *QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 3), ("ig", 1), ("retrain", 3)])
 def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypatch, stage, at):
     whole = answer(*ARGS, "--out", "whole")
@@ -474,6 +485,7 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
         assert again[key] == whole[key]
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeypatch):
     first = answer(*ARGS)
     trained = []
@@ -490,6 +502,7 @@ def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeyp
     assert more["losses"]["ig"]["2"]["standard_error"] is not None
 
 
+@pytest.mark.slow
 def test_other_settings_are_not_mixed(call, answer, table):
     answer(*ARGS)
     code, _, err = call(*ARGS, "--resume", "--rate", "0.01")
@@ -514,6 +527,7 @@ def test_other_settings_are_not_mixed(call, answer, table):
     assert call(*ARGS, "--rate", "0.01")[0] == 0  # Anew.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ks", "instead"), [("1,3,5", "1,3,4"), ("1", "1,4"), ("5", "4")])
 def test_another_k_is_refused_with_the_k_that_goes_on(call, answer, table, ks, instead):
     words = [*ARGS]
@@ -530,6 +544,7 @@ def test_another_k_is_refused_with_the_k_that_goes_on(call, answer, table, ks, i
     assert set(answer(*words, "--resume")["losses"]["ig"]) == set(instead.split(","))
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch):
     whole = answer(*ARGS, "--out", "whole")
     left = [3]
@@ -558,6 +573,7 @@ def torchrun(*words, cwd, restarts=0):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="torchrun on POSIX")
 def test_two_processes_give_the_answer_of_one_also_after_a_kill(answer, table):
     words = [*ARGS[:4], "--model", "tiny_tables:lost", *ARGS[6:], "--out", "out", "--json"]

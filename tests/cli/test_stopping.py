@@ -128,6 +128,7 @@ def test_a_larger_budget_goes_on(answer):
     assert more["order"] == answer("explain", "photo.png", *TINY, *KNOBS, "--out", "o")["order"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_in_the_middle(place, number):

@@ -106,6 +106,7 @@ def essence(record):
     return re.sub(r'"seconds": [\d.e-]+', "", text)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", WORDS)
 def test_a_command_stopped_anywhere_says_how_to_go_on_to_the_same_answer(
@@ -156,6 +157,7 @@ def test_files_of_an_earlier_run_are_not_called_kept(call, answer, monkeypatch):
     assert way_on(err) == [*words, "--rounds", "3"]
 
 
+@pytest.mark.slow
 def test_measuring_all_again_goes_on_with_what_was_measured(call, inputs, monkeypatch):
     words = WORDS["reproduce"]
     with monkeypatch.context() as m:

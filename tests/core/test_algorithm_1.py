@@ -58,6 +58,7 @@ def runs(draw):
     return g, name, steps, schedule
 
 
+@pytest.mark.slow
 @given(runs(), st.integers(1, 12))
 def test_the_loop_is_algorithm_1(run, batch_size):
     g, name, steps, schedule = run

@@ -97,6 +97,7 @@ def test_float32_agrees_with_float64_to_float32_accuracy(seed, scorer):
     )
 
 
+@pytest.mark.slow
 @given(seeds, st.integers(2, 8), st.sampled_from(SCORERS))
 def test_grouping_by_singletons_equals_elements(seed, n, scorer):
     g = (
@@ -185,6 +186,7 @@ class Family:
         )
 
 
+@pytest.mark.slow
 @given(seeds, st.integers(1, 6), st.integers(1, 33), st.sampled_from(SCORERS), st.data())
 def test_problems_side_by_side_equal_the_answers_alone(seed, count, batch_size, scorer, data):
     knobs = data.draw(st.sampled_from([{"rounds": 1}, {"rounds": 3}, {"per_round": 1}]))

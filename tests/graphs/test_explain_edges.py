@@ -256,6 +256,7 @@ def test_a_model_that_answers_one_class_alone_is_explained_all_the_same():
     assert sorted(a.order.tolist()) == list(range(a.features.units))
 
 
+@pytest.mark.slow
 def test_pairs_are_told_apart_where_their_product_leaves_int32():
     nodes = 70_000  # 66,000 · 70,000 is more than 2³².
     edges = torch.tensor([[0, 66_000, 69_999, 1], [66_000, 0, 1, 69_999]], dtype=torch.int32)

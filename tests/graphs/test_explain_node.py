@@ -35,6 +35,7 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     assert torch.equal(a.attachments["ends"], edges[:, a.attachments["edges"]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fast", [True, False])
 def test_kept_degrees_are_those_of_the_whole_graph(fast):
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
@@ -86,6 +87,7 @@ def test_messages_are_followed_against_their_direction():
     assert sorted(taken(a).tolist()) == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
 def test_messages_that_flow_back_are_followed_along_their_edges(normalisation):
     """A network of the other flow on the edges turned is the same network."""
@@ -128,6 +130,7 @@ def test_loops_stay_and_are_no_candidates(normalisation):
     assert alone.selected == 0
 
 
+@pytest.mark.slow
 def test_the_wanted_class_is_explained():
     edges, _ = random_graph(50, 120)
     model, x = seeded(GCN, 5, 3, 8), features(50)
@@ -157,6 +160,7 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     assert gp.explain_node(model, x, none, 3).selected == 0
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_to_the_bit():
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
@@ -168,6 +172,7 @@ def test_a_run_is_resumed_to_the_bit():
         assert torch.equal(getattr(again, name), getattr(whole, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("undirected", [None, True, False])
 def test_indexed_edges_give_the_same_to_the_bit(undirected):
     edges, weight = random_graph(100, 220)
@@ -344,6 +349,7 @@ def test_norms_of_single_nodes_are_cut():
     assert a.about == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_fewer_hops_than_layers_leave_the_class_as_it_is(wrapped):
     edges, _ = random_graph(60, 90)

@@ -24,6 +24,7 @@ def graph(motifs):
     return motifs.made(0)
 
 
+@pytest.mark.slow
 def test_both_readings_and_the_adapter_find_the_house_and_random_growth_does_not(motifs, graph):
     nodes = motifs.chosen(graph, 8, 0)
     assert graph.accuracy >= 0.95

@@ -154,6 +154,7 @@ def test_gradient_reaches_the_input(net):
     assert x.grad.abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_every_batch_norm_folds_into_its_convolution(net):
     """Needs a network that torch.fx can trace and plain conv-bn pairs, each module called once."""
     from torch.fx.experimental.optimization import fuse
@@ -188,6 +189,7 @@ def test_pretrained_lite0_sees_what_its_reference_sees(pretrained_lite0, name, e
     assert found == pytest.approx(expected, abs=0.005)
 
 
+@pytest.mark.slow
 def test_default_weights_of_lite0_are_found_without_running_their_package(pretrained_lite0):
     code = (
         "import sys; from greedypig import models; models.load('efficientnet-lite0'); "

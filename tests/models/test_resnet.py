@@ -45,6 +45,7 @@ def test_keys_are_torchvision_s():
     assert "layer1.1.downsample.0.weight" not in keys
 
 
+@pytest.mark.slow
 def test_biases_among_the_weights_mean_keras(keras, tmp_path):
     torchvision = models.load("resnet50", weights="random")
     torch.save(keras.state_dict(), tmp_path / "keras.pth")
@@ -106,6 +107,7 @@ def test_max_pooling_sees_zeros_at_the_border_like_keras(keras):
 # The real weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file", "right", "among_five"),
     [

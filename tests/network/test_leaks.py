@@ -48,6 +48,7 @@ def steady(call, times: int) -> int:
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+@pytest.mark.slow
 @linux
 def test_a_thousand_calls_leak_nothing():
     torch.manual_seed(0)
@@ -57,6 +58,7 @@ def test_a_thousand_calls_leak_nothing():
     )
 
 
+@pytest.mark.slow
 @linux
 def test_the_fast_copy_leaks_nothing():
     """60 kB per picture: one kept per call would be 12 MB after 200 calls."""
@@ -67,6 +69,7 @@ def test_the_fast_copy_leaks_nothing():
     )
 
 
+@pytest.mark.slow
 @linux
 def test_new_models_and_retrained_models_leak_nothing():
     """Every call makes or changes a network; its fast copy goes with it."""
@@ -80,6 +83,7 @@ def test_new_models_and_retrained_models_leak_nothing():
     assert steady(call, 60) < ALLOWED
 
 
+@pytest.mark.slow
 @linux
 def test_streams_finished_or_abandoned_leak_nothing():
     torch.manual_seed(0)
@@ -92,6 +96,7 @@ def test_streams_finished_or_abandoned_leak_nothing():
     assert steady(call, 50) < ALLOWED
 
 
+@pytest.mark.slow
 @linux
 def test_errors_leak_nothing():
     model = nn.Linear(2000, 3)

@@ -406,6 +406,7 @@ def interrupt_at(call: int, run) -> int:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["locked", "plain", "script"])
 def test_ctrl_c_at_any_place_of_the_freezing_code_leaves_no_trace(kind):
     module, model = subject(kind)
@@ -504,6 +505,7 @@ for attempt in range(int(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
 def test_ctrl_c_leaves_no_trace():
     attempts = 12

@@ -113,6 +113,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(jobs.Settings, "of", lambda name: replace(settings, more=more))
 
 
+@pytest.mark.slow
 def test_the_whole_reproduction_is_written_and_not_measured_twice(quick, tmp_path, monkeypatch):
     pytest.importorskip("sklearn", reason="the diabetes table is scikit-learn's")
     result = run("lemmas", Request(tmp_path))

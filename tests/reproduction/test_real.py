@@ -12,6 +12,7 @@ from greedypig.images.networks.pretrained import MOBILENET_FILE
 there = (assets_folder() / MOBILENET_FILE).is_file() and (assets_folder() / "photos").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not there, reason="needs make assets")
 def test_a_real_photo_through_the_paper_s_network(tmp_path, capsys):
     from reproduction.__main__ import main

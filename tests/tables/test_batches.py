@@ -212,6 +212,7 @@ print(int(0.9 * rows), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 102
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="measures memory as POSIX does")
 @pytest.mark.parametrize("measure", [MEASURE, MEASURE_SELECT], ids=["reading", "select"])
 def test_ten_times_the_data_take_the_same_memory(tmp_path, measure):

@@ -164,8 +164,7 @@ def test_embeddings_are_expected_where_they_come_out():
     with torch.no_grad():
         model.table.weight.normal_(generator=random)
     results = [
-        gp.select_features(asked, rows, baseline="conditional")
-        for asked in (model, Own(model))
+        gp.select_features(asked, rows, baseline="conditional") for asked in (model, Own(model))
     ]
     agree(*results)
 

@@ -266,6 +266,7 @@ def test_a_newline_between_quotes_ends_no_line(tmp_path):
         assert as_texts(read["c"]).to_pylist() == [c or None for c in cells]
 
 
+@pytest.mark.slow
 def test_text_is_converted_once_into_the_folder_of_a_job(tmp_path):
     path = write(tmp_path / "t.csv")
     for _ in range(2):

@@ -75,6 +75,7 @@ def test_columns_without_gaps_have_no_indicator(tmp_path):
     assert found.schema.gaps == []
 
 
+@pytest.mark.slow
 def test_gaps_that_tell_the_label_are_learned_selected_and_retrained(tmp_path):
     train, valid = parts(*opened(tmp_path, **gaps_that_tell()))
     network = train_network(new_network(train.schema), train, valid, effort=SHORT)

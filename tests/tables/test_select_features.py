@@ -93,8 +93,9 @@ def test_copies_of_a_column_fill_the_list_of_ig_and_not_that_of_greedy_pig():
     ig = gp.select_features(model, batches, loss="squared-error", method="ig")
     assert sorted(ig.order.tolist()[:4]) == [0, 1, 2, 3]
     assert torch.allclose(ig.unit_scores[1:4], ig.unit_scores[:1])
-    greedy = gp.select_features(model, batches, loss="squared-error",
-                                method=gp.GreedyPIG(per_round=1, steps=20))
+    greedy = gp.select_features(
+        model, batches, loss="squared-error", method=gp.GreedyPIG(per_round=1, steps=20)
+    )
     assert greedy.order[0] in range(4)
     assert greedy.order.tolist()[1:3] == [4, 5]
 

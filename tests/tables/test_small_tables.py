@@ -56,6 +56,7 @@ def of_plain_model(train, valid):
     return log_loss(w, model.predict_proba(v), labels=model.classes_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "times"),
     [("load_diabetes", 1.1), ("load_breast_cancer", 1.1), ("load_wine", 1.1)],
@@ -73,6 +74,7 @@ def test_a_small_table_is_learned_as_well_as_by_a_linear_model(tmp_path, load, t
     assert fmean(ours) < times * fmean(theirs) < 0.8 * fmean(same)
 
 
+@pytest.mark.slow
 def test_what_is_not_linear_is_learned_too(tmp_path):
     x, y = datasets.make_friedman1(1000, 8, noise=1.0, random_state=0)
     train, valid = parts(*opened(tmp_path, x, y), split=0)
@@ -111,6 +113,7 @@ def test_small_tables_get_more_epochs_patience_and_weight_decay_unless_told(tmp_
     assert Effort(decay=0.5).weight_decay(train) == 0.5
 
 
+@pytest.mark.slow
 def test_a_rough_start_does_not_end_the_training_of_a_small_table(tmp_path):
     """A training that is cut short leaves 0.23 of the variance of Friedman's table, a whole one
     0.15."""

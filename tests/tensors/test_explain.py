@@ -439,6 +439,7 @@ def test_explain_has_few_parameters():
     assert len(inspect.signature(gp.explain_many).parameters) <= 16
 
 
+@pytest.mark.slow
 def test_the_warning_reaches_a_caller_in_a_script_s_function(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

@@ -293,6 +293,7 @@ def test_examples_that_stop_by_themselves_come_one_by_one():
     assert answers == [1] * 60
 
 
+@pytest.mark.slow
 def test_finished_examples_are_let_go():
     alive = weakref.WeakSet()
 

@@ -367,6 +367,7 @@ def circular(seed):
     return net
 
 
+@pytest.mark.slow
 def test_the_border_of_noise_is_selected_as_often_as_its_middle():
     """Of the top 10 % of noise under networks without a border: 10 % at the border, 10 % inside."""
     border = torch.ones(128, 128, dtype=torch.bool)

@@ -53,7 +53,7 @@ MOST_ROUNDS = 33
 """Rounds at most where k edges are asked for."""
 
 
-class GreedyPIGExplainer(ExplainerAlgorithm):
+class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
     """Edges by Greedy PIG: each round takes the edges with the largest integrated gradients.
 
     It maximises G(S) = −loss(model with the edges S, target), PyG's own loss of the model's mode. A
