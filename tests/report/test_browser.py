@@ -18,6 +18,8 @@ from greedypig import report
 from greedypig.results.picture import DARK, LIGHT, OrderScale, Picture
 from seen import COMPARISON, photo, pixels, ranked
 
+pytestmark = pytest.mark.slow
+
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]  # fmt: skip
 
