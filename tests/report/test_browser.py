@@ -484,6 +484,6 @@ def test_controls_and_pictures_have_names(visit):
 
 def test_without_scripts_the_page_still_reads(visit):
     v = visit(photo(), java_script_enabled=False)
-    assert "With 1" in v.text(".lead")
+    assert "With only 1" in v.text(".lead")
     assert "switched off" in " ".join(v.text("noscript").split())
     assert v.page.is_visible("svg#curve-probability")

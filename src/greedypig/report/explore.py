@@ -130,8 +130,8 @@ def explorer_html(a: Attribution, notes: Notes, picture: Picture) -> str:
     )  # fmt: skip
     if a.features.kind == "elements" and len(picture.ranks) == 3:
         absent += (
-            f'<p class="note">{views["kept"][0]}: a pixel of which one or two of its three colours '
-            "were selected looks tinted. With pixels as features they are selected together.</p>"
+            f'<p class="note">{views["kept"][0]}: a pixel with one or two of its three colours '
+            "among the best features looks tinted. With pixels as features, it has all or none.</p>"
         )
     if notes.drawn_at is not None:
         absent += (
