@@ -46,7 +46,7 @@ def network(model, rows, loss="squared-error", fast=True):
     source = feed(rows, 0, ALONE)
     made = network_for(model, source, name, function, None, fast=fast)
     set_baseline(made, "conditional", source.all(), ALONE, example=source.example())
-    return made, made.prepare(source.example())
+    return made, made.encoded(made.read(source.example()))
 
 
 def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):

@@ -17,8 +17,7 @@ from greedypig.tables.api import Selection
 from greedypig.tables.baseline import set_baseline
 from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE
-from greedypig.tables.linear import LinearNetwork
-from greedypig.tables.networks import GatedModel, PlainModel
+from greedypig.tables.networks import GatedModel, LinearNetwork, PlainModel
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed
 

@@ -61,10 +61,15 @@ class MissingPackage(GreedyPigError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 
 
+def listed(texts: Sequence[str], most: int = NAMED) -> str:
+    """Texts for a sentence; of many the first few."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
 def quoted(names: Sequence[str]) -> str:
-    """Names for a sentence; of many the first few."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(map(repr, names[:NAMED])) + more
+    """Names for a sentence, in quotation marks; of many the first few."""
+    return listed([repr(name) for name in names])
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

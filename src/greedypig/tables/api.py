@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from math import isfinite
 from os import PathLike
 from typing import Any
 
@@ -29,9 +28,8 @@ from .baseline import keep_constant, set_baseline
 from .build import network_for
 from .checks import check_model, check_rows
 from .distributed import ALONE, Group
-from .held_out import measure
 from .networks import Network
-from .objective import Permutation, TableObjective
+from .objective import Permutation, TableObjective, held_out
 from .stream import Feed, feed
 
 METHODS["permutation"] = Permutation
@@ -205,9 +203,7 @@ class Selection:
         """G of the first columns on other rows; every process reads them all."""
         with torch.inference_mode(False):
             batches = feed(valid, self.seed, ALONE).sample(JUDGED)
-            check = measure(self.objective.network, batches, a.order.tolist(), a.selected)
-        values = [v if isfinite(v) else None for v in check.values]
-        return {"columns": check.columns, "values": values, "rows": check.rows}
+            return held_out(self.objective.network, batches, a.order.tolist(), a.selected)
 
     def _without_gradient(self, a: Attribution) -> str:
         """Columns whose every score is exactly 0 though the output needs them, by name."""
@@ -240,7 +236,7 @@ def _input(network: Network, source: Feed) -> str:
     for name, batch in (("", source.example()), ("last ", last)):
         if batch is not None:
             rows = network.table.read(batch)
-            tensors |= {f"{name}{i}": part for i, part in enumerate(rows.parts)}
+            tensors |= {f"{name}{i}": part for i, part in enumerate(rows.features)}
             tensors[f"{name}labels"] = rows.labels
             if rows.weights is not None:
                 tensors[f"{name}weights"] = rows.weights

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..network.fingerprint import digest
-from .arrays import as_tensor
-from .columns import Table
+from .columns import Batch, Table, as_tensor
 from .conditional import fit_conditional
 from .distributed import Group
 from .networks import Network
-from .stream import Batch
 
 NAMES = ("zero", "mean")
 CONDITIONAL = "conditional"
@@ -79,9 +77,9 @@ def keep_constant(network: Network, constant: list[int], example: Batch) -> None
     if not constant or network.column_of is None or network.conditional is not None:
         return  # A number that never moves is imputed by its value.
     rows = network.table.read(example)
-    if not len(rows.labels):
+    if not len(rows):
         return
-    first = network.numbers([part[:1].to(network.device) for part in rows.parts])[0]
+    first = network.numbers([part[:1].to(network.device) for part in rows.features])[0]
     here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
     network.put_absent_at(torch.where(here, first.to(network.baseline), network.baseline))
 
@@ -92,10 +90,10 @@ def _wanted(baseline: Any, network: Network) -> list[Any] | Tensor:
     if isinstance(baseline, str):
         return [_choice(baseline)] * table.columns
     if isinstance(baseline, Mapping):
-        found: list[Any] = ["zero"] * table.columns
+        choices: list[Any] = ["zero"] * table.columns
         for column, choice in baseline.items():
-            found[_index(column, table)] = _choice(choice)
-        return found
+            choices[_index(column, table)] = _choice(choice)
+        return choices
     if isinstance(baseline, int | float) and not isinstance(baseline, bool):
         return [float(baseline)] * table.columns
     if isinstance(baseline, list | tuple):
@@ -145,9 +143,9 @@ def _index(column: Any, table: Table) -> int:
 def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
     total = torch.zeros(len(network.baseline) + 1, dtype=torch.float64)
     for batch in sample:
-        rows = network.table.read(batch).to(network.device)
-        if len(rows.labels):
-            numbers, count = network.numbers(rows.parts).double(), rows.counts().double()
+        rows = network.read(batch)
+        if len(rows):
+            numbers, count = network.numbers(rows.features).double(), rows.counts()
             total[:-1] += (count @ numbers).cpu()
             total[-1] += count.sum().cpu()
     total = group.sum(total)

@@ -16,9 +16,8 @@ from ..network.frozen import Frozen, freeze
 from ..network.reach import modules_behind
 from .columns import Table, entries
 from .embeddings import embeddings, find_lookups
-from .linear import LinearNetwork
 from .losses import Loss, check_labels
-from .networks import GatedModel, Network, PlainModel
+from .networks import GatedModel, LinearNetwork, Network, PlainModel
 from .stream import Feed
 
 PROBED = 16

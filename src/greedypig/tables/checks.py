@@ -18,10 +18,9 @@ from torch import Tensor
 from ..core.errors import GreedyPigError, InvalidInput, first_line
 from ..tensors.targets import PROBABILITIES, look_like_probabilities
 from . import losses
-from .columns import Table
+from .columns import Batch, Rows, Table
 from .distributed import Group
-from .networks import GatedModel, Network, Prepared
-from .stream import Batch
+from .networks import GatedModel, Network
 
 GATE_ROWS, OUTPUT_ROWS = 64, 1024
 """Rows of the first batch on which gates are tried, and outputs compared with labels."""
@@ -43,21 +42,20 @@ ROWS_PER_ID = 20
 
 def check_model(network: Network, example: Batch, loss: str) -> list[str]:
     """Warnings about a model; gates that cannot be used are an error."""
-    rows = network.table.read(example).to(network.device)
-    if len(rows.labels) < 2:
+    rows = network.read(example)
+    if len(rows) < 2:
         return []
     warnings = []
     with torch.no_grad():
         if isinstance(network, GatedModel):
-            warnings = _check_gates(network, [part[:GATE_ROWS] for part in rows.parts])
+            warnings = _check_gates(network, [part[:GATE_ROWS] for part in rows.features])
         if loss in losses.OF_PROBABILITIES:
-            parts = [part[:OUTPUT_ROWS] for part in rows.parts]
-            batch = Prepared(network.encode(parts), rows.labels[:OUTPUT_ROWS])
-            warnings += _check_logits(network, batch, loss)
+            first = network.encoded(next(rows.pieces(OUTPUT_ROWS)))
+            warnings += _check_logits(network, first, loss)
     return warnings
 
 
-def _check_logits(network: Network, batch: Prepared, loss: str) -> list[str]:
+def _check_logits(network: Network, batch: Rows, loss: str) -> list[str]:
     """Probabilities that are read as logits: rows that sum to 1; single numbers from 0 to 1 that
     fit the labels better as probabilities, or as logits worse than a constant output."""
     outputs = network.outputs(batch.features, _gates(network, 1.0))
@@ -184,8 +182,9 @@ def check_rows(
 
 def _read(table: Table, batch: Batch) -> tuple[Tensor, Tensor]:
     """(rows, columns) and (rows,) in float64; a bag counts by its first entry."""
-    parts, labels, _ = table.read(batch)
-    if not len(labels):
+    rows = table.read(batch)
+    parts, labels = rows.features, rows.labels
+    if not len(rows):
         return torch.empty(0, table.columns).double(), torch.empty(0).double()
     pieces = [
         part.reshape(len(part), -1)[:, : of.width].double().cpu()

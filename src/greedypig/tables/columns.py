@@ -7,19 +7,18 @@ single one. Found from the first batch, expected of every other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput, InvalidType
-from .arrays import as_tensor, frame_names
-from .stream import Batch
+from ..core.errors import InvalidInput, InvalidType, listed, quoted
 
-MANY_NAMES = 5
-"""How many columns an error or a warning names before it only counts them."""
+NUMBERS = "fiub"
+"""NumPy's kinds of numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +37,51 @@ class Part:
     """Those of a DataFrame's columns."""
 
 
-class Rows(NamedTuple):
-    """A batch that was checked."""
+class Batch(NamedTuple):
+    """Rows as the caller gave them."""
 
-    parts: list[Tensor]
+    features: Any
+    """A tensor, a DataFrame, a tuple or a dict of tensors; rows first."""
+    labels: Any
+    weights: Any = None
+    """What each row counts for; None where all count alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a batch, checked."""
+
+    features: Any
+    """The parts, a list of tensors; or what `Network.encode` has made of them."""
     labels: Tensor
-    weights: Tensor | None
+    weights: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
     def to(self, device: torch.device) -> Rows:
         """The same on a device."""
         weights = None if self.weights is None else self.weights.to(device)
-        return Rows([part.to(device) for part in self.parts], self.labels.to(device), weights)
+        return Rows([part.to(device) for part in self.features], self.labels.to(device), weights)
 
     def counts(self) -> Tensor:
-        """(rows,): what each counts for."""
-        labels = self.labels
-        ones = torch.ones(len(labels), device=labels.device)
-        return ones if self.weights is None else self.weights
+        """(rows,) float64: what each row counts for."""
+        weights = self.labels.new_ones(len(self)) if self.weights is None else self.weights
+        return weights.double()
+
+    @property
+    def weight(self) -> float:
+        """The sum of the rows' weights."""
+        return float(len(self)) if self.weights is None else float(self.counts().sum())
+
+    def pieces(self, size: int) -> Iterator[Rows]:
+        """So many rows at a time."""
+        for first in range(0, len(self), size):
+            here = slice(first, first + size)
+            weights = None if self.weights is None else self.weights[here]
+            whole = isinstance(self.features, Tensor)
+            features = self.features[here] if whole else [part[here] for part in self.features]
+            yield Rows(features, self.labels[here], weights)
 
 
 @dataclass(frozen=True)
@@ -108,11 +135,11 @@ class Table:
     def read(self, batch: Batch) -> Rows:
         """The parts, labels and weights of one batch, checked against this table."""
         features = batch.features
-        found = entries(features)
-        if [key for key, _ in found] != [part.key for part in self.parts]:
+        tensors = entries(features)
+        if [key for key, _ in tensors] != [part.key for part in self.parts]:
             raise InvalidInput(
                 f"Expected features with the parts {[part.key for part in self.parts]}, as in the "
-                f"first batch (got {[key for key, _ in found]})."
+                f"first batch (got {[key for key, _ in tensors]})."
             )
         answers = as_tensor(batch.labels, "the label")
         if answers.dim() == 0:
@@ -130,7 +157,7 @@ class Table:
             )
         first = 0
         of_frames = _frames(features)
-        for part, (key, tensor), names in zip(self.parts, found, of_frames, strict=True):
+        for part, (key, tensor), names in zip(self.parts, tensors, of_frames, strict=True):
             if tensor.shape != (rows, *part.shape):
                 flat = part.categorical and not part.shape
                 hint = " Try ids of bags as a matrix, padded, and no offsets." if flat else ""
@@ -141,7 +168,7 @@ class Table:
             if names != part.own_names:
                 raise InvalidInput(
                     f"Expected {_where(key)} with the columns of the first batch, in their order "
-                    f"(got {', '.join(names[:MANY_NAMES]) if names else 'no names'})."
+                    f"(got {listed(names) if names else 'no names'})."
                 )
             if part.categorical != (not _float(tensor)):
                 raise InvalidType(
@@ -152,7 +179,7 @@ class Table:
             first += part.width
         if rows:
             self.check(answers)
-        return Rows([tensor for _, tensor in found], answers, _weights(batch.weights, rows))
+        return Rows([tensor for _, tensor in tensors], answers, _weights(batch.weights, rows))
 
     def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
         """The model's answer to these parts, handed over as the caller's batches hold them."""
@@ -187,9 +214,7 @@ class Table:
 
     def listed(self, columns: Sequence[int]) -> str:
         """Columns by name, for people."""
-        shown = ", ".join(repr(self.names[c]) for c in columns[:MANY_NAMES])
-        more = f" and {len(columns) - MANY_NAMES} more" if len(columns) > MANY_NAMES else ""
-        return shown + more
+        return quoted([self.names[c] for c in columns])
 
     def _check_finite(self, tensor: Tensor, first: int) -> None:
         # One sum over the batch is all that the usual case costs.
@@ -268,3 +293,66 @@ def _where(key: str | int | None) -> str:
 
 def _float(tensor: Tensor) -> bool:
     return tensor.is_floating_point()
+
+
+def as_batch(given: Any) -> Batch:
+    """(features, label) or (features, label, weights) as a batch."""
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        got = f"{len(given)} parts" if isinstance(given, tuple | list) else type(given).__name__
+        raise InvalidInput(
+            f"Expected batches of two, (features, label), or of three, (features, label, weights) "
+            f"(got {got}). Try ((numeric, categorical), label) for a model of several inputs."
+        )
+    return Batch(*given)
+
+
+def as_tensor(given: Any, name: str) -> Tensor:
+    """Numbers of any make as a tensor; a DataFrame as a matrix (rows, columns)."""
+    if isinstance(given, Tensor):
+        return given.detach()
+    if is_frame(given):
+        return _tensor(_matrix(given), name)
+    if not hasattr(given, "__array__"):
+        raise InvalidType(
+            f"Expected {name} to be a tensor, an array or a DataFrame (got {type(given).__name__})."
+        )
+    return _tensor(np.asarray(given), name)
+
+
+def is_frame(given: Any) -> bool:
+    """A DataFrame of pandas or polars, by its looks: neither package is needed here."""
+    return hasattr(given, "columns") and hasattr(given, "to_numpy")
+
+
+def frame_names(given: Any) -> tuple[str, ...] | None:
+    """The names of a DataFrame's columns; None for all else."""
+    return tuple(str(name) for name in given.columns) if is_frame(given) else None
+
+
+def _matrix(frame: Any) -> Any:
+    # By columns: a DataFrame of numbers and flags as one array is an array of objects.
+    pairs = frame.items() if hasattr(frame, "items") else zip(frame.columns, frame, strict=True)
+    arrays = [(name, np.asarray(column)) for name, column in pairs]
+    odd = [(name, column) for name, column in arrays if column.dtype.kind not in NUMBERS]
+    if odd:
+        got = listed([f"{name!r} of {column.dtype}" for name, column in odd], 3)
+        raise InvalidType(
+            f"Expected a DataFrame of numbers (got {got}). Try numbers in every row, and "
+            "whole-number ids for categories, in a DataFrame of their own."
+        )
+    columns = [column for _, column in arrays]
+    return np.column_stack(columns) if columns else np.empty((len(frame), 0))
+
+
+def _tensor(array: Any, name: str) -> Tensor:
+    if array.dtype.kind not in NUMBERS:
+        raise InvalidType(
+            f"Expected {name} to hold numbers (got {array.dtype}). "
+            "Try whole-number ids for categories."
+        )
+    # Torch takes no backward strides, and warns of what it may not write on.
+    plain = array.flags.writeable and all(step >= 0 for step in array.strides)
+    try:
+        return torch.as_tensor(array if plain else array.copy())
+    except TypeError:  # float128, uint16 in older versions
+        return torch.as_tensor(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput
+from .columns import Batch
 from .distributed import Group
 from .networks import Network
-from .stream import Batch
 
 MOST = 4096
 """The most numbers of a row: their covariance is held, and a part of it solved in every round."""
@@ -164,15 +164,15 @@ def fit_conditional(
             f"Expected at most {MOST:,} numbers in a row for baseline='conditional', embeddings "
             f"included (got {width:,}). Try baseline='mean'."
         )
-    first = [part[:1] for part in network.table.read(example).to(network.device).parts]
+    first = [part[:1] for part in network.read(example).features]
     origin = network.numbers(first)[0].double().cpu()
     total = torch.zeros(2 + width + width * width, dtype=torch.float64)
     for batch in sample:
-        rows = network.table.read(batch).to(network.device)
-        if not len(rows.labels):
+        rows = network.read(batch)
+        if not len(rows):
             continue
-        numbers = network.numbers(rows.parts).double().cpu() - origin
-        count = rows.counts().double().cpu()
+        numbers = network.numbers(rows.features).double().cpu() - origin
+        count = rows.counts().cpu()
         total[0] += count.sum()
         total[1] += (count**2).sum()
         total[2 : width + 2] += count @ numbers
@@ -186,6 +186,6 @@ def fit_conditional(
     # What is left of a number that never moves is rounding.
     still = spread.diagonal() <= ROUNDING * squares.diagonal()
     spread[still], spread[:, still] = 0, 0
-    rows_seen = float(total[0] ** 2 / total[1])
-    moments = Moments(origin + shift, spread, rows_seen, network.column_of.cpu())
+    effective = float(total[0] ** 2 / total[1])
+    moments = Moments(origin + shift, spread, effective, network.column_of.cpu())
     return Conditional(moments, network.baseline, credit=credit)

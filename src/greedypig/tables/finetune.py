@@ -75,8 +75,8 @@ def mask_finetune(
         learner = torch.optim.Adam(_trained(network), lr=lr)
         generator = torch.Generator().manual_seed(seed_from(seed, 2))
         for step, given in enumerate(source.take(0, steps), 1):
-            batch = network.prepare(given)
-            gates = _gates(network, batch.rows, whole_rows, generator)
+            batch = network.encoded(network.read(given))
+            gates = _gates(network, len(batch), whole_rows, generator)
             learner.zero_grad(set_to_none=True)
             out = network.outputs(batch.features, gates)
             each = losses.per_row(loss_function, out, batch.labels, batch.weights)

@@ -3,47 +3,31 @@
 x_S,j = baseline_j + gate_j · (x_j − baseline_j) for every column j of a row, the same gates for
 all rows. A `Network` answers for one batch: the loss summed over its rows at each mask, and its
 gradient in the gates. Parameter gradients are never computed. Three kinds: `GatedModel` takes gates
-itself, `PlainModel` is gated from outside, `LinearNetwork` (linear.py) uses its first layer.
+itself, `PlainModel` is gated from outside, `LinearNetwork` is gated before its linear first layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from ..core.errors import InvalidInput
-from ..core.objective import Objective
-from .columns import Table
+from ..core.errors import InvalidInput, NotDifferentiable
+from ..core.objective import NO_GRADIENT
+from .columns import Batch, Rows, Table
 from .embeddings import LookUp, embeddings, hooked
 from .losses import Loss, per_row
-from .stream import Batch
 
 if TYPE_CHECKING:
     from .conditional import Conditional
 
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A batch as a network takes it, checked and on its device."""
-
-    features: Any
-    labels: Tensor
-    weights: Tensor | None = None
-    """(rows,): what each row counts for; None where all count alike."""
-
-    @property
-    def rows(self) -> int:
-        """Rows of the batch."""
-        return int(self.labels.shape[0])
-
-    @property
-    def weight(self) -> float:
-        """The sum of the rows' weights."""
-        return float(self.rows) if self.weights is None else float(self.weights.double().sum())
+ROWS = 128
+"""Rows of a batch that `LinearNetwork` works on at a time on a CPU: they stay in its cache."""
 
 
 class Line(NamedTuple):
@@ -64,26 +48,18 @@ class Line(NamedTuple):
         return Line(selected, rest[:, 0].tolist()) if straight else None
 
 
-class _Points(Objective):
-    """A function of points, differentiated; what is not finite is told by the sum over the data."""
-
-    def gradients(self, points: Tensor) -> Tensor:
-        """(m, n) points → (m, n)."""
-        gradients = self._evaluate(points.expand(1, 1, *points.shape), gradient=True)[1]
-        assert gradients is not None
-        return gradients[0, 0]
-
-
-def gradients_of(function: Callable[[Tensor], Tensor], points: Tensor, *, rows: int) -> Tensor:
-    """(m, n): the gradient of every row's value, function: points (m, n) → values (m,).
-
-    rows: how many of the points the function takes at once.
-    """
-    start = points.new_zeros(1, 1, points.shape[1])
-    differentiable = _Points(
-        lambda part, _: function(part), start, torch.ones_like(start), batch_size=rows
-    )
-    return differentiable.gradients(points)
+def gradients_of(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    """(m, n): the gradient of every point's value, function: points (m, n) → values (m,)."""
+    leaf = points.detach().requires_grad_()
+    with torch.enable_grad():
+        # A copy, as the function may write on its points.
+        values = function(leaf.clone())
+        if not values.requires_grad:
+            raise NotDifferentiable(NO_GRADIENT)
+        (gradients,) = torch.autograd.grad(values.sum(), leaf, allow_unused=True)
+    if gradients is None:
+        raise NotDifferentiable(NO_GRADIENT)
+    return gradients
 
 
 class Network:
@@ -104,11 +80,13 @@ class Network:
         self.column_of = None if column_of is None else column_of.to(like.device)
         self.put_absent_at(torch.zeros(0 if column_of is None else len(column_of)))
 
-    def prepare(self, batch: Batch) -> Prepared:
-        """The batch, checked and ready for several masks."""
-        rows = self.table.read(batch).to(self.device)
-        features = self.encode(rows.parts) if len(rows.labels) else rows.parts
-        return Prepared(features, rows.labels, rows.weights)
+    def read(self, batch: Batch) -> Rows:
+        """The batch, checked and on the network's device."""
+        return self.table.read(batch).to(self.device)
+
+    def encoded(self, rows: Rows) -> Rows:
+        """Rows that were read, ready for several masks."""
+        return replace(rows, features=self.encode(rows.features)) if len(rows) else rows
 
     def encode(self, parts: list[Tensor]) -> Any:
         """What all masks of a batch have in common, computed once."""
@@ -142,45 +120,60 @@ class Network:
             return torch.lerp(self.conditional.rows(x, gates.detach() == 1), x, spread)
         return x * spread if self.at_zero else torch.lerp(self.baseline, x, spread)
 
-    def values(self, batch: Prepared, masks: Tensor) -> Tensor:
+    def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over rows of the loss at each mask."""
         with torch.no_grad():
             return self._sums(batch, masks.to(self.device)).double()
 
-    def gradient(self, batch: Prepared, masks: Tensor, weights: Tensor) -> Tensor:
+    def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over rows of the loss) at masks_k."""
         line = Line.of(masks)
         if line is not None and self.conditional is not None:
             return self._imputed_gradient(batch, line, weights)
         # One mask at a time: the rows of the batch fill the device already.
-        gradients = gradients_of(lambda m: self._sums(batch, m), masks.to(self.device), rows=1)
-        return weights.to(gradients) @ gradients
-
-    def _sums(self, batch: Prepared, masks: Tensor) -> Tensor:
-        """(m,): −Σ over rows of the loss at each mask."""
-        losses = [
-            per_row(self.loss, self.outputs(batch.features, gates), batch.labels, batch.weights)
-            for gates in masks
+        gradients = [
+            gradients_of(lambda point: self._sums(batch, point), mask.unsqueeze(0))
+            for mask in masks.to(self.device)
         ]
+        return weights.to(self.device, masks.dtype) @ torch.cat(gradients)
+
+    def _sums(self, batch: Rows, masks: Tensor) -> Tensor:
+        """(m,): −Σ over rows of the loss at each mask."""
+        losses = [self._losses(batch, self.outputs(batch.features, gates)) for gates in masks]
         return -torch.stack([loss.sum() for loss in losses])
 
-    def _imputed_gradient(self, batch: Prepared, line: Line, weights: Tensor) -> Tensor:
+    def _imputed_gradient(self, batch: Rows, line: Line, weights: Tensor) -> Tensor:
         """Along the way from what S lets one expect to the rows themselves."""
         assert self.conditional is not None
         x, given = self.encoded_numbers(batch.features), self.conditional.given(line.selected)
         start = self.conditional.rows(x, line.selected)
-
-        def negative_losses(points: Tensor) -> Tensor:
-            outputs = self.outputs_at(batch.features, points)
-            return -per_row(self.loss, outputs, batch.labels, batch.weights)
-
-        slopes = torch.zeros_like(x)
-        for node, weight in zip(line.nodes, weights.tolist(), strict=True):
-            point = torch.lerp(start, x, node)
-            slopes += weight * gradients_of(negative_losses, point, rows=len(point))
+        slopes = self._slopes(
+            batch, start, line.nodes, weights, x - start, partial(self.outputs_at, batch.features)
+        )
         news = (x - start).index_select(1, given.off)
         sums = self.conditional.gather(news, slopes.index_select(1, given.off))
         return self.per_column(given.off, self.conditional.per_number(given, sums))
+
+    def _slopes(
+        self,
+        batch: Rows,
+        start: Tensor,
+        nodes: list[float],
+        weights: Tensor,
+        along: Tensor,
+        outputs: Callable[[Tensor], Any],
+    ) -> Tensor:
+        """(rows, numbers): Σ_k weights_k · the gradient of −loss at start + nodes_k · along."""
+        total = torch.zeros_like(start)
+        for node, weight in zip(nodes, weights.tolist(), strict=True):
+            point = torch.add(start, along, alpha=node)
+            slopes = gradients_of(lambda p: -self._losses(batch, outputs(p)), point)
+            total.add_(slopes, alpha=weight)
+        return total
+
+    def _losses(self, batch: Rows, outputs: Any) -> Tensor:
+        """(rows,) losses, each times its row's weight."""
+        return per_row(self.loss, outputs, batch.labels, batch.weights)
 
     def per_column(self, places: Tensor, numbers: Tensor) -> Tensor:
         """(columns,) float64: the sum over the numbers of each column; others have 0."""
@@ -246,8 +239,7 @@ class PlainModel(Network):
         if self.lookups:
             with torch.no_grad(), hooked(self.modules, keep):
                 self.table.call(self.model, parts)
-        made = [each.to(self.dtype) for each in floats + vectors]
-        return made[0] if len(made) == 1 else torch.cat(made, dim=1)
+        return torch.cat([each.to(self.dtype) for each in floats + vectors], dim=1)
 
     def find_weighting(self, parts: list[Tensor]) -> None:
         """Find out whether numbers weigh the embeddings: then those cannot be imputed."""
@@ -262,7 +254,7 @@ class PlainModel(Network):
         return parts, self.numbers(parts) if known else None
 
     def encoded_numbers(self, features: Any) -> Tensor:
-        """Found when the batch was encoded."""
+        """Those of the encoded batch."""
         return features[1]  # type: ignore[no-any-return]
 
     def outputs_at(self, features: Any, numbers: Tensor) -> Any:
@@ -306,3 +298,109 @@ class PlainModel(Network):
             gated.append(part)
         with hooked(self.modules, gate):
             return self.table.call(self.model, gated)
+
+
+class LinearNetwork(Network):
+    """inputs(parts) → first (linear) → rest → loss, with gates between inputs and first.
+
+    On the way from 1_S to 1 the first layer's output is before + t · along: `before` is made by the
+    columns of S, `along` by the others, so both together cost one product per batch, whatever the
+    number of points. Backwards the layer is linear too: the points' gradients are added up at its
+    output and sent through it once. Twice the rows per second of a training step
+    (benchmarks/tables.py).
+    """
+
+    def __init__(
+        self,
+        inputs: Callable[[list[Tensor]], Tensor],
+        first: nn.Linear,
+        rest: Callable[[Tensor], Any],
+        table: Table,
+        loss: Loss,
+        column_of: Tensor,
+    ) -> None:
+        self.inputs, self.rest = inputs, rest
+        self.weight = first.weight.detach()
+        self.own_bias = self.weight.new_zeros(len(self.weight))
+        if first.bias is not None:
+            self.own_bias = first.bias.detach()
+        super().__init__(table, loss, self.weight, column_of)
+        self._rows = ROWS if self.device.type == "cpu" else 1 << 30
+
+    def put_absent_at(self, baseline: Tensor) -> None:
+        """The baseline's share of the first layer is a constant: part of its bias."""
+        super().put_absent_at(baseline)
+        self.bias = self.own_bias + self.weight @ self.baseline
+
+    def numbers(self, parts: list[Tensor]) -> Tensor:
+        """The inputs of the first layer without gates."""
+        return self.inputs(parts).detach()
+
+    def encode(self, parts: list[Tensor]) -> Tensor:
+        """Looked up once per batch; from here on an absent column is a zero."""
+        with torch.no_grad():
+            numbers = self.numbers(parts)
+            return numbers if self.at_zero else numbers - self.baseline
+
+    def encoded_numbers(self, features: Any) -> Tensor:
+        """With the baseline, which an encoded batch is without."""
+        return features + self.baseline  # type: ignore[no-any-return]
+
+    def outputs_at(self, features: Any, numbers: Tensor) -> Any:
+        """The whole network at these inputs."""
+        return self.rest(functional.linear(numbers, self.weight, self.own_bias))
+
+    def outputs(self, features: Any, gates: Tensor) -> Any:
+        """The whole network at gated inputs."""
+        if self.conditional is not None:
+            return self.outputs_at(features, self.gated(self.encoded_numbers(features), gates))
+        x = features * gates.to(features)[..., self.column_of]
+        return self.rest(functional.linear(x, self.weight, self.bias))
+
+    def values(self, batch: Rows, masks: Tensor) -> Tensor:
+        """From one mask to the next only the columns that change go through the first layer."""
+        if self.conditional is not None:
+            return super().values(batch, masks)
+        gates = masks.to(batch.features)[:, self.column_of]
+        moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
+        total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
+        with torch.no_grad():
+            for rows in batch.pieces(self._rows):
+                x = rows.features
+                hidden = self.bias.expand(len(x), -1)
+                for k, move in enumerate(moves):
+                    at = torch.nonzero(move).squeeze(1)
+                    step = x.index_select(1, at) * move[at]
+                    hidden = torch.addmm(hidden, step, self.weight.T.index_select(0, at))
+                    # A copy, as the layers behind may begin with a step in place.
+                    losses = self._losses(rows, self.rest(hidden.clone()))
+                    total[k] -= losses.sum(dtype=torch.float64)
+        return total
+
+    def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
+        """One product for `before` and `along`, then the rest of the network at every point."""
+        line = Line.of(masks)
+        if line is None:
+            return super().gradient(batch, masks, weights)
+        taken = line.selected.to(self.device)[self.column_of]
+        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
+        of_selected, of_others = self.weight.T[on], self.weight.T[off]
+        given = None if self.conditional is None else self.conditional.given(line.selected)
+        if given is not None:
+            of_selected = torch.addmm(of_selected, given.coefficients, of_others)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        for rows in batch.pieces(self._rows):
+            x = rows.features
+            known, rest = x.index_select(1, on), x.index_select(1, off)
+            if given is not None:
+                rest = torch.addmm(rest, known, given.coefficients, alpha=-1)
+            before = torch.addmm(self.bias, known, of_selected)
+            along = rest @ of_others
+            slopes = self._slopes(rows, before, line.nodes, weights, along, self.rest)
+            if self.conditional is None:
+                total = total + (slopes @ self.weight).mul_(x).sum(0).double()
+            else:
+                total = total + self.conditional.gather(rest, slopes @ of_others.T)
+        if self.conditional is None or given is None:
+            return self.per_column(torch.arange(len(taken), device=self.device), total)
+        return self.per_column(off, self.conditional.per_number(given, total))

@@ -9,7 +9,8 @@ sample, so that they can be compared. Sums are in float64 and over all processes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, NoReturn
 
 import torch
@@ -17,12 +18,17 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.objective import Objective
+from .columns import Batch, Rows
 from .distributed import Group
-from .networks import Network, Prepared
-from .stream import Batch, Feed, seed_from
+from .networks import Network
+from .stream import Feed, seed_from
 
 ALL_POINTS = 1 << 20
 """All points of a path come in one call, so that they share their batches."""
+PIECES = 32
+"""Pieces of a batch of held-out rows: a standard error needs many, also from a single batch."""
+MOST_ROWS = 65_536
+"""Held-out rows, about, at most."""
 
 
 class TableObjective(Objective):
@@ -63,7 +69,6 @@ class TableObjective(Objective):
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n), on this round's share of the batches."""
         points, weights = masks[0].double(), weights.double()
-
         self._shared["gradients"] += len(points)
         total = self._over(
             self.share(), self.n, lambda batch: self.network.gradient(batch, points, weights)
@@ -109,16 +114,16 @@ class TableObjective(Objective):
         network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
         total = torch.zeros(self.n + 3, dtype=torch.float64)
         for batch in self.share():
-            rows = network.table.read(batch).to(network.device)
+            rows = network.read(batch)
             total[-1] += 1
-            if not len(rows.labels):
+            if not len(rows):
                 continue
-            values = []
-            for parts in self._shuffled(rows.parts):
-                prepared = Prepared(network.encode(parts), rows.labels, rows.weights)
-                values.append(network.values(prepared, everything).cpu())
+            values = [
+                network.values(network.encoded(replace(rows, features=parts)), everything).cpu()
+                for parts in self._shuffled(rows.features)
+            ]
             total[:-3] += values[0] - torch.cat(values[1:])
-            total[-3:-1] += torch.tensor([prepared.weight, prepared.rows], dtype=torch.float64)
+            total[-3:-1] += torch.tensor([rows.weight, len(rows)], dtype=torch.float64)
         return self._paid(self.group.sum(total), self.n + 1)
 
     def share(self) -> Iterator[Batch]:
@@ -142,19 +147,17 @@ class TableObjective(Objective):
         )
         return total[:-3] / _weight(total[-3])
 
-    def _over(
-        self, batches: Iterator[Batch], width: int, work: Callable[[Prepared], Tensor]
-    ) -> Tensor:
+    def _over(self, batches: Iterator[Batch], width: int, work: Callable[[Rows], Tensor]) -> Tensor:
         """Σ over batches and processes of work(batch) (width,), weight, rows and batches, in one
         exchange."""
         total = torch.zeros(width + 3, dtype=torch.float64)
         for batch in batches:
-            prepared = self.network.prepare(batch)
+            rows = self.network.encoded(self.network.read(batch))
             total[-1] += 1
-            if prepared.rows:
-                total[:-3] += work(prepared).cpu()
-                total[-3] += prepared.weight
-                total[-2] += prepared.rows
+            if len(rows):
+                total[:-3] += work(rows).cpu()
+                total[-3] += rows.weight
+                total[-2] += len(rows)
         return self.group.sum(total)
 
     def _paid(self, total: Tensor, points: int) -> Tensor:
@@ -190,3 +193,59 @@ def _weight(total: Tensor) -> float:
     if not total > 0:
         raise InvalidInput("Expected at least one row that counts in the batches (got none).")
     return float(total)
+
+
+def held_out(
+    network: Network, batches: Iterator[Batch], order: Sequence[int], selected: int
+) -> dict[str, Any]:
+    """G of the first 0, 1, …, `selected` columns of an order and of all columns, on these rows.
+
+    "values": G of each set. "columns": the fewest columns after which nothing is gained; None where
+    all columns are better than those selected. "rows": how many rows there were.
+
+    The rows are cut into pieces, and every piece is evaluated with all sets of columns. So two sets
+    are compared on the same rows, and the standard error of their difference comes from the pieces.
+    Nothing is gained after S if no larger set T has a mean of loss(S) − loss(T) of more than one
+    standard error, a common rule for the size of a model. (Two would call too many useful columns
+    of a small table useless.) The rows must not be training rows: there every column gains.
+    """
+    masks = torch.zeros(selected + 2, network.columns, dtype=torch.float64)
+    for place, column in enumerate(order[:selected]):
+        masks[place + 1 :, column] = 1
+    masks[-1] = 1
+    sums, weights, count = [], [], 0
+    for batch in batches:
+        rows = network.read(batch)
+        for piece in rows.pieces(max(1, len(rows) // PIECES)):
+            sums.append(network.values(network.encoded(piece), masks).cpu())
+            weights.append(piece.weight)
+        count += len(rows)
+        if count >= MOST_ROWS:
+            break
+    if not count:
+        return {"columns": None, "values": [], "rows": 0}
+    total, weight = torch.stack(sums), torch.tensor(weights, dtype=torch.float64)
+    values = (total.sum(0) / weight.sum()).tolist()
+    return {
+        "columns": _enough(total, weight),
+        "values": [value if isfinite(value) else None for value in values],
+        "rows": count,
+    }
+
+
+def _enough(sums: Tensor, weights: Tensor) -> int | None:
+    """The fewest columns after which no larger set gains more than one standard error.
+
+    sums: (pieces, sets) of −loss, the last of all columns. weights: (pieces,).
+    """
+    pieces = len(weights)
+    if pieces < 2:
+        return None
+    for few in range(sums.shape[1] - 1):
+        gains = sums[:, few + 1 :] - sums[:, few : few + 1]
+        mean = gains.sum(0) / weights.sum()
+        spread = (gains - weights.unsqueeze(1) * mean).square().sum(0)
+        error = (spread * pieces / (pieces - 1)).sqrt() / weights.sum()
+        if bool((mean <= error).all()):
+            return few
+    return None

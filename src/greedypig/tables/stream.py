@@ -11,25 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.randomness import Fork
-from .arrays import is_frame
+from .columns import Batch, as_batch, is_frame
 from .distributed import Group
-
-
-class Batch(NamedTuple):
-    """Rows as the caller gave them."""
-
-    features: Any
-    """A tensor, a DataFrame, a tuple or a dict of tensors; rows first."""
-    labels: Any
-    weights: Any = None
-    """What each row counts for; None where all count alike."""
-
 
 SAMPLE = -1
 """The epoch whose order the fixed sample is taken from: no round ever gets there."""
@@ -68,17 +57,6 @@ def feed(batches: Any, seed: int, group: Group) -> Feed:
     raise InvalidType(
         f"Expected batches, an iterable of (features, label) (got {type(batches).__name__})."
     )
-
-
-def as_batch(given: Any) -> Batch:
-    """(features, label) or (features, label, weights) as a batch."""
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        got = f"{len(given)} parts" if isinstance(given, tuple | list) else type(given).__name__
-        raise InvalidInput(
-            f"Expected batches of two, (features, label), or of three, (features, label, weights) "
-            f"(got {got}). Try ((numeric, categorical), label) for a model of several inputs."
-        )
-    return Batch(*given)
 
 
 class Feed:
@@ -255,23 +233,23 @@ class StreamedFeed(Feed):
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(seed_from(self.seed, epoch))
-        held: list[Batch] = []
+        buffer: list[Batch] = []
         for batch in self._once(epoch):
-            held.append(batch)
-            if len(held) > BUFFER:
-                yield _pop(held, generator)
-        while held:
-            yield _pop(held, generator)
+            buffer.append(batch)
+            if len(buffer) > BUFFER:
+                yield _pop(buffer, generator)
+        while buffer:
+            yield _pop(buffer, generator)
 
 
 def _is_empty(batch: Batch) -> bool:
     return getattr(batch.labels, "shape", None) is not None and 0 in batch.labels.shape[:1]
 
 
-def _pop(held: list[Batch], generator: torch.Generator) -> Batch:
-    at = int(torch.randint(len(held), (), generator=generator))
-    held[at], held[-1] = held[-1], held[at]
-    return held.pop()
+def _pop(buffer: list[Batch], generator: torch.Generator) -> Batch:
+    at = int(torch.randint(len(buffer), (), generator=generator))
+    buffer[at], buffer[-1] = buffer[-1], buffer[at]
+    return buffer.pop()
 
 
 def seed_from(*parts: int) -> int:
