@@ -36,10 +36,11 @@ class ImageModel(nn.Module):
     """Height and width of the picture that the network sees."""
     resize: ClassVar[int] = 256
     """The picture's short side before the centre `size` x `size` is cut out."""
-    resample: ClassVar[str]
+    resample: ClassVar[str] = "BILINEAR"
     """The antialiased filter of the resizing: "BILINEAR" or "BICUBIC"."""
-    level_mean: tuple[float, float, float]
-    level_std: tuple[float, float, float]
+    level_mean: tuple[float, float, float] = (255 * 0.485, 255 * 0.456, 255 * 0.406)
+    level_std: tuple[float, float, float] = (255 * 0.229, 255 * 0.224, 255 * 0.225)
+    """ImageNet's mean and deviation, where a subclass has no others."""
     gray_level: ClassVar[float] = 127.5
     """The level that counts as mid-gray."""
 
@@ -137,6 +138,5 @@ class ImageModel(nn.Module):
         return x if weight is None else x.to(device=weight.device, dtype=weight.dtype)
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        mean = torch.tensor(self.level_mean, device=like.device, dtype=like.dtype).view(3, 1, 1)
-        std = torch.tensor(self.level_std, device=like.device, dtype=like.dtype).view(3, 1, 1)
+        mean, std = like.new_tensor([self.level_mean, self.level_std]).view(2, 3, 1, 1)
         return mean, std

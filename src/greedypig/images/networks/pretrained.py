@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from ...core.errors import GreedyPigError, InvalidInput, MissingPackage
 from ...core.randomness import Fork
 from .assets_folder import assets_folder
-from .efficientnet_lite import EfficientNetLite0
 from .image_model import ImageModel
-from .mobilenet_v2 import MobileNetV2
+from .mobile_networks import EfficientNetLite0, MobileNetV2
 from .resnet import ResNet50
 
 __all__ = ["MOBILENET_FILE", "NAMES", "RESNET_FILE", "WeightsNotFoundError", "load"]
@@ -54,13 +53,11 @@ def load(
 
     Args:
         name: "efficientnet-lite0", "mobilenet-v2" or "resnet50".
-        weights: where the weights come from. None takes the public ImageNet weights: those of
-            "efficientnet-lite0" come with the extra `images`, the others by `make assets` in a
-            clone. They are looked for in the folder that the environment variable
-            GREEDYPIG_ASSETS names; without it in `.assets` under the current directory, or, where
-            that is not there, in the user's cache. A path is a state dict saved by `torch.save` or
-            as `.safetensors`; a mapping is the state dict itself; torchvision's fit
-            "mobilenet-v2" and "resnet50". "random" draws weights for tests and benchmarks.
+        weights: None takes the public ImageNet weights: those of "efficientnet-lite0" come with
+            the extra `images`, the others by `make assets` in a clone, which puts them in the
+            `assets_folder`. A path is a state dict saved by `torch.save` or as `.safetensors`; a
+            mapping is the state dict itself; torchvision's fit "mobilenet-v2" and "resnet50".
+            "random" draws weights for tests and benchmarks.
         seed: of the weights that "random" draws. The global random state is left as it is.
     """
     if name not in _MODELS:
@@ -73,7 +70,7 @@ def load(
         model = _build(model_class, seed)
     else:
         if weights is None:
-            weights = _find_weights(name)
+            weights = _find_lite0() if name == EfficientNetLite0.name else _find_asset(name)
         state = weights if isinstance(weights, Mapping) else _read_state_dict(Path(weights))
         model = model_class.for_weights(state)
         _load_state_dict(model, state)
@@ -92,10 +89,6 @@ def _build(model_class: type[ImageModel], seed: int) -> ImageModel:
 
     with torch.device("cpu"):
         return Fork(seed).call(build)
-
-
-def _find_weights(name: str) -> Path:
-    return _find_lite0() if name == EfficientNetLite0.name else _find_asset(name)
 
 
 def _find_lite0() -> Path:
@@ -128,9 +121,9 @@ def _find_asset(name: str) -> Path:
 
 def _read_state_dict(path: Path) -> object:
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "nothing"
+        got = "a folder" if path.is_dir() else "nothing"
         raise WeightsNotFoundError(
-            f"Expected a file of weights at {path} (got {found} there). "
+            f"Expected a file of weights at {path} (got {got} there). "
             "Try the path of a .pth or .safetensors file."
         )
     if path.suffix == ".safetensors":

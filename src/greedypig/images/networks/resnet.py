@@ -61,9 +61,6 @@ class ResNet50(ImageModel):
     """
 
     name = "resnet50"
-    resample = "BILINEAR"
-    level_mean = (255 * 0.485, 255 * 0.456, 255 * 0.406)
-    level_std = (255 * 0.229, 255 * 0.224, 255 * 0.225)
 
     def __init__(self, *, keras: bool = False) -> None:
         super().__init__()
