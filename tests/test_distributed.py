@@ -68,6 +68,7 @@ def pair():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run", range(len(ASKED)), ids=["budget", "all", "permutation", "conditional"]
 )

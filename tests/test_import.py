@@ -26,6 +26,7 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_importing_pulls_no_optional_package_and_sets_nothing():
     """Packages that torch itself brings along are torch's business."""
     found, state = python(
@@ -96,6 +97,7 @@ def test_the_version_is_the_package_s_own():
     assert gp.__version__ == tomllib.loads(project.read_text())["project"]["version"]
 
 
+@pytest.mark.slow
 def test_a_missing_captum_names_the_extra_and_hinders_nothing_else():
     selected, *said = python(
         "import sys\n"

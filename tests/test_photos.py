@@ -183,6 +183,7 @@ def test_a_large_turned_photo_stands_upright(net, monkeypatch):
     assert x[:, 130:].max() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".jpg", ".png"])
 def test_a_photo_of_100_megapixels_is_read_small_and_without_a_warning(net, tmp_path, suffix):
     path = tmp_path / f"huge{suffix}"

@@ -442,6 +442,7 @@ def test_comparisons_show_pictures_curves_and_numbers():
     figure.savefig(io.BytesIO(), dpi=50)
 
 
+@pytest.mark.slow
 def test_a_comparison_is_headed_by_its_photo_or_by_how_many_there_were():
     one = plots.comparison({"greedy-pig": photo()})
     assert one.get_suptitle() == "photo.jpg: espresso 0.750 · efficientnet-lite0"
@@ -486,6 +487,7 @@ def test_a_comparison_has_curves_of_the_loss_and_headings_that_do_not_overlap():
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+@pytest.mark.slow
 def test_a_comparison_has_curves_of_the_judge():
     names = ("greedy-pig", "greedy-pig (regions)", "ig", "random", "guided-ig")
     figure = plots.comparison({name: photo() for name in names})

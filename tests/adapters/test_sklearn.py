@@ -117,6 +117,7 @@ MODELS = {
 SCALERS = (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), "passthrough")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("scaler", SCALERS, ids=str)
 @pytest.mark.parametrize("name", MODELS)
@@ -325,6 +326,7 @@ def test_many_whole_numbers_are_a_number():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "made"), [(50, MLPClassifier), (51, MLPRegressor)], ids=["few", "many"]
 )
@@ -338,6 +340,7 @@ def test_few_whole_numbers_are_classes_as_in_greedypig_select(values, made):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "asked", "made"),
     [

@@ -37,6 +37,7 @@ def test_every_method_is_there_unless_it_is_slow(answer):
     assert record["order"][0] == best
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_metrics(answer, place):
     from greedypig.images.photos import model_from, open_photo
 
@@ -91,6 +92,7 @@ def test_files_hold_the_table(call, answer, place):
     assert "2nd" in out or "second opinion" in out
 
 
+@pytest.mark.slow
 def test_people_read_a_table(call, monkeypatch):
     _, out, err = call("compare", "photo.png", *TINY, *FEW)
     assert err == ""
@@ -102,6 +104,7 @@ def test_people_read_a_table(call, monkeypatch):
     assert max(map(len, out.splitlines()[:6])) <= 56
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 60, 50])
 def test_a_table_with_a_second_opinion_fits_too(call, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -113,6 +116,7 @@ def test_a_table_with_a_second_opinion_fits_too(call, monkeypatch, width):
     assert ("above" in heads) == (width >= 60)
 
 
+@pytest.mark.slow
 def test_the_paper_s_setting_only_when_asked_for(answer):
     record = answer("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper")
     assert record["methods"]["greedy-pig (paper)"]["gradients"] == 2000
@@ -145,6 +149,7 @@ def test_noisy_copies_and_their_steps_are_a_setting(call, place):
     assert "| 25 samples × 2 steps |" in (place / "o/comparison.md").read_text()
 
 
+@pytest.mark.slow
 def test_no_more_rounds_than_there_are_blocks(answer):
     words = ("compare", "photo.png", *TINY, "--methods", "greedy-pig,paper,sequential-gradient",
              "--features", "grid:4", "--budget", "40", "--out", "o")  # fmt: skip
@@ -178,6 +183,7 @@ def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
         assert row["sic_auc"] == whole["methods"][name]["sic_auc"]
 
 
+@pytest.mark.slow
 def test_broken_photos_leave_the_comparison_and_are_listed(answer, place):
     (place / "text.png").write_text("hello")
     record = answer("compare", "photo.png", "text.png", *TINY, *FEW, "--out", "o", code=1)
@@ -287,6 +293,7 @@ def test_budgets_are_kept(name, budget):
     assert paid >= 0.7 * budget or name in ("random", "gradient")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranking", ["absolute", "signed"])
 def test_a_one_shot_method_is_measured_on_the_order_that_is_shown(answer, place, ranking):
     # Black speaks against "red": its negative scores are large, so the two rankings differ.

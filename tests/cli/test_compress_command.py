@@ -91,6 +91,7 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
     assert page.read_text() == before
 
 
+@pytest.mark.slow
 def test_whose_results_are_replaced_is_told(call, graph, place):
     first = ("compress", "graph.npz", *OWN, "--methods", "greedy-pig,random")
     assert "replaced" not in call(*first)[2]

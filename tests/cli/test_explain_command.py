@@ -105,6 +105,7 @@ def test_a_run_may_be_repeated(call):
     assert first.splitlines()[:5] == again.splitlines()[:5]
 
 
+@pytest.mark.slow
 def test_pictures_of_a_counterfactual_show_what_is_left(call, place):
     words = ("explain", "photo.png", *TINY, "--objective", "counterfactual", "--features", "pixels")
     assert call(*words, "--rounds", "4", "--pictures", "--out", "o")[0] == 0
@@ -279,6 +280,7 @@ def test_a_class_that_the_objective_does_not_look_at_is_warned_of(call, command,
     assert "warning" not in call(*command, "photo.png", *TINY, "--class", "blue")[2]
 
 
+@pytest.mark.slow
 def test_photos_of_equal_names_are_told_apart(call, place):
     for folder, colour in (("one", (230, 60, 40)), ("two", (30, 200, 40))):
         (place / "many" / folder).mkdir(parents=True)

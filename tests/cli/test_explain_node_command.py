@@ -101,6 +101,7 @@ def test_a_lonely_node_has_an_empty_answer(answer, call, graph, place):
     assert "no edge is within" in out
 
 
+@pytest.mark.slow
 def test_the_network_is_trained_once(answer, graph, monkeypatch):
     from greedypig.cli import graph_model
 
@@ -111,6 +112,7 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
     assert again["probabilities"] == first["probabilities"]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
     whole = answer(*words, "--out", "whole")

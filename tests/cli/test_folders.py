@@ -86,6 +86,7 @@ def test_a_wrong_setting_beside_a_broken_photo_names_both(call, place):
     assert "text.png" in err
 
 
+@pytest.mark.slow
 def test_photos_of_different_sizes_are_compared(answer, sizes):
     record = answer("compare", "sizes", *NATURAL, "--methods", "greedy-pig,ig,random",
                     "--budget", "10", "--out", "o")  # fmt: skip
@@ -94,6 +95,7 @@ def test_photos_of_different_sizes_are_compared(answer, sizes):
     assert shares == pytest.approx([i / 99 for i in range(100)])
 
 
+@pytest.mark.slow
 def test_a_photo_that_a_method_does_not_fit_leaves_the_comparison(answer, sizes):
     record = answer("compare", "sizes", *NATURAL, "--methods", "ig,random", "--budget", "4",
                     "--features", "windows:3", "--out", "o", code=1)  # fmt: skip

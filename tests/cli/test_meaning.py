@@ -165,6 +165,7 @@ def test_a_share_that_another_negative_objective_missed_is_noted(call, place):
     assert call(*words, "1.5")[2] == ""
 
 
+@pytest.mark.slow
 def test_the_judge_s_view_of_the_whole_photo_is_told(call, answer, place):
     judged = ("photo.png", *TINY, "--judge", "tiny_models:other")
     whole = answer("explain", *judged)["curves"]["second-opinion"]["values"][-1]
@@ -189,6 +190,7 @@ def test_superpixels_are_called_regions(call):
     assert "regions, 4 requested" in call(*words)[1]
 
 
+@pytest.mark.slow
 def test_the_page_of_several_photos_has_the_table_and_both_curves(call, place):
     make_photo(place / "b.png", (220, 90, 90))
     (place / "text.png").write_text("hello")

@@ -49,6 +49,7 @@ def test_two_logits_probabilities_and_float64_rank_as_one_logit_does(answer, pla
     assert asked["network_loss"] == pytest.approx(plainly["network_loss"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_number_may_be_answered_in_its_own_units(answer, place):
     written(place, lambda score: 50 + 10 * score)
     found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
@@ -72,6 +73,7 @@ def test_which_units_are_taken_is_told_and_standardised_ones_stay(place, monkeyp
         adapted(torch.nn.Linear(5, 1), batches, "probabilities")
 
 
+@pytest.mark.slow
 def test_a_model_of_one_input_is_refused_by_the_names_of_the_categories(call, place):
     written(place, binary, town=np.tile(["x", "y", "z"], 200))
     code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense")
@@ -101,6 +103,7 @@ def test_judging_on_the_rows_to_learn_from_is_warned_of(call, place):
     assert "t.parquet is among the training rows and the validation rows" in err
 
 
+@pytest.mark.slow
 def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call, place):
     written(place, binary)
     small = pq.read_table("t.parquet").slice(0, 60)

@@ -10,6 +10,7 @@ from conftest import HERE, TINY
 from greedypig.images.photos import model_from
 
 
+@pytest.mark.slow
 def test_the_example_tells_what_the_command_tells(call, answer, place, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     record = answer("explain", "photo.png", *TINY, "--out", "o")

@@ -159,6 +159,7 @@ WORDY = ("compare", "a photo with a rather long name that says what is on it.png
          "--budget", "60")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_goes_into_a_pipe_is_not_broken_into_lines(place, monkeypatch, call):
     make_photo(place / WORDY[1])
     monkeypatch.delenv("COLUMNS")
@@ -195,6 +196,7 @@ def test_a_terminal_keeps_its_width(place):
     assert max(map(len, lines)) <= 64
 
 
+@pytest.mark.slow
 def test_columns_that_are_asked_for_hold_everywhere(place, monkeypatch, call):
     make_photo(place / WORDY[1])
     monkeypatch.setenv("COLUMNS", "70")

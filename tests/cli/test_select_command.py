@@ -85,6 +85,7 @@ def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, tab
     assert all((table / f).stat().st_size > 100 for f in found["files"])
 
 
+@pytest.mark.slow
 def test_the_files_tell_the_same_numbers_and_the_page_is_drawn_again(call, answer, table):
     found = answer("select", "t.parquet", "--label", "y", *OWN, "--k", "2", *QUICK, "--out", "o")
     loss = found["losses"]["greedy-pig"]["2"]["mean"]
@@ -124,6 +125,7 @@ def test_people_get_a_table(call, table):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["build", "dense"])
 def test_a_model_of_one_s_own_is_ranked_by_its_weights(answer, table, model):
     found = answer("select", "t.parquet", "--label", "y", "--model", f"tiny_tables:{model}", "--k",
@@ -341,6 +343,7 @@ def test_a_model_of_one_s_own_gets_all_its_columns(answer, place):
     assert found["left_out"] == []
 
 
+@pytest.mark.slow
 def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     # The model's weights are the label's: 3, 2, 1, 0.5, and 0 of e.
     pq.write_table(rows(task="number"), place / "t.parquet")
@@ -381,6 +384,7 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
     assert [c["name"] for c in schema["categories"]] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [("--drop", "size, cm", "--drop", "id"), ("--drop", '"size, cm",id'),
@@ -448,6 +452,7 @@ def test_damaged_and_foreign_files(call, table):
     assert (table / "o/selection.csv").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_leaked_label_is_warned_of(call, place):
     table = rows()
     pq.write_table(table.append_column("leak", table["y"]), place / "t.parquet")

@@ -153,6 +153,7 @@ def test_a_real_signal_in_the_middle(place, number):
     assert torch.equal(kept.order.sort().values, torch.arange(192))
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_that_blocks_going_on(call, answer, place):
     """The figure alone finds no space: what is there is whole, and --resume writes the rest."""
     pytest.importorskip("matplotlib", reason="needs the extra plots")

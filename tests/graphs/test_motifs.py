@@ -34,6 +34,7 @@ def test_both_readings_and_the_adapter_find_the_house_and_random_growth_does_not
     assert min(found.values()) > random
 
 
+@pytest.mark.slow
 def test_houses_cannot_be_found_by_the_position_of_their_edges(graph):
     places = graph.houses.nonzero().squeeze(1).float() / len(graph.houses)
     assert abs(places.mean() - 0.5) < 0.03

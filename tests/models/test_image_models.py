@@ -413,6 +413,7 @@ def test_random_weights_depend_on_the_seed_alone(nets, name):
     assert not torch.equal(weight, different)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
 def test_saved_weights_come_back(nets, tmp_path, suffix):
     source = models.load("mobilenet-v2", weights="random", seed=7)

@@ -23,6 +23,7 @@ def test_wrong_words_get_one_sentence(call, words, said):
     assert said in err
 
 
+@pytest.mark.slow
 def test_a_table_of_one_s_own_is_measured(answer, place):
     pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
     rows = [f"{i % 7},{(i * i) % 5},{int(i % 7 > 3)}" for i in range(200)]

@@ -115,6 +115,7 @@ def test_what_is_no_picture_is_refused():
         gp.explain(cnn(), picture(), features=gp.superpixels(31))
 
 
+@pytest.mark.slow
 def test_without_scikit_image_the_extra_is_named():
     code = (
         "import sys\n"

@@ -298,6 +298,7 @@ def keras_manifest(entries) -> bytes:
     return json.dumps({"weightsManifest": [{"paths": ["s1", "s2"], "weights": weights}]}).encode()
 
 
+@pytest.mark.slow
 def test_keras_weights_find_their_places(tmp_path):
     entries = keras_entries()
     generator = np.random.default_rng(0)
