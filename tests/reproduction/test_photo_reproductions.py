@@ -20,6 +20,7 @@ from greedypig.images.photos import open_photo
 from reproduction import __main__ as command
 from reproduction import curves, figures, pointing, settings
 
+pytest_plugins = ("small_photos",)
 TINY = ("--model", "tiny_models:build")
 SMALL = (*TINY, "--photos", "photos", "--out", "out", "--budget", "8")
 FOUR = ("--model", "tiny_models:four", "--photos", "photos", "--out", "out", "--budget", "8")

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest_plugins = ("small_photos",)
+
 
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -1,4 +1,4 @@
-"""Small photos in a folder of their own, and `python -m reproduction` called as a function."""
+"""Fixtures: small photos in a folder, and `python -m reproduction` called as a function."""
 
 import json
 import os
