@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import greedypig as gp
 from greedypig.tables import TextLayout, find_tables, open_table, survey
 from greedypig.tables import files as files_module
-from greedypig.tables.arrow import arrow
-from greedypig.tables.source import as_classes, as_numbers, as_texts
+from greedypig.tables.arrow import arrow, as_classes, as_numbers, as_texts
 
 ROWS = pa.table({"x": [1.5, None, -3.0, 4.0], "c": ["a", "b", None, "a, b"], "y": [0, 1, 0, 1]})
 

@@ -117,7 +117,10 @@ def test_gates_for_every_value_are_an_error_that_says_how_many_there_are():
 
 @pytest.mark.parametrize(
     ("way", "seen"),
-    [("the first inputs", "'4', '5', '6'"), ("categories first", "'0', '1', '2', '3', '4', '5' and 1")],
+    [
+        ("the first inputs", "'4', '5', '6'"),
+        ("categories first", "'0', '1', '2', '3', '4', '5' and 1"),
+    ],
 )
 def test_columns_that_are_seen_past_their_gates_are_named(way, seen):
     numbers, ids, y = mixed()

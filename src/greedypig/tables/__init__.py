@@ -10,12 +10,11 @@ trained = train_network(network, train, valid, seed=0)
 from __future__ import annotations
 
 from .column_checks import ColumnWarning
-from .files import CRITEO, TextLayout, criteo_layout, find_tables
+from .files import CRITEO, Table, TextLayout, criteo_layout, find_tables, open_table
 from .retraining import Retrained, Summary, Training, TrainingCache, retrain, retrain_on
 from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
 from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
-from .source import Table, open_table
 from .training import (
     Constant,
     Effort,

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import quoted
+from .arrow import as_numbers, as_texts, in_rows
 from .schema import Label, text_hash
-from .source import as_numbers, as_texts
 
 ROWS = 10_000
 """Rows that are compared with the label, of all pieces together."""
@@ -119,13 +119,12 @@ class Trace:
 
         values: of each different text, NaN where it is no number.
         """
-        places = texts.indices.fill_null(len(texts.dictionary)).to_numpy(zero_copy_only=False)
         self.whole = False
-        codes = np.append(text_hash(texts.dictionary), -1)[places]
+        codes = in_rows(texts, text_hash(texts.dictionary), -1)
         self.digest.update(codes.tobytes())
         self.codes.append(codes[at])
         known = np.full(len(texts.dictionary), np.nan) if values is None else values
-        self.drawn.append(np.append(known, np.nan)[places[at]])
+        self.drawn.append(in_rows(texts, known, np.nan)[at])
 
     def add_label(self, column: Any, kind: str, at: NDArray[np.int64]) -> None:
         """Take in a piece of the label, as a column of its values would be."""
@@ -137,8 +136,7 @@ class Trace:
         if odd:
             self.add_texts(texts, values, at)
         else:
-            places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-            self.add_numbers(np.append(values, np.nan)[places], at)
+            self.add_numbers(in_rows(texts, values, np.nan), at)
 
     @property
     def numbers(self) -> NDArray[np.float64]:

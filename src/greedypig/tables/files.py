@@ -1,4 +1,4 @@
-"""Files of tables: what columns they hold, and reading them one piece at a time.
+"""A table in one file or many: what columns it holds, and reading it one piece at a time.
 
 A piece is what can be read alone: a row group of Parquet, a record batch of Arrow. Text (CSV, TSV,
 also .gz) is converted to Parquet once, into the job's folder or a temporary one. Opening a file
@@ -13,7 +13,8 @@ import gzip
 import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from os import PathLike, fspath
@@ -22,9 +23,16 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 from urllib.parse import unquote
 
-from ..core.errors import InvalidFile, InvalidInput, first_line
+from ..core.errors import (
+    GreedyPigError,
+    InvalidFile,
+    InvalidInput,
+    did_you_mean,
+    first_line,
+    quoted,
+)
 from ..results.files import write_whole
-from .arrow import arrow
+from .arrow import arrow, kind_of, without_views
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -136,36 +144,28 @@ class TableFile:
         stored = [self.stored[c] for c in own or list(self.stored)[:1]]
         with self.checked():
             rows = self.read_stored(piece, stored).select(stored)
-        made = dict(zip(own, rows.columns, strict=False))
+        arrays = dict(zip(own, rows.columns, strict=False))
         for name in (c for c in columns if c in self.folder_values):
             value = self.folder_values[name]
             places = pa.repeat(pa.scalar(None if value is None else 0, pa.int32()), rows.num_rows)
-            made[name] = pa.DictionaryArray.from_arrays(places, pa.array([value or ""]))
-        return pa.table([made[c] for c in columns], names=list(columns))
+            arrays[name] = pa.DictionaryArray.from_arrays(places, pa.array([value or ""]))
+        return pa.table([arrays[c] for c in columns], names=list(columns))
 
-    def checked(self) -> _Checked:
+    @contextmanager
+    def checked(self) -> Iterator[None]:
         """A context in which Arrow's errors become errors that name the file."""
-        return _Checked(self.path, self.kind)
-
-    def convert(self, folder: Path) -> None:
-        """Convert the file to Parquet there, if it has to be."""
-
-
-@dataclass
-class _Checked:
-    path: Path
-    kind: str
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        known = (arrow().ArrowException, OSError, EOFError, zlib.error)
-        if isinstance(error, known) and not isinstance(error, InvalidFile):
+        try:
+            yield
+        except GreedyPigError:
+            raise
+        except (arrow().ArrowException, OSError, EOFError, zlib.error) as error:
             raise InvalidFile(
                 f"Expected a whole {self.kind} file at {self.path} (got one that is cut off or "
                 f"damaged: {first_line(error)}). Try writing it again, or leave it out."
             ) from error
+
+    def convert(self, folder: Path) -> None:
+        """Convert the file to Parquet there, if it has to be."""
 
 
 class ParquetTable(TableFile):
@@ -216,7 +216,7 @@ class ArrowTable(TableFile):
     def read_stored(self, piece: int, columns: list[str]) -> Any:
         """Mapped from the file, not copied."""
         rows = arrow().Table.from_batches([self._reader().get_batch(piece)]).select(columns)
-        return arrow().table([_without_views(c) for c in rows.columns], names=columns)
+        return arrow().table([without_views(c) for c in rows.columns], names=columns)
 
     def _reader(self) -> Any:
         return arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
@@ -236,7 +236,7 @@ class TextTable(TableFile):
     def open(self) -> tuple[list[str], list[Any]]:
         """From the first line."""
         layout, first = self._layout, self._first_line()
-        if layout.names is None and layout.separator is None and is_criteo(first):
+        if layout.names is None and layout.separator is None and _is_criteo(first):
             layout = criteo_layout()
         self.separator = layout.separator or _separator(self.path, first)
         self.quotes, self.decimal = layout.quotes, layout.decimal
@@ -289,34 +289,32 @@ class TextTable(TableFile):
             quoted_strings_can_be_null=True, null_values=list(MISSING),
         )  # fmt: skip
         yield pa.schema([(name, pa.string()) for name in names])
-        try:
-            yield from map(self._with_points, reader.open_csv(
-                self.path,
-                read_options=reader.ReadOptions(
-                    column_names=names, skip_rows=int(self._has_names), block_size=BLOCK),
-                parse_options=reader.ParseOptions(
-                    delimiter=self.separator, newlines_in_values=self.quotes,
-                    quote_char='"' if self.quotes else False),
-                convert_options=convert,
-            ))  # fmt: skip
-        except pa.ArrowInvalid as error:
-            if "Empty CSV" not in str(error):  # Else nothing but the line of names.
-                raise InvalidFile(
-                    f"Expected lines of {len(names)} columns in {self.path} (got "
-                    f"{first_line(error)}). Try another separator, or correct the file."
-                ) from error
-        except (pa.ArrowException, OSError) as error:
-            with self.checked():
-                raise error
+        read = reader.ReadOptions(
+            column_names=names, skip_rows=int(self._has_names), block_size=BLOCK
+        )
+        parse = reader.ParseOptions(
+            delimiter=self.separator,
+            newlines_in_values=self.quotes,
+            quote_char='"' if self.quotes else False,
+        )
+        with self.checked():
+            try:
+                yield from map(self._with_points, reader.open_csv(self.path, read, parse, convert))
+            except pa.ArrowInvalid as error:
+                if "Empty CSV" not in str(error):  # Else nothing but the line of names.
+                    raise InvalidFile(
+                        f"Expected lines of {len(names)} columns in {self.path} (got "
+                        f"{first_line(error)}). Try another separator, or correct the file."
+                    ) from error
 
     def _with_points(self, batch: Any) -> Any:
         """1,5 as 1.5 where the decimal sign is a comma; other texts stay."""
         if self.decimal == ".":
             return batch
         pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
-        change = partial(arrow("compute").replace_substring_regex, pattern=pattern,
-                         replacement=r"\1.\2")  # fmt: skip
-        return arrow().record_batch([change(c) for c in batch.columns], schema=batch.schema)
+        change = arrow("compute").replace_substring_regex
+        columns = [change(c, pattern, r"\1.\2") for c in batch.columns]
+        return arrow().record_batch(columns, schema=batch.schema)
 
     def _first_line(self) -> str:
         with self.checked():
@@ -338,24 +336,80 @@ def _write(batches: Iterator[Any], file: IO[bytes]) -> None:
             writer.write_table(arrow().Table.from_batches([batch]))
 
 
-def open_files(
-    paths: Sequence[Path], layout: TextLayout | None = None, keep: Collection[str] = ()
-) -> tuple[TableFile, ...]:
-    """Open files by their endings, with the columns that their folders' names hold.
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One or several files with the same columns."""
 
-    A name with one value for all files tells nothing and is left out, unless it is in `keep`.
+    source: str
+    """The name that it was opened by."""
+    files: tuple[TableFile, ...]
+    kinds: dict[str, str]
+    """Column → "number", or "text" where some file holds text."""
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[TableFile, int], ...]:
+        """Runs of rows that can be read alone: a file, and which of its pieces. Text is converted
+        for it."""
+        return tuple((file, i) for file in self.files for i in range(file.pieces))
+
+    def convert(self, folder: Path) -> None:
+        """Convert text to Parquet in this folder; what is there already is used again."""
+        for file in self.files:
+            file.convert(folder)
+
+    def without(self, names: Sequence[str]) -> Table:
+        """The same table without these columns."""
+        for name in names:
+            self.check(name)
+        return replace(self, kinds={n: k for n, k in self.kinds.items() if n not in set(names)})
+
+    def check(self, name: str) -> None:
+        """Refuse a column that is not there."""
+        if name not in self.kinds:
+            names = list(self.kinds)
+            # The label is the first or the last one in most tables.
+            some = ", ".join(names if len(names) <= 12 else [*names[:8], "…", *names[-3:]])
+            raise InvalidInput(
+                f"Expected a column of {self.source}: {some} (got {name!r})."
+                f"{did_you_mean(name, self.kinds)}"
+            )
+
+    def read(self, piece: int, columns: Sequence[str]) -> Any:
+        """A pyarrow Table of a piece."""
+        file, index = self.pieces[piece]
+        return file.read(index, columns)
+
+
+def open_table(
+    *where: str | PathLike[str], layout: TextLayout | None = None, keep: Collection[str] = ()
+) -> Table:
+    """Open files, folders or patterns; text that looks like Criteo's is taken as such.
+
+    Columns may stand in another order in each file, but must be the same; a column that is a
+    number in one file and text in another is taken as text. Folders of the form name=value, as
+    Hive and Spark write them, are columns, too, if they tell files apart or are among `keep`.
     """
+    paths = list(dict.fromkeys(path for one in where for path in find_tables(one)))
+    if not paths:
+        raise InvalidInput("Expected at least one table (got none).")
     files = [_open_file(path, layout or TextLayout()) for path in paths]
-    values = [_folder_values(file.path, file.kinds) for file in files]
-    different: dict[str, set[str | None]] = {}
-    for one in values:
-        for name, value in one.items():
-            different.setdefault(name, set()).add(value)
-    for file, one in zip(files, values, strict=True):
-        file.folder_values = {n: v for n, v in one.items() if len(different[n]) > 1 or n in keep}
-        # As text, like a CSV's: whether they are numbers is found by the values of all files.
-        file.kinds |= dict.fromkeys(file.folder_values, "text")
-    return tuple(files)
+    _take_folder_values(files, keep)
+    first = files[0]
+    kinds = dict(first.kinds)
+    for file in files[1:]:
+        if set(file.kinds) != set(kinds):
+            gone, new = sorted(set(kinds) - set(file.kinds)), sorted(set(file.kinds) - set(kinds))
+            parts = [f"without {quoted(gone)}"] * bool(gone)
+            parts += [f"with a further {quoted(new)}"] * bool(new)
+            raise InvalidInput(
+                f"Expected the columns of {first.path} in {file.path} too (got one "
+                f"{' and '.join(parts)}). Try tables of the same columns."
+            )
+        for name, kind in file.kinds.items():
+            if kind != kinds[name]:
+                kinds[name] = "text" if {kind, kinds[name]} == {"text", "number"} else "other"
+    source = fspath(where[0]) + (f" and {len(where) - 1} more" if len(where) > 1 else "")
+    return Table(source, tuple(files), kinds)
 
 
 def _open_file(path: Path, layout: TextLayout) -> TableFile:
@@ -365,6 +419,19 @@ def _open_file(path: Path, layout: TextLayout) -> TableFile:
     if name.endswith(PARQUET):
         return ParquetTable(path)
     return ArrowTable(path) if name.endswith(ARROW) else TextTable(path, layout)
+
+
+def _take_folder_values(files: Sequence[TableFile], keep: Collection[str]) -> None:
+    """Give each file the columns in its folders' names that differ between files or are kept."""
+    values = [_folder_values(file.path, file.kinds) for file in files]
+    different: dict[str, set[str | None]] = {}
+    for one in values:
+        for name, value in one.items():
+            different.setdefault(name, set()).add(value)
+    for file, one in zip(files, values, strict=True):
+        file.folder_values = {n: v for n, v in one.items() if len(different[n]) > 1 or n in keep}
+        # As text, like a CSV's: whether they are numbers is found by the values of all files.
+        file.kinds |= dict.fromkeys(file.folder_values, "text")
 
 
 def _folder_values(path: Path, own: Collection[str]) -> dict[str, str | None]:
@@ -377,19 +444,7 @@ def _folder_values(path: Path, own: Collection[str]) -> dict[str, str | None]:
     return values
 
 
-def kind_of(of: Any) -> str:
-    """What a column of this Arrow type is to us."""
-    types = arrow("types")
-    if types.is_dictionary(of):
-        return kind_of(of.value_type)
-    if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
-        return "text"
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal,
-               types.is_temporal, types.is_null)  # fmt: skip
-    return "number" if any(t(of) for t in numeric) and not types.is_interval(of) else "other"
-
-
-def is_criteo(line: str) -> bool:
+def _is_criteo(line: str) -> bool:
     """Is this a line of Criteo's files: a label of 0 or 1 before 39 fields, tabs between them?"""
     fields = line.split("\t")
     return len(fields) == len(CRITEO) and fields[0] in ("0", "1")
@@ -403,26 +458,12 @@ def _separator(path: Path, line: str) -> str:
 
 def _unique(path: Path, names: Sequence[str]) -> list[str]:
     """Names for all columns: one without is called as pandas calls it, by its place."""
-    made = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
-    twice = sorted({name for name in made if made.count(name) > 1})
+    full = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+    twice = sorted({name for name in full if full.count(name) > 1})
     if twice:
         raise InvalidInput(
-            f"Expected columns of different names in {path} (got {', '.join(map(repr, twice))} "
-            "more than once). Try other names in its first line, or name the columns if that line "
+            f"Expected columns of different names in {path} (got {quoted(twice)} more "
+            "than once). Try other names in its first line, or name the columns if that line "
             "holds none."
         )
-    return made
-
-
-def _without_views(column: Any) -> Any:
-    """Texts as strings rather than views, as polars writes them: Arrow computes little on views."""
-    pa, types = arrow(), arrow("types")
-    if types.is_string_view(column.type):
-        return column.cast(pa.string())
-    if not (types.is_dictionary(column.type) and types.is_string_view(column.type.value_type)):
-        return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.string()))
+    return full

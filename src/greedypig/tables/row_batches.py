@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.errors import InvalidInput
+from .files import Table
 from .schema import Encoded, Schema
 from .schema_inference import Survey
-from .source import Table
 
 POOL = 32_768
 """Rows that are shuffled together, at least, where the table has them."""

@@ -10,16 +10,15 @@ hash of their text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput, did_you_mean
-from .arrow import arrow
-from .source import as_classes, as_numbers, as_texts
+from ..core.errors import InvalidFile, InvalidInput, did_you_mean, listed
+from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
 
 CUT = 10.0
 """Standardised numbers end here, so that one odd value does not blind a network."""
@@ -49,9 +48,9 @@ class Number:
             if self.log:
                 x = signed_log(x)
             x = (x - self.mean) / self.deviation if self.deviation else np.zeros(len(x))
-        x = np.clip(np.where(there, x, 0), -CUT, CUT).astype(np.float32)
-        x[there & (x == 0)] = PRESENT
-        return x
+        codes = np.clip(np.where(there, x, 0), -CUT, CUT).astype(np.float32)
+        codes[there & (codes == 0)] = PRESENT
+        return codes
 
 
 @dataclass(frozen=True)
@@ -73,19 +72,16 @@ class Category:
     def encode(self, column: Any) -> NDArray[np.int32]:
         """Numbers from 0 to size − 1."""
         texts = as_texts(column)
-        numbers = self._numbers(texts.dictionary)
-        places = texts.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
-        made: NDArray[np.int32] = np.append(numbers, np.int32(0))[places]
-        return made
+        return in_rows(texts, self._numbers(texts.dictionary), 0)
 
     def _numbers(self, texts: Any) -> NDArray[np.int32]:
         pa, pc = arrow(), arrow("compute")
         if not len(texts):
             return np.empty(0, np.int32)
         known = pa.array(self.values, texts.type)
-        found = pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False)
-        numbers: NDArray[np.int32] = found.astype(np.int32) + 1
-        rare = np.flatnonzero(found < 0)
+        places = pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False)
+        numbers: NDArray[np.int32] = places.astype(np.int32) + 1
+        rare = np.flatnonzero(places < 0)
         if len(rare):
             # Nulls of a dictionary's own are missing values too.
             there = np.asarray(pc.is_valid(texts))[rare]
@@ -118,8 +114,8 @@ class Label:
         if len(self.shares) != len(self.values):
             return f"{len(self.values)} classes"
         first = sorted(zip(self.shares, self.values, strict=True), key=lambda one: -one[0])
-        said = [f"{value[:30]} ({_percent(share)})" for share, value in first]
-        return f"{len(said)} classes: {listed(said)}"
+        shares = [f"{value[:30]} ({_percent(share)})" for share, value in first]
+        return f"{len(shares)} classes: {listed(shares, 5)}"
 
     def encode(self, column: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """(labels of the rows that have one, which rows those are)."""
@@ -130,14 +126,10 @@ class Label:
         pa, pc = arrow(), arrow("compute")
         texts = as_classes(column)
         known = pa.array(self.values, texts.dictionary.type)
-        found = pc.index_in(texts.dictionary, known).fill_null(-1).to_numpy(zero_copy_only=False)
-        places = texts.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)
-        classes = np.append(found, -1)[places]
+        of_texts = pc.index_in(texts.dictionary, known).fill_null(-1)
+        classes = in_rows(texts, of_texts.to_numpy(zero_copy_only=False), -1)
         there = classes >= 0
-        kept = classes[there]
-        if self.task == "binary":
-            return kept.astype(np.float32), there
-        return kept.astype(np.int64), there
+        return classes[there].astype(np.float32 if self.task == "binary" else np.int64), there
 
 
 class Encoded(NamedTuple):
@@ -199,14 +191,14 @@ class Schema:
         """The rows of a pyarrow Table that have a label."""
         label, there = self.label.encode(table[self.label.name])
         rows = None if there.all() else arrow().array(np.flatnonzero(there))
-        kept = table if rows is None else table.take(rows)
+        table = table if rows is None else table.take(rows)
         n = len(label)
         numeric = np.empty((n, len(self.numbers)), np.float32)
         categorical = np.empty((n, len(self.categories)), np.int32)
         for i, number in enumerate(self.numbers):
-            numeric[:, i] = number.encode(kept[number.name])
+            numeric[:, i] = number.encode(table[number.name])
         for i, category in enumerate(self.categories):
-            categorical[:, i] = category.encode(kept[category.name])
+            categorical[:, i] = category.encode(table[category.name])
         return Encoded(numeric, categorical, label)
 
     def to_json(self) -> str:
@@ -237,8 +229,7 @@ def _percent(share: float) -> str:
 
 def signed_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """sign(x) · log(1 + |x|): counts of all sizes side by side, zeros and negatives too."""
-    made: NDArray[np.float64] = np.sign(x) * np.log1p(np.abs(x))
-    return made
+    return np.sign(x) * np.log1p(np.abs(x))
 
 
 def text_hash(texts: Any) -> NDArray[np.int64]:
@@ -266,9 +257,3 @@ def text_hash(texts: Any) -> NDArray[np.int64]:
     sums *= np.uint64(0x94D049BB133111EB)
     sums ^= sums >> np.uint64(31)
     return (sums >> np.uint64(1)).astype(np.int64)
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Names for a sentence; of many the first few."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import NAMED, InvalidFile, InvalidInput, quoted
-from .arrow import arrow
+from .arrow import HUGE, arrow, as_classes, as_numbers, as_texts, in_rows
 from .column_checks import (
     LEAKS,
     NUMBERED,
@@ -28,11 +28,10 @@ from .column_checks import (
     row_number,
     written_number,
 )
-from .files import CRITEO
+from .files import CRITEO, Table
 from .losses import CLASSES
 from .running_stats import Counts, Moments
 from .schema import Category, Label, Number, Schema, Task, signed_log
-from .source import HUGE, Table, as_classes, as_numbers, as_texts
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
@@ -284,8 +283,7 @@ class _Column:
             self.example = self.example or example
             if self.odd > 0.5 * self.rows:
                 return  # Texts beyond doubt.
-        places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-        numbers = np.append(values, np.nan)[places]
+        numbers = in_rows(texts, values, np.nan)
         self._add_numbers(numbers)
         if not odd:
             self.trace.add_numbers(numbers, drawn)
