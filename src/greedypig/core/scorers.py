@@ -168,14 +168,11 @@ class GuidedIG:
         # The path is kept in float64: thousands of small moves must add up to the whole way. With
         # several baselines it is a path of masks all the same, and lengths are those of the mean.
         length = (objective.end - objective.start).abs().mean(0).double()
-        at, scores, one = (
-            mask.double(),
-            torch.zeros_like(mask, dtype=torch.float64),
-            mask.new_ones(1),
-        )
+        at, one = mask.double(), mask.new_ones(1)
+        scores = torch.zeros_like(at)
         for step in range(self.steps):
             gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
-            slope = torch.where(length > 0, gradient.abs() / length, 0)
+            slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
             moved = torch.stack([
                 self._move(a, m.double(), s, w, (step + 1) / self.steps)
                 for a, m, s, w in zip(at, mask, slope, length, strict=True)
@@ -208,13 +205,11 @@ class GuidedIG:
             pick = (slope <= cut) & torch.isfinite(slope)
             gain = float(((ceiling - at) * length * pick).sum())
             if gain == 0.0:
-                if not bool(pick.any()):
-                    return at
-            else:
-                share = min((left - goal) / gain, 1.0)
-                at = torch.where(pick, ceiling if share == 1.0 else at + (ceiling - at) * share, at)
-                if (left - goal) <= gain:
-                    return at
+                return at
+            share = min((left - goal) / gain, 1.0)
+            at = torch.where(pick, ceiling if share == 1.0 else at + (ceiling - at) * share, at)
+            if (left - goal) <= gain:
+                return at
             slope = torch.where(pick, torch.inf, slope)
 
 
