@@ -9,7 +9,7 @@ import torch
 
 import greedypig as gp
 from greedypig import models
-from greedypig.images.photos import model_from
+from greedypig.images import model_from
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 

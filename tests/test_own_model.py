@@ -269,7 +269,7 @@ def test_wrong_words_about_outputs_are_refused():
     net = Net()
     net.outputs = 3  # A number of that name is something else.
     assert OwnModel(net, "mine:net").outputs == "logits"
-    from greedypig.images.photos import model_from
+    from greedypig.images import model_from
 
     with pytest.raises(gp.InvalidInput, match=r"network of your own .*mobilenet-v2, which gives"):
         model_from("mobilenet-v2", weights="random", outputs="probabilities")

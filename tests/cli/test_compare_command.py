@@ -14,7 +14,7 @@ from greedypig.cli.compare_output import Comparison
 from greedypig.cli.resumable import Progress
 from greedypig.core.methods import picks_of, scorer_of
 from greedypig.core.scorers import cost_of
-from greedypig.images.photos import model_from, open_photo
+from greedypig.images import model_from, open_photo
 
 FEW = ("--methods", "greedy-pig,ig,random")
 
@@ -39,7 +39,7 @@ def test_every_method_is_there_unless_it_is_slow(answer):
 
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_metrics(answer, place):
-    from greedypig.images.photos import model_from, open_photo
+    from greedypig.images import model_from, open_photo
 
     record = answer("compare", "photo.png", *TINY, *FEW)
     model = model_from("tiny_models:build")

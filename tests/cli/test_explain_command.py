@@ -14,7 +14,7 @@ from conftest import TINY, make_photo
 def test_the_answer_is_the_library_s(answer, place):
     import tiny_models
 
-    from greedypig.images.photos import model_from, open_photo
+    from greedypig.images import model_from, open_photo
 
     record = answer("explain", "photo.png", *TINY)
     model = model_from("tiny_models:build")
@@ -29,7 +29,7 @@ def test_the_answer_is_the_library_s(answer, place):
 
 
 def test_the_curve_is_the_probability_of_what_is_kept(answer, place):
-    from greedypig.images.photos import model_from, open_photo
+    from greedypig.images import model_from, open_photo
 
     record = answer("explain", "photo.png", *TINY)
     model = model_from("tiny_models:build")

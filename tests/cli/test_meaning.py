@@ -8,7 +8,7 @@ from PIL import Image
 
 import greedypig as gp
 from conftest import TINY, make_photo
-from greedypig.images.photos import model_from, open_photo
+from greedypig.images import model_from, open_photo
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from PIL import Image
 
-from greedypig.images.photos import model_from
+from greedypig.images import model_from
 
 QUICK = ("--rounds", "3", "--steps", "3", "--no-html")
 

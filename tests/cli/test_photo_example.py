@@ -7,7 +7,7 @@ import pytest
 
 import greedypig as gp
 from conftest import HERE, TINY
-from greedypig.images.photos import model_from
+from greedypig.images import model_from
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..core.errors import InvalidInput, InvalidType
+from ..core.errors import InvalidInput, InvalidType, listed
 from .networks.imagenet import class_names, wordnet_ids
 
 __all__ = ["find_class", "label_of"]
@@ -75,14 +75,12 @@ def label_of(path: str | os.PathLike[str]) -> int | None:
     """
     path = Path(path)
     known = wordnet_ids()
-    if found := _WORDNET_ID_IN_NAME.findall(path.stem):
-        return known.index(found[-1].lower()) if found[-1].lower() in known else None
-    if numbered := _NUMBERED.fullmatch(path.stem):
+    ids = _WORDNET_ID_IN_NAME.findall(path.stem)
+    if not ids and (numbered := _NUMBERED.fullmatch(path.stem)):
         return int(numbered[1])
-    for folder in path.parent.parts[::-1]:
-        if _WORDNET_ID.fullmatch(folder):
-            return known.index(folder.lower()) if folder.lower() in known else None
-    return None
+    ids = ids or [folder for folder in path.parent.parts if _WORDNET_ID.fullmatch(folder)]
+    last = ids[-1].lower() if ids else None
+    return known.index(last) if last in known else None
 
 
 def _in_range(index: int, classes: Sequence[str] | None) -> int:
@@ -127,8 +125,7 @@ def _unknown(query: str | int, wanted: str, classes: Sequence[str]) -> str:
 
 
 def _listed(indices: Sequence[int], classes: Sequence[str]) -> str:
-    shown = [f'{i} "{classes[i]}"' for i in indices[:_SHOWN]]
+    texts = [f'{i} "{classes[i]}"' for i in indices]
     if tuple(classes) == class_names():
-        shown = [f"{text} ({wordnet_ids()[i]})" for text, i in zip(shown, indices, strict=False)]
-    more = f" and {len(indices) - _SHOWN} more" if len(indices) > _SHOWN else ""
-    return ", ".join(shown) + more
+        texts = [f"{text} ({wordnet_ids()[i]})" for text, i in zip(texts, indices, strict=True)]
+    return listed(texts, _SHOWN)

@@ -6,6 +6,7 @@ logits; `OwnModel` adds all that an explanation of a photo needs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -62,12 +63,10 @@ def build(spec: str, *arguments: Any) -> nn.Module:
     A factory that takes none is called without.
     """
     factory = _find(spec)
-    if arguments and not isinstance(factory, nn.Module) and callable(factory):
-        try:
+    if not isinstance(factory, nn.Module) and callable(factory):
+        with contextlib.suppress(TypeError, ValueError):
             inspect.signature(factory).bind(*arguments)
-        except (TypeError, ValueError):
-            return _call(factory, spec)
-        return _call(partial(factory, *arguments), spec)
+            factory = partial(factory, *arguments)
     return _call(factory, spec)
 
 
@@ -93,17 +92,13 @@ def _find(spec: str) -> Any:
     importlib.invalidate_caches()
     try:
         target: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing and (module_name == missing or module_name.startswith(f"{missing}.")):
+    except Exception as error:
+        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):
             raise InvalidInput(
                 f"Expected a module {module_name} for the model {spec} (got no module named "
                 f"{missing}). Try the folder that holds it as current directory, or PYTHONPATH."
             ) from error
-        raise InvalidInput(
-            f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
-        ) from error
-    except Exception as error:
         raise InvalidInput(
             f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
         ) from error

@@ -17,25 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, InvalidType, MissingPackage
-from .class_names import find_class, label_of
-from .from_spec import model_from
+from .class_names import label_of
 from .networks.pictures import LARGE, REDUCING_GAP, reduced_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = [
-    "MAX_PIXELS",
-    "SUFFIXES",
-    "Broken",
-    "Photo",
-    "Photos",
-    "find_class",
-    "find_photos",
-    "label_of",
-    "model_from",
-    "open_photo",
-]
+__all__ = ["MAX_PIXELS", "SUFFIXES", "Broken", "Photo", "Photos", "find_photos", "open_photo"]
 
 MAX_PIXELS = 200_000_000
 """The largest photo that is read; larger files are probably decompression bombs."""
@@ -142,70 +130,70 @@ def find_photos(
     """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for given in paths:
         if not isinstance(given, str | os.PathLike) or isinstance(given, bytes):
             raise InvalidType(f"Expected paths of photos (got {type(given).__name__}).")
-        found.update(dict.fromkeys(_expand(os.fspath(given))))
-    if not found:
+        files.update(dict.fromkeys(_expand(os.fspath(given))))
+    if not files:
         raise InvalidInput("Expected at least one photo or folder (got none).")
-    return list(found)
+    return list(files)
 
 
 def _expand(given: str) -> list[Path]:
     path = Path(given)
     if path.is_dir():
-        found = _photos_below(path)
-        if not found:
+        files = _photos_below(path)
+        if not files:
             raise InvalidInput(
                 f"Expected photos in {path} (got a folder with none; known by their endings "
                 f"{', '.join(SUFFIXES)})."
             )
-        return found
-    if not path.exists() and glob.has_magic(given):
-        fitting = sorted((Path(each) for each in glob.glob(given, recursive=True)), key=_by_numbers)
-        found = []
-        for each in fitting:
-            if each.is_dir():
-                found += _photos_below(each)
-            elif each.suffix.lower() in SUFFIXES:
-                found.append(each)
-        if not found:
-            raise InvalidInput(f"Expected photos that fit {given} (got none).")
-        return found
-    if not path.exists():
+        return files
+    if path.exists():
+        return [path]
+    if not glob.has_magic(given):
         raise InvalidInput(
             f"Expected a photo or folder at {path} (got nothing there). Try its full path."
         )
-    return [path]
+    fitting = sorted((Path(each) for each in glob.glob(given, recursive=True)), key=_by_numbers)
+    files = [
+        file
+        for each in fitting
+        for file in (_photos_below(each) if each.is_dir() else [each])
+        if file.suffix.lower() in SUFFIXES
+    ]
+    if not files:
+        raise InvalidInput(f"Expected photos that fit {given} (got none).")
+    return files
 
 
 def _photos_below(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    seen: set[str] = set()
+    photos: list[Path] = []
+    visited: set[str] = set()
     for where, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(where)
-        if real in seen:  # A link back up would go round for ever.
+        if real in visited:  # A link back up would go round for ever.
             folders.clear()
             continue
-        seen.add(real)
+        visited.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
-                found.append(Path(where, name))
-    return sorted(found, key=_by_numbers)
+        photos += [
+            Path(where, name)
+            for name in files
+            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
+        ]
+    return sorted(photos, key=_by_numbers)
 
 
 def _by_numbers(path: Path) -> list[list[tuple[int, int, str]]]:
     """Sorts digits by their value and the rest as text, folder by folder; the text breaks ties."""
-    return [
-        [
-            (0, int(piece), piece) if piece.isdecimal() else (1, 0, piece)
-            for piece in re.split(r"(\d+)", part)
-            if piece
-        ]
-        for part in path.parts
-    ]
+
+    def key(part: str) -> list[tuple[int, int, str]]:
+        pieces = filter(None, re.split(r"(\d+)", part))
+        return [(0, int(p), p) if p.isdecimal() else (1, 0, p) for p in pieces]
+
+    return [key(part) for part in path.parts]
 
 
 def _file(path: str | os.PathLike[str]) -> Path:

@@ -49,26 +49,26 @@ class Levels:
         """From a preprocessing's inputs for plain pictures; None where it has no such levels."""
         from PIL import Image
 
-        def shown(colour: tuple[int, int, int]) -> Tensor:
+        def plain(colour: tuple[int, int, int]) -> Tensor:
             return preprocess(Image.new("RGB", (_SIDE, _SIDE), colour)).detach().cpu().float()
 
-        black, white = shown((0, 0, 0)), shown((255, 255, 255))
+        black, white = plain((0, 0, 0)), plain((255, 255, 255))
         span = float((white - black).abs().amax())
         if max(_spread(black), _spread(white)) > 1e-3 * span:
             return None  # A plain picture does not stay plain.
-        black, white = (plain.mean((1, 2), keepdim=True) for plain in (black, white))
+        black, white = (x.mean((1, 2), keepdim=True) for x in (black, white))
         if bool((black == white).any()):
             return None
         exact = len(black) == 3
         for colour in _TRIED if exact else ():
             pixels = torch.tensor(colour).view(3, 1, 1) / 255
-            away = (shown(colour) - torch.lerp(black, white, pixels)).abs()
+            away = (plain(colour) - torch.lerp(black, white, pixels)).abs()
             exact = exact and bool((away <= _LINEAR * (white - black).abs()).all())
         return Levels(black, white, exact)
 
 
-def _spread(plain: Tensor) -> float:
-    return float((plain.amax((1, 2)) - plain.amin((1, 2))).amax())
+def _spread(x: Tensor) -> float:
+    return float((x.amax((1, 2)) - x.amin((1, 2))).amax())
 
 
 class OwnModel(ImageModel):
@@ -92,16 +92,13 @@ class OwnModel(ImageModel):
       name. Otherwise ImageNet's for 1,000 logits, "no" and "yes" for one, else "class 0" and so on.
     """
 
-    resample = "BILINEAR"
-    level_mean = (255 * 0.485, 255 * 0.456, 255 * 0.406)
-    level_std = (255 * 0.229, 255 * 0.224, 255 * 0.225)
-
     def __init__(self, net: nn.Module, spec: str, outputs: str | None = None) -> None:
         super().__init__()
         self.net = net
         self.spec = spec
         # In a dict: as an attribute, a transform that is a Module would become a layer of this one.
-        self._own = {name: _own(net, name) for name in _WAYS}
+        ways = ("preprocess", "baseline", "to_pixels", "from_pixels")
+        self._own = {name: _own(net, name) for name in ways}
         self._levels: Levels | None = None
         self._sizes: dict[tuple[int, int], tuple[int, int]] = {}
         stated = outputs or _stated(net, spec)
@@ -118,8 +115,7 @@ class OwnModel(ImageModel):
         """Logits (m, classes), from what the network itself gives."""
         out: Any = self.net(x)
         if self._as_it_is:  # Without a look at it: then the network can be read as a graph.
-            plain: Tensor = out
-            return plain
+            return out  # type: ignore[no-any-return]
         logits = self._target.logits(out, len(x))
         if logits.dim() == 2:
             return logits
@@ -138,7 +134,7 @@ class OwnModel(ImageModel):
         if self._own["preprocess"] is None:
             return super().preprocess(image)
         self._check_image(image)
-        x = self._asked("preprocess", upright_rgb(image, self.resize))
+        x = self._call_own("preprocess", upright_rgb(image, self.resize))
         if x.dim() == 4 and x.shape[0] == 1:
             x = x[0]
         if x.dim() != 3 or not x.is_floating_point():
@@ -161,13 +157,8 @@ class OwnModel(ImageModel):
 
     def to_pixels(self, x: Tensor) -> Tensor:
         """The colours in [0, 1] that an input shows."""
-        if self._own["to_pixels"] is not None:
-            return self._asked("to_pixels", x)
-        if self._own["preprocess"] is None:
-            return super().to_pixels(x)
-        levels, x = self._known_levels(), x if x.dtype == torch.float64 else x.float()
-        black, white = levels.black.to(x), levels.white.to(x)
-        return ((x - black) / (white - black)).clamp(0, 1)
+        own = self._own["to_pixels"] is not None
+        return self._call_own("to_pixels", x) if own else super().to_pixels(x)
 
     def check_pixels(self) -> None:
         """Refuse a network whose `to_pixels` shows colours only roughly: no judge can be asked."""
@@ -177,21 +168,24 @@ class OwnModel(ImageModel):
     def from_pixels(self, pixels: Tensor) -> Tensor:
         """The input that shows colours in [0, 1]; refused where that is not known exactly."""
         if self._own["from_pixels"] is not None:
-            return self._placed(self._asked("from_pixels", pixels))
-        if self._own["preprocess"] is None:
-            return super().from_pixels(pixels)
-        levels = self._known_levels(exact=True)
-        pixels = pixels if pixels.dtype == torch.float64 else pixels.float()
-        return self._placed(torch.lerp(levels.black.to(pixels), levels.white.to(pixels), pixels))
+            return self._placed(self._call_own("from_pixels", pixels))
+        if self._own["preprocess"] is not None:
+            self._known_levels(exact=True)
+        return super().from_pixels(pixels)
 
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white", to broadcast over images."""
         if self._own["baseline"] is not None:
-            return self._placed(self._asked("baseline", name))
+            return self._placed(self._call_own("baseline", name))
+        return super().baseline(name)
+
+    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
         if self._own["preprocess"] is None:
-            return super().baseline(name)
-        level, levels = self._level(name) / 255, self._known_levels()
-        return self._placed(torch.lerp(levels.black, levels.white, level))
+            return super()._statistics(like)
+        levels = self._known_levels()
+        precision = torch.promote_types(like.dtype, torch.float32)
+        black, white = (x.to(like.device, precision) for x in (levels.black, levels.white))
+        return -255 * black / (white - black), 255 / (white - black)
 
     def _known_levels(self, *, exact: bool = False) -> Levels:
         """The levels of the preprocessing. exact: refuse those that show colours only roughly."""
@@ -210,11 +204,11 @@ class OwnModel(ImageModel):
         weight = next(self.net.parameters(), None)
         return x if weight is None else x.detach().to(device=weight.device, dtype=weight.dtype)
 
-    def _asked(self, what: str, argument: object) -> Tensor:
-        how = self._own[what]
-        assert how is not None
+    def _call_own(self, what: str, argument: object) -> Tensor:
+        function = self._own[what]
+        assert function is not None
         try:
-            out = how(argument)
+            out = function(argument)
         except GreedyPigError:
             raise
         except Exception as error:
@@ -244,8 +238,7 @@ class OwnModel(ImageModel):
             logits = Target().logits(out, 1)
         except GreedyPigError as error:
             raise InvalidInput(f"{self.spec}: {error}") from error
-        as_it_is = logits is out and logits.dim() == 2
-        self._as_it_is = as_it_is and self.outputs == "logits"
+        self._as_it_is = logits is out and logits.dim() == 2 and self.outputs == "logits"
         return logits
 
     def _check_output(self, output: Tensor, stated: str | None) -> None:
@@ -284,9 +277,6 @@ class OwnModel(ImageModel):
             what = "two names" if count == 1 else f"a name for each of the {count:,} logits"
             raise InvalidInput(f"Expected {what} in classes of {self.spec} (got {got}).")
         return tuple(str(name) for name in given)
-
-
-_WAYS = ("preprocess", "baseline", "to_pixels", "from_pixels")
 
 
 def _stated(net: nn.Module, spec: str) -> str | None:

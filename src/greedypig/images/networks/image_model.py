@@ -71,12 +71,12 @@ class ImageModel(nn.Module):
 
     def to_pixels(self, x: Tensor) -> Tensor:
         """The picture in [0, 1] that an input (..., 3, h, w) shows: the inverse normalisation."""
-        if x.ndim < 3 or x.shape[-3] != 3:
+        mean, std = self._statistics(x)
+        if x.ndim < 3 or x.shape[-3] != len(mean):
             raise InvalidInput(
-                f"Expected images of shape (..., 3, h, w) (got {tuple(x.shape)}). "
+                f"Expected images of shape (..., {len(mean)}, h, w) (got {tuple(x.shape)}). "
                 "Try x.movedim(-1, -3) if the channels come last."
             )
-        mean, std = self._statistics(x)
         return ((x * std + mean) / 255).clamp(0, 1)
 
     def from_pixels(self, pixels: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class ImageModel(nn.Module):
 
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
-        return self._normalise(torch.full((3, 1, 1), self._level(name), dtype=torch.float32))
+        return self._normalise(torch.full((1, 1, 1), self._level(name), dtype=torch.float32))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -138,5 +138,6 @@ class ImageModel(nn.Module):
         return x if weight is None else x.to(device=weight.device, dtype=weight.dtype)
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of the levels, (channels, 1, 1) each."""
         mean, std = like.new_tensor([self.level_mean, self.level_std]).view(2, 3, 1, 1)
         return mean, std
