@@ -23,8 +23,6 @@ from ..core.errors import InvalidInput
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ALONE", "Group", "joined", "own_device", "restarted"]
-
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
 """How long a process waits for the others: shares of a long job end hours apart."""
@@ -96,13 +94,17 @@ def joined(device: str = "cpu") -> Iterator[Group]:
         return
     from torch.distributed.rendezvous import rendezvous
 
-    backend, own = _backend(device), own_device(device)
-    if backend == "nccl":
+    nccl, own = device == "cuda" and torch.distributed.is_nccl_available(), own_device(device)
+    if nccl:
         torch.cuda.set_device(own)  # What NCCL exchanges from, barriers included.
     store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
     store.set_timeout(PATIENCE)
     torch.distributed.init_process_group(
-        backend, store=_unwritten(store, rank, size), rank=rank, world_size=size, timeout=PATIENCE
+        "nccl" if nccl else "gloo",
+        store=_unwritten(store, rank, size),
+        rank=rank,
+        world_size=size,
+        timeout=PATIENCE,
     )
     try:
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
@@ -123,14 +125,6 @@ def own_device(device: str) -> str:
             f"Try --nproc-per-node {max(there, 1)}, or the device cpu."
         )
     return f"cuda:{local}"
-
-
-def _backend(device: str) -> str:
-    """NCCL where every process has a GPU of its own, which it asks for; else gloo."""
-    import torch.distributed
-
-    own = device == "cuda" and torch.distributed.is_nccl_available()
-    return "nccl" if own else "gloo"
 
 
 def _unwritten(store: Any, rank: int, size: int) -> Any:

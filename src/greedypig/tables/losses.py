@@ -39,13 +39,13 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 def classes(outputs: Tensor, labels: Tensor) -> Tensor:
     """Labels as indices of the outputs' columns."""
-    found = labels.reshape(-1).long()
-    if found.numel() and int(found.max()) >= outputs.shape[1]:
+    indices = labels.reshape(-1).long()
+    if indices.numel() and int(indices.max()) >= outputs.shape[1]:
         raise InvalidInput(
             f"Expected classes 0 … {outputs.shape[1] - 1}, one for each output "
-            f"(got {int(found.max())})."
+            f"(got {int(indices.max())})."
         )
-    return found
+    return indices
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -113,11 +113,11 @@ def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
 def _checked(loss: Loss) -> Loss:
     """Refuses outputs that are no probabilities."""
 
-    def found(outputs: Tensor, labels: Tensor) -> Tensor:
+    def checked(outputs: Tensor, labels: Tensor) -> Tensor:
         check_probabilities(outputs, "outputs='logits'")
         return loss(outputs, labels)
 
-    return found
+    return checked
 
 
 def check_probabilities(outputs: Tensor, instead: str) -> None:
@@ -138,17 +138,17 @@ def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = N
         raise InvalidInput(
             f"Expected one output per row, {rows} of them (got shape {tuple(outputs.shape)})."
         )
-    found = loss(outputs, labels)
-    if not isinstance(found, Tensor) or found.shape not in ((), (rows,)):
-        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    losses = loss(outputs, labels)
+    if not isinstance(losses, Tensor) or losses.shape not in ((), (rows,)):
+        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
         raise InvalidInput(f"Expected a loss per row, ({rows},), or their mean (got {got}).")
     if weights is None:
-        return found if found.dim() else found.expand(rows)
-    if not found.dim():
+        return losses.expand(rows)
+    if not losses.dim():
         raise InvalidInput(
             "Expected a loss per row for rows with weights (got their mean). Try reduction='none'."
         )
-    return found * weights.to(found)
+    return losses * weights.to(losses)
 
 
 def check_labels(name: str, labels: Tensor) -> None:

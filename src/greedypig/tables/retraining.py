@@ -78,6 +78,10 @@ class Retrained:
     accuracy_all: Summary | None
 
 
+def _default_network(schema: Schema, seed: int) -> nn.Module:
+    return new_network(schema, seed=seed)
+
+
 def retrain_on(
     columns: Iterable[str],
     train: Batches,
@@ -85,18 +89,18 @@ def retrain_on(
     *,
     seed: int,
     effort: Effort | None = None,
-    fresh: Callable[[Schema, int], nn.Module] | None = None,
+    fresh: Callable[[Schema, int], nn.Module] = _default_network,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Trained:
     """Train a fresh network on these columns.
 
-    fresh: (schema, seed) → network with fresh weights; None makes the default network.
+    fresh: (schema, seed) → network with fresh weights.
     """
     subset = train.only(columns)
-    network = (fresh or _fresh)(subset.schema, seed).to(device)
-    return train_network(network, subset, valid.only(subset.schema.names), effort=effort,
-                         seed=seed, progress=progress)  # fmt: skip
+    network = fresh(subset.schema, seed).to(device)
+    valid = valid.only(subset.schema.names)
+    return train_network(network, subset, valid, effort=effort, seed=seed, progress=progress)
 
 
 def retrain(
@@ -122,8 +126,15 @@ def retrain(
     cache = cache or TrainingCache(None)
     for training in own_trainings(trainings_of(names, orders, ks, seeds), cache, group):
         progress = None if watch is None else partial(watch, training)
-        trained = retrain_on(training.columns, train, valid, seed=training.seed, effort=effort,
-                             device=device, progress=progress)  # fmt: skip
+        trained = retrain_on(
+            training.columns,
+            train,
+            valid,
+            seed=training.seed,
+            effort=effort,
+            device=device,
+            progress=progress,
+        )
         cache.put(training, trained.scores)
     group.barrier()
     return _summarised(names, orders, ks, seeds, cache)
@@ -180,10 +191,6 @@ class TrainingCache:
             write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
-def _fresh(schema: Schema, seed: int) -> nn.Module:
-    return new_network(schema, seed=seed)
-
-
 def _training(
     names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int
 ) -> Training:
@@ -203,19 +210,17 @@ def _summarised(
             )
         return result
 
-    def of(attribute: str) -> dict[str, dict[int, Summary]]:
-        return {method: {k: Summary(tuple(getattr(s, attribute) for s in by[k])) for k in ks}
-                for method, by in each.items()}  # fmt: skip
+    def over_seeds(attribute: str, rankings: Sequence[Sequence[str]], k: int) -> Summary:
+        each = [scores(_training(names, rankings, k, seed)) for seed in range(seeds)]
+        return Summary(tuple(getattr(one, attribute) for one in each))
 
-    every = [scores(Training(tuple(names), seed)) for seed in range(seeds)]
-    each = {
-        method: {k: [scores(_training(names, r, k, s)) for s in range(seeds)] for k in ks}
-        for method, r in orders.items()
-    }
-    rates = [s.accuracy for s in every if s.accuracy is not None]
+    def of(attribute: str) -> dict[str, dict[int, Summary]]:
+        return {m: {k: over_seeds(attribute, r, k) for k in ks} for m, r in orders.items()}
+
+    has_classes = scores(Training(tuple(names), 0)).accuracy is not None
     return Retrained(
         losses=of("loss"),
-        accuracies=of("accuracy") if rates else {},
-        loss_all=Summary(tuple(s.loss for s in every)),
-        accuracy_all=Summary(tuple(rates)) if rates else None,
+        accuracies=of("accuracy") if has_classes else {},
+        loss_all=over_seeds("loss", [names], len(names)),
+        accuracy_all=over_seeds("accuracy", [names], len(names)) if has_classes else None,
     )

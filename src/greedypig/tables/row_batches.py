@@ -11,7 +11,6 @@ of the list by lanes read different pools.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -101,7 +100,8 @@ class Batches(Sequence[Batch]):
         self.table, self.survey, self.schema = table, survey, schema or survey.schema
         self.part, self.share, self._batch_size = part, share, batch_size
         self.split_seed, self.seed, self.shuffle, self.memory = split_seed, seed, shuffle, memory
-        self._held: OrderedDict[int, Encoded] = OrderedDict()
+        self._cache: dict[int, Encoded] = {}
+        """Pools read last, the oldest first."""
 
     def only(self, names: Iterable[str]) -> Batches:
         """The same batches with these columns alone; others are not read."""
@@ -139,7 +139,7 @@ class Batches(Sequence[Batch]):
         for i, pool in enumerate(random.permutation(len(self._pools)).tolist()):
             first, behind = np.searchsorted(self._plan[:, 0], [pool, pool + 1])
             lanes[i % self.lanes] += random.permutation(np.arange(first, behind)).tolist()
-        places = sorted((i, lane) for lane, found in enumerate(lanes) for i in range(len(found)))
+        places = sorted((i, lane) for lane, own in enumerate(lanes) for i in range(len(own)))
         return np.array([(lanes[lane][i], lane) for i, lane in places], np.int64)
 
     def __len__(self) -> int:
@@ -171,7 +171,7 @@ class Batches(Sequence[Batch]):
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         """Rows of this part in each piece."""
-        counts = [int(self._kept(i).sum()) for i in range(len(self.survey.rows))]
+        counts = [int(self._mine(i).sum()) for i in range(len(self.survey.rows))]
         if not sum(counts):
             raise InvalidInput(
                 f"Expected rows in {self.table.source}"
@@ -180,7 +180,7 @@ class Batches(Sequence[Batch]):
             )
         return np.array(counts, np.int64)
 
-    def _kept(self, piece: int) -> NDArray[np.bool_]:
+    def _mine(self, piece: int) -> NDArray[np.bool_]:
         """Which labelled rows of a piece belong to this part."""
         rows = self.survey.rows[piece]
         if self.part is None:
@@ -213,23 +213,21 @@ class Batches(Sequence[Batch]):
     @cached_property
     def _plan(self) -> NDArray[np.int64]:
         """(batches, 3): pool, first row, row behind the last."""
-        made = []
+        batches = []
         for pool, pieces in enumerate(self._pools):
             rows = sum(int(self._counts[p]) for p in pieces)
             # Batches of nearly the same size, rather than a small one at the end.
             cuts = np.linspace(0, rows, max(1, round(rows / self.batch_size)) + 1).round()
             ends = cuts.astype(int).tolist()
-            made += [(pool, a, b) for a, b in pairwise(ends)]
-        return np.array(made, np.int64)
+            batches += [(pool, a, b) for a, b in pairwise(ends)]
+        return np.array(batches, np.int64)
 
     def _pool(self, pool: int) -> Encoded:
-        if pool in self._held:
-            self._held.move_to_end(pool)
-            return self._held[pool]
-        while len(self._held) >= self.lanes:
-            self._held.popitem(last=False)
-        self._held[pool] = made = self._read(pool)
-        return made
+        rows = self._cache.pop(pool, None)
+        while rows is None and len(self._cache) >= self.lanes:
+            del self._cache[next(iter(self._cache))]
+        self._cache[pool] = rows or self._read(pool)
+        return self._cache[pool]
 
     def _read(self, pool: int) -> Encoded:
         columns = [*self.schema.names, self.schema.label.name]
@@ -242,7 +240,7 @@ class Batches(Sequence[Batch]):
                     f"{self.table.source} (got {len(rows.label):,}). The files have changed: "
                     "try the survey again."
                 )
-            parts.append((rows, None if self.part is None else self._kept(piece)))
+            parts.append((rows, None if self.part is None else self._mine(piece)))
         n = int(sum(len(r.label) if k is None else k.sum() for r, k in parts))
         order = np.arange(n)
         if self.shuffle:

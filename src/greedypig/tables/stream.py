@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from itertools import count, islice
+from typing import Any
 
 import torch
 
@@ -26,20 +26,14 @@ BUFFER = 64
 """Batches held to shuffle a stream that cannot be asked for a batch by its index."""
 
 
-@runtime_checkable
-class Indexed(Protocol):
-    """Batches by index. `order(seed)`, where there is one, is a shuffle that reads well: one row
-    group after the other, say; without it all indices are shuffled alike. `homes(seed)`, where
-    there is one, numbers the place that each batch of that order is read from: several processes
-    share a run of batches so that each reads from as few places as can be."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
 def feed(batches: Any, seed: int, group: Group) -> Feed:
-    """The stream of these batches."""
+    """The stream of these batches.
+
+    Batches by index may have methods of their own. `order(seed)` is a shuffle that reads well: one
+    row group after the other, say; without it all indices are shuffled alike. `homes(seed)` numbers
+    the place that each batch of that order is read from: processes that share a run of batches then
+    read from as few places as can be. `identity()` is a text that tells these batches from others.
+    """
     if isinstance(batches, Iterator):
         raise InvalidInput(
             f"Expected batches that can be read again and again (got the one-time "
@@ -50,7 +44,7 @@ def feed(batches: Any, seed: int, group: Group) -> Feed:
             f"Expected batches, an iterable of (features, label) (got {type(batches).__name__}). "
             "Try [(features, label)]."
         )
-    if isinstance(batches, Indexed):
+    if hasattr(batches, "__len__") and hasattr(batches, "__getitem__"):
         return IndexedFeed(batches, seed, group)
     if isinstance(batches, Iterable):
         return StreamedFeed(batches, seed, group)
@@ -64,16 +58,16 @@ class Feed:
 
     _first: Batch | None = None
 
-    def take(self, first: int, count: int) -> Iterator[Batch]:
-        """Its part of the batches at positions first … first + count − 1."""
+    def take(self, first: int, number: int) -> Iterator[Batch]:
+        """Its part of the batches at positions first … first + number − 1."""
         raise NotImplementedError
 
     def all(self) -> Iterator[Batch]:
         """Its part of every batch once, in the order in which they are given."""
         raise NotImplementedError
 
-    def sample(self, count: int) -> Iterator[Batch]:
-        """Its part of a fixed sample of `count` batches (at most all), the same at every call."""
+    def sample(self, number: int) -> Iterator[Batch]:
+        """Its part of a fixed sample of `number` batches (at most all), the same at every call."""
         raise NotImplementedError
 
     def example(self) -> Batch:
@@ -94,44 +88,36 @@ class Feed:
         words, and a further batch. A stream is not read for it."""
         return "", None
 
-    def __len__(self) -> int:
-        """How many batches there are; a stream is read through once to know."""
-        raise NotImplementedError
-
 
 class IndexedFeed(Feed):
     """Batches by index: every process reads its piece of each run, by homes, and no more."""
 
-    def __init__(self, batches: Indexed, seed: int, group: Group) -> None:
+    def __init__(self, batches: Any, seed: int, group: Group) -> None:
         self.batches, self.seed, self.group = batches, seed, group
         self.count = len(batches)
         if self.count == 0:
             raise InvalidInput("Expected at least one batch (got none).")
         self._epoch, self._order = -1, torch.empty(0, 2, dtype=torch.long)
 
-    def take(self, first: int, count: int) -> Iterator[Batch]:
-        own = self._own([self._at(position) for position in range(first, first + count)])
-        return map(self._read, own)
+    def take(self, first: int, number: int) -> Iterator[Batch]:
+        return map(self._read, self._own([self._at(p) for p in range(first, first + number)]))
 
     def all(self) -> Iterator[Batch]:
         rank, size = self.group.rank, self.group.size
         lo, hi = self.count * rank // size, self.count * (rank + 1) // size
         return map(self._read, range(lo, hi))
 
-    def sample(self, count: int) -> Iterator[Batch]:
-        if count >= self.count:
+    def sample(self, number: int) -> Iterator[Batch]:
+        if number >= self.count:
             yield from self.all()
             return
-        yield from map(self._read, self._own(self._shuffle(SAMPLE)[:count].tolist()))
+        yield from map(self._read, self._own(self._shuffle(SAMPLE)[:number].tolist()))
 
     def _read(self, index: int) -> Batch:
         return as_batch(self.batches[index])
 
     def _in_order(self) -> Iterator[Batch]:
         return map(self._read, range(self.count))
-
-    def __len__(self) -> int:
-        return self.count
 
     def identity(self) -> tuple[str, Batch | None]:
         own = getattr(self.batches, "identity", None)
@@ -176,13 +162,12 @@ class StreamedFeed(Feed):
 
     def __init__(self, batches: Iterable[Any], seed: int, group: Group) -> None:
         self.batches, self.seed, self.group = batches, seed, group
-        self.count: int | None = None
         self._stream, self._position = self._shuffled(), 0
 
-    def take(self, first: int, count: int) -> Iterator[Batch]:
+    def take(self, first: int, number: int) -> Iterator[Batch]:
         if first < self._position:
             self._stream, self._position = self._shuffled(), 0
-        for batch in islice(self._stream, first - self._position + count):
+        for batch in islice(self._stream, first - self._position + number):
             place = self._position - first
             self._position += 1
             if place >= 0 and place % self.group.size == self.group.rank:
@@ -191,22 +176,15 @@ class StreamedFeed(Feed):
     def all(self) -> Iterator[Batch]:
         return self._mine(self._once(0))
 
-    def sample(self, count: int) -> Iterator[Batch]:
+    def sample(self, number: int) -> Iterator[Batch]:
         # A buffered shuffle's first batches: no pass over data that may not end soon.
-        return self._mine(islice(self._epoch(SAMPLE), count))
+        return self._mine(islice(self._epoch(SAMPLE), number))
 
     def _mine(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         return islice(batches, self.group.rank, None, self.group.size)
 
     def _in_order(self) -> Iterator[Batch]:
         return self._once(0)
-
-    def __len__(self) -> int:
-        if self.count is None:
-            for _ in self._once(0):
-                pass
-        assert self.count is not None
-        return self.count
 
     def _once(self, epoch: int) -> Iterator[Batch]:
         """Every batch once; loaders that shuffle by the global random state do so by our seed."""
@@ -216,20 +194,14 @@ class StreamedFeed(Feed):
             return source, list(islice(source, 1))
 
         source, first = Fork(seed_from(self.seed, epoch)).call(begin)
-        count = len(first)
-        yield from map(as_batch, first)
-        for batch in source:
-            count += 1
-            yield as_batch(batch)
-        if count == 0:
+        if not first:
             raise InvalidInput("Expected at least one batch (got none).")
-        self.count = count
+        yield from map(as_batch, first)
+        yield from map(as_batch, source)
 
     def _shuffled(self) -> Iterator[Batch]:
-        epoch = 0
-        while True:
+        for epoch in count():
             yield from self._epoch(epoch)
-            epoch += 1
 
     def _epoch(self, epoch: int) -> Iterator[Batch]:
         generator = torch.Generator().manual_seed(seed_from(self.seed, epoch))

@@ -1,21 +1,20 @@
-"""Training a network on batches of a table, and judging it on rows that were held out.
+"""Training a network on batches of a table, and evaluating it on validation rows.
 
 Adam. Training ends after `patience` checks in a row without a smaller validation loss; after each
-quarter of them the rate is halved. The weights with the least validation loss are kept, so every
-set of columns is judged by the best network found for it, on the rows that told it from the others.
+quarter of them the rate is halved. The result is the network with the least validation loss.
 
-A small table asks for more checks, since an epoch of it is a few steps only and its few validation
-rows judge unsteadily, and for more weight decay, since a network of this size learns few rows by
-heart. What is right was found on scikit-learn's breast_cancer and wine and on generated tables.
+A small table gets more checks, because its epochs have few steps and its validation loss is noisy,
+and more weight decay against overfitting. The numbers were chosen on scikit-learn's breast_cancer
+and wine and on generated tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 from math import ceil, isfinite
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, NonFinite
+from ..core.errors import NonFinite
 from .losses import per_row, resolve
 from .row_batches import Batches, Numbers
 from .running_stats import Moments
@@ -100,7 +99,6 @@ class Trained:
     rows: int
     """Rows that were learned from, counted each time."""
     checks: int
-    seconds: float
 
 
 def new_network(
@@ -109,8 +107,8 @@ def new_network(
     """The default network for a table's columns, with fresh weights drawn by the seed.
 
     indicators: numbers with missing values have a missing indicator.
-    at_rate: before it learns it answers with the shares of the classes. A network that must learn
-    a rare class's rate first learns it from any column, noise too, and then seems to need it.
+    at_rate: its output before training is the shares of the classes. A network that must learn a
+    rare class's rate learns it from any column, noise too, and that column then looks useful.
     """
     gaps = schema.gaps if indicators else ()
     network = TabularMLP(
@@ -135,78 +133,49 @@ def train_network(
     progress: called with the epochs that are done, in parts of one.
     """
     effort = effort or Effort()
-    loss = train.schema.loss
-    _, per_example = resolve(loss)
+    _, loss = resolve(train.schema.loss)
     model = deepcopy(model).train().requires_grad_(True)
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(
         model.parameters(), lr=effort.rate, weight_decay=effort.weight_decay(train)
     )
-    keeper = _Keeper(model, valid, effort.waits(train))
-    began, rows, since, every = monotonic(), 0, 0, max(1, min(effort.check, train.rows))
-    checks = 0
-    for epoch in range(effort.longest(train)):
-        for i in train.order(seed_from(seed, epoch)).tolist():
-            (numeric, categorical), label = train[i]
-            out = model(numeric.to(device), categorical.to(device))
-            found = per_row(per_example, out, label.to(device)).mean()
-            optimiser.zero_grad(set_to_none=True)
-            found.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            rows += len(label)
-            since += len(label)
-            if progress is not None:
-                progress(rows / train.rows)
-            if since >= every:
-                since, checks = 0, checks + 1
-                if keeper.ends(optimiser):
-                    break
-        else:
+    patience, every = max(1, effort.waits(train)), max(1, min(effort.check, train.rows))
+    steps = effort.longest(train) * len(train)
+    rows = since = checks = worse = 0
+    best: Scores | None = None
+    for step, i in enumerate(_endless(train, seed), 1):
+        (numeric, categorical), label = train[i]
+        outputs = model(numeric.to(device), categorical.to(device))
+        optimiser.zero_grad(set_to_none=True)
+        per_row(loss, outputs, label.to(device)).mean().backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        rows, since = rows + len(label), since + len(label)
+        if progress is not None:
+            progress(rows / train.rows)
+        if since < every and step < steps:
             continue
-        break
-    if since and not keeper.ended:
-        checks += 1
-        keeper.ends(optimiser)
-    best, scores = keeper.best()
-    return Trained(best, scores, rows, checks, monotonic() - began)
+        since, checks = 0, checks + 1
+        scores = evaluate(model, valid)
+        if best is None or scores.loss < best.loss:
+            best, worse = scores, 0
+            weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        else:
+            worse += 1
+            if worse % max(1, patience // 4) == 0:
+                for group in optimiser.param_groups:
+                    group["lr"] *= 0.5
+        if worse >= patience or step == steps:
+            break
+    assert best is not None
+    model.load_state_dict(weights)
+    optimiser.zero_grad(set_to_none=True)
+    return Trained(model.eval().requires_grad_(False), best, rows, checks)
 
 
-class _Keeper:
-    """Keeps the best weights, and knows when it is time to stop."""
-
-    def __init__(self, model: nn.Module, valid: Batches, patience: int) -> None:
-        self.model, self.valid, self.patience = model, valid, patience
-        self._weights: dict[str, Tensor] = {}
-        self._scores: Scores | None = None
-        self._worse = 0
-
-    @property
-    def ended(self) -> bool:
-        """Has the loss stopped falling?"""
-        return self._worse >= self.patience
-
-    def ends(self, optimiser: torch.optim.Optimizer) -> bool:
-        """Judge the weights as they are now; a loss that does not fall for a while halves the
-        rate."""
-        now = evaluate(self.model, self.valid)
-        if self._scores is None or now.loss < self._scores.loss:
-            self._scores, self._worse = now, 0
-            self._weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-            return False
-        self._worse += 1
-        if self._worse % max(1, self.patience // 4) == 0:
-            for group in optimiser.param_groups:
-                group["lr"] *= 0.5
-        return self.ended
-
-    def best(self) -> tuple[nn.Module, Scores]:
-        """The network with the least loss, in eval mode, no parameter asking for a gradient."""
-        if self._scores is None:
-            raise InvalidInput("Expected rows to train on (got none).")
-        self.model.load_state_dict(self._weights)
-        for p in self.model.parameters():
-            p.grad = None
-        return self.model.eval().requires_grad_(False), self._scores
+def _endless(train: Batches, seed: int) -> Iterator[int]:
+    """The numbers of the batches, epoch after epoch."""
+    for epoch in count():
+        yield from train.order(seed_from(seed, epoch)).tolist()
 
 
 def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
@@ -246,8 +215,8 @@ def _device(model: nn.Module) -> torch.device:
 def _right(out: Tensor, label: Tensor, task: str) -> int:
     if task == "number":
         return 0
-    said: Any = out.reshape(-1) > 0 if task == "binary" else out.argmax(1)
-    return int((said.to(label.dtype) == label).sum())
+    classes: Any = out.reshape(-1) > 0 if task == "binary" else out.argmax(1)
+    return int((classes.to(label.dtype) == label).sum())
 
 
 @dataclass(frozen=True)
@@ -270,7 +239,10 @@ def constant_answer(train: Batches, valid: Batches) -> Constant:
     """
     label = train.schema.label
     if label.task == "number":
-        learned, other = _moments(train), _moments(valid)
+        learned, other = Moments(), Moments()
+        for batches, moments in ((train, learned), (valid, other)):
+            for _, labels in batches.only(()):
+                moments.add(labels.double().numpy())
         scale = label.deviation**2
         variance = scale * other.second / other.n
         return Constant(variance + scale * (learned.mean - other.mean) ** 2, None, variance)
@@ -279,13 +251,6 @@ def constant_answer(train: Batches, valid: Batches) -> Constant:
     rates, shares = known / known.sum(), there / there.sum()
     loss = -float(sum(q * np.log(p) for p, q in zip(rates, shares, strict=True) if q > 0))
     return Constant(loss, float(shares[int(counts.argmax())]), None)
-
-
-def _moments(batches: Batches) -> Moments:
-    moments = Moments()
-    for _, label in batches.only(()):
-        moments.add(label.double().numpy())
-    return moments
 
 
 def _counts(batches: Batches) -> NDArray[np.float64]:
