@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from greedypig.results.statistics import student
+from greedypig.results.table_notes import student
 
 from .output import mean_and_error
 from .retraining import WITHOUT_NETWORK, Experiment, Selection, Variant

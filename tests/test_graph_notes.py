@@ -7,8 +7,7 @@ import pytest
 
 import greedypig as gp
 from graph_seen import compressed, crowd, explained, plain_result
-from greedypig.results.graph_layout import hops_from, places
-from greedypig.results.graph_notes import Compression, Explained
+from greedypig.results.graph_notes import Compression, Explained, hops_from, places
 
 
 def test_other_results_have_neither():

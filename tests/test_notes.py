@@ -15,7 +15,7 @@ from greedypig.results.picture import (
     rounds_line,
     shares_alike,
     strengths,
-    unit_label,
+    unit_labels,
     unit_word,
     units_within,
 )
@@ -291,13 +291,13 @@ def test_an_order_s_scale_says_what_it_is_and_marks_round_numbers():
 
 
 def test_units_are_called_by_name_else_by_place():
-    assert unit_label(ranked((2,), names=["age", "bmi"]), 1) == "bmi"
-    assert unit_label(ranked((2, 3, 4)), 23) == "x[1, 2, 3]"
-    assert unit_label(ranked((3, 4, 4), features=gp.grid(2)), 3) == "group x[:, 2:4, 2:4]"
+    assert unit_labels(ranked((2,), names=["age", "bmi"]), [1]) == ["bmi"]
+    assert unit_labels(ranked((2, 3, 4)), [23]) == ["x[1, 2, 3]"]
+    assert unit_labels(ranked((3, 4, 4), features=gp.grid(2)), [3]) == ["group x[:, 2:4, 2:4]"]
     corners = torch.ones(3, 4, 4, dtype=torch.long)  # Elsewhere, and four places that are no box.
     corners[:, ::3, ::3] = 0
-    assert unit_label(ranked((3, 4, 4), features=corners), 0) == "group 0"
-    assert unit_label(ranked((3, 4, 4), features=gp.windows(2)), 4) == "window at (1, 1)"
+    assert unit_labels(ranked((3, 4, 4), features=corners), [0]) == ["group 0"]
+    assert unit_labels(ranked((3, 4, 4), features=gp.windows(2)), [4]) == ["window at (1, 1)"]
     assert unit_word(photo()) == "features"
     assert unit_word(ranked((2,)), 1) == "feature"
 

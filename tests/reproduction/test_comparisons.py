@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
-from greedypig.results.statistics import student
+from greedypig.results.table_notes import student
 from reproduction.comparisons import Difference, Estimate, Side, in_words
 from reproduction.synthetic import CriteoShaped
 

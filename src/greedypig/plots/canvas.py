@@ -59,14 +59,14 @@ def check(a: Any) -> Attribution:
 
 def picture_of(a: Attribution, what: str) -> Picture:
     """The result over the places of a picture, else an error that names what can be drawn."""
-    found = Picture.of(check(a))
-    if found is None:
+    picture = Picture.of(check(a))
+    if picture is None:
         raise InvalidInput(
             f"Expected the result of a picture for {what} (got inputs of shape "
             f"{', '.join(str(tuple(s)) for s in a.layout.shapes)}). Try plots.bars."
         )
     check_order(a, what)
-    return found
+    return picture
 
 
 def check_order(a: Attribution, what: str) -> None:
@@ -123,3 +123,20 @@ def untick(ax: Axes) -> None:
 def title(ax: Axes, text: str) -> None:
     """A left-aligned title in the figure's ink."""
     ax.set_title(text, loc="left", fontsize=9.5, color=INK)
+
+
+def labels(ax: Axes, x: str = "", y: str = "") -> None:
+    """What the two axes of a diagram measure."""
+    ax.set_xlabel(x, fontsize=9, color=INK)
+    ax.set_ylabel(y, fontsize=9, color=INK)
+
+
+def heading(figure: Figure, text: str, size: float = 12) -> None:
+    """A left-aligned title over a whole figure."""
+    figure.suptitle(text, fontsize=size, color=INK, x=0.01, ha="left")
+
+
+def note(ax: Axes, text: str) -> None:
+    """Words in the place of a diagram."""
+    ax.set_axis_off()
+    ax.text(0, 0.5, text, color=SOFT, transform=ax.transAxes)

@@ -21,6 +21,7 @@ from .canvas import (
     check,
     check_order,
     headline,
+    labels,
     line_styles,
     plain,
     shorten_name,
@@ -73,8 +74,7 @@ def curve(
     done = "switched off" if all(line.off for line in lines) else "kept"
     if done == "kept" and any(line.off for line in lines):
         done += " (deletion: switched off)"
-    ax.set_xlabel(f"share of the features {done}, best first", fontsize=9, color=INK)
-    ax.set_ylabel(_quantity(lines), fontsize=9, color=INK)
+    labels(ax, f"share of the features {done}, best first", _quantity(lines))
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
         title(ax, headline(Notes.of(curves[0])))
@@ -188,7 +188,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     ax.axvline(0, color=SOFT, linewidth=0.8)
     ax.set_yticks(places, [shorten_name(label, 32) for label in unit_labels(a, units)])
     ax.set_ylim(count - 0.4, -0.6)
-    ax.set_xlabel(quantity, fontsize=9, color=INK)
+    labels(ax, quantity)
     plain(ax)
     ax.grid(False, axis="y")
     left = a.features.units - count
@@ -210,8 +210,10 @@ def _shades(rounds: list[int]) -> list[Any]:
 def _round_legend(ax: Axes, rounds: list[int], shades: list[Any]) -> None:
     from matplotlib.patches import Patch
 
-    seen = dict(zip(rounds, shades, strict=True))
-    names = {r: f"round {r}" if r else "not selected; last score" for r in seen}
-    shown = list(seen) if len(seen) <= 6 else [*list(seen)[:3], *list(seen)[-2:]]
-    ax.legend([Patch(color=seen[r]) for r in shown], [names[r] for r in shown],
-              fontsize=8, frameon=False, loc="lower right")  # fmt: skip
+    entries = [
+        Patch(color=shade, label=f"round {r}" if r else "not selected; last score")
+        for r, shade in dict(zip(rounds, shades, strict=True)).items()
+    ]
+    if len(entries) > 6:
+        entries = entries[:3] + entries[-2:]
+    ax.legend(handles=entries, fontsize=8, frameon=False, loc="lower right")

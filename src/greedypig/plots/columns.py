@@ -8,15 +8,16 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.picture import unit_label
+from ..results.picture import unit_labels
 from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
     FAINT,
-    INK,
     SOFT,
     axes_or,
     check,
+    heading,
+    labels,
     line_styles,
     new_figure,
     plain,
@@ -45,7 +46,7 @@ def selected_columns(a: Attribution) -> Figure:
         column_losses(a, ax=left)
         column_path(a, ax=right)
     text = f"{a.about.get('source') or 'table'}: which columns predict {notes.label}?"
-    figure.suptitle(shorten(text, 110), fontsize=11, color=INK, x=0.01, ha="left")
+    heading(figure, shorten(text, 110), 11)
     return figure
 
 
@@ -70,8 +71,7 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax.set_xticks(notes.ks)
     if len(notes.ks) == 1:
         ax.set_xlim(notes.ks[0] - 0.5, notes.ks[0] + 0.5)
-    ax.set_xlabel("columns kept, k", fontsize=9, color=INK)
-    ax.set_ylabel(f"validation {notes.metric} after retraining", fontsize=9, color=INK)
+    labels(ax, "columns kept, k", f"validation {notes.metric} after retraining")
     plain(ax)
     ax.legend(fontsize=8, facecolor="white", edgecolor="none", framealpha=0.85)
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
@@ -101,13 +101,13 @@ def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
         )
     ax = axes_or(ax, 6.5, 4.4)
     places = np.arange(count + 1)
-    names = ["none", *(shorten_name(unit_label(a, u), 24) for u in a.order[:count].tolist())]
+    names = ["none", *(shorten_name(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
     ax.plot(places, values[: count + 1], color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     ax.axhline(-a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
                label=f"all columns: {0.0 - a.full_value:.4f}")  # fmt: skip
     ax.set_xticks(places, names, rotation=60 if count > 6 else 35, ha="right",
                   rotation_mode="anchor", fontsize=8 if count <= 25 else 6.5)  # fmt: skip
-    ax.set_ylabel("loss of the model as it is", fontsize=9, color=INK)
+    labels(ax, y="loss of the model as it is")
     plain(ax)
     ax.grid(True, axis="x", color=FAINT, linewidth=0.4)
     ax.legend(fontsize=8, frameon=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results import verdicts
 from ..results.curve import DELETION, Curve
-from ..results.photo_notes import COMPARED, Notes
+from ..results.photo_notes import COMPARED, Method, Notes
 from ..results.picture import Picture, unit_word, unranked
-from .canvas import INK, SOFT, check, headline, new_figure, shorten, title, untick
+from .canvas import INK, SOFT, check, heading, headline, new_figure, note, shorten, title, untick
 from .charts import bars, curve, curve_of
 from .pictures import asked, heatmap, order_map, order_name
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MANY_PHOTOS = re.compile(r"[\d,]+ photos")
 """The source of a comparison over several, as the command line writes it."""
 DRAWN = ("curve", "loss", "second")
-"""What a comparison has diagrams of, by the keys of its rows."""
+"""The curves of a `Method` that a comparison draws."""
 ONLY_BEST, OFF_BEST = "only the best features", "the best features switched off"
 
 
@@ -67,17 +67,17 @@ def _picture_panel(a: Attribution, share: float) -> Figure:
         curve(loss, ax=right)
         title(right, "distance from the whole picture's prediction")
     else:
-        _facts(right, a, notes)
-    figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
-    figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
-    return figure
+        right.set_axis_off()
+        lines = [f"{shorten(name, 30)}  {p:.3f}" for name, p in notes.predictions]
+        right.text(0, 1, "\n".join(lines), va="top", fontsize=9, color=INK,
+                   transform=right.transAxes)  # fmt: skip
+    return _headed(figure, a, notes)
 
 
 def _whole(a: Attribution, ax: Axes) -> None:
     picture = Picture.of(a)
     if picture is None or picture.pixels is None:
-        ax.set_axis_off()
-        ax.text(0, 0.5, "the file holds no picture", color=SOFT)
+        note(ax, "the file holds no picture")
         return
     ax.imshow(picture.pixels, interpolation_stage="rgba")
     untick(ax)
@@ -85,9 +85,7 @@ def _whole(a: Attribution, ax: Axes) -> None:
 
 
 def _no_order(a: Attribution, ax: Axes) -> None:
-    ax.set_axis_off()
-    text = fill(f"{unranked(a)} So there is no order to show.", 36)
-    ax.text(0, 0.5, text, color=SOFT, transform=ax.transAxes)
+    note(ax, fill(f"{unranked(a)} So there is no order to show.", 36))
 
 
 def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
@@ -100,8 +98,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
     try:
         curve_of(a)
     except InvalidInput:
-        ax.set_axis_off()
-        ax.text(0, 0.5, "no values were measured", color=SOFT)
+        note(ax, "no values were measured")
         return
     curve(a, ax=ax)
     title(ax, "G(S) after each round")
@@ -117,15 +114,14 @@ def _plain_panel(a: Attribution) -> Figure:
     else:
         _no_order(a, left)
     _own_curves(a, notes, right)
-    figure.suptitle(_suptitle(a, notes), fontsize=12, color=INK, x=0.01, ha="left")
+    return _headed(figure, a, notes)
+
+
+def _headed(figure: Figure, a: Attribution, notes: Notes) -> Figure:
+    name = shorten(notes.source or notes.model or "result", 40)
+    heading(figure, ": ".join(part for part in (name, headline(notes)) if part))
     figure.supxlabel(_footnote(a, notes), fontsize=8.5, color=SOFT, x=0.01, ha="left")
     return figure
-
-
-def _suptitle(a: Attribution, notes: Notes) -> str:
-    name = shorten(notes.source or notes.model or "result", 40)
-    head = headline(notes)
-    return f"{name}: {head}" if head else name
 
 
 def _footnote(a: Attribution, notes: Notes) -> str:
@@ -142,12 +138,6 @@ def _footnote(a: Attribution, notes: Notes) -> str:
     return line if bare is None else f"{line}\n{bare}"
 
 
-def _facts(ax: Axes, a: Attribution, notes: Notes) -> None:
-    ax.set_axis_off()
-    lines = [f"{shorten(name, 30)}  {p:.3f}" for name, p in notes.predictions]
-    ax.text(0, 1, "\n".join(lines), va="top", fontsize=9, color=INK, transform=ax.transAxes)
-
-
 def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float = 0.1) -> Figure:
     """Methods side by side: kept pictures, curves, and a table of AUC, gradients and seconds.
 
@@ -155,19 +145,19 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
         "comparison", which then has no pictures of the others.
     """
     if isinstance(results, Attribution):
-        rows = _noted_rows(results)
+        rows: Sequence[Method] = _noted_rows(results)
         pictures: dict[str, Attribution] = {}
     elif isinstance(results, Mapping):
         if not results:
             raise InvalidInput("Expected at least one method's result (got none).")
-        rows = {str(name): _own_row(check(a)) for name, a in results.items()}
+        rows = [_own_row(str(name), check(a)) for name, a in results.items()]
         pictures = {str(n): a for n, a in results.items() if Picture.of(a) is not None}
     else:
         raise InvalidType(f"Expected results by method (got {type(results).__name__}).")
     across = max(min(len(pictures), 4), 2)
     deep = -(-len(pictures) // across)
     high = 0.55 + 0.26 * (len(rows) + 1)
-    narrow = all(any(row.get(key) is not None for row in rows.values()) for key in DRAWN)
+    narrow = all(any(getattr(row, kind) is not None for row in rows) for kind in DRAWN)
     legends = (0.2 if narrow else 0.12) * len(rows)
     figure = new_figure(3.3 * max(across, 3), 3.9 * deep + 4.5 + legends + high)
     below = (4.1 + legends) / 3.9
@@ -183,8 +173,7 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
     first = next(iter(results.values())) if isinstance(results, Mapping) else results
     _both_curves(figure, grid[deep, :], rows, Notes.of(first).probability)
     _table(figure.add_subplot(grid[deep + 1, :]), rows)
-    heading = _compared(Notes.of(first))
-    figure.suptitle(heading, fontsize=12, color=INK, x=0.01, ha="left")
+    heading(figure, _compared(Notes.of(first)))
     return figure
 
 
@@ -199,12 +188,11 @@ def _compared(notes: Notes) -> str:
     return " · ".join(part for part in (*parts, shorten(notes.model or "")) if part)
 
 
-def _both_curves(
-    figure: Figure, place: Any, rows: Mapping[str, Mapping[str, Any]], full: float | None
-) -> None:
+def _both_curves(figure: Figure, place: Any, rows: Sequence[Method], full: float | None) -> None:
     """The methods' curves, and beside them those of the loss and of a judge, as far as known."""
     shares, losses, judged = (
-        {name: row[key] for name, row in rows.items() if row.get(key) is not None} for key in DRAWN
+        {row.name: line for row in rows if (line := getattr(row, kind)) is not None}
+        for kind in DRAWN
     )
     off = any(line.off for line in shares.values())
     sure = f"probability with {OFF_BEST} ↓" if off else f"SIC: probability with {ONLY_BEST} ↑"
@@ -212,8 +200,8 @@ def _both_curves(
     # The heading names the judge once for all curves.
     judged = {name: replace(line, settings={}) for name, line in judged.items()}
     drawn = [
-        (lines, heading, whole)
-        for lines, heading, whole in (
+        (lines, text, whole)
+        for lines, text, whole in (
             (shares, sure, full),
             (losses, "LIC: distance from the prediction ↓", None),
             (judged, f"second opinion by {shorten(judge, 24)} {'↓' if off else '↑'}", None),
@@ -221,13 +209,13 @@ def _both_curves(
         if lines
     ]
     parts = place.subgridspec(1, max(len(drawn), 1))
-    for i, (lines, heading, whole) in enumerate(drawn):
+    for i, (lines, text, whole) in enumerate(drawn):
         ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
-        title(ax, heading)
+        title(ax, text)
         if len(drawn) > 2:
             _narrow(ax)
         if lines is losses:
-            ax.set_ylabel("KL (nats)", fontsize=9, color=INK)
+            ax.set_ylabel("KL (nats)")
             ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
             ax.set_ylim(bottom=0)
 
@@ -240,54 +228,43 @@ def _narrow(ax: Axes) -> None:
               bbox_to_anchor=(0, -0.16), borderaxespad=0)  # fmt: skip
 
 
-def _own_row(a: Attribution) -> dict[str, Any]:
+def _own_row(name: str, a: Attribution) -> Method:
     notes = Notes.of(a)
     try:
         line: Curve | None = curve_of(a)[0]
     except InvalidInput:
         line = None
     loss, second = notes.curves.get("loss"), notes.curves.get("second-opinion")
-    return {
-        "curve": line,
-        "loss": loss,
-        "second": second,
-        "sic_auc": None if notes.curve is None else notes.curve.auc,
-        "lic_auc": None if loss is None else loss.auc,
-        "second_opinion_auc": None if second is None else second.auc,
-        "excess": None
-        if notes.curve is None or notes.probability is None
-        else float(notes.curve.values.max()) - notes.probability,
-        "gradients": a.gradients_used,
-        "seconds": a.seconds,
-    }
+    areas = {"sic_auc": notes.curve, "lic_auc": loss, "second_opinion_auc": second}
+    numbers = {key: measured.auc for key, measured in areas.items() if measured is not None}
+    if notes.curve is not None and notes.probability is not None:
+        numbers["excess"] = float(notes.curve.values.max()) - notes.probability
+    numbers |= {"gradients": a.gradients_used, "seconds": a.seconds}
+    return Method(name, numbers, line, loss, second)
 
 
-def _noted_rows(a: Attribution) -> dict[str, dict[str, Any]]:
+def _noted_rows(a: Attribution) -> Sequence[Method]:
     methods = Notes.of(a).comparison
     if not methods:
         raise InvalidInput(
             "Expected a comparison in the result's notes (got none). "
             "Try comparison({'greedy-pig': a, 'ig': b})."
         )
-    return {
-        m.name: {"curve": m.curve, "loss": m.loss, "second": m.second,
-                 **{n: m.numbers.get(n) for n in COMPARED}}
-        for m in methods
-    }  # fmt: skip
+    return methods
 
 
-def _table(ax: Axes, rows: Mapping[str, Mapping[str, Any]]) -> None:
+def _table(ax: Axes, rows: Sequence[Method]) -> None:
     ax.set_axis_off()
-    columns = [c for c in COMPARED if any(row.get(c) is not None for row in rows.values())]
+    columns = [c for c in COMPARED if any(c in row.numbers for row in rows)]
     if not columns:
         return
     cells = [
-        ["–" if row.get(c) is None else COMPARED[c][1].format(row[c]) for c in columns]
-        for row in rows.values()
+        [COMPARED[c][1].format(row.numbers[c]) if c in row.numbers else "–" for c in columns]
+        for row in rows
     ]
     table = ax.table(
         cellText=cells, colLabels=[COMPARED[c][0] for c in columns],
-        rowLabels=[shorten(name, 22) for name in rows], loc="upper center", cellLoc="right",
+        rowLabels=[shorten(row.name, 22) for row in rows], loc="upper center", cellLoc="right",
         edges="horizontal",
     )  # fmt: skip
     table.auto_set_font_size(False)

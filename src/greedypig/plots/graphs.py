@@ -10,8 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.graph_layout import inner_nodes, places, ring
-from ..results.graph_notes import MEASURES, Compression, Explained
+from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from .canvas import (
     COLOURS,
     FAINT,
@@ -19,6 +18,8 @@ from .canvas import (
     SOFT,
     axes_or,
     check,
+    heading,
+    labels,
     line_styles,
     new_figure,
     plain,
@@ -65,8 +66,8 @@ class BandPanel:
 
 def compression(a: Attribution) -> Figure:
     """Accuracy, agreement and G over the share of edges kept, every method a line."""
-    found = Compression.of(check(a))
-    if found is None:
+    graph = Compression.of(check(a))
+    if graph is None:
         raise InvalidInput(
             "Expected the result of `greedypig compress` (got another). Try plots.panel."
         )
@@ -74,14 +75,14 @@ def compression(a: Attribution) -> Figure:
     for measure, meaning in MEASURES.items():
         bands = {
             m.title: Band(m.lines[measure].fractions.tolist(), m.lines[measure].values.tolist())
-            for m in found.methods
+            for m in graph.methods
             if measure in m.lines
         }
         if bands:
-            full = 1.0 if measure == "agreement" else found.full.get(measure)
-            panels.append(BandPanel("", meaning, bands, full, found.keep))
-    name = f"{found.source}: {found.nodes:,} nodes, {found.edges:,} edges, {found.model}"
-    note = " ".join(n for n in found.notes if "generated" in n)
+            full = 1.0 if measure == "agreement" else graph.full.get(measure)
+            panels.append(BandPanel("", meaning, bands, full, graph.keep))
+    name = f"{graph.source}: {graph.nodes:,} nodes, {graph.edges:,} edges, {graph.model}"
+    note = " ".join(n for n in graph.notes if "generated" in n)
     return band_sheet([panels], title=f"{name}  {note}".strip())
 
 
@@ -99,14 +100,14 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
             ax.set_axis_off()
         for ax, panel in zip(line, row, strict=False):
             _bands(ax, panel, names)
-    seen: dict[str, Any] = {}
+    legend: dict[str, Any] = {}
     for ax in axes.reshape(-1):
-        handles, labels = ax.get_legend_handles_labels()
-        seen |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(seen.values()), list(seen), loc="outside lower center", frameon=False,
-                  fontsize=9, ncols=len(seen))  # fmt: skip
+        handles, texts = ax.get_legend_handles_labels()
+        legend |= dict(zip(texts, handles, strict=True))
+    place = {"loc": "outside lower center", "ncols": len(legend)}
+    figure.legend(list(legend.values()), list(legend), frameon=False, fontsize=9, **place)
     if title:
-        figure.suptitle(shorten(title, 150), fontsize=11, color=INK, x=0.01, ha="left")
+        heading(figure, shorten(title, 150), 11)
     return figure
 
 
@@ -134,8 +135,7 @@ def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
     room = 0.06 * (top - bottom) or 0.05
     ax.set_ylim(bottom - room, top + room)
     ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-    ax.set_xlabel("share of the edges kept", fontsize=9, color=INK)
-    ax.set_ylabel(panel.quantity, fontsize=9, color=INK)
+    labels(ax, "share of the edges kept", panel.quantity)
     if panel.title:
         ax.set_title(panel.title, loc="left", fontsize=10, color=INK)
 
@@ -146,53 +146,55 @@ def subgraph(a: Attribution, *, ax: Axes | None = None) -> Axes:
     Rings are steps from the node. Colour and mark of a node tell its class; early edges are dark
     and thick, late ones light and thin.
     """
-    found = Explained.of(check(a))
-    if found is None:
-        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    node = _explained(a)
     ax = axes_or(ax, 8.2, 8.4)
-    spots = places(found.hops, found.edges)
-    _rings(ax, max((n.hop for n in found.nodes), default=0))
-    _edges(ax, found, spots)
-    _nodes(ax, found, spots)
+    spots = places(node.hops, node.edges)
+    _rings(ax, max((n.hop for n in node.nodes), default=0))
+    _edges(ax, node, spots)
+    _nodes(ax, node, spots)
     ax.set_aspect("equal")
     ax.set_xlim(-1.22, 1.22)
     ax.set_ylim(-1.2, 1.2)
     ax.set_axis_off()
-    ax.set_title(_headline(found), loc="left", fontsize=10, color=INK)
+    ax.set_title(_headline(node), loc="left", fontsize=10, color=INK)
     return ax
 
 
 def node_panel(a: Attribution) -> Figure:
     """The subgraph, and how sure the network is with the first edges."""
-    found = Explained.of(check(a))
-    if found is None:
-        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    node = _explained(a)
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(12.8, 8.2)
     grid = figure.add_gridspec(2, 2, width_ratios=[1.75, 1], height_ratios=[1, 1])
     subgraph(a, ax=figure.add_subplot(grid[:, 0]))
     ax = figure.add_subplot(grid[0, 1])
-    values = [found.alone, *found.values]
+    values = [node.alone, *node.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
-    ax.axhline(found.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
-               label=f"all {found.around:,} edges within reach: {found.full:.3f}")  # fmt: skip
+    ax.axhline(node.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
+               label=f"all {node.around:,} edges within reach: {node.full:.3f}")  # fmt: skip
     ax.legend(fontsize=8, frameon=False, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set_xlabel("edges kept, in order of selection", fontsize=9, color=INK)
-    ax.set_ylabel(f"probability of {shorten(found.label, 30)}", fontsize=9, color=INK)
-    _listing(figure.add_subplot(grid[1, 1]), found)
+    labels(ax, "edges kept, in order of selection", f"probability of {shorten(node.label, 30)}")
+    _listing(figure.add_subplot(grid[1, 1]), node)
     return figure
 
 
-def _headline(found: Explained) -> str:
-    truth = "" if found.truth in (None, found.label) else f" (its own class: {found.truth})"
-    name, source = found.nodes[0].name, shorten(found.source, 30)
+def _explained(a: Attribution) -> Explained:
+    node = Explained.of(check(a))
+    if node is None:
+        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
+    return node
+
+
+def _headline(node: Explained) -> str:
+    truth = "" if node.truth in (None, node.label) else f" (its own class: {node.truth})"
+    name, source = node.nodes[0].name, shorten(node.source, 30)
     return (
-        f"node {name} of {source}: {shorten(found.label)}{truth}\n"
-        f"{len(found.edges)} of the {found.around:,} edges within reach"
+        f"node {name} of {source}: {shorten(node.label)}{truth}\n"
+        f"{len(node.edges)} of the {node.around:,} edges within reach"
     )
 
 
@@ -204,41 +206,40 @@ def _rings(ax: Axes, rings: int) -> None:
                             zorder=0))  # fmt: skip
 
 
-def _edges(ax: Axes, found: Explained, spots: Any) -> None:
+def _edges(ax: Axes, node: Explained, spots: Any) -> None:
     from matplotlib import colormaps
 
-    count = max(len(found.edges), 2)
-    for i, (u, v) in enumerate(found.edges):
+    count = max(len(node.edges), 2)
+    for i, (u, v) in enumerate(node.edges):
         late = i / (count - 1)
         ax.plot(*spots[[u, v]].T, color=colormaps["cividis"](0.8 * late), zorder=1,
                 linewidth=3.4 - 2.2 * late, solid_capstyle="round")  # fmt: skip
         # Two fifths from the outer end: numbers of edges that meet in the centre do not collide.
-        outer, inner = (u, v) if found.nodes[u].hop >= found.nodes[v].hop else (v, u)
+        outer, inner = (u, v) if node.nodes[u].hop >= node.nodes[v].hop else (v, u)
         x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
         ax.text(x, y, str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
                 bbox={"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": FAINT,
                       "linewidth": 0.6})  # fmt: skip
 
 
-def _nodes(ax: Axes, found: Explained, spots: Any) -> None:
+def _nodes(ax: Axes, node: Explained, spots: Any) -> None:
     shown: dict[str, Any] = {}
-    inner = inner_nodes(found.hops, found.edges)
-    for i, node in enumerate(found.nodes):
-        colour, mark = class_style(node.kind)
-        name = "class not known" if node.kind is None else found.classes[node.kind]
+    inner = inner_nodes(node.hops, node.edges)
+    for i, neighbour in enumerate(node.nodes):
+        colour, mark = class_style(neighbour.kind)
+        name = "class not known" if neighbour.kind is None else node.classes[neighbour.kind]
         size, rim, width = (420, INK, 2.4) if i == 0 else (130, "white", 0.9)
         dot = ax.scatter([spots[i][0]], [spots[i][1]], s=size, c=colour, marker=mark, zorder=4,
                          edgecolors=rim, linewidths=width)  # fmt: skip
         shown.setdefault(shorten(name, 32), dot)
         if i == 0:
-            below = 0.062
-            ax.text(0, -below, shorten(node.name, 14), ha="center", va="top", fontsize=9, zorder=5,
-                    fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
+            ax.text(0, -0.062, shorten(neighbour.name, 14), ha="center", va="top", fontsize=9,
+                    zorder=5, fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
             continue
         away = spots[i] / (np.hypot(*spots[i]) or 1)
         away = away[::-1] * (-1, 1) if i in inner else away
         x, y = spots[i] + 0.05 * away
-        ax.text(x, y, shorten(node.name, 14), fontsize=7.5, color=INK, zorder=5,
+        ax.text(x, y, shorten(neighbour.name, 14), fontsize=7.5, color=INK, zorder=5,
                 ha="left" if away[0] > 0.25 else "right" if away[0] < -0.25 else "center",
                 va="bottom" if away[1] > 0.25 else "top" if away[1] < -0.25 else "center",
                 bbox=_halo())  # fmt: skip
@@ -252,14 +253,14 @@ def _halo() -> dict[str, Any]:
     return {"boxstyle": "round,pad=0.08", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
 
 
-def _listing(ax: Axes, found: Explained) -> None:
+def _listing(ax: Axes, node: Explained) -> None:
     ax.set_axis_off()
     lines = []
-    for i, (u, v) in enumerate(found.edges[:16]):
-        ends = " – ".join(shorten(found.nodes[e].name, 12) for e in (u, v))
-        value = f"{found.values[i]:.3f}" if i < len(found.values) else ""
+    for i, (u, v) in enumerate(node.edges[:16]):
+        ends = " – ".join(shorten(node.nodes[e].name, 12) for e in (u, v))
+        value = f"{node.values[i]:.3f}" if i < len(node.values) else ""
         lines.append(f"{i + 1:>2}. {ends}   {value}")
-    left = len(found.edges) - len(lines)
+    left = len(node.edges) - len(lines)
     if left > 0:
         lines.append(f"… and {left} more")
     ax.text(0, 1, "\n".join(lines), va="top", fontsize=8.5, color=INK, transform=ax.transAxes)

@@ -91,9 +91,9 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
     text = f"{'without the ' if off else ''}top {percent(share)} "
     text += (f"({count:,} features)" if a.features.kind == "elements"
              else f"({k:,} {unit_word(a, k)})")  # fmt: skip
-    found = notes.probability_at(share, shares_alike(a, [k])[0], off=off)
-    if found is not None:
-        value, measured = found
+    point = notes.probability_at(share, shares_alike(a, [k])[0], off=off)
+    if point is not None:
+        value, measured = point
         sign = "" if measured else "≈ "
         text += f"\n{shorten(notes.label or 'probability', 20)} {sign}{chance_cell(value)}"
         if notes.probability is not None:
@@ -102,10 +102,9 @@ def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
 
 
 def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
-    """How early each place was taken: the order as a scale from 1 to 0, mean over channels.
+    """How early each pixel was selected: the order as a scale from 1 to 0, mean over channels.
 
-    The scale is the same for every result and
-    nothing is clipped; raw scores of different rounds do not compare and are not shown.
+    The scale is the same for every result; scores of different rounds do not compare.
     """
     picture = picture_of(a, "plots.heatmap")
     ax = axes_or(ax, *MAP)
@@ -181,8 +180,7 @@ def _norm(scale: OrderScale) -> Normalize:
 
 def gray(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Luma (Rec. 601) of (h, w, 3) levels."""
-    found: NDArray[np.float64] = pixels @ np.array([0.299, 0.587, 0.114])
-    return found
+    return np.asarray(pixels @ np.array([0.299, 0.587, 0.114]))
 
 
 def _above(what: str, a: Attribution) -> str:

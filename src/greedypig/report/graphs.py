@@ -8,8 +8,7 @@ from typing import Any
 from ..core.attribution import Attribution
 from ..results import verdicts
 from ..results.curve import Curve
-from ..results.graph_layout import inner_nodes, places, ring
-from ..results.graph_notes import MEASURES, Compression, Explained
+from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
 from ..results.photo_notes import Notes
 from ..results.wording import percent
 from .chart import Chart, legend, line_chart

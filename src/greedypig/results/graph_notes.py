@@ -1,6 +1,7 @@
-"""The notes of results about graphs: curves of compression, a node's subgraph.
+"""The notes of results about graphs: curves of compression, a node's subgraph and its drawing.
 
-Like `photo_notes`, they are read from the result alone, and checked.
+Like `photo_notes`, they are read from the result alone, and checked. In a drawing the explained
+node is the centre, and every other node lies in the ring of its hop.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .curve import Curve
-from .graph_layout import hops_from
 from .reader import Reader, as_count, as_number
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
@@ -22,6 +25,7 @@ MEASURES = {
     "g": "G: mean log-probability of the full graph’s answers",
 }
 """What compressed graphs are judged by, and what each one is."""
+Edges = Sequence[tuple[int, int]]
 MARGIN = 0.01
 """A part that lies above the whole by more than this is worth a warning, as in photos."""
 
@@ -189,7 +193,7 @@ class Explained:
 
     @property
     def hops(self) -> list[int]:
-        """Steps of every node from the centre, for `graph_layout`."""
+        """Steps of every node from the centre, for `places`."""
         return [node.hop for node in self.nodes]
 
     def excess(self) -> tuple[int, float] | None:
@@ -215,3 +219,77 @@ def _edge(pair: Any, count: int) -> tuple[int, int]:
         raise InvalidInput(f"Expected edges as pairs of nodes (got {pair!r:.60}).")
     u, v = (as_count(i, "the end of an edge", 0, count - 1) for i in pair)
     return u, v
+
+
+def hops_from(start: int, edges: Edges, count: int) -> list[int]:
+    """Steps from a node along edges; unreachable nodes are one hop beyond all others."""
+    hops = [-1] * count
+    hops[start] = 0
+    front = {start}
+    while front:
+        depth = hops[next(iter(front))] + 1
+        near = {v for u, v in edges if u in front} | {u for u, v in edges if v in front}
+        front = {node for node in near if hops[node] < 0}
+        for node in front:
+            hops[node] = depth
+    last = max(hops) + 1
+    return [last if hop < 0 else hop for hop in hops]
+
+
+def places(hops: Sequence[int], edges: Edges) -> NDArray[np.float64]:
+    """(nodes, 2) within the unit disc: node 0 in the middle, every node in its hop's ring.
+
+    The edge that first reached a node makes it a child of the other end. A child lies in its
+    parent's sector, and a sector is as wide as the number of ends of its branch.
+    """
+    children = _children(hops, edges)
+    ends = _ends(children)
+    rings = max(hops, default=1) or 1
+    spots = np.zeros((len(hops), 2))
+    sectors = [(0, 0.0, 2 * np.pi)]
+    while sectors:
+        node, start, width = sectors.pop()
+        if node:
+            angle, radius = start + width / 2, ring(hops[node], rings)
+            spots[node] = radius * np.cos(angle), radius * np.sin(angle)
+        total = sum(ends[child] for child in children[node])
+        for child in children[node]:
+            part = width * ends[child] / total
+            sectors.append((child, start, part))
+            start += part
+    return spots
+
+
+def ring(hop: int, rings: int) -> float:
+    """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
+    return float((hop / rings) ** 0.8)
+
+
+def inner_nodes(hops: Sequence[int], edges: Edges) -> set[int]:
+    """Nodes from which an edge leads further out: their names lie beside them, not beyond."""
+    return {a for u, v in edges for a, b in ((u, v), (v, u)) if hops[b] > hops[a]}
+
+
+def _children(hops: Sequence[int], edges: Edges) -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {i: [] for i in range(len(hops))}
+    placed = {0}
+    for u, v in [*edges, *((0, i) for i in range(len(hops)))]:  # Unreached nodes come last.
+        for parent, child in ((u, v), (v, u)):
+            if parent in placed and child not in placed and hops[child] > hops[parent]:
+                children[parent].append(child)
+                placed.add(child)
+    children[0] += [i for i in range(len(hops)) if i not in placed]
+    return children
+
+
+def _ends(children: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """How many ends every branch has."""
+    order, stack = [], [0]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        stack.extend(children[node])
+    counts: dict[int, int] = {}
+    for node in reversed(order):
+        counts[node] = sum(counts[child] for child in children[node]) or 1
+    return counts

@@ -224,11 +224,6 @@ def unranked(a: Attribution) -> str | None:
     return f"No round was done: {a.stop}."
 
 
-def unit_label(a: Attribution, unit: int) -> str:
-    """A feature's name; where it has none, its place in the input."""
-    return unit_labels(a, [unit])[0]
-
-
 def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
     """Names of features; where they have none, their places in the input."""
     features = a.features
