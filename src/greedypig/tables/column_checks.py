@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import quoted
-from .arrow import as_numbers, as_texts, in_rows
+from .arrow import in_rows
 from .schema import Label, text_hash
 
 ROWS = 10_000
@@ -126,18 +126,6 @@ class Trace:
         known = np.full(len(texts.dictionary), np.nan) if values is None else values
         self.drawn.append(in_rows(texts, known, np.nan)[at])
 
-    def add_label(self, column: Any, kind: str, at: NDArray[np.int64]) -> None:
-        """Take in a piece of the label, as a column of its values would be."""
-        if kind != "text":
-            self.add_numbers(as_numbers(column)[0], at)
-            return
-        texts = as_texts(column)
-        values, odd, _ = as_numbers(texts.dictionary)
-        if odd:
-            self.add_texts(texts, values, at)
-        else:
-            self.add_numbers(in_rows(texts, values, np.nan), at)
-
     @property
     def numbers(self) -> NDArray[np.float64]:
         """Values in the rows drawn."""
@@ -163,13 +151,17 @@ def check_leaks(label: Label, of_label: Trace, traces: Mapping[str, Trace]) -> l
                        else _tells(numbers, trace.classes, classes))  # fmt: skip
             deciding += [name] if decides else []
     what = "give the order of" if label.task == "number" else "tell the classes of"
-    warnings = [
-        ("equals label", equal, f"The values of {quoted(equal)} equal the label {label.name!r}."),
-        ("decides label", deciding, f"The values of {quoted(deciding)} alone {what} "
-         f"{label.name!r}, in {len(classes):,} rows compared."),
-    ]  # fmt: skip
-    return [ColumnWarning(kind, tuple(names), f"{text} {advice}")  # type: ignore[arg-type]
-            for kind, names, text in warnings if names]  # fmt: skip
+    warnings = []
+    if equal:
+        text = f"The values of {quoted(equal)} equal the label {label.name!r}. {advice}"
+        warnings.append(ColumnWarning("equals label", tuple(equal), text))
+    if deciding:
+        text = (
+            f"The values of {quoted(deciding)} alone {what} {label.name!r}, in {len(classes):,} "
+            f"rows compared. {advice}"
+        )
+        warnings.append(ColumnWarning("decides label", tuple(deciding), text))
+    return warnings
 
 
 def _tells(
@@ -230,12 +222,12 @@ def check_copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list
     for name, trace in traces.items():
         if name not in apart:
             alike.setdefault(trace.digest.digest(), []).append(name)
-    return [
-        ColumnWarning("copy", tuple(names), f"The values of {quoted(names)} are the same in all "
-                      "rows. A model may use any of them, so each looks weaker than it is. Keep "
-                      "one of them.")
-        for names in alike.values() if len(names) > 1
-    ]  # fmt: skip
+    text = (
+        "The values of {} are the same in all rows. A model may use any of them, so each looks "
+        "weaker than it is. Keep one of them."
+    )
+    copies = [names for names in alike.values() if len(names) > 1]
+    return [ColumnWarning("copy", tuple(names), text.format(quoted(names))) for names in copies]
 
 
 def row_number(name: str, trace: Trace) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import NAMED, InvalidFile, InvalidInput, quoted
+from ..core.errors import InvalidFile, InvalidInput, listed, quoted
 from .arrow import HUGE, arrow, as_classes, as_numbers, as_texts, in_rows
 from .column_checks import (
     LEAKS,
@@ -108,27 +108,27 @@ def survey(
     """
     reading = reading or Reading()
     columns = _columns(table, label, reading)
-    of_label = _Column(label, table.kinds[label], reading)
-    rows, trace = _read(table, of_label, columns, progress)
-    said: list[ColumnWarning] = []
-    encoded_label = _label(of_label, sum(rows), reading, table, said)
+    of_label = _LabelColumn(label, table.kinds[label], Reading(vocabulary=reading.vocabulary))
+    rows, total = _read(table, of_label, columns, progress)
+    concerns: list[ColumnWarning] = []
+    encoded_label = _label(of_label, total, reading.task, table, concerns)
     rows = _with_known_labels(table, encoded_label, of_label, rows)
     encoded = {column.name: column.decide() for column in columns}
-    columns, left_out = _without_row_numbers(columns, encoded, reading, label, said)
+    columns, left_out = _without_row_numbers(columns, encoded, reading, label, concerns)
     for column in columns:
-        said += column.warnings()
-    said += _missing_numbers(columns, encoded) + _constant(columns, encoded)
-    useless = {name for w in said if w.kind == "constant" for name in w.columns}
+        concerns += column.warnings()
+    concerns += _missing_numbers(columns, encoded) + _constant(columns, encoded)
+    useless = {name for w in concerns if w.kind == "constant" for name in w.columns}
     traces = {column.name: column.trace for column in columns if column.name not in useless}
-    said += check_leaks(encoded_label, trace, traces)
-    equal = [name for w in said if w.kind == "equals label" for name in w.columns]
-    said += check_copies(traces, equal)
-    for one in said:
-        warnings.warn(one.text, stacklevel=2)
+    concerns += check_leaks(encoded_label, of_label.trace, traces)
+    equal = [name for w in concerns if w.kind == "equals label" for name in w.columns]
+    concerns += check_copies(traces, equal)
+    for concern in concerns:
+        warnings.warn(concern.text, stacklevel=2)
     numbers = tuple(e for c in columns if isinstance(e := encoded[c.name], Number))
     categories = tuple(e for c in columns if isinstance(e := encoded[c.name], Category))
     schema = Schema(numbers, categories, encoded_label)
-    return Survey(schema, tuple(rows), tuple(left_out), tuple(said))
+    return Survey(schema, tuple(rows), tuple(left_out), tuple(concerns))
 
 
 def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
@@ -149,25 +149,26 @@ def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
 
 def _read(
     table: Table,
-    of_label: _Column,
-    found: Sequence[_Column],
+    label: _LabelColumn,
+    columns: Sequence[_Column],
     progress: Callable[[int, int], object] | None,
-) -> tuple[list[int], Trace]:
-    """Show the columns every piece; tells the labelled rows of each, and the label's trace."""
-    rows = []
-    draw, trace = Draw(len(table.pieces), len(found)), Trace()
-    for piece in range(len(table.pieces)):
-        read = table.read(piece, [*(column.name for column in found), of_label.name])
-        rows.append(of_label.add_label(read[of_label.name]))
-        if rows[-1] < read.num_rows:
-            read = read.filter(arrow().array(of_label.there))
-        drawn = draw.places(piece, read.num_rows)
-        trace.add_label(read[of_label.name], of_label.kind, drawn)
-        for column in found:
-            column.add(read[column.name], drawn)
+) -> tuple[list[int], int]:
+    """Show the columns every piece; the rows with a label in each, and all rows together."""
+    counts, total, pieces = [], 0, len(table.pieces)
+    draw = Draw(pieces, len(columns))
+    for piece in range(pieces):
+        rows = table.read(piece, [*(column.name for column in columns), label.name])
+        total += rows.num_rows
+        there = label.is_given(rows[label.name])
+        if not there.all():
+            rows = rows.filter(arrow().array(there))
+        counts.append(rows.num_rows)
+        drawn = draw.places(piece, rows.num_rows)
+        for column in (label, *columns):
+            column.add(rows[column.name], drawn)
         if progress is not None:
-            progress(piece + 1, len(table.pieces))
-    return rows, trace
+            progress(piece + 1, pieces)
+    return counts, total
 
 
 def _without_row_numbers(
@@ -175,7 +176,7 @@ def _without_row_numbers(
     encoded: Mapping[str, Number | Category],
     reading: Reading,
     label: str,
-    said: list[ColumnWarning],
+    concerns: list[ColumnWarning],
 ) -> tuple[list[_Column], list[str]]:
     """The columns to rank, and the names of those that number the rows."""
     keep = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
@@ -190,11 +191,9 @@ def _without_row_numbers(
             f"{quoted(list(why))} alone)."
         )
     if why:
-        words = ", ".join(f"{name!r} ({reason})" for name, reason in list(why.items())[:NAMED])
-        more = f" and {len(why) - NAMED} more" if len(why) > NAMED else ""
-        said.append(ColumnWarning("row number", tuple(why),
-                                  f"Left out because they number the rows: {words}{more}.",
-                                  ))  # fmt: skip
+        words = listed([f"{name!r} ({reason})" for name, reason in why.items()])
+        text = f"Left out because they number the rows: {words}."
+        concerns.append(ColumnWarning("row number", tuple(why), text))
     return [column for column in columns if column.name not in why], list(why)
 
 
@@ -248,7 +247,6 @@ class _Column:
 
     def __post_init__(self) -> None:
         self.counts = Counts(self.reading.vocabulary)
-        self.there: NDArray[np.bool_] = np.empty(0, bool)
         self.is_time = False
         self.as_text = self.name in self.reading.categorical or (
             self.kind == "text" and self.name not in self.reading.numeric
@@ -289,30 +287,12 @@ class _Column:
             self.trace.add_numbers(numbers, drawn)
 
     def _add_numbers(self, values: NDArray[np.float64]) -> None:
-        finite = np.isfinite(values)
-        nothing = int(np.isnan(values).sum())
-        self.infinite += len(values) - int(finite.sum()) - nothing
-        kept = values if finite.all() else values[finite]
-        self.plain.add(kept)
-        self.log.add(signed_log(kept))
+        self.infinite += int(np.isinf(values).sum())
+        finite = values[np.isfinite(values)]
+        self.plain.add(finite)
+        self.log.add(signed_log(finite))
         if not self.as_text:
             self.missing = self.rows - self.plain.n
-
-    def add_label(self, column: Any) -> int:
-        """Take in a piece of the label; tells how many rows have one."""
-        self.rows += len(column)
-        texts = as_classes(column)
-        self.counts.add(texts)
-        self.there = np.asarray(arrow("compute").is_valid(texts))
-        if self.kind == "text" and self.odd == 0:
-            values, self.odd, self.example = as_numbers(column)
-        elif self.kind == "text":
-            return int(self.there.sum())
-        else:
-            values, _, _ = as_numbers(column)
-            self.there = np.isfinite(values)
-        self.plain.add(values[np.isfinite(values)])
-        return int(self.there.sum())
 
     def decide(self) -> Number | Category:
         """Number or category, and how it is encoded."""
@@ -338,19 +318,19 @@ class _Column:
         """Texts that look like numbers, and values that are none in a column of numbers."""
         mixed = self.plain.n + self.infinite > 0.5 * (self.rows - self.missing)
         odd = f"{self.odd:,} values of {self.name!r} are no numbers, such as {self.example[:40]!r}"
-        texts: list[tuple[Any, str]] = []
-        if self.written:
-            texts.append(("text number", f"{self.name!r} is taken as categories: its texts look "
-                          f"like numbers, such as {self.written!r}. Try plain numbers like 1234.5.",
-                          ))  # fmt: skip
-        elif self.as_category and self.odd and mixed:
-            texts.append(("text number", f"{self.name!r} is taken as categories: {odd}."))
-        elif self.odd and not self.as_category:
-            texts.append(("missing", f"{odd}; they count as missing."))
-        if self.infinite and not self.as_category:
-            texts.append(("missing", f"{self.infinite:,} values of {self.name!r} are infinite, or "
-                          f"beyond {HUGE:.0e}; they count as missing."))  # fmt: skip
-        return [ColumnWarning(kind, (self.name,), text) for kind, text in texts]
+        if self.as_category:
+            why = odd if self.odd and mixed else ""
+            if self.written:
+                why = f"its texts look like numbers, such as {self.written!r}"
+            text = f"{self.name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
+            return [ColumnWarning("text number", (self.name,), text)] if why else []
+        missing = [f"{odd}; they count as missing."] if self.odd else []
+        if self.infinite:
+            missing.append(
+                f"{self.infinite:,} values of {self.name!r} are infinite, or beyond {HUGE:.0e}; "
+                "they count as missing."
+            )
+        return [ColumnWarning("missing", (self.name,), text) for text in missing]
 
     def numbers_the_rows(self, as_category: bool) -> str:
         """In what way the column numbers the rows, in words; nothing where it does not."""
@@ -361,33 +341,47 @@ class _Column:
         return "no text occurs twice" if plain and common and common[0][1] == 1 else ""
 
 
+class _LabelColumn(_Column):
+    """What is known of the label so far, over the rows that have one."""
+
+    def is_given(self, column: Any) -> NDArray[np.bool_]:
+        """(rows,): which rows have a label."""
+        if self.kind == "text":
+            return np.asarray(arrow("compute").is_valid(as_classes(column)))
+        return np.isfinite(as_numbers(column)[0])
+
+    def add(self, column: Any, drawn: NDArray[np.int64]) -> None:
+        """Take in a piece; numbers are counted as classes too."""
+        super().add(column, drawn)
+        if not self.as_text:
+            self.counts.add(as_classes(column))
+
+
 def _label(
-    column: _Column, rows: int, reading: Reading, table: Table, said: list[ColumnWarning]
+    column: _LabelColumn,
+    total: int,
+    task: Task | None,
+    table: Table,
+    concerns: list[ColumnWarning],
 ) -> Label:
-    """The task, found from the label's values."""
-    if not rows:
+    """The label's encoding; its task is found from its values where it is None. total: rows."""
+    if not column.rows:
         raise InvalidInput(
             f"Expected rows with a label {column.name!r} in {table.source} "
-            f"(got {'none at all' if not column.rows else 'only missing ones'})."
+            f"(got {'only missing ones' if total else 'none at all'})."
         )
-    if rows < column.rows:
+    if column.rows < total:
         text = (
-            f"{column.rows - rows:,} of {column.rows:,} rows are left out: their label "
+            f"{total - column.rows:,} of {total:,} rows are left out: their label "
             f"{column.name!r} is missing."
         )
-        said.append(ColumnWarning("missing", (column.name,), text))
+        concerns.append(ColumnWarning("missing", (column.name,), text))
     common = column.counts.common()
     values = sorted(value for value, _ in common)
     is_text = column.kind == "text" and column.odd > 0
     whole = not is_text and all(float(v).is_integer() for v in values[: CLASSES + 1] if v)
-    task = reading.task
-    if task is None:
-        if is_text or (whole and len(values) <= CLASSES) or len(values) == 2:
-            task = "binary" if len(values) == 2 else "classes"
-        else:
-            task = "number"
-    elif task != "number":
-        task = "binary" if len(values) == 2 else "classes"
+    if task is None and not (is_text or (whole and len(values) <= CLASSES) or len(values) == 2):
+        task = "number"
     if len(values) < 2:
         raise InvalidInput(
             f"Expected a label with at least two different values in {column.name!r} "
@@ -408,8 +402,9 @@ def _label(
         values.sort(key=float)
     times = dict(common)
     shares = tuple(times[value] / sum(times.values()) for value in values)
-    mean = shares[1] if task == "binary" else 0.0
-    return Label(column.name, task, tuple(values), mean, shares=shares)
+    if len(values) > 2:
+        return Label(column.name, "classes", tuple(values), shares=shares)
+    return Label(column.name, "binary", tuple(values), shares[1], shares=shares)
 
 
 def _with_known_labels(
@@ -447,10 +442,9 @@ def _missing_numbers(
     if not gaps:
         return []
     rows, most = columns[0].rows, sorted(gaps, key=lambda gap: -gap[0])
-    words = [f"{count:,} of {name!r} ({100 * count / rows:.2g} %)" for count, name in most[:NAMED]]
-    more = f" and {len(most) - NAMED} columns more" if len(most) > NAMED else ""
+    words = [f"{count:,} of {name!r} ({100 * count / rows:.2g} %)" for count, name in most]
     text = (
-        f"Missing numbers: {', '.join(words)}{more}. They are filled with the mean of their "
+        f"Missing numbers: {listed(words)}. They are filled with the mean of their "
         "column, and a missing indicator is part of the column."
     )
     return [ColumnWarning("missing", tuple(name for _, name in most), text)]
