@@ -33,8 +33,8 @@ from torch.nn import functional
 import greedypig as gp
 from greedypig.core.schedule import equal
 from greedypig.tables import Batches, losses, new_network, open_table, survey
-from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE, Group, joined
+from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed
 from reproduction.synthetic import CriteoShaped

@@ -10,8 +10,8 @@ from agreement import agree
 from greedypig.models import TabularMLP
 from greedypig.tables import losses
 from greedypig.tables.baseline import set_baseline
-from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE
+from greedypig.tables.networks import network_for
 from greedypig.tables.stream import feed
 
 N = 4000

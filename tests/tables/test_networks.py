@@ -15,9 +15,8 @@ from agreement import agree
 from greedypig.tables import losses
 from greedypig.tables.api import Selection
 from greedypig.tables.baseline import set_baseline
-from greedypig.tables.build import network_for
 from greedypig.tables.distributed import ALONE
-from greedypig.tables.networks import GatedModel, LinearNetwork, PlainModel
+from greedypig.tables.networks import GatedModel, LinearNetwork, PlainModel, network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed
 

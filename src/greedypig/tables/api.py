@@ -25,10 +25,9 @@ from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from . import losses
 from .baseline import keep_constant, set_baseline
-from .build import network_for
 from .checks import check_model, check_rows
 from .distributed import ALONE, Group
-from .networks import Network
+from .networks import Network, network_for
 from .objective import Permutation, TableObjective, held_out
 from .stream import Feed, feed
 
@@ -140,7 +139,11 @@ class Selection:
             self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
             self.example = source.example()
             at_zero = isinstance(baseline, str) and baseline == "zero"
-            self.concerns, self.constant = self._check(loss_name, at_zero)
+            concerns, self.constant = check_rows(
+                network.table, self.objective.sampled(), self.example, group, at_zero=at_zero
+            )
+            concerns += check_model(network, self.example, loss_name)
+            self.concerns = concerns if group.first else []
             # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
             described = set_baseline(
                 network, baseline, self.objective.sampled(), group, example=self.example,
@@ -170,12 +173,13 @@ class Selection:
         measure: evaluate G(S) after every round, and try columns without a gradient.
         valid: batches of held-out rows, see `select_features`.
         """
-        about: dict[str, Any] = {"kind": "table"}
-        paid = (("gradient_batches", self.objective.batches_used),
-                ("gradient_rows", self.objective.rows_used))  # fmt: skip
-        for name, now in paid:
-            about[name] = self._paid_before.get(name, 0) + now
         a = self.run.results(measure=measure)[0]
+        before = self._paid_before
+        about: dict[str, Any] = {
+            "kind": "table",
+            "gradient_batches": before.get("gradient_batches", 0) + self.objective.batches_used,
+            "gradient_rows": before.get("gradient_rows", 0) + self.objective.rows_used,
+        }
         concerns = list(self.concerns)
         if measure and (columns := self._without_gradient(a)):
             words = (
@@ -190,14 +194,6 @@ class Selection:
         if valid is not None:
             about["held_out"] = self._held_out(a, valid)
         return a.with_notes(about)
-
-    def _check(self, loss_name: str, at_zero: bool) -> tuple[list[str], list[int]]:
-        """Warnings, which one process gives for all, and the constant columns."""
-        network = self.objective.network
-        rows = check_rows(network.table, self.objective.sampled(), self.example, self.group,
-                          at_zero=at_zero)  # fmt: skip
-        said = rows.warnings + check_model(network, self.example, loss_name)
-        return said if self.group.first else [], rows.constant
 
     def _held_out(self, a: Attribution, valid: Any) -> dict[str, Any]:
         """G of the first columns on other rows; every process reads them all."""

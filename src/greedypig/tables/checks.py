@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -133,18 +133,11 @@ def _same(a: Any, b: Any) -> bool:
     return torch.allclose(a, b.expand_as(a), rtol=1e-4, atol=1e-6, equal_nan=True)
 
 
-class RowCheck(NamedTuple):
-    """The result of a check of the sample's columns."""
-
-    warnings: list[str]
-    constant: list[int]
-    """Columns with one value throughout, the same list on all processes."""
-
-
 def check_rows(
     table: Table, sample: Iterator[Batch], first: Batch, group: Group, *, at_zero: bool = False
-) -> RowCheck:
-    """Columns that are constant, equal the label or decide it, and a label that is constant.
+) -> tuple[list[str], list[int]]:
+    """Warnings about columns that are constant, equal the label or decide it, and about a constant
+    label; and the constant columns, the same list on all processes.
 
     at_zero: absent columns are at 0, so columns far from 0 are warned of.
     """
@@ -161,23 +154,23 @@ def check_rows(
         labels.append(answers)
     sums = group.sum(sums)
     if float(sums[0, 0]) < 2:
-        return RowCheck([], [])
+        return [], []
     # Columns were taken relative to one of their values: a constant one is exactly 0.
     constant = torch.nonzero(sums[2] == 0).squeeze(1).tolist()
     if not group.first:
-        return RowCheck([], constant)
+        return [], constant
     warnings = _from_moments(table, sums, constant)
     if at_zero:
         warnings += _far_from_zero(table, sums, at)
     every, answers = torch.cat(ids), torch.cat(labels)
-    deciding = [column for place, column in enumerate(categorical.tolist())
-                if _decides(every[:, place], answers)]  # fmt: skip
+    decides = [_decides(column, answers) for column in every.T]
+    deciding = categorical[torch.tensor(decides, dtype=torch.bool)].tolist()
     if deciding:
         warnings.append(
             f"The categories of {table.listed(deciding)} decide the label. If that is the label in "
             "another form, leave it out."
         )
-    return RowCheck(warnings, constant)
+    return warnings, constant
 
 
 def _read(table: Table, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -196,11 +189,9 @@ def _read(table: Table, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _moments(x: Tensor, y: Tensor) -> Tensor:
     """(6, columns): rows, Σx, Σx², Σxy, Σy, Σy²."""
-    ones = torch.ones(x.shape[1], dtype=torch.float64)
-    return torch.stack([
-        ones * len(x), x.sum(0), (x * x).sum(0), (x * y.unsqueeze(1)).sum(0),
-        ones * y.sum(), ones * (y * y).sum(),
-    ])  # fmt: skip
+    of_labels = torch.stack([y.sum(), (y * y).sum()]).unsqueeze(1).expand(2, x.shape[1])
+    rows = torch.full((x.shape[1],), len(x), dtype=torch.float64)
+    return torch.stack([rows, x.sum(0), (x * x).sum(0), y @ x, *of_labels])
 
 
 def _from_moments(table: Table, sums: Tensor, constant: list[int]) -> list[str]:

@@ -99,7 +99,7 @@ class Table:
     def of(features: Any, bags: Sequence[Any] = ()) -> Table:
         """The table that these features are a batch of; parts in `bags` are single columns."""
         parts = []
-        for (key, tensor), names in zip(entries(features), _frames(features), strict=True):
+        for (key, tensor), names in zip(_entries(features), _frames(features), strict=True):
             width = 1 if key in bags else int(torch.Size(tensor.shape[1:2]).numel())
             if tensor.dim() > 2 and key not in bags:
                 raise InvalidInput(
@@ -135,7 +135,7 @@ class Table:
     def read(self, batch: Batch) -> Rows:
         """The parts, labels and weights of one batch, checked against this table."""
         features = batch.features
-        tensors = entries(features)
+        tensors = _entries(features)
         if [key for key, _ in tensors] != [part.key for part in self.parts]:
             raise InvalidInput(
                 f"Expected features with the parts {[part.key for part in self.parts]}, as in the "
@@ -250,7 +250,7 @@ def _weights(given: Any, rows: int) -> Tensor | None:
     return weights
 
 
-def entries(features: Any) -> list[tuple[str | int | None, Tensor]]:
+def _entries(features: Any) -> list[tuple[str | int | None, Tensor]]:
     """Keys and tensors of the features; a None in a tuple is a part that is not there."""
     if isinstance(features, Mapping):  # A DataFrame is none.
         return [(str(k), as_tensor(v, f"the column {k!r}")) for k, v in features.items()]

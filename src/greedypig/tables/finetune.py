@@ -20,10 +20,9 @@ from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.numbers import check_between, check_count, whole
 from . import losses
 from .baseline import CONDITIONAL, set_baseline
-from .build import network_for
 from .checks import check_model
 from .distributed import ALONE
-from .networks import Network
+from .networks import Network, network_for
 from .stream import feed, seed_from
 
 LOOKED_AT = 16

@@ -8,7 +8,8 @@ itself, `PlainModel` is gated from outside, `LinearNetwork` is gated before its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,15 +18,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..core.errors import InvalidInput, NotDifferentiable
+from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, first_line
 from ..core.objective import NO_GRADIENT
+from ..network.frozen import Frozen, freeze
+from ..network.reach import modules_behind
 from .columns import Batch, Rows, Table
-from .embeddings import LookUp, embeddings, hooked
-from .losses import Loss, per_row
+from .embeddings import LookUp, embeddings, find_lookups, hooked
+from .losses import Loss, check_labels, per_row
+from .stream import Feed
 
 if TYPE_CHECKING:
     from .conditional import Conditional
 
+PROBED = 16
+"""Rows on which a shortcut is compared with the model itself."""
 ROWS = 128
 """Rows of a batch that `LinearNetwork` works on at a time on a CPU: they stay in its cache."""
 
@@ -404,3 +410,150 @@ class LinearNetwork(Network):
         if self.conditional is None or given is None:
             return self.per_column(torch.arange(len(taken), device=self.device), total)
         return self.per_column(off, self.conditional.per_number(given, total))
+
+
+def network_for(
+    model: Callable[..., Any],
+    feed: Feed,
+    loss_name: str,
+    loss: Loss,
+    names: Sequence[str] | None,
+    *,
+    fast: bool = True,
+) -> Network:
+    """The kind of network that fits this model, decided from the model and one batch.
+
+    fast=False leaves even a linear first layer to autograd, for comparison and for training.
+    """
+    if not callable(model):
+        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
+    frozen = freeze(model)
+    example = feed.example()
+    table = replace(Table.of(example.features), check=partial(check_labels, loss_name))
+    # Names that do not fit yet may fit once bags are known as single columns.
+    fits = names is not None and len(names) == table.columns
+    fitting = table.named(names) if fits else table
+    parts = fitting.read(example).features
+    like = _like(frozen, parts)
+    parts = [part.to(like.device) for part in parts]
+    few = [part[:PROBED] for part in parts]
+    takes_gates, module = _takes("gates", frozen), _with_embeddings(frozen)
+    if any(table.categorical) and module is not None and not takes_gates:
+        lookups, bags = find_lookups(frozen, module, fitting, parts)
+        if bags:
+            table = replace(Table.of(example.features, bags), check=table.check)
+        hooked_model = PlainModel(frozen, table.named(names), loss, like, lookups, module)
+        hooked_model.find_weighting(few)
+        return hooked_model
+    table = table.named(names)
+    if takes_gates:
+        return _gated(frozen, table, loss, like, few, fast=fast)
+    if fast and len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
+        first, rest = layers[0], nn.Sequential(*layers[1:])
+        _check_width(first.in_features, table)
+        owners, dtype = torch.arange(table.columns), first.weight.dtype
+        return LinearNetwork(lambda parts: parts[0].to(dtype), first, rest, table, loss, owners)
+    plain = PlainModel(frozen, table, loss, like)
+    if any(table.categorical):
+        _check_takes_numbers(plain, few)
+    return plain
+
+
+def _gated(
+    frozen: Frozen, table: Table, loss: Loss, like: Tensor, few: list[Tensor], *, fast: bool
+) -> Network:
+    """A model with forward(…, gates=…), by its linear first layer where it shows one."""
+    module: Any = frozen.module
+    _check_width(getattr(module, "n_columns", None), table)
+    shows_inputs = all(hasattr(module, name) for name in ("inputs", "column_of"))
+    baselined = module if shows_inputs and _takes("baseline", frozen) else None
+    gated = GatedModel(frozen, table, loss, like, baselined)
+    if not (fast and shows_inputs and _is_private(frozen) and hasattr(module, "rest")):
+        return gated
+    if type(getattr(module, "first", None)) is not nn.Linear:
+        return gated
+    linear = LinearNetwork(
+        partial(table.call, module.inputs), module.first, module.rest, table, loss, module.column_of
+    )
+    # The outputs of a subclass may differ from those of its parts.
+    gates = torch.linspace(0, 1, table.columns, device=like.device).roll(1)
+    try:
+        with torch.no_grad():
+            ours = linear.outputs(linear.encode(few), gates)
+            theirs = gated.outputs(gated.encode(few), gates)
+    except (RuntimeError, TypeError, AttributeError):
+        return gated
+    agree = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    return linear if agree else gated
+
+
+def _check_takes_numbers(network: PlainModel, few: list[Tensor]) -> None:
+    """Whole numbers are given as floating point, which no look-up of ids takes."""
+    try:
+        with torch.no_grad():
+            network.outputs(network.encode(few), torch.ones(network.columns))
+    except (RuntimeError, IndexError, TypeError) as error:
+        ids = [c for c, whole in enumerate(network.table.categorical) if whole]
+        raise InvalidInput(
+            f"Expected a model that takes {network.table.listed(ids)} as numbers or looks them up "
+            f"in an nn.Embedding, not by a function or an index (got {type(error).__name__}: "
+            f"{first_line(error)}). Try nn.Embedding, or a model with "
+            "forward(numeric, categorical, gates=…)."
+        ) from error
+
+
+def _takes(argument: str, frozen: Frozen) -> bool:
+    called = frozen.call
+    try:
+        signature = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
+    except (TypeError, ValueError):
+        return False
+    return argument in signature.parameters
+
+
+def _is_private(frozen: Frozen) -> bool:
+    """Is the model a module of which this is a copy?"""
+    return frozen.module is not None and frozen.call is frozen.module and not frozen.held
+
+
+def _linear_chain(frozen: Frozen) -> list[Any] | None:
+    """The layers of a plain chain that begins with a linear one; None for any other model."""
+    module = frozen.module
+    if module is None or not _is_private(frozen) or _has_hooks(module):
+        return None
+    layers = list(module) if type(module) is nn.Sequential else [module]
+    return layers if type(layers[0]) is nn.Linear and not _has_hooks(layers[0]) else None
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Hooks of the caller's are to be called, so the module must be called, too."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _modules(frozen: Frozen) -> list[nn.Module]:
+    return [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+
+
+def _with_embeddings(frozen: Frozen) -> nn.Module | None:
+    """The module whose embeddings are looked up, if there are any."""
+    modules = [module for module in _modules(frozen) if embeddings(module)]
+    return modules[0] if len(modules) == 1 else (nn.ModuleList(modules) if modules else None)
+
+
+def _check_width(own: Any, table: Table) -> None:
+    if isinstance(own, int) and own != table.columns:
+        raise InvalidInput(
+            f"Expected features with the model's {own} columns (got {table.columns})."
+        )
+
+
+def _like(frozen: Frozen, parts: list[Tensor]) -> Tensor:
+    """An empty tensor with the device and the dtype of the model, else of the numbers."""
+    parameters = [p.detach() for module in _modules(frozen) for p in module.parameters()]
+    for tensor in (*parameters, *parts):
+        if tensor.is_floating_point():
+            return tensor.new_empty(0)
+    raise InvalidInput(
+        "Expected floating-point numbers, or a model with embeddings for its categories "
+        f"(got {', '.join(sorted({str(part.dtype) for part in parts}))})."
+    )
