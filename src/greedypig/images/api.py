@@ -78,8 +78,8 @@ def explain_photo(
         seed=seed,
     )  # fmt: skip
     a = ordered(a, features, "signed")
-    shown = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
-    notes = PhotoNotes(network, name, objective, baseline, shown, second, judge_name)
+    title = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
+    notes = PhotoNotes(network, name, objective, baseline, title, second, judge_name)
     return notes.add(a, x, Path(source).name or "photo")
 
 
@@ -217,11 +217,9 @@ class PhotoNotes:
 def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
     """A curve at some of its points, as plain data."""
     index = torch.tensor(list(where))
-    part = metrics.Curve(
-        curve.fractions[index], curve.values[index], curve.name, curve.full, curve.settings
-    )
-    return {"fractions": part.fractions.tolist(), "values": part.values.tolist(),
-            "auc": part.auc}  # fmt: skip
+    part = replace(curve, fractions=curve.fractions[index], values=curve.values[index])
+    record = part.to_dict()
+    return {key: record[key] for key in ("fractions", "values", "auc")}
 
 
 __all__ = ["POINTS", "SHARES", "PhotoNotes", "explain_photo", "ordered"]

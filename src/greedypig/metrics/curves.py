@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, Literal, TypedDict, Unpack
 
 import torch
@@ -276,22 +276,23 @@ class _Sweep:
         table = full.unsqueeze(1).repeat(1, len(counts), 1)
         whole = 0 if self.removes else n
         rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
-        needed, first = torch.stack([m.needed for m in group]).unsqueeze(1), 0
-        while first < len(rest):
-            part = rest[first : first + objective.points]
-            shown = needed <= counts[part].view(1, -1, 1)
+        needed = torch.stack([m.needed for m in group]).unsqueeze(1)
+        for part in rest.split(objective.points):  # type: ignore[no-untyped-call]
+            top = needed <= counts[part].view(1, -1, 1)
             self.outputs.rows = []
-            objective.values(~shown if self.removes else shown)
+            objective.values(~top if self.removes else top)
             rows = torch.cat(self.outputs.rows).view(objective.lines, len(group), len(part), 2)
             self._check_finite(rows, counts[part], n)
             table[:, part] = rows.mean(0)
-            first += len(part)
-        fractions = counts.double() / n
-        asked = len(rest) * objective.lines
-        return [
-            self._named(fractions, table[i], full[i], m.settings, asked)
-            for i, m in enumerate(group)
-        ]
+        curves: list[dict[str, Curve]] = [{} for _ in group]
+        for i, one in enumerate(group):
+            forwards = one.settings["forwards"] + len(rest) * objective.lines
+            settings = one.settings | {"forwards": forwards}
+            for kind in self.kinds:
+                j = int(kind == "loss")
+                values, whole_value = table[i, :, j], float(full[i, j])
+                curves[i][kind] = Curve(counts.double() / n, values, kind, whole_value, settings)
+        return curves
 
     def stream(self, xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[dict[str, Curve]]:
         """The curves of many examples in their order."""
@@ -360,16 +361,6 @@ class _Sweep:
             f"Expected finite outputs (got NaN or infinity with {at} of {n} values {verb})."
         )
 
-    def _named(
-        self, fractions: Tensor, table: Tensor, full: Tensor, settings: dict[str, Any], asked: int
-    ) -> dict[str, Curve]:
-        settings = settings | {"forwards": settings["forwards"] + asked}
-        return {
-            kind: Curve(fractions, table[:, int(kind == "loss")], kind,
-                        float(full[int(kind == "loss")]), settings)
-            for kind in self.kinds
-        }  # fmt: skip
-
 
 def _class_of(a: Any) -> int | None:
     """The class an attribution was made for, where it was made for one."""
@@ -393,16 +384,13 @@ def _baseline_of(a: Any) -> Any:
 
 
 def _pairs(xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    # zip(strict=True) would raise a plain ValueError that names neither.
-    missing = object()
-    theirs = iter(attributions)
-    for i, x in enumerate(xs):
-        a = next(theirs, missing)
+    missing = object()  # zip(strict=True) would raise a plain ValueError that names neither.
+    for i, (x, a) in enumerate(zip_longest(xs, attributions, fillvalue=missing)):
         if a is missing:
             raise InvalidInput(f"Expected one attribution per example (got {i} for more examples).")
+        if x is missing:
+            raise InvalidInput("Expected one example per attribution (got more attributions).")
         yield x, a
-    if next(theirs, missing) is not missing:
-        raise InvalidInput("Expected one example per attribution (got more attributions).")
 
 
 def _own(option: Any, several: Any, i: int, name: str) -> Any:

@@ -8,13 +8,16 @@ cannot be won by a pattern that raises the probability anywhere in the picture.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from math import isqrt, nan
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.layout import Layout
@@ -160,7 +163,7 @@ def pointing_game(
         target=boards.classes.reshape(-1).tolist(), method=method, **given,
     )  # fmt: skip
     game = pointing_score(boards, attributions, k=k, ranking=ranking)
-    return PointingGame(game.shares, k, dict(game.settings) | {"grids": grids, "seed": seed})
+    return replace(game, settings={**game.settings, "grids": grids, "seed": seed})
 
 
 def pointing_score(
@@ -233,16 +236,13 @@ def make_grids(
 
 
 def _pictures(images: Any) -> Tensor:
-    if isinstance(images, Tensor):
-        stacked = images.detach()
-    else:
-        listed = list(images)
-        if not listed or not all(isinstance(i, Tensor) for i in listed):
-            raise InvalidType("Expected images to be tensors (channels, height, width).")
-        shapes = {tuple(i.shape) for i in listed}
-        if len(shapes) > 1:
-            raise InvalidInput(f"Expected images of one shape (got {sorted(shapes)}).")
-        stacked = torch.stack([i.detach() for i in listed])
+    each = list(images)
+    if not each or not all(isinstance(i, Tensor) for i in each):
+        raise InvalidType("Expected images to be tensors (channels, height, width).")
+    shapes = {tuple(i.shape) for i in each}
+    if len(shapes) > 1:
+        raise InvalidInput(f"Expected images of one shape (got {sorted(shapes)}).")
+    stacked = torch.stack(each).detach()
     if stacked.dim() != 4 or not stacked.is_floating_point():
         raise InvalidInput(
             "Expected floating-point images (count, channels, height, width) "
@@ -289,13 +289,13 @@ def _classes(targets: Any, count: int) -> Tensor:
 def _most_confident(classes: Tensor, confidences: Tensor, grids: int, cells: int) -> Tensor:
     """Up to grids · cells images by falling confidence, of a class no more than there are grids."""
     best: list[int] = []
-    counts: dict[int, int] = {}
+    counts: Counter[int] = Counter()
     for i in torch.sort(confidences, descending=True, stable=True).indices.tolist():
         kind = int(classes[i])
-        if counts.get(kind, 0) < grids and len(best) < grids * cells:
-            counts[kind] = counts.get(kind, 0) + 1
+        counts[kind] += 1
+        if counts[kind] <= grids:
             best.append(i)
-    return torch.tensor(best)
+    return torch.tensor(best[: grids * cells])
 
 
 def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> Tensor:
@@ -324,14 +324,9 @@ def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> 
 
 def _stitched(images: Tensor, side: int) -> Tensor:
     """(side², channels, h, w) → one picture (channels, h, w): the mean of what a pixel covers."""
-    heights, widths = _edges(images.shape[-2], side), _edges(images.shape[-1], side)
-    rows = []
-    for r in range(side):
-        shrunk = [
-            torch.nn.functional.adaptive_avg_pool2d(images[r * side + c], (heights[r], widths[c]))
-            for c in range(side)
-        ]
-        rows.append(torch.cat(shrunk, -1))
+    sizes = product(_edges(images.shape[-2], side), _edges(images.shape[-1], side))
+    cells = [adaptive_avg_pool2d(image, size) for image, size in zip(images, sizes, strict=True)]
+    rows = [torch.cat(cells[r : r + side], -1) for r in range(0, len(cells), side)]
     return torch.cat(rows, -2)
 
 

@@ -9,7 +9,7 @@ changes, and the explanation should stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import combinations
 from typing import Any
 
@@ -78,10 +78,8 @@ class Stability:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON, without the explanations themselves."""
-        return {
-            "rank_correlation": self.rank_correlation, "overlap": self.overlap,
-            "chance": self.chance, "k": self.k, "seeds": list(self.seeds),
-        }  # fmt: skip
+        record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "attributions"}
+        return record | {"seeds": list(self.seeds)}
 
     def __repr__(self) -> str:
         return (
@@ -125,18 +123,16 @@ def randomisation_check(
     target = first.settings["target"] if first.settings["objective"] != "callable" else None
     if first.settings["outputs"] == "values":  # The direction is part of the question.
         given = given | {"objective": first.settings["objective"]}
-    correlations, overlaps, names = [], [], []
     top = _top(k, first)
+    rows = []
     for name in _randomised(layers, count, how, seed):
         again = explain(copy, x, target=target, **given)
-        names.append(name)
-        correlations.append(rank_correlation(first, again, ranking))
-        overlaps.append(top_overlap(first, again, top, ranking))
+        overlap = top_overlap(first, again, top, ranking)
+        rows.append((name, rank_correlation(first, again, ranking), overlap))
+    names, correlations, overlaps = zip(*rows, strict=True)
     settings = {"method": first.settings["method"], "how": how, "seed": seed, "target": target}
     chance = top / first.features.units
-    return RandomisationCheck(
-        tuple(names), tuple(correlations), tuple(overlaps), chance, top, settings
-    )
+    return RandomisationCheck(names, correlations, overlaps, chance, top, settings)
 
 
 def stability(
@@ -246,13 +242,11 @@ def _randomised(
 ) -> Iterator[str]:
     """Make more and more layers random, and name the lowest at each of `depths` stops."""
     generator = torch.Generator().manual_seed(seed)
-    done = 0
-    for stop in range(1, depths + 1):
-        upto = -(-len(layers) * stop // depths)
-        for _, module in layers[done:upto]:
-            _randomise(module, how, generator)
-        done = upto
-        yield layers[done - 1][0]
+    stops = {-(-len(layers) * stop // depths) for stop in range(1, depths + 1)}
+    for i, (name, module) in enumerate(layers, 1):
+        _randomise(module, how, generator)
+        if i in stops:
+            yield name
 
 
 def _randomise(module: nn.Module, how: str, generator: torch.Generator) -> None:

@@ -104,8 +104,11 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
     for ax in axes.reshape(-1):
         handles, texts = ax.get_legend_handles_labels()
         legend |= dict(zip(texts, handles, strict=True))
-    place = {"loc": "outside lower center", "ncols": len(legend)}
-    figure.legend(list(legend.values()), list(legend), frameon=False, fontsize=9, **place)
+    names = list(legend)
+    figure.legend(
+        list(legend.values()), names, loc="outside lower center", frameon=False, fontsize=9,
+        ncols=len(names),
+    )  # fmt: skip
     if title:
         heading(figure, shorten(title, 150), 11)
     return figure

@@ -86,7 +86,6 @@ class Curve:
         if not isinstance(curve, Curve):
             own = str(getattr(curve, "name", "") or "curve")
             settings = dict(getattr(curve, "settings", None) or {})
-            settings |= {"judge": curve.judge} if hasattr(curve, "judge") else {}
             full = getattr(curve, "full", None)
             curve = Curve(curve.fractions, curve.values, own, full, settings)
         return replace(curve, name=name or curve.name).without_gaps()
@@ -223,11 +222,12 @@ def aligned(curves: Sequence[Curve]) -> list[Curve]:
     if all(torch.equal(c.fractions, curves[0].fractions) for c in curves):
         return curves
     most = max(len(c.fractions) for c in curves)
-    shares = [i / (most - 1) for i in range(most)]
-    every = torch.tensor(shares, dtype=torch.float64)
-    values = [torch.tensor([c.at(s) for s in shares], dtype=torch.float64) if len(c.values) < most
-           else c.values for c in curves]  # fmt: skip
-    return [replace(c, fractions=every, values=v) for c, v in zip(curves, values, strict=True)]
+    shares = torch.linspace(0, 1, most, dtype=torch.float64)
+
+    def values(c: Curve) -> Any:
+        return c.values if len(c.values) == most else np.interp(shares, c.fractions, c.values)
+
+    return [replace(c, fractions=shares, values=values(c)) for c in curves]
 
 
 def _median(values: Tensor) -> Tensor:
@@ -259,8 +259,8 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
         if all(curve.settings.get(key) == value for curve in curves)
     }
     values = reduce(torch.stack([c.values for c in curves]))
-    fulls = [[c.full] for c in curves]
-    known = all(full is not None for (full,) in fulls)
+    fulls = [c.full for c in curves if c.full is not None]
+    known = len(fulls) == len(curves)
     full = float(reduce(torch.tensor(fulls, dtype=torch.float64))) if known else None
     settings = common | {"combined": how, "examples": len(curves)}
     return Curve(first.fractions, values, first.name, full, settings)

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ...core.errors import GreedyPigError, InvalidInput, MissingPackage
+from ...core.errors import GreedyPigError, InvalidInput
 from ...core.randomness import Fork
 from .assets_folder import assets_folder
 from .image_model import ImageModel
@@ -127,7 +129,13 @@ def _read_state_dict(path: Path) -> object:
             "Try the path of a .pth or .safetensors file."
         )
     if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+        try:
+            return load_file(path)
+        except SafetensorError as error:
+            raise InvalidInput(
+                f"Expected safetensors in {path} (got a file in another format). "
+                "Try safetensors.torch.save_file."
+            ) from error
     try:
         state: object = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
@@ -137,24 +145,6 @@ def _read_state_dict(path: Path) -> object:
             "Try torch.save(model.state_dict(), path), which saves the tensors alone."
         ) from error
     return state
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise MissingPackage(
-            f"Expected safetensors for reading {path} (got no module of that name). "
-            "Try pip install safetensors."
-        ) from error
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise InvalidInput(
-            f"Expected safetensors in {path} (got a file in another format). "
-            "Try safetensors.torch.save_file."
-        ) from error
 
 
 def _load_state_dict(model: ImageModel, state: object) -> None:
