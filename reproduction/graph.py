@@ -24,8 +24,7 @@ from greedypig.graphs import (
     load_model,
     save_model,
 )
-from greedypig.graphs.compression import SHARES, Judge, edge_order, trace
-from greedypig.graphs.node_context import grow
+from greedypig.graphs.compression import SHARES, Judge, edge_order, grow, trace
 from greedypig.graphs.training import fingerprint
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import GCN

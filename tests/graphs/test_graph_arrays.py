@@ -52,7 +52,7 @@ def test_directed_edges_keep_their_direction():
 def test_weights_go_with_their_edges():
     graph = make_graph(X, EDGES[:, ::-1], Y, **SPLIT, weight=[3.0, 2.0, 1.0])
     assert graph.weight.tolist() == [1, 2, 3]
-    assert graph.part_weight(torch.tensor([2, 0])).tolist() == [3, 1, 3, 1]
+    assert graph.part(torch.tensor([2, 0]))[1].tolist() == [3, 1, 3, 1]
     with pytest.raises(gp.InvalidInput, match="both directions"):
         make_graph(X, [[0, 1], [1, 0]], Y, **SPLIT, weight=[1.0, 2.0])
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from greedypig.graphs import generate, make_graph, train
-from greedypig.graphs.node_context import Growth, answers, grow, taken
+from greedypig.graphs.compression import Growth, answers, grow, taken
 from greedypig.graphs.training import Recipe
 
 
@@ -55,7 +55,7 @@ def test_weights_are_those_of_the_edges(graph, model):
     heavy = make_graph(graph.x, graph.edges, weight=weight)
     pairs = [tuple(p) for p in heavy.edges.T[:4].tolist()]
     rows = answers(model, heavy, pairs[0][0], [p[::-1] for p in pairs])
-    logits = model(heavy.x, heavy.part(torch.arange(4)), heavy.part_weight(torch.arange(4)))
+    logits = model(heavy.x, *heavy.part(torch.arange(4)))
     assert torch.allclose(rows[-1], torch.softmax(logits[pairs[0][0]].double(), 0), atol=1e-5)
 
 

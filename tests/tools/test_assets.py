@@ -23,7 +23,7 @@ from safetensors.torch import load as read_safetensors
 import greedypig as gp
 from greedypig import models
 from greedypig.graphs import planetoid
-from tools.assets import CATALOGUE, Asset, bring, delivery, keras
+from tools.assets import CATALOGUE, Asset, bring, citations, delivery, keras
 from tools.assets.__main__ import main
 from tools.assets.archives import Archive, Archives
 
@@ -371,7 +371,7 @@ def csr(monkeypatch):
 
 def test_planetoid_rows_go_to_the_nodes_that_the_test_index_names(csr, monkeypatch):
     """Six nodes: 0 and 1 with their own rows, 5 and 3 tested, 2 and 4 isolated in between."""
-    monkeypatch.setattr(planetoid, "_VALIDATION", 1)
+    monkeypatch.setattr(planetoid, "VALIDATION", 1)
     graph = collections.defaultdict(list, {0: [1, 5, 0], 1: [0, 3, 3], 3: [1], 5: [0]})
     labels = np.eye(3, dtype=np.int32)
     parts = {
@@ -381,10 +381,8 @@ def test_planetoid_rows_go_to_the_nodes_that_the_test_index_names(csr, monkeypat
         "graph": graph,
     }  # fmt: skip
     contents = {part: as_python_2(value) for part, value in parts.items()}
-    found = np.load(
-        io.BytesIO(planetoid.from_pickles(contents | {"test.index": b"5\n3\n"})),
-        allow_pickle=False,
-    )
+    content = citations.planetoid_file(contents | {"test.index": b"5\n3\n"})
+    found = np.load(io.BytesIO(content), allow_pickle=False)
     dense = np.zeros(found["x_shape"])
     dense[found["x_row"], found["x_col"]] = found["x_val"]
     assert dense.tolist() == [[0, 2], [1, 1], [0, 0], [0, 3], [0, 0], [5, 0]]
@@ -398,7 +396,7 @@ def test_planetoid_rows_go_to_the_nodes_that_the_test_index_names(csr, monkeypat
 def test_raw_cora_becomes_the_same_kind_of_file():
     content = b"p7\t0\t1\t1\tTheory\np3\t0\t0\t0\tAgents\np9\t1\t0\t0\tTheory\n"
     cites = b"p3\tp7\np7\tp3\np9\tp9\np9\tp7\n"
-    found = np.load(io.BytesIO(planetoid.from_raw(content, cites)), allow_pickle=False)
+    found = np.load(io.BytesIO(citations.cora_file(content, cites)), allow_pickle=False)
     assert found["edges"].tolist() == [[0, 0], [1, 2]]
     assert (found["x_row"].tolist(), found["x_col"].tolist()) == ([0, 0, 2], [1, 2, 0])
     assert found["x_shape"].tolist() == [3, 3]

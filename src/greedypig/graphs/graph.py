@@ -8,7 +8,7 @@ explanation. Corrections on the way in (loops, duplicates, a split that was draw
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,36 +65,36 @@ class Graph:
 
     @cached_property
     def class_count(self) -> int:
-        """How many classes there are, named or seen; 0 without labels."""
-        seen = 0 if self.y is None else int(self.y.max()) + 1
-        return max(seen, len(self.classes or ()))
+        """How many classes there are, by name or by label; 0 without labels."""
+        labels = 0 if self.y is None else int(self.y.max()) + 1
+        return max(labels, len(self.classes or ()))
 
     @cached_property
     def edge_index(self) -> Tensor:
         """(2, directions) as graph networks take it: both directions of an undirected edge."""
-        return self.part(torch.arange(self.m, device=self.edges.device))
+        return self.part()[0]
 
     @cached_property
     def edge_weight(self) -> Tensor | None:
         """One weight per column of `edge_index`; None where edges have none."""
-        return self.part_weight(torch.arange(self.m, device=self.edges.device))
+        return self.part()[1]
 
     @cached_property
     def indexed(self) -> IndexedEdges:
         """Edges and weights as `explain_node` takes them for one node after the other."""
         return index_edges(self.x, self.edge_index, self.edge_weight)
 
-    def part(self, ids: Tensor) -> Tensor:
-        """The `edge_index` of some of the edges; edge i is in column i (and i + len(ids))."""
-        some = self.edges[:, ids]
-        return torch.cat([some, some.flip(0)], 1) if self.undirected else some
+    def part(self, ids: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """`edge_index` and `edge_weight` of some of the edges, or of all.
 
-    def part_weight(self, ids: Tensor) -> Tensor | None:
-        """The weights that go with `part(ids)`."""
-        if self.weight is None:
-            return None
-        some = self.weight[ids]
-        return torch.cat([some, some]) if self.undirected else some
+        Edge i is in column i, and the other direction in column i + len(ids).
+        """
+        edges = self.edges if ids is None else self.edges[:, ids]
+        weight = self.weight if ids is None or self.weight is None else self.weight[ids]
+        if self.undirected:
+            edges = torch.cat([edges, edges.flip(0)], 1)
+            weight = None if weight is None else torch.cat([weight, weight])
+        return edges, weight
 
     @cached_property
     def degrees(self) -> Tensor:
@@ -113,8 +113,6 @@ class Graph:
 
     def to(self, device: torch.device) -> Graph:
         """The same graph with its tensors on a device."""
-        from dataclasses import fields, replace
-
         moved = {
             f.name: getattr(self, f.name).to(device)
             for f in fields(self)

@@ -1,12 +1,7 @@
-"""Citation graphs to `.npz` files without pickles: edges, sparse features, labels, split.
+"""Planetoid's citation graphs: pickles of SciPy matrices, the published ones from Python 2.
 
-The arrays of a file: `edges` (2, m) undirected with u < v, each once and no loops; features as
-`x_row`, `x_col`, `x_val`, `x_shape`; `y`; and, where the source has the split of Yang et al.
-(2016), `train`, `val` and `test` indices.
-
-The sources are pickles of SciPy matrices, the published ones from Python 2. They are read by an
-unpickler that knows arrays, lists and dictionaries and refuses everything else, so that reading
-runs no foreign code.
+They are read by an unpickler that knows arrays, lists and dictionaries and refuses everything else,
+so that reading runs no foreign code.
 """
 
 from __future__ import annotations
@@ -22,10 +17,8 @@ from numpy.typing import NDArray
 
 from ..core.errors import InvalidFile
 
-__all__ = ["PARTS", "from_pickles", "from_raw", "read_pickle"]
-
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
-_VALIDATION = 500
+VALIDATION = 500
 
 
 class _Csr:
@@ -93,78 +86,49 @@ def read_pickle(content: bytes) -> Any:
         raise InvalidFile(f"Expected a pickle of arrays (got {error}).") from error
 
 
-def from_pickles(parts: Mapping[str, bytes]) -> bytes:
-    """An `.npz` file from the eight parts `ind.NAME.PART`, by the customary recipe.
+def from_pickles(parts: Mapping[str, bytes]) -> dict[str, NDArray[Any]]:
+    """The arrays of a graph from the eight parts `ind.NAME.PART`, by the customary recipe.
 
     The rows of `tx` belong to the nodes in `test.index`, in that order. Nodes in the range of the
     test indices that are not among them (Citeseer has 15, without any edge) get no features and
-    label 0; they are in no part of the split.
+    label 0; they are in no part of the split, which is that of Yang et al. (2016).
     """
-    x = {part: read_pickle(parts[part]) for part in PARTS if part != "test.index"}
+    content = {part: read_pickle(parts[part]) for part in PARTS if part != "test.index"}
     test = np.array([int(line) for line in parts["test.index"].split()], dtype=np.int64)
-    allx, tx = x["allx"], x["tx"]
-    nodes, columns = int(test.max()) + 1, int(allx._shape[1])
-    rows, cols, values = allx.entries()
-    test_rows, test_cols, test_values = tx.entries()
-    labels = np.zeros((nodes, x["ally"].shape[1]), dtype=np.int64)
-    labels[: len(x["ally"])] = x["ally"]
-    labels[test] = x["ty"]
-    trained = len(x["y"])
-    neighbours = x["graph"].items()
-    return _npz(
-        pairs=((u, v) for u, around in neighbours for v in around),
-        entries=(
-            np.concatenate([rows, test[test_rows]]),
-            np.concatenate([cols, test_cols]),
-            np.concatenate([values, test_values]),
-        ),
-        shape=(nodes, columns),
-        y=labels.argmax(1),
-        train=np.arange(trained),
-        val=np.arange(trained, trained + _VALIDATION),
-        test=np.sort(test),
+    nodes, columns = int(test.max()) + 1, int(content["allx"]._shape[1])
+    rows, cols, values = content["allx"].entries()
+    test_rows, test_cols, test_values = content["tx"].entries()
+    labels = np.zeros((nodes, content["ally"].shape[1]), dtype=np.int64)
+    labels[: len(content["ally"])] = content["ally"]
+    labels[test] = content["ty"]
+    trained = len(content["y"])
+    entries = (
+        np.concatenate([rows, test[test_rows]]),
+        np.concatenate([cols, test_cols]),
+        np.concatenate([values, test_values]),
     )
+    pairs = ((u, v) for u, neighbours in content["graph"].items() for v in neighbours)
+    return citation_arrays(pairs, entries, (nodes, columns), labels.argmax(1)) | {
+        "train": np.arange(trained),
+        "val": np.arange(trained, trained + VALIDATION),
+        "test": np.sort(test),
+    }
 
 
-def from_raw(content: bytes, cites: bytes) -> bytes:
-    """An `.npz` file from Cora's own text files; it comes without a split.
-
-    A line of `content` is a paper's id, one 0 or 1 for each word, and the name of its class; a line
-    of `cites` two ids. Nodes are in the order of the lines, classes in that of their names.
-    """
-    lines = [line.split("\t") for line in content.decode().splitlines() if line.strip()]
-    index = {fields[0]: i for i, fields in enumerate(lines)}
-    classes = sorted({fields[-1] for fields in lines})
-    words = np.array([[int(word) for word in fields[1:-1]] for fields in lines], dtype=np.int8)
-    rows, cols = words.nonzero()
-    pairs = (line.split("\t") for line in cites.decode().splitlines() if line.strip())
-    return _npz(
-        pairs=((index[u], index[v]) for u, v in pairs),
-        entries=(rows, cols, np.ones(len(rows))),
-        shape=(words.shape[0], words.shape[1]),
-        y=np.array([classes.index(fields[-1]) for fields in lines]),
-    )
-
-
-def _npz(
-    *,
+def citation_arrays(
     pairs: Iterable[tuple[int, int]],
     entries: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     shape: tuple[int, int],
     y: NDArray[Any],
-    **split: NDArray[Any],
-) -> bytes:
+) -> dict[str, NDArray[Any]]:
+    """Edges u < v, each once and no loops; features as sorted `entries` (row, column, value)."""
     unique = sorted({(min(u, v), max(u, v)) for u, v in pairs if u != v})
     order = np.lexsort((entries[1], entries[0]))
-    file = io.BytesIO()
-    arrays: dict[str, Any] = {
+    return {
         "edges": np.array(unique, dtype=np.int64).reshape(-1, 2).T,
         "x_row": entries[0][order].astype(np.int32),
         "x_col": entries[1][order].astype(np.int32),
         "x_val": entries[2][order].astype(np.float32),
         "x_shape": np.array(shape, dtype=np.int64),
         "y": y.astype(np.int64),
-        **{name: indices.astype(np.int64) for name, indices in split.items()},
     }
-    np.savez_compressed(file, **arrays)
-    return file.getvalue()

@@ -151,149 +151,75 @@ class Normalised:
         return out.relu() if layer.relu else out
 
 
-Buffers = dict[tuple[str, int], Tensor]
-"""Arrays of nodes × width by name, kept between calls: fresh memory costs page faults."""
-
-
-def _array(buffers: Buffers | None, name: str, width: int, like: Tensor) -> Tensor:
-    """The array of this name and width, with as many rows as `like`."""
-    if buffers is None:
-        return like.new_empty(len(like), width)
-    if (name, width) not in buffers:
-        buffers[name, width] = like.new_empty(len(like), width)
-    return buffers[name, width]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One convolution that was computed: its output, and what its gradient needs."""
-
-    layer: Layer
-    adjacency: Adjacency
-    values: Tensor
-    hidden: Tensor
-    dense: Tensor
-    """What Â was multiplied with: H W where W narrows, else H."""
-    out: Tensor
-
-    @property
-    def narrows(self) -> bool:
-        """Was W multiplied before Â?"""
-        return self.dense is not self.hidden
-
-    @property
-    def after(self) -> Tensor | None:
-        """The matrix that was multiplied after Â, if there is one."""
-        return None if self.narrows else self.layer.weight
+class _Convolution(torch.autograd.Function):
+    """σ(Â H W + b) on a CPU, as one step of autograd; Â is multiplied on the narrower side of W."""
 
     @staticmethod
     def forward(
-        values: Tensor, hidden: Tensor, layer: Layer, adjacency: Adjacency,
-        buffers: Buffers | None = None, name: str = "",
-    ) -> Step:  # fmt: skip
-        """σ(Â H W + b); Â is multiplied on the narrower side of W."""
-        weight, bias, relu = layer
-        dense = hidden
+        ctx: Any,
+        values: Tensor,
+        hidden: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        relu: bool,
+        adjacency: Adjacency,
+    ) -> Tensor:
+        """(nodes, out)."""
+        dense, after = hidden.contiguous(), weight
         if weight is not None and weight.shape[0] > weight.shape[1]:
-            dense = torch.mm(hidden, weight, out=_array(buffers, f"{name} dense",
-                                                        weight.shape[1], hidden))  # fmt: skip
-            weight = None
-        width = dense.shape[1] if weight is None else weight.shape[1]
-        out = _array(buffers, f"{name} out", width, hidden)
+            dense, after = dense @ weight, None
+        width = dense.shape[1] if after is None else after.shape[1]
+        out = dense.new_empty(len(dense), width)
         for block, rows in adjacency.pattern.times(dense, values):
             place = out[block]
-            place.copy_(rows) if weight is None else torch.mm(rows, weight, out=place)
+            place.copy_(rows) if after is None else torch.mm(rows, after, out=place)
             if bias is not None:
                 place += bias
             if relu:
                 place.relu_()
-        return Step(layer, adjacency, values, hidden, dense, out)
-
-    def backward(
-        self, slope: Tensor, *, to_values: bool, to_hidden: bool, buffers: Buffers | None = None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """∂L/∂values and ∂L/∂H from slope = ∂L/∂output, as far as they are asked for."""
-        slope = self.before_matrix(slope, buffers)
-        of_values = self.adjacency.pattern.sampled(slope, self.dense) if to_values else None
-        if not to_hidden:
-            return of_values, None
-        of_hidden = _array(buffers, "hidden", self.hidden.shape[1], slope)
-        weight = self.layer.weight
-        for block, rows in self.spread_back(slope):
-            if self.narrows and weight is not None:
-                torch.mm(rows, weight.t(), out=of_hidden[block])
-            else:
-                of_hidden[block] = rows
-        return of_values, of_hidden
-
-    def before_matrix(self, slope: Tensor, buffers: Buffers | None = None) -> Tensor:
-        """∂L/∂(Â · dense)."""
-        if self.after is None and not self.layer.relu:
-            return slope.contiguous()
-        inner = _array(buffers, "inner", self.dense.shape[1], slope)
-        for block in _blocks(len(slope), slope.shape[1]):
-            part = self.before_relu(slope[block], block)
-            if self.after is None:
-                inner[block] = part
-            else:
-                torch.mm(part, self.after.t(), out=inner[block])
-        return inner
-
-    def before_relu(self, slope: Tensor, block: slice) -> Tensor:
-        """∂L/∂(Â H W + b) of some rows."""
-        if not self.layer.relu:
-            return slope
-        return torch.ops.aten.threshold_backward(slope, self.out[block], 0.0)  # type: ignore[no-any-return]
-
-    def spread_back(self, slope: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Âᵀ · slope, in blocks of rows."""
-        back = self.adjacency.transposed
-        return back.times(slope, self.values[back.slots])
-
-    def of_parameters(self, slope: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """∂L/∂W = Hᵀ Âᵀ P and ∂L/∂b = Σ P, with P = ∂L/∂(Â H W + b)."""
-        whole = self.before_relu(slope, slice(None))
-        weight = self.layer.weight
-        if weight is None:
-            return None, whole.sum(0)
-        of_weight = torch.zeros_like(weight)
-        if self.narrows:
-            for block, rows in self.spread_back(whole.contiguous()):
-                of_weight += self.hidden[block].t() @ rows
-        else:
-            for block, rows in self.adjacency.pattern.times(self.dense, self.values):
-                of_weight += rows.t() @ whole[block]
-        return of_weight, whole.sum(0)
-
-
-class _Convolution(torch.autograd.Function):
-    """σ(Â H W + b) on a CPU, as one step of autograd."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, hidden: Tensor, weight: Tensor | None, bias: Tensor | None,
-        relu: bool, adjacency: Adjacency,
-    ) -> Tensor:  # fmt: skip
-        """(nodes, out)."""
-        step = Step.forward(values, hidden.contiguous(), Layer(weight, bias, relu), adjacency)
-        dense = step.dense if step.narrows else None
-        ctx.save_for_backward(values, step.hidden, weight, dense, step.out)
+        narrow = None if after is weight else dense
+        ctx.save_for_backward(values, hidden, weight, narrow, out)
         ctx.relu, ctx.adjacency = relu, adjacency
-        return step.out
+        return out
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        """Gradients for values, H, W and b."""
-        values, hidden, weight, dense, out = ctx.saved_tensors
-        layer = Layer(weight, None, ctx.relu)
-        dense = hidden if dense is None else dense
-        step = Step(layer, ctx.adjacency, values, hidden, dense, out)
-        needs = ctx.needs_input_grad
-        of_values = of_hidden = of_weight = of_bias = None
-        if needs[0] or needs[1]:
-            of_values, of_hidden = step.backward(slopes[0], to_values=needs[0], to_hidden=needs[1])
-        if needs[2] or needs[3]:
-            of_weight, of_bias = step.of_parameters(slopes[0])
+        """Gradients for values, H, W and b, as far as they are asked for.
+
+        With P = ∂L/∂(Â H W + b): ∂L/∂b = Σ P, ∂L/∂W = Hᵀ Âᵀ P, ∂L/∂H = Âᵀ P Wᵀ.
+        """
+        values, hidden, weight, narrow, out = ctx.saved_tensors
+        to_values, to_hidden, to_weight, to_bias, *_ = ctx.needs_input_grad
+        forth, back = ctx.adjacency.pattern, ctx.adjacency.transposed
+        slope = slopes[0].contiguous()
+
+        def before_relu(block: slice) -> Tensor:
+            part = slope[block]
+            if ctx.relu:
+                part = torch.ops.aten.threshold_backward(part, out[block], 0.0)
+            return part
+
+        before, after = (None, weight) if narrow is None else (weight, None)
+        dense = hidden.contiguous() if narrow is None else narrow
+        if after is None:
+            inner = before_relu(slice(None))
+        else:
+            inner = slope.new_empty(len(slope), len(after))
+            for block in _blocks(len(slope), slope.shape[1]):
+                torch.mm(before_relu(block), after.t(), out=inner[block])
+        of_values = forth.sampled(inner, dense) if to_values else None
+        of_hidden = torch.empty_like(hidden) if to_hidden else None
+        of_weight = torch.zeros_like(weight) if to_weight else None
+        if to_hidden or (to_weight and before is not None):
+            for block, rows in back.times(inner, values[back.slots]):
+                if of_hidden is not None:
+                    of_hidden[block] = rows if before is None else rows @ before.t()
+                if of_weight is not None and before is not None:
+                    of_weight += hidden[block].t() @ rows
+        if of_weight is not None and before is None:
+            for block, rows in forth.times(dense, values):
+                of_weight += rows.t() @ before_relu(block)
+        of_bias = before_relu(slice(None)).sum(0) if to_bias else None
         return of_values, of_hidden, of_weight, of_bias, None, None
 
 

@@ -19,10 +19,16 @@ from ..core.features import Groups
 from ..core.numbers import whole
 from ..core.objective import Objective
 from ..network.frozen import Frozen
+from .edge_model import EdgeModel, same
 from .edges import EdgeGraph, IndexedEdges, rows_of
+from .objectives import check_logits
 
 STRANGERS = 8
 """At least so many nodes that no edge joins are added for a check, if the graph has them."""
+WHOLE_GRAPH = (
+    "The node's output depends on more than the edges within {} steps, as where a norm is taken "
+    "over all nodes: the model was run on the whole graph."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,56 +56,105 @@ class Neighbourhood:
         return self.graph.part(slice(0, self.reaching))
 
 
-def neighbourhood(
-    edges: IndexedEdges,
-    x: Tensor,
-    centres: Tensor,
-    hops: int | None,
-    *,
-    undirected: bool | None,
-    context: int = 0,
-    everywhere: bool = False,
-    back: bool = False,
-) -> Neighbourhood:
-    """Candidates are at most `hops` steps (None: any number) from the node, against the messages.
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """A model, a graph and nodes (mostly one), around which parts of the graph are cut."""
 
-    centres: (1,) the node, or several.
-    context: so many steps around the node are kept, at least `hops`. everywhere: all nodes and
-    edges are kept. back: messages go from an edge's target to its source.
-    """
-    graph = edges.graph
-    arrive = 0 if back else 1
-    ends, leave = graph.edge_index, 1 - arrive
-    reached, steps = torch.unique(centres), 0
-    while hops is None or steps < hops:
-        near = reached
-        candidates = edges.at(near, arrive)
-        reached = torch.unique(torch.cat([near, ends[leave][candidates]]))
-        steps += 1
-        if reached.numel() == near.numel():
-            break
-    if undirected is not False:
-        both = torch.unique(torch.cat([candidates, edges.at(near, leave)]))
-        if undirected is None:  # Only the candidates need to be symmetric.
-            undirected = graph.part(both).symmetric
-        candidates = both if undirected else candidates
-    for _ in range(context - steps):
-        further = ends[leave][edges.at(reached, arrive)]
-        reached = torch.unique(torch.cat([reached, further]))
-    others = (
-        torch.arange(graph.columns, device=ends.device) if everywhere else edges.at(reached, arrive)
-    )
-    others = others[~torch.isin(others, candidates, assume_unique=True)]
-    own = ends[0][candidates] == ends[1][candidates]
-    columns = torch.cat([candidates[~own], candidates[own], others])
-    every = torch.cat([centres, ends[:, columns].reshape(-1)])
-    nodes, inverse = torch.unique(every, return_inverse=True)
-    if everywhere:
-        nodes, inverse = torch.arange(graph.nodes, device=ends.device), every
-    numbers = inverse[len(centres) :].reshape(2, -1)
-    part = EdgeGraph(nodes.numel(), numbers, graph.weight[columns], bool(undirected))
-    return Neighbourhood(inverse[: len(centres)], nodes, x if everywhere else rows_of(x, nodes),
-                         part, columns, int((~own).sum()), steps)  # fmt: skip
+    frozen: Frozen
+    edges: IndexedEdges
+    x: Tensor
+    centres: Tensor
+    undirected: bool | None
+    back: bool
+    """Do messages go from an edge's target to its source?"""
+
+    def cut(self, hops: int | None, context: int = 0, *, everywhere: bool = False) -> Neighbourhood:
+        """Candidates are at most `hops` steps (None: any number) from the node, against the
+        messages.
+
+        context: nodes within so many steps are in the part, at least `hops`. everywhere: all nodes
+        and edges are.
+        """
+        edges, graph, centres, undirected = (
+            self.edges,
+            self.edges.graph,
+            self.centres,
+            self.undirected,
+        )
+        arrive = 0 if self.back else 1
+        ends, leave = graph.edge_index, 1 - arrive
+        reached, steps = torch.unique(centres), 0
+        while hops is None or steps < hops:
+            near = reached
+            candidates = edges.at(near, arrive)
+            reached = torch.unique(torch.cat([near, ends[leave][candidates]]))
+            steps += 1
+            if reached.numel() == near.numel():
+                break
+        if undirected is not False:
+            both = torch.unique(torch.cat([candidates, edges.at(near, leave)]))
+            if undirected is None:  # Only the candidates need to be symmetric.
+                undirected = graph.part(both).symmetric
+            candidates = both if undirected else candidates
+        for _ in range(context - steps):
+            further = ends[leave][edges.at(reached, arrive)]
+            reached = torch.unique(torch.cat([reached, further]))
+        others = edges.at(reached, arrive)
+        if everywhere:
+            others = torch.arange(graph.columns, device=ends.device)
+        others = others[~torch.isin(others, candidates, assume_unique=True)]
+        loops = ends[0][candidates] == ends[1][candidates]
+        columns = torch.cat([candidates[~loops], candidates[loops], others])
+        every = torch.cat([centres, ends[:, columns].reshape(-1)])
+        nodes, numbers = torch.unique(every, return_inverse=True)
+        if everywhere:
+            nodes, numbers = torch.arange(graph.nodes, device=ends.device), every
+        edge_index = numbers[len(centres) :].reshape(2, -1)
+        return Neighbourhood(
+            centres=numbers[: len(centres)],
+            nodes=nodes,
+            x=self.x if everywhere else rows_of(self.x, nodes),
+            graph=EdgeGraph(nodes.numel(), edge_index, graph.weight[columns], bool(undirected)),
+            columns=columns,
+            reaching=int((~loops).sum()),
+            steps=steps,
+        )
+
+    def on(self, around: Neighbourhood, normalisation: str) -> EdgeModel:
+        """The model on a part of the graph."""
+        return EdgeModel(self.frozen, around.x, around.graph, normalisation)
+
+    def view(self, hops: int | None, normalisation: str) -> tuple[Neighbourhood, int, str]:
+        """The part of the graph that the node's output depends on, the steps to the furthest
+        candidate, and a note, which may be empty.
+
+        Layers tell how far messages go, not whether a node also depends on all others at once, as
+        through a norm over all nodes. So the output on the part is compared with that on a wider
+        one, with other nodes beside it; where they differ, the whole graph is taken.
+        """
+        near = self.on(self.cut(1), normalisation)
+        depth = depth_of(self.frozen, near.logits)
+        steps = depth if hops is None else hops
+        if steps is None:
+            raise InvalidInput(
+                "Expected hops, the number of layers that pass messages, for a model whose layers "
+                "are not PyG's (got None). Try hops=3."
+            )
+        context = max(steps, depth or 0)
+        around = self.cut(steps, context)
+        stack = self.on(around, normalisation).stack if around.reaching else None
+        if stack is not None and len(stack.layers) <= context:
+            return around, steps, ""
+        wider = with_strangers(self.cut(steps, context + 1), self.x)
+        if same(self._output(around, normalisation), self._output(wider, normalisation)):
+            return around, steps, ""
+        around = self.cut(hops, everywhere=True)
+        return around, hops or around.steps, WHOLE_GRAPH.format(context)
+
+    def _output(self, around: Neighbourhood, normalisation: str) -> Tensor:
+        logits = self.on(around, normalisation).logits()
+        check_logits(logits)
+        return logits[around.centres]
 
 
 def with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:

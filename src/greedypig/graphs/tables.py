@@ -36,7 +36,7 @@ class Table:
             ) from error
         self.path, self._arrow = path, pyarrow
         self._parquet = path.suffix in PARQUET
-        self.names = self._parquet_names() if self._parquet else self._csv_names()
+        self.names = list(self._table.column_names) if self._parquet else self._csv_names()
         if len(set(self.names)) != len(self.names):
             raise InvalidFile(f"Expected columns of different names in {path.name} (got repeats).")
 
@@ -96,9 +96,6 @@ class Table:
             raise InvalidFile(f"Expected a table in {self.path.name} (got an empty file).")
         self._skipped = 0 if all(map(_is_number, cells)) else 1
         return cells if self._skipped else [str(i) for i in range(len(cells))]
-
-    def _parquet_names(self) -> list[str]:
-        return list(self._table.column_names)
 
     @cached_property
     def _table(self) -> Any:

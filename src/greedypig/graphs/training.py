@@ -191,10 +191,9 @@ def train(
     return run.trained()
 
 
-def graph_matrix(graph: Graph, edges: Tensor | None = None) -> Normalised:
-    """Â of the graph, or of some of its edges (ids of `graph.edges`) alone."""
-    index = graph.edge_index if edges is None else graph.part(edges)
-    weight = graph.edge_weight if edges is None else graph.part_weight(edges)
+def graph_matrix(graph: Graph) -> Normalised:
+    """Â of the graph."""
+    index, weight = graph.part()
     weight = graph.x.new_ones(index.shape[1]) if weight is None else weight
     return Adjacency(index, graph.nodes).normalised(weight)
 
