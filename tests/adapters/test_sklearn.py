@@ -388,6 +388,7 @@ def test_a_torch_classifier_may_have_many_classes():
     assert selector.attribution_.settings["loss"] == "cross-entropy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipe", [False, True])
 def test_parts_of_one_class_wait_for_another(pipe):
     X, y = load_wine(return_X_y=True)  # Sorted by class.

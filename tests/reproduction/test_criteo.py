@@ -18,6 +18,8 @@ from reproduction import Request, Settings, job_class, retraining, run
 from reproduction import job as jobs
 from reproduction.datasets import reading_of
 
+pytestmark = pytest.mark.slow
+
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 PAPER = {
     "ig": (0.4827, 0.4641, 0.4605, 0.4533),

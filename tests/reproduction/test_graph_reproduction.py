@@ -12,6 +12,8 @@ from greedypig.core.errors import InvalidInput
 from greedypig.graphs import Recipe, generate, save_graph
 from reproduction import Request, Settings, graph, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch, request):
@@ -43,7 +45,6 @@ def asked(folder, **more):
     return Request(folder / "out", **given)
 
 
-@pytest.mark.slow
 def test_tables_hold_means_and_errors_over_seeds(folder):
     pytest.importorskip("matplotlib")
     result = run("graph", asked(folder))
@@ -66,7 +67,6 @@ def test_tables_hold_means_and_errors_over_seeds(folder):
     assert {f.name for f in result.files} == set(graph.Compression.FILES)
 
 
-@pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(folder, monkeypatch):
     first = run("graph", asked(folder))
     monkeypatch.setattr(graph.Training, "step", None)
@@ -75,7 +75,6 @@ def test_what_was_measured_is_not_measured_again(folder, monkeypatch):
     assert json.dumps(again.table.rows) == json.dumps(first.table.rows)
 
 
-@pytest.mark.slow
 def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
     whole = run("graph", asked(folder, seeds=1))
     plain = graph.edge_order
@@ -101,7 +100,6 @@ def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
         }
 
 
-@pytest.mark.slow
 def test_a_stopped_training_goes_on(folder, monkeypatch):
     whole = run("graph", asked(folder, seeds=1))
     other = Request(folder / "other", graphs=str(folder), seeds=1, budget=6, panels=["cora"])

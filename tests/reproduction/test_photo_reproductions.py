@@ -20,6 +20,8 @@ from greedypig.images.photos import open_photo
 from reproduction import __main__ as command
 from reproduction import curves, figures, pointing, settings
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ("small_photos",)
 TINY = ("--model", "tiny_models:build")
 SMALL = (*TINY, "--photos", "photos", "--out", "out", "--budget", "8")
@@ -48,7 +50,6 @@ def without_time(rows):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-@pytest.mark.slow
 def test_the_numbers_are_the_areas_under_the_median_curves(photos, answer):
     record = answer("sic", *SMALL, *METHODS)
     rows = {(r["method"], r["ranking"]): r for r in record["rows"]}
@@ -153,7 +154,6 @@ def test_the_explained_network_is_not_its_own_judge(photos, call):
     assert "Expected another network than the explained one" in err
 
 
-@pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, place):
     words = ("sic", *SMALL, "--methods", "ig,random")
     first = answer(*words, "--limit", "3")
@@ -177,7 +177,6 @@ def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, pl
     assert len(explained) == 3 * 2 * 2
 
 
-@pytest.mark.slow
 def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     words = ("sic", *SMALL, "--methods", "default", "--limit", "2")
     assert answer(*words)["rows"][0]["gradients"] <= 8  # Its budget cuts the default too.
@@ -188,7 +187,6 @@ def test_another_default_is_measured_anew(photos, answer, monkeypatch):
     assert answer(*words)["rows"][0]["gradients"] == 20
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, answer, monkeypatch):
     words = ("sic", *SMALL, "--methods", "ig,random")
     whole = answer(*words, "--out", "whole")
@@ -214,7 +212,6 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
     assert calls[0] - 100 == 8 - 3
 
 
-@pytest.mark.slow
 def test_two_ranks_give_the_table_of_one(photos, place, environment):
     words = ("-m", "reproduction", "sic", *TINY, "--photos", "photos", "--budget", "8",
              *METHODS)  # fmt: skip
@@ -320,7 +317,6 @@ def test_pointing_takes_up_grids_that_were_played(plain, answer, monkeypatch):
     assert answer(*words)["rows"] == first["rows"]
 
 
-@pytest.mark.slow
 def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place, monkeypatch):
     record = answer("figures", *SMALL, "--methods", "ig,paper")
     rows = record["rows"]
@@ -356,7 +352,6 @@ def test_a_method_has_one_name_in_a_figure(photos, call, monkeypatch):
     assert kept.title.splitlines()[0] == importance.title == "IG (cut)"
 
 
-@pytest.mark.slow
 def test_all_is_every_reproduction(plain, answer, place):
     record = answer("all", *FOUR, "--methods", "ig")
     assert list(record["reproductions"]) == ["sic", "pointing", "resnet", "figures"]

