@@ -26,12 +26,10 @@ _SHOWN = 5
 def find_class(query: str | int, classes: Sequence[str] | None) -> int:
     """The index of the class called `query` among `classes`, the names in the order of the logits.
 
-    Args:
-        query: an index (a number or its digits), a name, one of the synonyms of a name such as
-            "tabby, tabby cat", or a WordNet id such as "n01440764" where `classes` are ImageNet's.
-            Case matters only where nothing else tells two classes apart; "-" and "_" count as
-            spaces.
-        classes: None where the model does not name its classes: then only an index will do.
+    query: an index (a number or its digits), a name, one of the synonyms of a name such as "tabby,
+        tabby cat", or a WordNet id such as "n01440764" where `classes` are ImageNet's. Case
+        matters only where nothing else tells two classes apart; "-" and "_" count as spaces.
+    classes: None where the model does not name its classes: then only an index will do.
     """
     if isinstance(query, bool) or not isinstance(query, str | int):
         raise InvalidType(

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput, InvalidType, MissingPackage
 from .class_names import label_of
-from .networks.pictures import LARGE, REDUCING_GAP, reduced_rgb
+from .networks.pictures import LARGE, REDUCING_GAP, pillow, reduced_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -60,14 +60,6 @@ class Broken:
 @dataclass
 class Photos:
     """The photos at `paths`, one after the other; what cannot be read is collected in `broken`.
-
-    ```
-    photos = Photos(["holiday", "cat.jpg"])
-    for photo in photos:
-        ...
-    for broken in photos.broken:
-        print(broken.reason)
-    ```
 
     It can be iterated again, and only one photo is in memory at a time. `len` counts the files.
     """
@@ -216,19 +208,13 @@ def _file(path: str | os.PathLike[str]) -> Path:
 
 def _opened(file: object, path: Path) -> Image.Image:
     """The image with its header read only."""
+    pil = pillow()
+    pil.Image.init()
+    formats = [name for name in _FORMATS if name in pil.Image.OPEN]
     try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise MissingPackage(
-            "Expected Pillow for reading photos (got no module named PIL). "
-            'Try pip install "greedypig[images]".'
-        ) from error
-    Image.init()
-    formats = [name for name in _FORMATS if name in Image.OPEN]
-    try:
-        with _no_limit_of_pil(Image):
-            return Image.open(file, formats=formats)  # type: ignore[arg-type]
-    except UnidentifiedImageError as error:
+        with _no_limit_of_pil(pil.Image):
+            return pil.Image.open(file, formats=formats)  # type: ignore[no-any-return]
+    except pil.UnidentifiedImageError as error:
         raise InvalidFile(
             f"Expected a photo in {path} (got {_kind(path)}). Try a JPEG, PNG or WebP file."
         ) from error
@@ -239,15 +225,14 @@ def _opened(file: object, path: Path) -> Image.Image:
 
 
 @contextlib.contextmanager
-def _no_limit_of_pil(pil: object) -> Iterator[None]:
+def _no_limit_of_pil(image: Any) -> Iterator[None]:
     """PIL warns above 89 and refuses above 179 megapixels; phones make photos of 200."""
     with _LIMIT:
-        before = pil.MAX_IMAGE_PIXELS  # type: ignore[attr-defined]
-        pil.MAX_IMAGE_PIXELS = None  # type: ignore[attr-defined]
+        before, image.MAX_IMAGE_PIXELS = image.MAX_IMAGE_PIXELS, None
         try:
             yield
         finally:
-            pil.MAX_IMAGE_PIXELS = before  # type: ignore[attr-defined]
+            image.MAX_IMAGE_PIXELS = before
 
 
 def _check_pixels(image: Image.Image, path: Path) -> None:

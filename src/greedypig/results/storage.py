@@ -1,14 +1,10 @@
 """One file per result: tensors as safetensors, everything else as JSON in its header.
 
-Reading never runs code: safetensors holds numbers only, and the JSON is data. The file says
-which schema it was written with; a newer one is refused rather than misread.
-
-Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of schema 1
-and 2 are still read: their stop reasons BUDGET and REACHED are GRADIENTS and VALUE now, and their
-tensor `memory` is ignored.
-
-The digest covers all that is in the file, so that a flipped bit is not read as a score. Files of
-earlier versions have none and are read unchecked.
+Reading never runs code: safetensors holds numbers only, and the JSON is data. A newer schema is
+refused. Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of
+schema 1 and 2 are still read: their stop reasons BUDGET and REACHED are GRADIENTS and VALUE now,
+and their tensor `memory` is ignored. A digest covers all that is in the file; files of earlier
+versions have none.
 """
 
 from __future__ import annotations
@@ -80,10 +76,12 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
         raise InvalidFile(
             f"Expected settings and notes that JSON can hold (got: {error})."
         ) from error
-    whole = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    whole = {k: v.detach().cpu().contiguous().clone() for k, v in sorted(tensors.items())}
     # In the JSON, as safetensors puts several texts down in any order: equal results are to
     # be equal files.
-    sealed = json.dumps({**record, CHECK: _digest(whole, text)}, allow_nan=False)
+    sealed = json.dumps(
+        {**record, CHECK: digest(whole, text)}, allow_nan=False
+    )
     write_whole(path, to_bytes(whole, metadata={KEY: sealed}))
 
 
@@ -113,7 +111,7 @@ def load(path: str | PathLike[str]) -> Attribution:
                 "Try a newer greedypig."
             )
         seal = record.pop(CHECK, "")
-        if seal and seal != _digest(tensors, json.dumps(record)):
+        if seal and seal != digest(dict(sorted(tensors.items())), json.dumps(record)):
             raise InvalidFile(
                 f"Expected a greedypig result in {name!r} as it was written (got one that was "
                 "changed or damaged since: its digest differs)."
@@ -126,10 +124,6 @@ def load(path: str | PathLike[str]) -> Attribution:
         raise InvalidFile(
             f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
         ) from error
-
-
-def _digest(tensors: dict[str, Tensor], text: str) -> str:
-    return digest(dict(sorted(tensors.items())), text)
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:

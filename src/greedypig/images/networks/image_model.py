@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import InvalidInput, InvalidType, MissingPackage
+from ...core.errors import InvalidInput, InvalidType
 from .imagenet import class_names
-from .pictures import centre_box, upright_rgb
+from .pictures import centre_box, pillow, upright_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -97,14 +97,7 @@ class ImageModel(nn.Module):
         return class_names()
 
     def _check_image(self, image: object) -> None:
-        try:
-            from PIL import Image
-        except ImportError as error:
-            raise MissingPackage(
-                "Expected Pillow for the preprocessing of images (got no module named PIL). "
-                'Try pip install "greedypig[images]".'
-            ) from error
-        if not isinstance(image, Image.Image):
+        if not isinstance(image, pillow().Image.Image):
             raise InvalidType(
                 f"Expected a PIL image (got {type(image).__name__}). Try PIL.Image.open(path)."
             )

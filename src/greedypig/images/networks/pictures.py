@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...core.errors import InvalidInput
+from ...core.errors import InvalidInput, MissingPackage
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["LARGE", "centre_box", "reduced_rgb", "upright_rgb"]
+__all__ = ["LARGE", "centre_box", "pillow", "reduced_rgb", "upright_rgb"]
 
 LARGE = 2**25
 """Pixels above which a picture is averaged before it is resized: more than 33 megapixels."""
@@ -25,6 +25,18 @@ REDUCING_GAP = 3
 _ORIENTATION = 0x0112
 _STRIP = 2**22
 """Pixels of a strip: about 16 MB in each intermediate mode."""
+
+
+def pillow() -> Any:
+    """The package PIL, which is optional."""
+    try:
+        import PIL.Image
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected Pillow for photos (got no module named PIL). "
+            'Try pip install "greedypig[images]".'
+        ) from error
+    return PIL
 
 
 def upright_rgb(image: Image.Image, short_side: int) -> Image.Image:
@@ -63,9 +75,8 @@ def centre_box(
     """The part of the source that "short side to `resize`, then centre `size` x `size`" keeps.
 
     Resizing this box alone samples the same points as resizing everything and cropping, but a
-    picture of 1 x 10,000 pixels never becomes one of 256 x 2,560,000. PIL resizes columns and rows
-    one after the other, in an order that depends on the shapes, and clips to 8 bits in between: the
-    two ways agree to one level, except where bicubic overshoots black or white.
+    picture of 1 x 10,000 pixels never becomes one of 256 x 2,560,000. The two agree to one level,
+    except where bicubic overshoots black or white.
     """
     short = min(width, height)
     resized_width, resized_height = resize * width // short, resize * height // short

@@ -16,7 +16,7 @@ So the weights decide: where `conv1.bias` is among them, they are Keras's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -26,30 +26,10 @@ from .image_model import ImageModel
 __all__ = ["ResNet50"]
 
 
-class _Stage(NamedTuple):
-    blocks: int
-    channels: int
-    stride: int
-
-
-_STAGES = (
-    _Stage(blocks=3, channels=64, stride=1),
-    _Stage(blocks=4, channels=128, stride=2),
-    _Stage(blocks=6, channels=256, stride=2),
-    _Stage(blocks=3, channels=512, stride=2),
-)
+_STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))
+"""Blocks, channels and stride of each stage."""
 _EXPANSION = 4
 """A block gives four times the channels that its 3x3 convolution works on."""
-
-
-class _Variant(NamedTuple):
-    biases: bool
-    stride_first: bool
-    epsilon: float
-
-
-_TORCHVISION = _Variant(biases=False, stride_first=False, epsilon=1e-5)
-_KERAS = _Variant(biases=True, stride_first=True, epsilon=1e-3)
 
 
 class ResNet50(ImageModel):
@@ -65,22 +45,19 @@ class ResNet50(ImageModel):
     def __init__(self, *, keras: bool = False) -> None:
         super().__init__()
         self.keras = keras
-        variant = _KERAS if keras else _TORCHVISION
         if keras:
             self.level_mean = (123.68, 116.779, 103.939)
             self.level_std = (1.0, 1.0, 1.0)
-        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=variant.biases)
-        self.bn1 = nn.BatchNorm2d(64, eps=variant.epsilon)
+        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=keras)
+        self.bn1 = nn.BatchNorm2d(64, eps=1e-3 if keras else 1e-5)
         self.relu = nn.ReLU()
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         channels = 64
         stages = []
-        for stage in _STAGES:
-            blocks: list[nn.Module] = []
-            for i in range(stage.blocks):
-                stride = stage.stride if i == 0 else 1
-                blocks.append(_Bottleneck(channels, stage.channels, stride, variant))
-                channels = stage.channels * _EXPANSION
+        for count, width, stride in _STAGES:
+            blocks = [_Bottleneck(channels, width, stride, keras)]
+            channels = width * _EXPANSION
+            blocks += [_Bottleneck(channels, width, 1, keras) for _ in range(count - 1)]
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d(1)
@@ -105,24 +82,24 @@ class _Bottleneck(nn.Module):
     Where input and output differ in shape, the input passes a 1x1 convolution (`downsample`).
     """
 
-    def __init__(self, channels: int, width: int, stride: int, variant: _Variant) -> None:
+    def __init__(self, channels: int, width: int, stride: int, keras: bool) -> None:
         super().__init__()
         out = width * _EXPANSION
-        biases, epsilon = variant.biases, variant.epsilon
-        first, second = (stride, 1) if variant.stride_first else (1, stride)
-        self.conv1 = nn.Conv2d(channels, width, 1, stride=first, bias=biases)
+        epsilon = 1e-3 if keras else 1e-5
+        first, second = (stride, 1) if keras else (1, stride)
+        self.conv1 = nn.Conv2d(channels, width, 1, stride=first, bias=keras)
         self.bn1 = nn.BatchNorm2d(width, eps=epsilon)
         self.relu1 = nn.ReLU()
-        self.conv2 = nn.Conv2d(width, width, 3, stride=second, padding=1, bias=biases)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=second, padding=1, bias=keras)
         self.bn2 = nn.BatchNorm2d(width, eps=epsilon)
         self.relu2 = nn.ReLU()
-        self.conv3 = nn.Conv2d(width, out, 1, bias=biases)
+        self.conv3 = nn.Conv2d(width, out, 1, bias=keras)
         self.bn3 = nn.BatchNorm2d(out, eps=epsilon)
         self.relu3 = nn.ReLU()
         self.downsample: nn.Sequential | None = None
         if stride != 1 or channels != out:
             self.downsample = nn.Sequential(
-                nn.Conv2d(channels, out, 1, stride=stride, bias=biases),
+                nn.Conv2d(channels, out, 1, stride=stride, bias=keras),
                 nn.BatchNorm2d(out, eps=epsilon),
             )
 
