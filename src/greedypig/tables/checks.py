@@ -86,11 +86,11 @@ def _check_gates(network: GatedModel, parts: list[Tensor]) -> list[str]:
             "Expected a model that uses its gates (got the same outputs with all of them 0 as with "
             "all of them 1). Try x * gates where a column enters, or a forward without gates."
         )
-    leaking, rolled = [], torch.arange(len(parts[0]), device=network.device).roll(1)
+    leaking = []
     for column in range(min(network.columns, MOST_GATES)):
         gates = opened.clone()
         gates[column] = 0
-        moved = network.table.reordered(parts, column, rolled)
+        moved = network.table.changed(parts, column, lambda values: values.roll(1, 0))
         if not _same(_outputs(network, parts, gates), _outputs(network, moved, gates)):
             leaking.append(column)
     if not leaking:

@@ -2,7 +2,7 @@
 
 Features are one tensor, a tuple of tensors or a dict of tensors, rows first; a DataFrame is a
 matrix whose columns have names. Every column of a matrix is a column of the table; a vector is a
-single one. Found from the first batch, expected of every other.
+single one. The first batch decides; every other batch must have the same columns.
 """
 
 from __future__ import annotations
@@ -186,10 +186,10 @@ class Table:
         keys = [part.key for part in self.parts]
         if isinstance(keys[0], str):
             return model(**dict(zip(map(str, keys), parts, strict=True)), **more)
-        given: list[Tensor | None] = [None] * max(self.places, 1)
+        arguments: list[Tensor | None] = [None] * max(self.places, 1)
         for key, part in zip(keys, parts, strict=True):
-            given[int(key or 0)] = part
-        return model(*given, **more)
+            arguments[int(key or 0)] = part
+        return model(*arguments, **more)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """A matrix (rows, columns) as parts of their own shapes."""
@@ -199,15 +199,17 @@ class Table:
             for part, piece in zip(self.parts, pieces, strict=True)
         ]
 
-    def reordered(self, parts: list[Tensor], column: int, order: Tensor) -> list[Tensor]:
-        """The same rows, this column's values in another order; a bag moves as a whole."""
+    def changed(
+        self, parts: list[Tensor], column: int, change: Callable[[Tensor], Tensor]
+    ) -> list[Tensor]:
+        """The same rows with other values of this column; a bag changes as a whole."""
         for at, of in enumerate(self.parts):
             if column < of.width:
                 part = parts[at].clone()
                 if part.dim() == 1 or (of.width == 1 and part.shape[1] > 1):
-                    part = part[order]
+                    part = change(part)
                 else:
-                    part[:, column] = part[order, column]
+                    part[:, column] = change(part[:, column])
                 return [*parts[:at], part, *parts[at + 1 :]]
             column -= of.width
         raise AssertionError("unreachable: every column is in a part")

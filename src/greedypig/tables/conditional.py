@@ -77,18 +77,18 @@ class Regression:
         self.bytes = self.coefficients.nbytes + self.on.nbytes + self.off.nbytes
 
 
-def effects(moments: Moments, given: Regression) -> Tensor:
+def effects(moments: Moments, regression: Regression) -> Tensor:
     """(off, off), float64: row i is how every absent number moves with one unit of number i beyond
     what S explains, the other numbers of its column included."""
-    c, on, off = moments.covariance, given.on.cpu(), given.off.cpu()
-    residual = c[off][:, off] - c[off][:, on] @ given.coefficients.cpu().double()
+    c, on, off = moments.covariance, regression.on.cpu(), regression.off.cpu()
+    residual = c[off][:, off] - c[off][:, on] @ regression.coefficients.cpu().double()
     owners = moments.column_of[off]
     solved = torch.empty_like(residual)
     for column in sorted(set(owners.tolist())):
         here = torch.nonzero(owners == column).squeeze(1)
         own = residual[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
         solved[here] = torch.linalg.solve(own, residual[here])
-    return solved.to(given.off.device)
+    return solved.to(regression.off.device)
 
 
 class Conditional:
@@ -100,7 +100,7 @@ class Conditional:
         self._regressions: OrderedDict[bytes, Regression] = OrderedDict()
         self._effects: tuple[Regression, Tensor] | None = None
 
-    def given(self, selected: Tensor) -> Regression:
+    def regression(self, selected: Tensor) -> Regression:
         """The regression on these columns (columns,) bool."""
         if selected.dim() != 1:
             raise InvalidInput("Expected one set of gates for all rows (got several).")
@@ -115,11 +115,12 @@ class Conditional:
 
     def rows(self, x: Tensor, selected: Tensor) -> Tensor:
         """(rows, inputs): x in the selected columns, what they let one expect in the others."""
-        given = self.given(selected)
+        regression = self.regression(selected)
         mean = self.moments.mean.to(x)
         imputed = x.clone()
-        known = x.index_select(1, given.on) - mean[given.on]
-        imputed[:, given.off] = torch.addmm(mean[given.off], known, given.coefficients)
+        known = x.index_select(1, regression.on) - mean[regression.on]
+        off = regression.off
+        imputed[:, off] = torch.addmm(mean[off], known, regression.coefficients)
         return imputed
 
     def gather(self, news: Tensor, slopes: Tensor) -> Tensor:
@@ -130,13 +131,13 @@ class Conditional:
         """
         return (news.T @ slopes if self.credit else (slopes * news).sum(0)).double()
 
-    def per_number(self, given: Regression, gathered: Tensor) -> Tensor:
+    def per_number(self, regression: Regression, gathered: Tensor) -> Tensor:
         """(off,) float64: Σ over rows of number i's news times the gradient along its effects."""
         if not self.credit:
             return gathered
-        if self._effects is None or self._effects[0] is not given:
+        if self._effects is None or self._effects[0] is not regression:
             # Of one round at a time: the matrix is large.
-            self._effects = (given, effects(self.moments, given))
+            self._effects = (regression, effects(self.moments, regression))
         return (gathered * self._effects[1]).sum(1)
 
     @contextmanager

@@ -74,22 +74,31 @@ def find_lookups(
     modules = embeddings(module)
     calls = _calls(model, modules, table, parts)
     sources: list[list[set[int]]] = [[set() for _ in range(call.places)] for call in calls]
-    first = 0
-    for at, of in enumerate(table.parts):
-        for column in range(of.width if of.categorical else 0):
-            changed = _changes(model, modules, table, parts, at, column, calls)
-            if not any(any(row) for row in changed):
-                raise InvalidInput(
-                    f"Expected every category column to be looked up in an nn.Embedding (got none "
-                    f"for {table.listed([first + column])}). Try floating point for what is no "
-                    "category, or a model with forward(numeric, categorical, gates=…)."
-                )
-            for source, moved in zip(sources, changed, strict=True):
-                for place, has in zip(source, moved, strict=True):
-                    if has:
-                        place.add(first + column)
-        first += of.width
+    for column in (c for c, category in enumerate(table.categorical) if category):
+        try:
+            others = table.changed(parts, column, _other_ids)
+            now = _calls(model, modules, table, others, any_id=True)
+        except (IndexError, RuntimeError):
+            now = calls
+        changed = [before.changed(after) for before, after in zip(calls, now, strict=True)]
+        if not any(map(any, changed)):
+            raise InvalidInput(
+                f"Expected every category column to be looked up in an nn.Embedding (got none "
+                f"for {table.listed([column])}). Try floating point for what is no category, or a "
+                "model with forward(numeric, categorical, gates=…)."
+            )
+        for source, places in zip(sources, changed, strict=True):
+            for columns, has_changed in zip(source, places, strict=True):
+                if has_changed:
+                    columns.add(column)
     return _with_columns(table, calls, sources)
+
+
+def _other_ids(ids: Tensor) -> Tensor:
+    """The ids of the rows before; where all rows have the same id, a neighbour of it."""
+    if bool((ids == ids[0]).all()):
+        return ids + 1 if int(ids[0]) < 1 else ids - 1
+    return ids.roll(1)
 
 
 def _with_columns(
@@ -120,28 +129,14 @@ def _with_columns(
     return lookups, [table.parts[p].key for p in sorted(bags)]
 
 
-def _changes(
-    model: Callable[..., Any], modules: dict[str, nn.Module], table: Table, parts: list[Tensor],
-    at: int, column: int, before: list[_Call],
-) -> list[list[bool]]:  # fmt: skip
-    """For every look-up and every id of its rows: does it change with this column?"""
-    touched = parts[at].clone()
-    values = touched if touched.dim() == 1 else touched[:, column]
-    if bool((values == values[0]).all()):
-        values += 1 if int(values[0]) < 1 else -1
-    else:
-        values.copy_(values.roll(1))
-    try:
-        now = _calls(model, modules, table, [*parts[:at], touched, *parts[at + 1 :]], any_id=True)
-    except (IndexError, RuntimeError):
-        return [[False] * call.places for call in before]
-    return [a.changed(b) for a, b in zip(before, now, strict=True)]
-
-
 def _calls(
-    model: Callable[..., Any], modules: dict[str, nn.Module], table: Table, parts: list[Tensor],
-    *, any_id: bool = False,
-) -> list[_Call]:  # fmt: skip
+    model: Callable[..., Any],
+    modules: dict[str, nn.Module],
+    table: Table,
+    parts: list[Tensor],
+    *,
+    any_id: bool = False,
+) -> list[_Call]:
     """The calls of the embeddings, in their order.
 
     any_id: ids that an embedding does not have are noted, and another vector stands for them.

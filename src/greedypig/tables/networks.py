@@ -151,14 +151,15 @@ class Network:
     def _imputed_gradient(self, batch: Rows, line: Line, weights: Tensor) -> Tensor:
         """Along the way from what S lets one expect to the rows themselves."""
         assert self.conditional is not None
-        x, given = self.encoded_numbers(batch.features), self.conditional.given(line.selected)
+        x = self.encoded_numbers(batch.features)
+        regression = self.conditional.regression(line.selected)
         start = self.conditional.rows(x, line.selected)
         slopes = self._slopes(
             batch, start, line.nodes, weights, x - start, partial(self.outputs_at, batch.features)
         )
-        news = (x - start).index_select(1, given.off)
-        sums = self.conditional.gather(news, slopes.index_select(1, given.off))
-        return self.per_column(given.off, self.conditional.per_number(given, sums))
+        news = (x - start).index_select(1, regression.off)
+        sums = self.conditional.gather(news, slopes.index_select(1, regression.off))
+        return self.per_column(regression.off, self.conditional.per_number(regression, sums))
 
     def _slopes(
         self,
@@ -391,15 +392,16 @@ class LinearNetwork(Network):
         taken = line.selected.to(self.device)[self.column_of]
         on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
         of_selected, of_others = self.weight.T[on], self.weight.T[off]
-        given = None if self.conditional is None else self.conditional.given(line.selected)
-        if given is not None:
-            of_selected = torch.addmm(of_selected, given.coefficients, of_others)
+        imputed = self.conditional
+        regression = None if imputed is None else imputed.regression(line.selected)
+        if regression is not None:
+            of_selected = torch.addmm(of_selected, regression.coefficients, of_others)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         for rows in batch.pieces(self._rows):
             x = rows.features
             known, rest = x.index_select(1, on), x.index_select(1, off)
-            if given is not None:
-                rest = torch.addmm(rest, known, given.coefficients, alpha=-1)
+            if regression is not None:
+                rest = torch.addmm(rest, known, regression.coefficients, alpha=-1)
             before = torch.addmm(self.bias, known, of_selected)
             along = rest @ of_others
             slopes = self._slopes(rows, before, line.nodes, weights, along, self.rest)
@@ -407,9 +409,9 @@ class LinearNetwork(Network):
                 total = total + (slopes @ self.weight).mul_(x).sum(0).double()
             else:
                 total = total + self.conditional.gather(rest, slopes @ of_others.T)
-        if self.conditional is None or given is None:
+        if self.conditional is None or regression is None:
             return self.per_column(torch.arange(len(taken), device=self.device), total)
-        return self.per_column(off, self.conditional.per_number(given, total))
+        return self.per_column(off, self.conditional.per_number(regression, total))
 
 
 def network_for(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -172,7 +173,8 @@ class TableObjective(Objective):
         for column in range(self.n):
             generator = torch.Generator().manual_seed(seed_from(self.seed, column))
             order = torch.randperm(len(parts[0]), generator=generator).to(self.network.device)
-            yield self.network.table.reordered(parts, column, order)
+            shuffled = partial(torch.index_select, dim=0, index=order)
+            yield self.network.table.changed(parts, column, shuffled)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ of the list by lanes read different pools.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -105,11 +106,10 @@ class Batches(Sequence[Batch]):
 
     def only(self, names: Iterable[str]) -> Batches:
         """The same batches with these columns alone; others are not read."""
-        return Batches(
-            self.table, self.survey, batch_size=self._batch_size, part=self.part, share=self.share,
-            split_seed=self.split_seed, seed=self.seed, shuffle=self.shuffle,
-            schema=self.schema.only(names), memory=self.memory,
-        )  # fmt: skip
+        other = copy(self)
+        other.schema, other._cache = self.schema.only(names), {}
+        other.__dict__.pop("lanes", None)  # Pools of fewer columns are smaller.
+        return other
 
     @cached_property
     def batch_size(self) -> int:

@@ -47,8 +47,8 @@ class Moments:
         """0 where all numbers are the same."""
         if self.n == 0 or self.low == self.high:
             return 0.0
-        found = sqrt(self.second / self.n)
-        return found if isfinite(found) else 0.0
+        deviation = sqrt(self.second / self.n)
+        return deviation if isfinite(deviation) else 0.0
 
     @property
     def skewness(self) -> float:
@@ -64,7 +64,7 @@ class Counts:
         self.most = most
         self.table: Any = None
         self.waiting: list[Any] = []
-        self.held = 0
+        self.size = 0
         self.lost = False
 
     def add(self, texts: Any) -> None:
@@ -72,12 +72,12 @@ class Counts:
         pa, pc = arrow(), arrow("compute")
         counted = pc.value_counts(texts.indices)
         places, numbers = counted.field("values"), counted.field("counts")
-        kept = pc.is_valid(places)
-        values = texts.dictionary.take(places.filter(kept))
-        part = pa.table({"value": values, "count": numbers.filter(kept)})
+        valid = pc.is_valid(places)
+        values = texts.dictionary.take(places.filter(valid))
+        part = pa.table({"value": values, "count": numbers.filter(valid)})
         self.waiting.append(part.filter(pc.is_valid(part["value"])))
-        self.held += part.num_rows
-        if self.held > 4 * self.most:
+        self.size += part.num_rows
+        if self.size > 4 * self.most:
             self._merge()
 
     def _merge(self) -> None:
@@ -92,12 +92,12 @@ class Counts:
         if summed.num_rows > 2 * self.most:
             self.lost = True
             summed = summed.slice(0, 2 * self.most)
-        self.table, self.waiting, self.held = summed.combine_chunks(), [], summed.num_rows
+        self.table, self.waiting, self.size = summed.combine_chunks(), [], summed.num_rows
 
     def common(self) -> list[tuple[str, int]]:
         """Texts and counts, most frequent first."""
         self._merge()
         if self.table is None:
             return []
-        return list(zip(self.table["value"].to_pylist(), self.table["count"].to_pylist(),
-                        strict=True))  # fmt: skip
+        values, counts = self.table["value"].to_pylist(), self.table["count"].to_pylist()
+        return list(zip(values, counts, strict=True))

@@ -15,6 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 from math import ceil, isfinite
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ class Trained:
     rows: int
     """Rows that were learned from, counted each time."""
     checks: int
+    seconds: float
 
 
 def new_network(
@@ -141,7 +143,7 @@ def train_network(
     )
     patience, every = max(1, effort.waits(train)), max(1, min(effort.check, train.rows))
     steps = effort.longest(train) * len(train)
-    rows = since = checks = worse = 0
+    began, rows, since, checks, worse = monotonic(), 0, 0, 0, 0
     best: Scores | None = None
     for step, i in enumerate(_endless(train, seed), 1):
         (numeric, categorical), label = train[i]
@@ -169,7 +171,7 @@ def train_network(
     assert best is not None
     model.load_state_dict(weights)
     optimiser.zero_grad(set_to_none=True)
-    return Trained(model.eval().requires_grad_(False), best, rows, checks)
+    return Trained(model.eval().requires_grad_(False), best, rows, checks, monotonic() - began)
 
 
 def _endless(train: Batches, seed: int) -> Iterator[int]:
