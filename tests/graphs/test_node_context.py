@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from greedypig.graphs import generate, make_graph, train
-from greedypig.graphs.compression import Growth, answers, grow, taken
+from greedypig.graphs.compression import Growth, answers, grow, selected_pairs
 from greedypig.graphs.training import Recipe
 
 
@@ -34,7 +34,7 @@ def test_growth_is_connected_and_of_the_graph_s_own_edges(graph, model, method):
     assert len(growth.pairs) == len(set(growth.pairs)) == 12
     assert {(min(p), max(p)) for p in growth.pairs} <= own
     assert connected(7, growth.pairs)
-    assert growth.pairs == taken(a)
+    assert growth.pairs == selected_pairs(a)
     assert growth.nodes[0] == 7
 
 

@@ -227,15 +227,14 @@ class _Called(nn.Module):
 
 
 def _spread(a: Attribution | None, columns: Tensor, count: int) -> Tensor:
-    """(count,) the mask: from 1 for the first unit taken evenly down, equal for equal scores of a
-    round, 0 for units not taken and for scores of 0."""
+    """(count,) the edge mask: 1 for the first unit, then evenly down; equal for equal scores of a
+    round, 0 for units that were not selected and for scores of 0."""
     mask = torch.zeros(count, device=columns.device)
     if a is None:
         return mask
     first = a.order[a.features.first_rank(a.order)]
     ranks = a.shared_positions()[first].to(columns.device)
-    taken = (1 - ranks / max(a.selected, 1)).clamp_min(0)
-    mask[columns] = taken.to(mask)
+    mask[columns] = (1 - ranks / max(a.selected, 1)).clamp_min(0).to(mask)
     return mask
 
 

@@ -18,7 +18,7 @@ import greedypig as gp
 from .. import plots, report
 from ..graphs import Graph
 from ..graphs.api import node_run
-from ..graphs.compression import grow, growth, logits_of, taken
+from ..graphs.compression import grow, growth, logits_of, selected_pairs
 from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..results.wording import count
@@ -113,7 +113,7 @@ class NodeTask:
         """The edges with the network's probabilities for them, and for random ones."""
         graph, model, node = self.graph, self.network.model, self.node
         target = int(a.settings["target"])
-        pairs = taken(a)
+        pairs = selected_pairs(a)
         own = growth(model, graph, node, pairs, target)
         logits = logits_of(model, graph)(None)
         whole = float(torch.softmax(logits[node].double(), 0)[target])

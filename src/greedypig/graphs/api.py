@@ -242,8 +242,8 @@ def edges_run(
             raise InvalidInput("Expected at least one edge (got none).")
         for oddity in graph.oddities(undirected):
             warnings.warn(oddity, UserWarning, stacklevel=levels_to_caller())
-        if method is None or method == "degree":
-            method = FOR_EDGES if method is None else degree_sampler(graph)
+        method = FOR_EDGES if method is None else method
+        method = degree_sampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         return EdgeRun(
@@ -279,7 +279,7 @@ def _provenance(model: Callable[..., Any], edges: EdgeModel, target: NodeTarget)
 
 @dataclass(frozen=True, kw_only=True)
 class RandomGrowth(InRounds):
-    """Edges drawn at random among those that touch the subgraph, one after the other."""
+    """Edges at random among those that touch the subgraph, one after the other."""
 
     per_round: int | None = 1
     name = "random"
@@ -338,8 +338,7 @@ def node_run(
         edge_model = place.on(around, normalisation)
         if objective is None:
             objective = "log-likelihood" if target is None else "log-probability"
-        logits = edge_model.logits()
-        aim = NodeTarget(objective, logits, nodes=around.centres, target=target)
+        aim = NodeTarget(objective, edge_model.logits(), nodes=around.centres, target=target)
         removing = normalisation == "recomputed"
         if around.reaching:
             features = around.candidates().features()

@@ -219,7 +219,7 @@ def grow(
 ) -> tuple[Attribution, Growth]:
     """Explain a node's class; method="random" takes adjacent edges at random."""
     a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
-    return a, growth(model, graph, node, taken(a), int(a.settings["target"]))
+    return a, growth(model, graph, node, selected_pairs(a), int(a.settings["target"]))
 
 
 def growth(
@@ -232,7 +232,7 @@ def growth(
     )
 
 
-def taken(a: Attribution) -> tuple[Pair, ...]:
+def selected_pairs(a: Attribution) -> tuple[Pair, ...]:
     """The ends of the edges that a node's explanation took, in order."""
     ends = a.attachments.get("ends")
     if ends is None or not isinstance(a.features, Groups):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.errors import GreedyPigError, InvalidInput, InvalidType
+from ..core.errors import GreedyPigError, InvalidInput, InvalidType, first_line
 from ..core.objective import Objective
 from ..network.frozen import Frozen, freeze
 from ..tensors.targets import levels_to_caller
@@ -34,6 +34,10 @@ SMALL = 200_000
 its fast stack does, which needs no array of edges × features."""
 CLOSE = {torch.float64: 1e-9}
 """Relative distance up to which two outputs are the same; 1e-4 for all other dtypes."""
+MASKED_INSTEAD = (
+    "Its messages are masked instead (normalisation='kept'): G(S) is the output with all other "
+    "messages at 0, not the one on the graph without these edges."
+)
 
 
 def frozen_model(model: Callable[..., Any]) -> Frozen:
@@ -164,15 +168,16 @@ class EdgeModel:
         graph = self.graph
         if not bool(self._between.any()) or self.stack is not None:
             return None
-        if not _takes_weights(self.frozen):
+        third = _third(self.frozen)
+        if third is None or third.name in NO_WEIGHTS:
             return Misfit("The model takes no edge_weight.", _unused("that takes none"))
-        stays = _half(graph)
-        columns = torch.nonzero(stays).squeeze(1)
+        present = _half(graph)
+        columns = torch.nonzero(present).squeeze(1)
         try:
             with torch.no_grad():
                 full = self._call(graph.weight)
                 none = self._call(torch.zeros_like(graph.weight))
-                masked = self._call(graph.weight * stays)
+                masked = self._call(graph.weight * present)
                 cut = self.frozen(self.x, graph.edge_index[:, columns], graph.weight[columns])
         except InvalidInput as error:
             misfit = Misfit("The model cannot be called with edge_weight.", str(error))
@@ -220,10 +225,7 @@ def fitting_model(
             other.logits()
         except InvalidInput as failure:
             raise (failure if misfit.usable else misfit) from failure
-        model, advice = other, (
-            "Its messages are masked instead (normalisation='kept'): G(S) is the output with all "
-            "other messages at 0, not the one on the graph without these edges."
-        )  # fmt: skip
+        model, advice = other, MASKED_INSTEAD
     elif misfit.usable:
         advice = "Try normalisation='kept'."
     else:
@@ -255,11 +257,6 @@ def call(network: Frozen, x: Tensor, edge_index: Tensor, weight: Tensor) -> Any:
     return network(x, edge_index, weight)
 
 
-def _takes_weights(network: Frozen) -> bool:
-    third = _third(network)
-    return third is not None and third.name not in NO_WEIGHTS
-
-
 def _third(network: Frozen) -> Parameter | None:
     """The third argument of a model; edge_weight where its signature is not known."""
     unknown = Parameter("edge_weight", Parameter.POSITIONAL_OR_KEYWORD)
@@ -276,8 +273,8 @@ def _third(network: Frozen) -> Parameter | None:
 
 
 def message_layers(network: Frozen) -> list[Any]:
-    """The layers of a PyG model whose messages can be masked."""
-    modules = [] if network.module is None else list(network.module.modules())
+    """The message-passing layers of a PyG model."""
+    modules = [] if network.module is None else network.module.modules()
     return [m for m in modules if hasattr(m, "explain_message") and hasattr(m, "_edge_mask")]
 
 
@@ -289,10 +286,10 @@ def _set(layer: Any, attributes: dict[str, Any]) -> None:
 def _half(graph: EdgeGraph) -> Tensor:
     """(columns,) 1 for loops and for a random half of the other units, 0 for the rest."""
     units = int(graph.units.max()) + 1
-    drawn = torch.randperm(units, generator=torch.Generator().manual_seed(0)) < units // 2
+    half = torch.randperm(units, generator=torch.Generator().manual_seed(0)) < units // 2
     source, target = graph.edge_index
-    stays: Tensor = drawn.to(source.device)[graph.units] | (source == target)
-    return stays.to(graph.weight)
+    present: Tensor = half.to(source.device)[graph.units] | (source == target)
+    return present.to(graph.weight)
 
 
 def _unused(got: str) -> str:
@@ -306,8 +303,7 @@ def _refusal(frozen: Frozen, x: Tensor, error: Exception) -> str:
     """Why a model may not take these features, and what to try."""
     parameters = [] if frozen.module is None else list(frozen.module.parameters())
     own = next((p.dtype for p in parameters if p.is_floating_point()), None)
-    text = str(error).strip()
-    reason = text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    reason = first_line(error).rstrip(".") or type(error).__name__
     got = f"features {_name(x.dtype)} of shape {tuple(x.shape)}"
     if own is not None:
         got += f", parameters {_name(own)}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput
+from ..core.numbers import check_count
 from .propagation import Adjacency, Layer, Normalised
 
 
@@ -33,10 +34,14 @@ class GCN(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        for name, number in (("in_features", in_features), ("classes", classes),
-                             ("hidden", hidden), ("layers", layers)):  # fmt: skip
-            if type(number) is not int or number < 1:
-                raise InvalidInput(f"Expected {name} to be a whole number ≥ 1 (got {number!r}).")
+        counts = {
+            "in_features": in_features,
+            "classes": classes,
+            "hidden": hidden,
+            "layers": layers,
+        }
+        for name, number in counts.items():
+            check_count(name, number)
         widths = [in_features, *[hidden] * (layers - 1), classes]
         self.weights = nn.ParameterList(torch.empty(a, b) for a, b in pairwise(widths))
         self.biases = nn.ParameterList(torch.empty(b) for b in widths[1:])

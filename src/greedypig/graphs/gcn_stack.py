@@ -77,9 +77,8 @@ class Convolutions(NamedTuple):
 
     def stack(self, x: Tensor, graph: EdgeGraph, normalisation: str) -> GCNStack:
         """The layers on a graph."""
-        loops: float | Tensor = self.loop
+        loops = graph.weight.new_full((graph.nodes,), self.loop)
         if self.own_loops:
-            loops = graph.weight.new_full((graph.nodes,), self.loop)
             source, target = graph.edge_index
             loops[source[source == target]] = graph.weight[source == target]
         return GCNStack(self.layers, x, graph, normalisation, loops)
@@ -121,7 +120,7 @@ def sample(graph: EdgeGraph, x: Tensor) -> tuple[EdgeGraph, Tensor]:
 
 
 def _declared(module: nn.Module) -> Convolutions | None:
-    """What a model declares: W (in, out) and b of every layer, with ReLU between them."""
+    """The layers that a model declares: W (in, out) and b of each, with ReLU between them."""
     declared = getattr(module, "gcn_layers", None)
     if not callable(declared):
         return None

@@ -51,7 +51,7 @@ class Graph:
     names: tuple[str, ...] | None = None
     """Names of the nodes."""
     notes: tuple[str, ...] = ()
-    """What was done to the file's content, a sentence each."""
+    """Corrections of the content, a sentence each."""
 
     @property
     def nodes(self) -> int:
@@ -147,19 +147,19 @@ def make_graph(
         the labelled nodes that are in no other: 20 of each class, 500, 1,000 (fewer in small
         graphs).
     """
-    done = list(notes)
+    remarks = list(notes)
     features = _features(x, name)
     nodes = features.shape[0]
-    pairs, weights = _edges(edges, weight, nodes, name, undirected, done)
-    labels = None if y is None else _labels(y, nodes, name, done)
+    pairs, weights = _edges(edges, weight, nodes, name, undirected, remarks)
+    labels = None if y is None else _labels(y, nodes, name, remarks)
     if labels is not None and classes is None and labels.max() >= MOST_CLASSES:
-        labels, classes = _numbered(labels, done)
+        labels, classes = _numbered(labels, remarks)
     given = {"train": train, "val": val, "test": test}
     parts = {k: _ids(ids, nodes, k, name) for k, ids in given.items() if ids is not None}
     if labels is None and parts:
         raise InvalidInput(f"Expected labels y beside {', '.join(parts)} in {name} (got none).")
     if labels is not None:
-        parts = _split(parts, labels, name, seed, done)
+        parts = _split(parts, labels, name, seed, remarks)
     if names is not None and len(names) != nodes:
         raise InvalidInput(
             f"Expected {nodes:,} names in {name}, one per node (got {len(names):,})."
@@ -179,7 +179,7 @@ def make_graph(
         weight=_tensor(weights),
         classes=None if classes is None else tuple(map(str, classes)),
         names=None if names is None else tuple(map(str, names)),
-        notes=tuple(done),
+        notes=tuple(remarks),
     )
 
 
@@ -210,7 +210,7 @@ def _features(x: Any, name: str) -> NDArray[np.float32]:
 
 
 def _edges(
-    edges: Any, weight: Any, nodes: int, name: str, undirected: bool, done: list[str]
+    edges: Any, weight: Any, nodes: int, name: str, undirected: bool, remarks: list[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
     """Every edge once, without loops, and its weight."""
     array = _array(edges)
@@ -230,12 +230,12 @@ def _edges(
     weights = None if weight is None else _weights(weight, pairs.shape[1], name)
     between = pairs[0] != pairs[1]
     if not between.all():
-        done.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
+        remarks.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
         pairs = pairs[:, between]
         weights = None if weights is None else weights[between]
     different = len(np.unique(pairs[0] * nodes + pairs[1]))
     if pairs.shape[1] > different:
-        done.append(f"{pairs.shape[1] - different:,} edges that were there twice count once.")
+        remarks.append(f"{pairs.shape[1] - different:,} edges that were there twice count once.")
     if undirected:
         pairs = np.sort(pairs, 0)
     keys, first, inverse = np.unique(
@@ -260,7 +260,7 @@ def _weights(weight: Any, count: int, name: str) -> NDArray[np.float32]:
     return weights
 
 
-def _labels(y: Any, nodes: int, name: str, done: list[str]) -> NDArray[np.int64]:
+def _labels(y: Any, nodes: int, name: str, remarks: list[str]) -> NDArray[np.int64]:
     array = _array(y)
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
@@ -283,19 +283,19 @@ def _labels(y: Any, nodes: int, name: str, done: list[str]) -> NDArray[np.int64]
     if absent == nodes:
         raise InvalidInput(f"Expected labels in {name} (got none that is not missing).")
     if absent:
-        done.append(f"{absent:,} nodes have no label.")
+        remarks.append(f"{absent:,} nodes have no label.")
     return labels
 
 
 def _numbered(
-    labels: NDArray[np.int64], done: list[str]
+    labels: NDArray[np.int64], remarks: list[str]
 ) -> tuple[NDArray[np.int64], Sequence[str]]:
     """Labels that are names of classes as 0 … c − 1, and the names."""
     known = labels != UNLABELLED
     names, places = np.unique(labels[known], return_inverse=True)
     numbers = np.full_like(labels, UNLABELLED)
     numbers[known] = places
-    done.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
+    remarks.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
     return numbers, [str(name) for name in names]
 
 
@@ -323,24 +323,24 @@ def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
 
 def _split(
     parts: dict[str, NDArray[np.int64]], labels: NDArray[np.int64], name: str, seed: int,
-    done: list[str],
+    remarks: list[str],
 ) -> dict[str, NDArray[np.int64]]:  # fmt: skip
     """The parts given, checked, and those that are missing drawn by the seed."""
-    taken = np.zeros(len(labels), dtype=bool)
+    in_split = np.zeros(len(labels), dtype=bool)
     for part, ids in parts.items():
         if (labels[ids] == UNLABELLED).any():
             raise InvalidInput(f"Expected labelled nodes in {part} of {name} (got some without).")
-        if taken[ids].any():
+        if in_split[ids].any():
             raise InvalidInput(
                 f"Expected train, val and test of {name} to share no node (got "
-                f"{int(taken[ids].sum()):,} of {part} in another)."
+                f"{int(in_split[ids].sum()):,} of {part} in another)."
             )
-        taken[ids] = True
+        in_split[ids] = True
     missing = [part for part in PARTS if part not in parts]
     if not missing:
         return parts
     order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
-    free = order[(labels[order] != UNLABELLED) & ~taken[order]]
+    free = order[(labels[order] != UNLABELLED) & ~in_split[order]]
     split = dict(parts)
     if "train" in missing:
         split["train"] = _per_class(free, labels)
@@ -355,7 +355,7 @@ def _split(
                 f"Expected labelled nodes left for {part} in {name} (got none). Try giving it."
             )
     sizes = ", ".join(f"{part} {len(split[part]):,}" for part in missing)
-    done.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
+    remarks.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
     return split
 
 

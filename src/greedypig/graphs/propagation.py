@@ -1,4 +1,4 @@
-"""One graph convolution, σ(Â H W + b), with its gradients for edges, features and parameters.
+"""One graph convolution, σ(Â H W + b), as a step of autograd for edges, features and parameters.
 
 Â = D^-½ (A + I) D^-½ is a sparse matrix by rows. Its pattern is sorted once for a graph; its values
 follow from the weights of the edges by differentiable torch. A product with it is an

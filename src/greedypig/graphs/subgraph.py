@@ -19,7 +19,7 @@ from ..core.features import Groups
 from ..core.numbers import whole
 from ..core.objective import Objective
 from ..network.frozen import Frozen
-from .edge_model import EdgeModel, same
+from .edge_model import EdgeModel, message_layers, same
 from .edges import EdgeGraph, IndexedEdges, rows_of
 from .objectives import check_logits
 
@@ -174,11 +174,10 @@ def with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:
 
 def depth_of(network: Frozen, run: Callable[[], Any]) -> int | None:
     """How many steps messages go: the message-passing layers that `run` calls; None without any."""
-    module = network.module
-    declared = getattr(module, "gcn_layers", None)
+    declared = getattr(network.module, "gcn_layers", None)
     if callable(declared):
         return len(declared())
-    layers = [m for m in ([] if module is None else module.modules()) if _passes_messages(m)]
+    layers = message_layers(network)
     if not layers:
         return None
     if not network.held:  # A layer may be called several times, or not at all.
@@ -203,18 +202,13 @@ def _counting(layers: list[Any]) -> Iterator[list[Any]]:
 
 def flows_back(network: Frozen) -> bool:
     """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
-    modules = [] if network.module is None else network.module.modules()
-    flows = {m.flow for m in modules if _passes_messages(m) and hasattr(m, "flow")}
+    flows = {layer.flow for layer in message_layers(network) if hasattr(layer, "flow")}
     if len(flows) > 1:
         raise InvalidInput(
             f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}), which tells "
             "the edges that reach a node. Try explain_edges with nodes=[node]."
         )
     return flows == {"target_to_source"}
-
-
-def _passes_messages(module: Any) -> bool:
-    return hasattr(module, "propagate") and hasattr(module, "_edge_mask")
 
 
 class NodeObjective(Objective):
@@ -239,8 +233,7 @@ class NodeObjective(Objective):
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n)."""
         masks = masks.to(self.end)
-        whole_masks = self._whole(masks, 0.0 if self.removing else 1.0)
-        total = self.inner.gradient(whole_masks, weights)
+        total = self.inner.gradient(self._whole(masks, 0.0 if self.removing else 1.0), weights)
         if self.removing:
             total = total + self.inner.gradient(self._whole(1 - masks, 1.0), weights)
         self._shared["gradients"] += masks.shape[1]

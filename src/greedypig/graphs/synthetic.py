@@ -7,10 +7,13 @@ weight (a power law, or all alike), the other end within the same class with pro
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidInput
+from ..core.numbers import check_between, check_count
 from .graph import Graph, make_graph
 
 ARXIV = {"nodes": 169_343, "edges": 1_166_243, "features": 128, "classes": 40}
@@ -38,17 +41,17 @@ def generate(
     signal: length of a class's centre, in standard deviations of a feature's noise.
     labels_per_class: training nodes of each class; None trains on 54 % of the nodes.
     """
-    for what, value, least in (("nodes", nodes, 4), ("edges", edges, 1),
-                               ("features", features, 1), ("classes", classes, 2)):  # fmt: skip
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InvalidInput(f"Expected {what} to be a whole number ≥ {least} (got {value!r}).")
+    sizes = {"nodes": nodes, "edges": edges, "features": features, "classes": classes}
+    for name, size in sizes.items():
+        check_count(name, size)
+    if nodes < 4 or classes < 2:
+        raise InvalidInput(f"Expected at least 4 nodes and 2 classes (got {nodes} and {classes}).")
     if classes > nodes or edges > nodes * (nodes - 1) // 4:
         raise InvalidInput(
             f"Expected at most {nodes * (nodes - 1) // 4:,} edges and {nodes:,} classes for "
             f"{nodes:,} nodes (got {edges:,} and {classes:,})."
         )
-    if not 0 <= homophily <= 1:
-        raise InvalidInput(f"Expected homophily from 0 to 1 (got {homophily!r}).")
+    check_between("homophily", homophily, 0, 1)
     if exponent is not None and exponent <= 2:
         raise InvalidInput(f"Expected an exponent above 2 (got {exponent!r}). Try 2.5.")
     rng = np.random.default_rng(seed)
@@ -61,13 +64,9 @@ def generate(
     x = rng.standard_normal((nodes, features), dtype=np.float32)
     x += centres[y]
     split = _split(rng, y, labels_per_class)
-    name = f"generated-{nodes}-{edges}"
     kind = "block model" if exponent is None else f"power-law block model (exponent {exponent:g})"
     note = f"This graph is generated: a {kind}, homophily {homophily:g}, seed {seed}."
-    return make_graph(
-        x, pairs, y, train=split["train"], val=split["val"], test=split["test"], name=name,
-        notes=(note,),
-    )  # fmt: skip
+    return make_graph(x, pairs, y, **split, name=f"generated-{nodes}-{edges}", notes=[note])
 
 
 def _power_law(rng: np.random.Generator, nodes: int, exponent: float) -> NDArray[np.float64]:
@@ -85,25 +84,23 @@ def _pairs(
     nodes = len(y)
     by_class = np.argsort(y, kind="stable")
     total = np.concatenate([[0.0], np.cumsum(weights[by_class])])
-    ends = np.searchsorted(y[by_class], np.arange(y.max() + 2))
-    low, high = total[ends[:-1]], total[ends[1:]]
+    firsts = np.searchsorted(y[by_class], np.arange(y.max() + 2))
+    low, high = total[firsts[:-1]], total[firsts[1:]]
 
-    def drawn(
-        start: NDArray[np.float64], stop: NDArray[np.float64], size: int
-    ) -> NDArray[np.int64]:
+    def draw(start: NDArray[np.float64], stop: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         at = np.searchsorted(total, start + (stop - start) * rng.random(size), side="right") - 1
-        found: NDArray[np.int64] = by_class[np.clip(at, 0, nodes - 1)]
-        return found
+        ends: NDArray[np.int64] = by_class[np.clip(at, 0, nodes - 1)]
+        return ends
 
     keys = np.empty(0, dtype=np.int64)
     for _ in range(60):
         size = int(1.3 * (edges - len(keys))) + 16
-        u = drawn(np.zeros(size), np.full(size, total[-1]), size)
+        u = draw(np.zeros(size), np.full(size, total[-1]), size)
         inside = rng.random(size) < homophily
-        v = drawn(np.where(inside, low[y[u]], 0.0), np.where(inside, high[y[u]], total[-1]), size)
+        v = draw(np.where(inside, low[y[u]], 0.0), np.where(inside, high[y[u]], total[-1]), size)
         new = np.minimum(u, v) * nodes + np.maximum(u, v)
         both = np.concatenate([keys, new[u != v]])
-        # In the order in which they were drawn, so that the last round's surplus is no special one.
+        # By first appearance: sorted keys would drop the largest ones of the last round.
         _, first = np.unique(both, return_index=True)
         keys = both[np.sort(first)][:edges]
         if len(keys) == edges:
@@ -114,9 +111,8 @@ def _pairs(
     )
 
 
-def _split(
-    rng: np.random.Generator, y: NDArray[np.int64], per_class: int | None
-) -> dict[str, NDArray[np.int64]]:
+def _split(rng: np.random.Generator, y: NDArray[np.int64], per_class: int | None) -> dict[str, Any]:
+    """Node ids of train, val and test."""
     order = rng.permutation(len(y))
     if per_class is None:
         cuts = np.cumsum([max(int(share * len(y)), 1) for share in _SPLIT])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, MissingPackage
+from ..core.errors import InvalidFile, MissingPackage, first_line
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -75,9 +75,8 @@ class Table:
                 ),
             )
         except (self._arrow.ArrowException, OSError, ValueError) as error:
-            text = str(error).splitlines()[0].rstrip(".")
             raise InvalidFile(
-                f"Expected a whole table in {self.path.name} (got: {text})."
+                f"Expected a whole table in {self.path.name} (got: {first_line(error)})."
             ) from error
 
     def _csv_names(self) -> list[str]:
