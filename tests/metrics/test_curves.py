@@ -61,7 +61,6 @@ def test_loss_curve_is_the_divergence_from_the_full_answer():
     expected = [entropy_gap(sigmoid(2.5), sigmoid(s)) for s in SUMS]
     assert curve.values.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-9)
     assert curve.values[-1] == 0 == curve.full
-    assert not curve.higher_is_better
     assert curve.excess is None
 
 
@@ -70,7 +69,6 @@ def test_deletion_takes_the_best_away_first():
     expected = [sigmoid(2.5 - s) for s in SUMS]
     assert curve.values.tolist() == pytest.approx(expected, rel=1e-6)
     assert curve.full == pytest.approx(sigmoid(2.5), rel=1e-6)
-    assert not curve.higher_is_better
 
 
 def test_insertion_is_the_softmax_curve_from_its_own_baseline():

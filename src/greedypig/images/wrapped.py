@@ -261,22 +261,22 @@ class OwnModel(ImageModel):
             )
 
     def _named(self, count: int) -> tuple[str, ...]:
-        given = getattr(self.net, "classes", None)
-        if given is None or isinstance(given, nn.Module) or callable(given):
+        names = getattr(self.net, "classes", None)
+        if names is None or isinstance(names, nn.Module) or callable(names):
             if count == len(class_names()):
                 return class_names()
             return ("no", "yes") if count == 1 else tuple(f"class {i}" for i in range(count))
         wanted = max(count, 2)  # One logit tells two classes apart.
-        if isinstance(given, Mapping):
-            given = [given.get(i, f"class {i}") for i in range(wanted)]
-        listed = isinstance(given, Sequence) and not isinstance(given, str)
-        if listed and count == len(given) == 1:
-            return f"not {given[0]}", str(given[0])
-        if not listed or len(given) != wanted:
-            got = f"{len(given):,}" if hasattr(given, "__len__") else type(given).__name__
+        if isinstance(names, Mapping):
+            names = [names.get(i, f"class {i}") for i in range(wanted)]
+        listed = isinstance(names, Sequence) and not isinstance(names, str)
+        if listed and count == len(names) == 1:
+            return f"not {names[0]}", str(names[0])
+        if not listed or len(names) != wanted:
+            got = f"{len(names):,}" if hasattr(names, "__len__") else type(names).__name__
             what = "two names" if count == 1 else f"a name for each of the {count:,} logits"
             raise InvalidInput(f"Expected {what} in classes of {self.spec} (got {got}).")
-        return tuple(str(name) for name in given)
+        return tuple(map(str, names))
 
 
 def _stated(net: nn.Module, spec: str) -> str | None:

@@ -107,13 +107,13 @@ def _scores(scores: Any, layout: Layout) -> Tensor:
         )
     if isinstance(scores, dict) and sorted(scores) == sorted(layout.names):
         scores = {name: scores[name] for name in layout.names}
-    given = Layout.of(scores)
-    if given.shapes != layout.shapes:
+    own = Layout.of(scores)
+    if own.shapes != layout.shapes:
         hint = ""
-        if len(given.shapes) == 1 and layout.shapes[0][-2:] == given.shapes[0][-2:]:
+        if len(own.shapes) == 1 and layout.shapes[0][-2:] == own.shapes[0][-2:]:
             hint = " Try scores.expand_as(x)."
         raise InvalidInput(
-            f"Expected scores shaped like x, {_shapes(layout)} (got {_shapes(given)}).{hint}"
+            f"Expected scores shaped like x, {_shapes(layout)} (got {_shapes(own)}).{hint}"
         )
     flat = layout.flatten(scores).detach()
     if not bool(torch.isfinite(flat).all()):

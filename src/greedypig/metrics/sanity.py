@@ -113,20 +113,20 @@ def randomisation_check(
     """
     if how not in ("shuffle", "reset"):
         raise InvalidInput(f"Expected how to be 'shuffle' or 'reset' (got {how!r}).")
-    given = _checked(options) | {"method": method, "seed": seed}
+    arguments = _checked(options) | {"method": method, "seed": seed}
     with torch.inference_mode(False):
         copy = _private_copy(model)
     layers = _layers(copy)
     count = min(len(layers), MOST_DEPTHS) if depths is None else depths
     check_count("depths", count, len(layers))
-    first = explain(model, x, target=target, **given)
+    first = explain(model, x, target=target, **arguments)
     target = first.settings["target"] if first.settings["objective"] != "callable" else None
     if first.settings["outputs"] == "values":  # The direction is part of the question.
-        given = given | {"objective": first.settings["objective"]}
+        arguments |= {"objective": first.settings["objective"]}
     top = _top(k, first)
     rows = []
     for name in _randomised(layers, count, how, seed):
-        again = explain(copy, x, target=target, **given)
+        again = explain(copy, x, target=target, **arguments)
         overlap = top_overlap(first, again, top, ranking)
         rows.append((name, rank_correlation(first, again, ranking), overlap))
     names, correlations, overlaps = zip(*rows, strict=True)
@@ -154,8 +154,8 @@ def stability(
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if len(which) < 2 or len(set(which)) < len(which):
         raise InvalidInput(f"Expected at least two different seeds (got {seeds!r}).")
-    given = _checked(options) | {"method": method, "target": target}
-    attributions = tuple(explain(model, x, seed=seed, **given) for seed in which)
+    arguments = _checked(options) | {"method": method, "target": target}
+    attributions = tuple(explain(model, x, seed=seed, **arguments) for seed in which)
     top = _top(k, attributions[0])
     pairs = list(combinations(attributions, 2))
     return Stability(

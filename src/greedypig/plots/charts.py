@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
+from ..core.numbers import check_count
 from ..results.curve import DELETION, Curve, CurveLike
 from ..results.photo_notes import Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
@@ -126,10 +127,9 @@ def curve_of(a: Attribution) -> tuple[Curve, float | None]:
 
 def _median(lines: list[Curve]) -> Curve:
     """Pointwise over the fractions that every curve covers."""
-    low = max(float(line.fractions[0]) for line in lines)
-    high = min(float(line.fractions[-1]) for line in lines)
-    every = {f for line in lines for f in line.fractions.tolist() if low <= f <= high}
-    points = ((f, float(np.median([line.at(f) for line in lines]))) for f in sorted(every))
+    every = sorted({f for line in lines for f in line.fractions.tolist()})
+    values = {f: [line.get(f) for line in lines] for f in every}
+    points = [(f, float(np.median(v))) for f, v in values.items() if None not in v]  # type: ignore[arg-type]
     return Curve.from_points(points, f"median of {len(lines)}")
 
 
@@ -175,8 +175,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     different rounds do not compare. A one-shot method has one round, and all its scores do.
     """
     check(a)
-    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-        raise InvalidInput(f"Expected top to be a whole number ≥ 1 (got {top!r}).")
+    check_count("top", top)
     check_order(a, "plots.bars")
     count = min(top, a.features.units)
     units = a.order[:count].tolist()

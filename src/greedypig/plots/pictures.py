@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput
+from ..core.numbers import check_between, check_count
 from ..results.photo_notes import Notes
 from ..results.picture import (
     DARK,
@@ -65,7 +66,10 @@ def asked(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Axes
 
 def _part(a: Attribution, share: float, k: int | None, ax: Axes | None, *, off: bool) -> Axes:
     picture = picture_of(a, "plots.without" if off else "plots.kept")
-    k = _count(a, share, k)
+    if k is None:
+        k = units_within(a, share)
+    elif k != 0:
+        check_count("k", k, a.features.units)
     ax = axes_or(ax, 4, 4.4)
     ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
     untick(ax)
@@ -75,14 +79,6 @@ def _part(a: Attribution, share: float, k: int | None, ax: Axes | None, *, off: 
         what = "what is switched off" if off else "the rest"
         ax.set_xlabel(fill(shorten(f"{what} is {mixed}", 160), 46), fontsize=8, color=INK)
     return ax
-
-
-def _count(a: Attribution, share: float, k: int | None) -> int:
-    if k is None:
-        return units_within(a, share)
-    if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= a.features.units:
-        raise InvalidInput(f"Expected k from 0 to {a.features.units} units (got {k!r}).")
-    return k
 
 
 def _share_title(a: Attribution, picture: Picture, k: int, *, off: bool) -> str:
@@ -119,8 +115,7 @@ def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
 
 def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) -> Axes:
     """The heatmap over the picture in gray; `opacity` 0 shows the picture alone, 1 the map."""
-    if isinstance(opacity, bool) or not isinstance(opacity, int | float) or not 0 <= opacity <= 1:
-        raise InvalidInput(f"Expected opacity from 0 to 1 (got {opacity!r}).")
+    check_between("opacity", opacity, 0, 1)
     picture = picture_of(a, "plots.overlay")
     if picture.pixels is None:
         raise InvalidInput(
@@ -142,9 +137,8 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
 def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     """When each place was first selected, in any channel; of a one-shot method its best rank.
 
-    Where that spans decades the scale is logarithmic beyond the first few numbers, and says so. It
-    ends with the last number selected. Places that no round selected are gray, a colour that
-    viridis does not have: their rank is by the last score only.
+    Where that spans decades the scale is logarithmic beyond the first few numbers, and says so.
+    Pixels that no round selected are gray: their rank is by the last score only.
     """
     picture = picture_of(a, "plots.order_map")
     scale = OrderScale.of(picture.first, a.selected)

@@ -18,7 +18,6 @@ from ..core.errors import InvalidInput, InvalidType
 from .reader import Reader
 
 DELETION = "deletion"
-LOWER_IS_BETTER = ("loss", DELETION)
 OF_ONE_CLASS = ("softmax", "insertion", DELETION)
 """Curves whose values are the target's own, so that they can lie above the full input's."""
 
@@ -111,11 +110,6 @@ class Curve:
         if self.area is not None:
             return self.area
         return float(torch.trapezoid(self.values, self.fractions))
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Does a better explanation raise this curve?"""
-        return self.name not in LOWER_IS_BETTER
 
     @property
     def excess(self) -> float | None:

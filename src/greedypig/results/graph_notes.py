@@ -132,8 +132,6 @@ class DrawnNode:
     name: str
     kind: int | None
     """Index of its class; None where it has none."""
-    predicted: int | None
-    """Index of the class that the network gives it in the full graph."""
     hop: int
     """Steps from the centre along the edges drawn."""
 
@@ -206,12 +204,9 @@ class Explained:
 
 
 def _node(record: Reader, classes: int, hop: int) -> DrawnNode:
-    kind, predicted = (
-        None if record.record.get(name) is None else record.count(name, 0, classes - 1)
-        for name in ("class", "predicted")
-    )
+    kind = None if record.record.get("class") is None else record.count("class", 0, classes - 1)
     number = record.count("id", 0)
-    return DrawnNode(number, record.text("name") or str(number), kind, predicted, hop)
+    return DrawnNode(number, record.text("name") or str(number), kind, hop)
 
 
 def _edge(pair: Any, count: int) -> tuple[int, int]:

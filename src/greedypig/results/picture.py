@@ -18,6 +18,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.features import Windows
 from ..core.naming import unit_texts
+from ..core.numbers import check_between
 from ..core.stopping import StopReason
 from .curve import Curve
 from .photo_notes import Notes
@@ -188,8 +189,8 @@ def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]
     counts = torch.searchsorted(ranks, torch.tensor(ks).to(ranks))
     after = torch.searchsorted(ranks, ranks[counts.clamp(max=n - 1)], right=True)
     after = torch.where(counts < n, after, n + 1)
-    return [((c - 0.5) / n, (f - 0.5) / n) for c, f in zip(counts.tolist(), after.tolist(),
-                                                            strict=True)]  # fmt: skip
+    bounds = ((torch.stack([counts, after], 1).double() - 0.5) / n).tolist()
+    return [(low, high) for low, high in bounds]
 
 
 def probability_within(a: Attribution, notes: Notes, share: float) -> tuple[float, bool] | None:
@@ -203,8 +204,7 @@ def units_within(a: Attribution, share: float) -> int:
 
     Single values are rounded to the nearest, as in curves: 10 % of 150,528 are 15,053.
     """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise InvalidInput(f"Expected a share from 0 to 1 (got {share!r}). Try 0.1.")
+    check_between("a share", share, 0, 1)
     ranks = torch.sort(a.features.first_rank(a.order)).values
     slack = 0.5 if a.features.kind == "elements" else 1e-6
     room = int(share * a.features.n + slack)

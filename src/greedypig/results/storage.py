@@ -79,9 +79,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     whole = {k: v.detach().cpu().contiguous().clone() for k, v in sorted(tensors.items())}
     # In the JSON, as safetensors puts several texts down in any order: equal results are to
     # be equal files.
-    sealed = json.dumps(
-        {**record, CHECK: digest(whole, text)}, allow_nan=False
-    )
+    sealed = json.dumps({**record, CHECK: digest(whole, text)}, allow_nan=False)
     write_whole(path, to_bytes(whole, metadata={KEY: sealed}))
 
 

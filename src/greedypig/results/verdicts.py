@@ -1,9 +1,4 @@
-"""Sentences about explanations to doubt, with one wording for terminal, pages and figures.
-
-A part of the features can give a higher probability than all of them, and a probability that was
-reached can be lost again as more features are added. Both are facts about the model; neither makes
-an explanation better.
-"""
+"""Sentences about explanations to doubt, with one wording for terminal, pages and figures."""
 
 from __future__ import annotations
 
@@ -24,10 +19,10 @@ def higher(
 
 def excess(notes: Notes, whole: str = "the whole photo") -> str | None:
     """That a part gives a higher probability than the whole, if one does."""
-    found = notes.excess()
-    if found is None or notes.probability is None:
+    point = notes.excess()
+    if point is None or notes.probability is None:
         return None
-    share, value = found
+    share, value = point
     part = f"{short_percent(share)} of the features"
     return f"{higher(part, chance(value), whole, chance(notes.probability))}."
 
