@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.attribution import Attribution, is_one_shot
 from ..core.errors import InvalidInput
-from ..core.numbers import check_between, check_count
+from ..core.numbers import check_between
 from ..results.photo_notes import Notes
 from ..results.picture import (
     DARK,
@@ -68,8 +68,8 @@ def _part(a: Attribution, share: float, k: int | None, ax: Axes | None, *, off: 
     picture = picture_of(a, "plots.without" if off else "plots.kept")
     if k is None:
         k = units_within(a, share)
-    elif k != 0:
-        check_count("k", k, a.features.units)
+    elif isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= a.features.units:
+        raise InvalidInput(f"Expected k from 0 to {a.features.units} units (got {k!r}).")
     ax = axes_or(ax, 4, 4.4)
     ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
     untick(ax)
