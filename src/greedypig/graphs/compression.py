@@ -121,17 +121,12 @@ def kept_count(share: float, edges: int) -> int:
     return int(share * edges + 0.5)
 
 
-def trace(
-    judge: Judge, order: Tensor, shares: Sequence[float] = SHARES,
-    watch: Callable[[], object] | None = None,
-) -> Trace:  # fmt: skip
-    """Measure the first edges of an order at every share; `watch` is called after each."""
+def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trace:
+    """Measure the first edges of an order at every share."""
     looks = []
     for share in shares:
         count = kept_count(share, judge.graph.m)
         looks.append(judge.full if count == judge.graph.m else judge.look(order[:count]))
-        if watch is not None:
-            watch()
     return Trace(tuple(shares), tuple(looks))
 
 
@@ -177,7 +172,6 @@ def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | Non
 
     def logits(edges: Tensor | None) -> Tensor:
         index, weight = graph.part(edges)
-        weight = graph.x.new_ones(index.shape[1]) if weight is None else weight
         with torch.no_grad():
             output: Tensor = call(network, x, index, weight)
         return output
@@ -251,24 +245,22 @@ def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[
     nodes = list(dict.fromkeys([node, *(end for pair in pairs for end in pair)]))
     local = {n: i for i, n in enumerate(nodes)}
     device = graph.x.device
-    x = graph.x[torch.tensor(nodes, device=device)]
-    edges = torch.tensor([[local[u], local[v]] for u, v in pairs], device=device).reshape(-1, 2).T
-    weight = _weights(graph, pairs)
-    network = frozen_model(model)
-    rows = []
-    with torch.no_grad():
-        for count in range(len(pairs) + 1):
-            some, own = edges[:, :count], weight[:count]
-            if graph.undirected:
-                some, own = torch.cat([some, some.flip(0)], 1), torch.cat([own, own])
-            logits = call(network, x, some, own)
-            rows.append(torch.softmax(logits[0].double(), 0))
-    return torch.stack(rows)
+    ends = [[local[u] for u, _ in pairs], [local[v] for _, v in pairs]]
+    part = Graph(
+        x=graph.x[torch.tensor(nodes, device=device)],
+        edges=torch.tensor(ends, dtype=torch.long, device=device),
+        undirected=graph.undirected,
+        weight=_weights(graph, pairs),
+    )
+    logits = logits_of(model, part)
+    counts = range(len(pairs) + 1)
+    rows = [logits(torch.arange(count, device=device))[0].double() for count in counts]
+    return torch.softmax(torch.stack(rows), 1)
 
 
-def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor:
+def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor | None:
     if graph.weight is None or not pairs:
-        return torch.ones(len(pairs), device=graph.x.device)
+        return None
     keys = graph.edges[0] * graph.nodes + graph.edges[1]
     ends = torch.tensor(pairs, device=keys.device)
     source, target = (ends.sort(1).values if graph.undirected else ends).T

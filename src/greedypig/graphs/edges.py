@@ -64,17 +64,15 @@ class EdgeGraph:
                 "is a feature with score 0. Leave them out of edge_index to select among "
                 "connections only, and add them to the edges that are kept."
             )
-        if undirected is None and not self.undirected and self._both_ways():
+        if undirected is not None or self.undirected:
+            return
+        there = torch.unique(source * self.nodes + target)
+        if torch.equal(there, torch.unique(target * self.nodes + source)):
             yield (
                 "Every edge has its reverse, but not as often or not with the same weight, so the "
                 "graph is read as directed and every direction is a feature. Try "
                 "undirected=True, or remove duplicates from edge_index."
             )
-
-    def _both_ways(self) -> bool:
-        source, target = self.edge_index
-        there = torch.unique(source * self.nodes + target)
-        return torch.equal(there, torch.unique(target * self.nodes + source))
 
     @cached_property
     def units(self) -> Tensor:

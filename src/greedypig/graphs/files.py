@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 
 from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
 from ..results.files import write_whole
@@ -91,16 +92,11 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
     else:
         arrays["x"] = x
     arrays["edges" if graph.undirected else "edge_index"] = graph.edges.cpu().numpy()
-    for name in ("y", *PARTS):
-        tensor = getattr(graph, name)
-        if tensor is not None:
-            arrays[name] = tensor.cpu().numpy()
-    if graph.weight is not None:
-        arrays["edge_weight"] = graph.weight.cpu().numpy()
-    for name in ("classes", "names"):
-        words = getattr(graph, name)
-        if words is not None:
-            arrays[name] = np.array(words)
+    tensors = {name: getattr(graph, name) for name in ("y", *PARTS)}
+    tensors["edge_weight"] = graph.weight
+    arrays |= {name: t.cpu().numpy() for name, t in tensors.items() if t is not None}
+    words = {"classes": graph.classes, "names": graph.names}
+    arrays |= {name: np.array(w) for name, w in words.items() if w is not None}
     write_whole(path, lambda file: np.savez_compressed(file, **(arrays | more)))
 
 
@@ -148,14 +144,16 @@ def _npz(path: Path) -> dict[str, Any]:
     return _named(arrays, path.name)
 
 
+def read_tensors(path: Path) -> Any:
+    """What a file of safetensors or of torch holds; no code of the file is run."""
+    if path.suffix == ".safetensors":
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
 def _tensors(path: Path) -> dict[str, Any]:
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            stored: Any = load_file(path)
-        else:
-            stored = torch.load(path, map_location="cpu", weights_only=True)
+        stored = read_tensors(path)
     except pickle.UnpicklingError as error:
         raise InvalidFile(
             f"Expected a dict of tensors in {path.name} (got objects, which are not loaded). "

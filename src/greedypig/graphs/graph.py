@@ -75,8 +75,8 @@ class Graph:
         return self.part()[0]
 
     @cached_property
-    def edge_weight(self) -> Tensor | None:
-        """One weight per column of `edge_index`; None where edges have none."""
+    def edge_weight(self) -> Tensor:
+        """One weight per column of `edge_index`; 1 where edges have none."""
         return self.part()[1]
 
     @cached_property
@@ -84,16 +84,17 @@ class Graph:
         """Edges and weights as `explain_node` takes them for one node after the other."""
         return index_edges(self.x, self.edge_index, self.edge_weight)
 
-    def part(self, ids: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def part(self, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """`edge_index` and `edge_weight` of some of the edges, or of all.
 
         Edge i is in column i, and the other direction in column i + len(ids).
         """
-        edges = self.edges if ids is None else self.edges[:, ids]
-        weight = self.weight if ids is None or self.weight is None else self.weight[ids]
+        weight = self.x.new_ones(self.m) if self.weight is None else self.weight
+        edges = self.edges
+        if ids is not None:
+            edges, weight = edges[:, ids], weight[ids]
         if self.undirected:
-            edges = torch.cat([edges, edges.flip(0)], 1)
-            weight = None if weight is None else torch.cat([weight, weight])
+            edges, weight = torch.cat([edges, edges.flip(0)], 1), torch.cat([weight, weight])
         return edges, weight
 
     @cached_property

@@ -21,6 +21,7 @@ from ..core.errors import InvalidFile, InvalidInput
 from ..core.randomness import Fork
 from ..network.fingerprint import digest
 from ..results.files import write_whole
+from .files import read_tensors
 from .gcn import GCN
 from .graph import Graph
 from .propagation import Adjacency, Normalised
@@ -29,6 +30,8 @@ LARGE = 50_000
 """From so many nodes on the network is wider and is validated less often."""
 SPARSE = 0.2
 """Share of features that are not 0 up to which they are multiplied as a sparse matrix."""
+PROGRESS = ("best", "epoch", "best_epoch", "best_loss", "best_accuracy")
+"""Attributes of a `Training` that its file holds."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +148,9 @@ class Training:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that is needed to continue."""
-        content = {
-            "run": self._identity(), "model": self.model.state_dict(), "best": self.best,
-            "adam": self.adam.state_dict(), "epoch": self.epoch, "best_epoch": self.best_epoch,
-            "best_loss": self.best_loss, "best_accuracy": self.best_accuracy,
-        }  # fmt: skip
+        content = {name: getattr(self, name) for name in PROGRESS}
+        content |= {"model": self.model.state_dict(), "adam": self.adam.state_dict()}
+        content["run"] = self._identity()
         write_whole(path, lambda file: torch.save(content, file))
 
     def take_up(self, path: str | PathLike[str]) -> bool:
@@ -163,7 +164,7 @@ class Training:
             return False
         self.model.load_state_dict(content["model"])
         self.adam.load_state_dict(content["adam"])
-        for name in ("best", "epoch", "best_epoch", "best_loss", "best_accuracy"):
+        for name in PROGRESS:
             setattr(self, name, content[name])
         return True
 
@@ -193,9 +194,7 @@ def train(
 
 def graph_matrix(graph: Graph) -> Normalised:
     """Â of the graph."""
-    index, weight = graph.part()
-    weight = graph.x.new_ones(index.shape[1]) if weight is None else weight
-    return Adjacency(index, graph.nodes).normalised(weight)
+    return Adjacency(graph.edge_index, graph.nodes).normalised(graph.edge_weight)
 
 
 def features_of(graph: Graph) -> Tensor:
@@ -224,12 +223,7 @@ def load_model(path: str | PathLike[str], graph: Graph) -> GCN:
     """The GCN whose weights a file holds (of `save_model`, or a torch state dict)."""
     where = Path(fspath(path))
     try:
-        if where.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: Any = load_file(where)
-        else:
-            state = torch.load(where, map_location="cpu", weights_only=True)
+        state = read_tensors(where)
         weights = [state[f"weights.{i}"] for i in range(max(len(state) // 2, 1))]
     except FileNotFoundError:
         raise
