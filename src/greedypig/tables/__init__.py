@@ -10,7 +10,7 @@ trained = train_network(network, train, valid, seed=0)
 from __future__ import annotations
 
 from .column_checks import ColumnWarning
-from .files import CRITEO, Table, TextLayout, criteo_layout, find_tables, open_table
+from .files import CRITEO, Table, TextLayout, find_tables, open_table
 from .retraining import Retrained, Summary, Training, TrainingCache, retrain, retrain_on
 from .row_batches import Batch, Batches
 from .schema import Category, Label, Number, Schema
@@ -30,6 +30,6 @@ __all__ = [
     "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "Effort",
     "Label", "Number", "Reading", "Retrained", "Schema", "Scores", "Summary", "Survey", "Table",
     "TextLayout", "Trained", "Training", "TrainingCache", "constant_answer", "count_rows",
-    "criteo_layout", "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
+    "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
     "retrain", "retrain_on", "survey", "train_network",
 ]  # fmt: skip

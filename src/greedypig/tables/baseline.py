@@ -50,12 +50,12 @@ def set_baseline(
                 "(got 'conditional')."
             )
         imputed = fit_conditional(network, sample, group, example, credit=credit)
-        network.put_absent_at(_finite(imputed.moments.mean))
+        network.put_absent_at(imputed.moments.mean)
         network.conditional = imputed
         return CONDITIONAL
     wanted = _wanted(baseline, network)
     if isinstance(wanted, Tensor):
-        network.put_absent_at(_finite(wanted))
+        network.put_absent_at(wanted)
         return f"tensor {digest({'baseline': wanted})}"
     rest = torch.zeros_like(network.baseline)
     means = _mean(network, sample, group) if "mean" in wanted else rest
@@ -66,7 +66,7 @@ def set_baseline(
             rest[here] = means[here]
         elif not isinstance(choice, str):
             rest[here] = fixed[here]
-    network.put_absent_at(_finite(rest))
+    network.put_absent_at(rest)
     same = isinstance(baseline, str)
     return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
 
@@ -157,19 +157,13 @@ def _encoded(network: Network, wanted: list[Any]) -> Tensor:
     parts, column = [], 0
     for part in network.table.parts:
         width = part.width
-        given = [0.0 if isinstance(w, str) else w for w in wanted[column : column + width]]
+        values = [0.0 if isinstance(w, str) else w for w in wanted[column : column + width]]
         column += width
         if part.shape != () and part.shape != (width,):
             raise InvalidInput("Expected 'zero' or 'mean' for a bag of categories (got a number).")
-        row = torch.tensor(given, dtype=torch.float64).reshape(1, *part.shape)
+        row = torch.tensor(values, dtype=torch.float64).reshape(1, *part.shape)
         if part.categorical and not torch.equal(row, row.round()):
             raise InvalidInput("Expected a whole-number id as a category's baseline.")
         kind = torch.long if part.categorical else network.dtype
         parts.append(row.to(network.device, kind))
     return network.numbers(parts)[0].to(network.baseline)
-
-
-def _finite(baseline: Tensor) -> Tensor:
-    if not bool(torch.isfinite(baseline).all()):
-        raise InvalidInput("Expected a finite baseline (got NaN or infinity).")
-    return baseline

@@ -25,19 +25,19 @@ from .networks import GatedModel, Network
 GATE_ROWS, OUTPUT_ROWS = 64, 1024
 """Rows of the first batch on which gates are tried, and outputs compared with labels."""
 WORSE = 1.05
-"""Logits whose loss is so many times that of a constant output are hardly logits."""
+"""Logits whose loss is so many times that of a constant output are probably no logits."""
 MOST_GATES = 64
 """Columns whose gates are tried one by one."""
 BATCHES = 64
 """Batches of the sample whose columns are checked, at most."""
 FEWEST = 10
-"""Rows from which a column that equals the label is no accident: a line leads through any two."""
+"""Rows from which a column that equals the label is warned of: with two it always does."""
 SAME = 1 - 1e-6
 """Correlation with the label beyond which a column equals it."""
 FAR = 3.0
 """Standard deviations from 0 beyond which a column's zero is no natural absence."""
 ROWS_PER_ID = 20
-"""Rows per category, on average, from which categories of one label each are no accident."""
+"""Rows per category, on average, from which categories of one label each are warned of."""
 
 
 def check_model(network: Network, example: Batch, loss: str) -> list[str]:
@@ -233,7 +233,7 @@ def _far_from_zero(table: Table, sums: Tensor, at: Tensor) -> list[str]:
 
 
 def _decides(ids: Tensor, labels: Tensor) -> bool:
-    """Has every category one label only, with enough rows that this is no accident?"""
+    """Has every category one label only, with enough rows that chance is unlikely?"""
     if len(ids) < ROWS_PER_ID or bool((labels == labels[0]).all()):
         return False
     kinds, place = torch.unique(ids, return_inverse=True)

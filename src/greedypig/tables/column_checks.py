@@ -28,14 +28,14 @@ MEMORY = 64 * 2**20
 ENOUGH = 20
 """Rows outside the largest class from which a column does not decide the label by chance."""
 CERTAIN = 0.999
-"""Area under the ROC curve, or share of the rows outside the largest class that are told right."""
+"""Area under the ROC curve, or share of rows outside the largest class that are predicted right."""
 SAME_ORDER = 0.9999
 """Rank correlation with a label of numbers."""
 MISSING_CODES = (-1, int(np.array(np.nan).view(np.int64)))
 """Codes of a missing text and of a missing number."""
 NUMBERED, NUMBERED_INDEX = 50, 10
-"""Rows from which whole numbers that rise from each to the next are no accident; and the same for
-a column without a name, as pandas writes its index."""
+"""Rows from which whole numbers that increase in every row are taken as row numbers; and the same
+for a column without a name, as pandas writes its index."""
 NAMED_ID = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid|index|idx|row|rownum|row_?no))$|[a-z]I[Dd]$")
 """Names of columns that number things: id, row_id, PassengerId, index."""
 NAMELESS = re.compile(r"Unnamed: \d+")
@@ -91,7 +91,7 @@ class Trace:
     whole: bool = True
     """Only whole numbers so far, none missing?"""
     rising: bool = True
-    """Has each been above the one before so far, or each below?"""
+    """Do the values so far increase in every row, or decrease in every row?"""
     low: float = float("inf")
     high: float = float("-inf")
     _last: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
@@ -147,8 +147,10 @@ def check_leaks(label: Label, of_label: Trace, traces: Mapping[str, Trace]) -> l
     for name, trace in traces.items():
         if name not in equal and trace.codes:
             numbers = trace.numbers
-            decides = (_in_order(numbers, answer) if label.task == "number"
-                       else _tells(numbers, trace.classes, classes))  # fmt: skip
+            if label.task == "number":
+                decides = _in_order(numbers, answer)
+            else:
+                decides = _separates(numbers, trace.classes, classes)
             deciding += [name] if decides else []
     what = "give the order of" if label.task == "number" else "tell the classes of"
     warnings = []
@@ -164,7 +166,7 @@ def check_leaks(label: Label, of_label: Trace, traces: Mapping[str, Trace]) -> l
     return warnings
 
 
-def _tells(
+def _separates(
     numbers: NDArray[np.float64], codes: NDArray[np.int64], classes: NDArray[np.int64]
 ) -> bool:
     """Do few values each belong to a class, or do thresholds part the classes?"""
@@ -231,7 +233,7 @@ def check_copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list
 
 
 def row_number(name: str, trace: Trace) -> str:
-    """In what way a column of numbers counts the rows, in words; nothing where it does not."""
+    """Why a column of numbers counts as a row number, in words; "" where it does not."""
     index = NAMELESS.fullmatch(name) is not None
     if not trace.whole or trace.rows < (NUMBERED_INDEX if index else NUMBERED):
         return ""

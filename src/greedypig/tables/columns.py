@@ -30,11 +30,11 @@ class Part:
     width: int
     """Columns of the table in it."""
     shape: tuple[int, ...]
-    """Of one row."""
+    """The shape of one row."""
     categorical: bool
     """Whole numbers: ids of categories."""
     own_names: tuple[str, ...] | None = None
-    """Those of a DataFrame's columns."""
+    """The names of a DataFrame's columns."""
 
 
 class Batch(NamedTuple):

@@ -136,7 +136,7 @@ class Conditional:
         if not self.credit:
             return gathered
         if self._effects is None or self._effects[0] is not regression:
-            # Of one round at a time: the matrix is large.
+            # The matrix is large: only the last one is stored.
             self._effects = (regression, effects(self.moments, regression))
         return (gathered * self._effects[1]).sum(1)
 

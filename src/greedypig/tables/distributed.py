@@ -39,7 +39,7 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Is this the process that speaks and writes what all have found?"""
+        """Is this the process that prints and writes the results?"""
         return self.rank == 0
 
     def share(self, items: Sequence[Item]) -> list[Item]:

@@ -1,7 +1,7 @@
 """Which column feeds which embedding of a model, and hooks on the embeddings' outputs.
 
-Found by trying: change one column of a few rows, and compare the ids that are looked up. Hooks are
-there only while the model is called and are removed after it, also after an error.
+One column of a few rows is changed, and the ids that are looked up are compared. Hooks exist only
+during a call of the model; they are removed after it, also after an error.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1,
 
 @dataclass(frozen=True)
 class TextLayout:
-    """How text files are written; None is found out from the first line."""
+    """How text files are written; None is decided from the first line."""
 
     separator: str | None = None
     names: tuple[str, ...] | None = None
@@ -59,11 +59,6 @@ class TextLayout:
     quotes: bool = True
     decimal: str = "."
     """The decimal sign of numbers."""
-
-
-def criteo_layout() -> TextLayout:
-    """Criteo's files as published: tabs, no names, nothing quoted."""
-    return TextLayout("\t", CRITEO, quotes=False)
 
 
 def find_tables(where: str | PathLike[str]) -> list[Path]:
@@ -140,7 +135,7 @@ class TableFile:
         """A pyarrow Table of these columns, those of the folders' names included."""
         pa = arrow()
         own = [c for c in columns if c not in self.folder_values]
-        # Some column is read in any case: it tells how many rows there are.
+        # At least one column is read, for the number of rows.
         stored = [self.stored[c] for c in own or list(self.stored)[:1]]
         with self.checked():
             rows = self.read_stored(piece, stored).select(stored)
@@ -188,7 +183,7 @@ class ParquetTable(TableFile):
         return int(self.metadata.num_row_groups)
 
     def read_stored(self, piece: int, columns: list[str]) -> Any:
-        """Texts come as they are stored, each different one once: far quicker to look up."""
+        """Texts are dictionary-encoded, as they are stored: far quicker to encode."""
         texts = [c for c in columns if c in self._texts]
         file = arrow("parquet").ParquetFile(
             self.path, metadata=self.metadata, read_dictionary=texts
@@ -223,7 +218,7 @@ class ArrowTable(TableFile):
 
 
 class TextTable(TableFile):
-    """Text, converted to Parquet once. All columns are text: which are numbers is found later."""
+    """Text, converted to Parquet once. All columns are text: a survey decides which are numbers."""
 
     kind = "text"
 
@@ -237,7 +232,7 @@ class TextTable(TableFile):
         """From the first line."""
         layout, first = self._layout, self._first_line()
         if layout.names is None and layout.separator is None and _is_criteo(first):
-            layout = criteo_layout()
+            layout = TextLayout("\t", CRITEO, quotes=False)
         self.separator = layout.separator or _separator(self.path, first)
         self.quotes, self.decimal = layout.quotes, layout.decimal
         fields = next(csv.reader([first], delimiter=self.separator), [])
@@ -430,7 +425,7 @@ def _take_folder_values(files: Sequence[TableFile], keep: Collection[str]) -> No
             different.setdefault(name, set()).add(value)
     for file, one in zip(files, values, strict=True):
         file.folder_values = {n: v for n, v in one.items() if len(different[n]) > 1 or n in keep}
-        # As text, like a CSV's: whether they are numbers is found by the values of all files.
+        # As text, like a CSV's: a survey of all files decides which are numbers.
         file.kinds |= dict.fromkeys(file.folder_values, "text")
 
 

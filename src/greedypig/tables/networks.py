@@ -116,6 +116,8 @@ class Network:
 
     def put_absent_at(self, baseline: Tensor) -> None:
         """Absent columns are at this baseline (inputs,) from now on."""
+        if not bool(torch.isfinite(baseline).all()):
+            raise InvalidInput("Expected a finite baseline (got NaN or infinity).")
         self.baseline = baseline.to(self.device, self.dtype)
         self.at_zero = not bool(baseline.any())
 
@@ -149,7 +151,7 @@ class Network:
         return -torch.stack([loss.sum() for loss in losses])
 
     def _imputed_gradient(self, batch: Rows, line: Line, weights: Tensor) -> Tensor:
-        """Along the way from what S lets one expect to the rows themselves."""
+        """The gradient along the path from the imputed rows to the rows themselves."""
         assert self.conditional is not None
         x = self.encoded_numbers(batch.features)
         regression = self.conditional.regression(line.selected)
@@ -261,7 +263,7 @@ class PlainModel(Network):
         return parts, self.numbers(parts) if known else None
 
     def encoded_numbers(self, features: Any) -> Tensor:
-        """Those of the encoded batch."""
+        """The numbers that `encode` computed."""
         return features[1]  # type: ignore[no-any-return]
 
     def outputs_at(self, features: Any, numbers: Tensor) -> Any:

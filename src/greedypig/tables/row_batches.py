@@ -5,7 +5,7 @@ until they hold POOL rows, rows are shuffled within a pool and cut into batches.
 asked for by its number, so every process of a group has the same list and takes its share of it.
 `order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
 by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
-come from different places of the table. `homes(seed)` tells the lanes: processes that share a run
+come from different places of the table. `homes(seed)` numbers the lanes: processes that share a run
 of the list by lanes read different pools.
 """
 
@@ -31,7 +31,7 @@ POOL = 32_768
 """Rows that are shuffled together, at least, where the table has them."""
 LANES = 8
 SMALLEST, LARGEST, STEPS = 16, 512, 16
-"""Rows of a batch, and batches of a small table, where nobody says."""
+"""Default rows of a batch, and default batches of a small table."""
 MEMORY = 512 * 2**20
 """Bytes that encoded pools may take; fewer lanes where they are large."""
 

@@ -1,4 +1,4 @@
-"""How the columns of a table become numbers for a network, found once and kept in a JSON file.
+"""How the columns of a table become numbers for a network; stored as JSON.
 
 Numbers: x → (x − mean) / deviation, of sign(x)·log(1 + |x|) where the schema says "log", cut off
 at ±CUT deviations. Missing (and infinite) is exactly 0, which a value never is: one that equals the
@@ -21,7 +21,7 @@ from ..core.errors import InvalidFile, InvalidInput, did_you_mean, listed
 from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
 
 CUT = 10.0
-"""Standardised numbers end here, so that one odd value does not blind a network."""
+"""Standardised numbers are clipped here, against outliers."""
 PRESENT = 1e-30
 """Code of a value that equals the mean: 0 is kept for missing values."""
 
@@ -101,11 +101,11 @@ class Label:
     values: tuple[str, ...] = ()
     """Of classes, as text; the second of a binary label is the one predicted."""
     mean: float = 0.0
-    """Of a number, or the share of the second class."""
+    """The mean of a number, or the share of the second class."""
     deviation: float = 1.0
-    """Of a number: the network predicts it standardised."""
+    """The deviation of a number: the network predicts it standardised."""
     shares: tuple[float, ...] = ()
-    """Of the rows, for each class."""
+    """The share of the rows of each class."""
 
     def in_words(self) -> str:
         """The task: "2 classes: no (75 %), yes (25 %)", or a number to predict."""

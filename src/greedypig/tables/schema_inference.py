@@ -1,7 +1,7 @@
 """One pass over a table, piece by piece: what its columns hold, and how each will be encoded.
 
 Memory does not grow with the rows. Moments are merged piece by piece; of the different texts of a
-column the most frequent ones are counted, and rare ones are let go whenever they get too many.
+column the most frequent ones are counted, and rare ones are dropped when there are too many.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_CLASSES = 1000
 
 @dataclass(frozen=True)
 class Reading:
-    """How columns are to be taken, where that is not to be found out."""
+    """How columns are to be read, where the survey is not to decide it."""
 
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def survey(
     reading: Reading | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Survey:
-    """Read the table once and decide how each column is encoded; odd ones are warned of.
+    """Read the table once and decide how each column is encoded; suspicious columns get a warning.
 
     progress: called with pieces done and pieces in all.
     """
@@ -280,7 +280,7 @@ class _Column:
             self.odd += int(times[no_numbers].sum())
             self.example = self.example or example
             if self.odd > 0.5 * self.rows:
-                return  # Texts beyond doubt.
+                return  # A column of texts.
         numbers = in_rows(texts, values, np.nan)
         self._add_numbers(numbers)
         if not odd:
@@ -333,7 +333,7 @@ class _Column:
         return [ColumnWarning("missing", (self.name,), text) for text in missing]
 
     def numbers_the_rows(self, as_category: bool) -> str:
-        """In what way the column numbers the rows, in words; nothing where it does not."""
+        """Why the column counts as a row number, in words; "" where it does not."""
         if not as_category:
             return row_number(self.name, self.trace)
         common = self.counts.common()
@@ -364,7 +364,7 @@ def _label(
     table: Table,
     concerns: list[ColumnWarning],
 ) -> Label:
-    """The label's encoding; its task is found from its values where it is None. total: rows."""
+    """The label's encoding; a task of None is decided from its values. total: all rows."""
     if not column.rows:
         raise InvalidInput(
             f"Expected rows with a label {column.name!r} in {table.source} "

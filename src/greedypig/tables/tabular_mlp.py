@@ -90,8 +90,8 @@ class TabularMLP(nn.Module):
     def reset(self, seed: int = 0) -> None:
         """Fresh weights: Glorot's uniform for the layers, small normal for the embeddings.
 
-        He's, twice as large and more in a first layer of few columns, begins with answers so wild
-        that a small table never tames them.
+        He's are larger, most of all in a first layer of few columns: a small table then has too few
+        steps to make up for the large initial outputs.
         """
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():

@@ -92,7 +92,7 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained network and how it came about."""
+    """A trained network, and what its training took."""
 
     model: nn.Module
     scores: Scores
