@@ -53,7 +53,7 @@ def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
     """E[Xb | X_S] is the projection on X_S of what was projected on X: the projection on X_S."""
     x, y = correlated()
     model, _ = least_squares(x, y)
-    monkeypatch.setattr("greedypig.tables.conditional.ridge_for", lambda *_: 1e-12)
+    monkeypatch.setattr("greedypig.tables.baseline.ridge_for", lambda *_: 1e-12)
     a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional")
     order = a.order.tolist()
     anew = [float(y.var())] + [least_squares(x[:, order[:k]], y)[1] for k in range(1, 7)]
@@ -62,7 +62,7 @@ def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
 
 def test_scores_of_a_linear_model_are_what_a_new_fit_would_gain(monkeypatch):
     """Even where columns are correlated: the order is that of forward selection."""
-    monkeypatch.setattr("greedypig.tables.conditional.ridge_for", lambda *_: 1e-12)
+    monkeypatch.setattr("greedypig.tables.baseline.ridge_for", lambda *_: 1e-12)
     x, y = correlated()
     model, _ = least_squares(x, y)
     a = gp.select_features(model, batches(x, y), loss="squared-error", baseline="conditional")
@@ -266,7 +266,7 @@ def test_what_cannot_be_expected_is_refused(monkeypatch):
         gp.mask_finetune(small_mlp(6), rows, loss="squared-error", baseline="conditional")
     with pytest.raises(gp.InvalidInput, match="'conditional'"):
         gp.select_features(small_mlp(6), rows, loss="squared-error", baseline="conditionl")
-    monkeypatch.setattr("greedypig.tables.conditional.MOST", 5)
+    monkeypatch.setattr("greedypig.tables.baseline.MOST", 5)
     with pytest.raises(gp.InvalidInput, match=r"at most 5 numbers .*got 6"):
         gp.select_features(small_mlp(6), rows, loss="squared-error", baseline="conditional")
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 import greedypig as gp
 from greedypig.tables import Reading, Schema, count_rows, open_table, survey
-from greedypig.tables.running_stats import Counts, Moments
 from greedypig.tables.schema import CUT, text_hash
+from greedypig.tables.schema_inference import Counts, Moments
 
 
 def made(tmp_path, columns, rows_per_group=7, name="t.parquet"):

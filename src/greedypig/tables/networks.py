@@ -28,7 +28,7 @@ from .losses import Loss, check_labels, per_row
 from .stream import Feed
 
 if TYPE_CHECKING:
-    from .conditional import Conditional
+    from .baseline import Conditional
 
 PROBED = 16
 """Rows on which a shortcut is compared with the model itself."""
@@ -407,13 +407,13 @@ class LinearNetwork(Network):
             before = torch.addmm(self.bias, known, of_selected)
             along = rest @ of_others
             slopes = self._slopes(rows, before, line.nodes, weights, along, self.rest)
-            if self.conditional is None:
+            if imputed is None:
                 total = total + (slopes @ self.weight).mul_(x).sum(0).double()
             else:
-                total = total + self.conditional.gather(rest, slopes @ of_others.T)
-        if self.conditional is None or regression is None:
+                total = total + imputed.gather(rest, slopes @ of_others.T)
+        if imputed is None or regression is None:
             return self.per_column(torch.arange(len(taken), device=self.device), total)
-        return self.per_column(off, self.conditional.per_number(regression, total))
+        return self.per_column(off, imputed.per_number(regression, total))
 
 
 def network_for(

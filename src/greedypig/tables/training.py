@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from ..core.errors import NonFinite
 from .losses import per_row, resolve
 from .row_batches import Batches, Numbers
-from .running_stats import Moments
 from .schema import Schema
+from .schema_inference import Moments
 from .stream import seed_from
 from .tabular_mlp import TabularMLP
 
