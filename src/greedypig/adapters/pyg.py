@@ -95,22 +95,25 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         if method is None:
             method = FOR_MESSAGES if k is None else replace(FOR_MESSAGES, rounds=MOST_ROUNDS)
         self.search: dict[str, Any] = {
-            "method": method, "stop": stop, "undirected": undirected, "seed": seed,
+            "method": method,
+            "stop": stop,
+            "undirected": undirected,
             "normalisation": normalisation,
-        }  # fmt: skip
+            "seed": seed,
+        }
 
     def supports(self) -> bool:
         """Edge masks of type object, no node masks; hyperedges and so on are PyG's to refuse."""
         nodes, edges = self.explainer_config.node_mask_type, self.explainer_config.edge_mask_type
-        if nodes is not None:
-            log.error("GreedyPIGExplainer explains edges: expected node_mask_type None (got %s)",
-                      nodes.value)  # fmt: skip
-            return False
-        if edges != MaskType.object:
-            log.error("GreedyPIGExplainer expects edge_mask_type 'object' (got %s)",
-                      None if edges is None else edges.value)  # fmt: skip
-            return False
-        return True
+        fits = nodes is None and edges == MaskType.object
+        if not fits:
+            log.error(
+                "GreedyPIGExplainer explains edges: expected node_mask_type None and "
+                "edge_mask_type 'object' (got %s and %s)",
+                getattr(nodes, "value", None),
+                getattr(edges, "value", None),
+            )
+        return fits
 
     def forward(
         self,
@@ -129,8 +132,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
             self.candidates, self.attribution = edge_index[0], None
             return Explanation(edge_mask=torch.zeros(0, device=edge_index.device))
         loss = self._loss_of(model, x, edge_index, target, index, kwargs)
-        run = self._run(model, x, edge_index, loss, index, kwargs)
-        a = run.finish()
+        a = self._run(model, x, edge_index, loss, index, kwargs).finish()
         every = torch.arange(edge_index.shape[1], device=edge_index.device)
         self.candidates = a.attachments.get("edges", every)
         self.attribution = a if a.selected else None

@@ -32,7 +32,7 @@ METHODS = {
     "degree": "1/√(DᵢDⱼ) sampling",
     "random": "random edges",
 }
-"""What the paper compares, in its order, and how tables call them."""
+"""The methods that the paper compares, in its order, and their names in tables."""
 SHARES = tuple(i / 20 for i in range(21))
 """Nothing, 5 %, … 100 % of the edges."""
 MEASURES = ("accuracy", "agreement", "g")
@@ -59,7 +59,8 @@ class Judge:
     def __init__(self, model: Callable[..., Any], graph: Graph) -> None:
         self.graph = graph
         self._logits = logits_of(model, graph)
-        logits = self._checked(self._logits(None))
+        logits = self._logits(None)
+        self._check(logits)
         self.classes = logits.argmax(1)
         self.full = self.look(None)
 
@@ -79,7 +80,7 @@ class Judge:
             g=float(log_probability.double().mean()),
         )
 
-    def _checked(self, logits: Any) -> Tensor:
+    def _check(self, logits: Any) -> None:
         nodes = self.graph.nodes
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != nodes:
@@ -91,7 +92,6 @@ class Judge:
                 f"Expected logits for the {self.graph.class_count} classes of {self.graph.name} "
                 f"(got {logits.shape[1]})."
             )
-        return logits
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Trace:
     looks: tuple[Look, ...]
 
     def values(self, measure: str) -> list[float | None]:
-        """ "accuracy", "agreement" or "g" at every share."""
+        """One of the MEASURES at every share."""
         return [getattr(look, measure) for look in self.looks]
 
     def at(self, share: float) -> Look:
@@ -110,7 +110,7 @@ class Trace:
         return self.looks[self.shares.index(share)]
 
     def record(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The trace for a JSON file; measures that are not known are left out."""
         values = {measure: self.values(measure) for measure in MEASURES}
         known = {measure: v for measure, v in values.items() if None not in v}
         return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **known}
@@ -227,7 +227,7 @@ def growth(
 
 
 def selected_pairs(a: Attribution) -> tuple[Pair, ...]:
-    """The ends of the edges that a node's explanation took, in order."""
+    """The ends of the edges that a node's explanation selected, in order."""
     ends = a.attachments.get("ends")
     if ends is None or not isinstance(a.features, Groups):
         return ()

@@ -41,7 +41,7 @@ ALIASES = {
 """Arguments of `make_graph`, and what the arrays are called in files."""
 KNOWN = {"x", *SPARSE, *(name for names in ALIASES.values() for name in names)}
 MOST_NUMBERS = 2**31
-"""Features are held dense: what is larger is refused before anything is allocated."""
+"""Features become a dense array: a larger one is refused before it is allocated."""
 TABLES = {"edges": ("edges", "edge"), "nodes": ("nodes", "node"),
           "features": ("features", "node-feat"), "labels": ("labels", "node-label")}  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 H⁰ = x,  Hˡ = σ(Â Hˡ⁻¹ Wˡ + bˡ),  Â = D^-½ (A + I) D^-½,  D = diag(row sums of A + I). A_ij is the
 summed weight of the edges j → i; every node's loop to itself has weight 1 and is no edge, so a
-node that loses all of its edges still hears itself and no degree is ever 0.
+node without any edge still has its own features, and no degree is ever 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GCN(nn.Module):
 
     x (nodes, in_features), dense or torch sparse; edge_index (2, edges) of source and target ids,
     both directions given where the graph is undirected; edge_weight (edges,) or None for ones.
-    Edges from a node to itself are passed over: its own loop is there already, at weight 1.
+    Edges from a node to itself are ignored: every node has a loop of weight 1 already.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GCN(nn.Module):
             nn.init.zeros_(bias)
 
     def gcn_layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Wˡ (in, out) and bˡ of every layer, from which the fast edge gradient is made."""
+        """Wˡ (in, out) and bˡ of every layer, for the fast edge gradient."""
         return list(zip(self.weights, self.biases, strict=True))
 
     def forward(

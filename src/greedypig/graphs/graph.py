@@ -1,7 +1,7 @@
-"""One graph for node classification, checked at the door: features, edges, labels, split.
+"""One checked graph for node classification: features, edges, labels, split.
 
 Every edge is stored once: in an undirected graph as a pair u < v, which is one feature of every
-explanation. Corrections on the way in (loops, duplicates, a split that was drawn) are listed in
+explanation. Corrections of the input (loops, duplicates, a split that was drawn) are listed in
 `notes`.
 """
 
@@ -24,7 +24,7 @@ UNLABELLED = -1
 MOST_CLASSES = 10_000
 """Larger numbers as labels are names of classes: a network would need an output for each number."""
 PER_CLASS, VALIDATION, TEST = 20, 500, 1000
-"""The split that is made where none is given: that of Yang et al. (2016)."""
+"""The split where none is given: that of Yang et al. (2016)."""
 PARTS = ("train", "val", "test")
 
 

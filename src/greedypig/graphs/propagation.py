@@ -81,7 +81,7 @@ def row_starts(rows: Tensor, height: int) -> Tensor:
 class Adjacency:
     """Where A + I of a graph has entries: A_ij is the weight of the edges j → i.
 
-    Edges from a node to itself are passed over: every node has a loop, of the weight `loops`
+    Edges from a node to itself are ignored: every node has a loop, of the weight `loops`
     (a number, or one for each node).
     """
 
@@ -235,7 +235,7 @@ def _exact(device: torch.device) -> torch.dtype:
 
 @cache
 def _no_beta_warning() -> None:
-    """Torch warns once in a process that its CSR tensors are new; the warning is taken here."""
+    """Torch warns once in a process that its CSR tensors are new; here the warning is ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.empty(0).long(), torch.empty(0), (1, 1))

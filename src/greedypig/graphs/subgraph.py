@@ -282,8 +282,7 @@ class Growing(Groups):
         if not self.local:
             return None
         within = taken[0].cpu().clone()
-        known = self._known(within)
-        new = known
+        known = new = self._known(within)
         for _ in range(z):
             units = sorted({unit for node in new for unit in self._touching.get(node, ())})
             within[units] = True
@@ -302,9 +301,7 @@ class Growing(Groups):
             first = self._first_steps(known, on, ranks)
             if not first:
                 break
-            open_now = [unit for unit, step in first.items() if unit == step]
-            wanted = max(open_now if self.local else first, key=lambda unit: (ranks[unit], -unit))
-            unit = first[wanted]
+            unit = first[max(first, key=lambda unit: (ranks[unit], -unit))]
             chosen.append(unit)
             on[unit] = True
             known.update(self._ends([unit]))
@@ -315,7 +312,10 @@ class Growing(Groups):
         return {*self.centres, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
 
     def _first_steps(self, known: set[int], on: list[bool], ranks: list[float]) -> dict[int, int]:
-        """For every unit that is not taken, the first unit on the shortest way to it."""
+        """The first unit on the shortest way to every unit that is not taken.
+
+        local: only for the units that touch the subgraph, which are their own first step.
+        """
         first: dict[int, int] = {}
         reached, nodes = set(known), known
         start: dict[int, int] = {}
