@@ -142,7 +142,7 @@ class OwnModel(ImageModel):
                 f"Expected preprocess of {self.spec} to give floats (channels, height, width) "
                 f"(got {x.dtype} of shape {tuple(x.shape)})."
             )
-        return self._placed(x).contiguous()
+        return self._placed(x.detach()).contiguous()
 
     def input_size(self, height: int, width: int) -> tuple[int, int]:
         """Height and width of the input for a picture of this height and width."""
@@ -168,7 +168,7 @@ class OwnModel(ImageModel):
     def from_pixels(self, pixels: Tensor) -> Tensor:
         """The input that shows colours in [0, 1]; refused where that is not known exactly."""
         if self._own["from_pixels"] is not None:
-            return self._placed(self._call_own("from_pixels", pixels))
+            return self._placed(self._call_own("from_pixels", pixels).detach())
         if self._own["preprocess"] is not None:
             self._known_levels(exact=True)
         return super().from_pixels(pixels)
@@ -176,7 +176,7 @@ class OwnModel(ImageModel):
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white", to broadcast over images."""
         if self._own["baseline"] is not None:
-            return self._placed(self._call_own("baseline", name))
+            return self._placed(self._call_own("baseline", name).detach())
         return super().baseline(name)
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,11 +198,6 @@ class OwnModel(ImageModel):
                 "a judge, from_pixels(pixels)."
             )
         return self._levels
-
-    def _placed(self, x: Tensor) -> Tensor:
-        """The tensor on the device and in the dtype of the network, if it has parameters."""
-        weight = next(self.net.parameters(), None)
-        return x if weight is None else x.detach().to(device=weight.device, dtype=weight.dtype)
 
     def _call_own(self, what: str, argument: object) -> Tensor:
         function = self._own[what]

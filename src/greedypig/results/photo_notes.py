@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.attribution import REACHED, Attribution, Fall, find_fall
@@ -36,13 +36,11 @@ class Method:
     numbers: Mapping[str, float]
     """Any of COMPARED."""
     curve: Curve | None
-    """Its SIC."""
+    """Its SIC, drawn through the shares at which it was measured too."""
     loss: Curve | None = None
     """Its LIC."""
     second: Curve | None = None
     """Its SIC by another network."""
-    kept: Mapping[float, float] = field(default_factory=dict)
-    """Probability with only this share kept, as measured; `curve` is drawn through it."""
 
 
 @dataclass(frozen=True)
@@ -224,8 +222,7 @@ def _method(name: str, row: Reader) -> Method:
         None if row.record.get(key) is None else _curve(row, key, name)
         for key in ("curve", "loss_curve", "second_opinion_curve")
     )
-    kept = _by_share(row, "kept")
-    return Method(name, numbers, curve and curve.through(kept), loss, second, kept)
+    return Method(name, numbers, curve and curve.through(_by_share(row, "kept")), loss, second)
 
 
 def _probability(value: Any) -> float | None:

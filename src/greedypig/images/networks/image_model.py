@@ -126,7 +126,10 @@ class ImageModel(nn.Module):
     def _normalise(self, levels: Tensor) -> Tensor:
         """(level - mean) / std in float32, then in the network's own dtype and on its device."""
         mean, std = self._statistics(levels)
-        x = (levels - mean) / std
+        return self._placed((levels - mean) / std)
+
+    def _placed(self, x: Tensor) -> Tensor:
+        """The tensor on the device and in the dtype of the network, if it has parameters."""
         weight = next(self.parameters(), None)
         return x if weight is None else x.to(device=weight.device, dtype=weight.dtype)
 

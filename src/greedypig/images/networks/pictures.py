@@ -53,16 +53,14 @@ def upright_rgb(image: Image.Image, short_side: int) -> Image.Image:
     return _upright(reduced_rgb(image, factor, (left, top, left + side, top + side)), image)
 
 
-def reduced_rgb(
-    image: Image.Image, factor: int, box: tuple[int, int, int, int] | None = None
-) -> Image.Image:
+def reduced_rgb(image: Image.Image, factor: int, box: tuple[int, int, int, int]) -> Image.Image:
     """8-bit RGB of `box`, each factor x factor block averaged to one pixel; not turned upright."""
     from PIL import Image
 
-    left, top, right, bottom = box or (0, 0, image.width, image.height)
+    left, top, right, bottom = box
     size = (-(-(right - left) // factor), -(-(bottom - top) // factor))
     out = Image.new("RGB", size)
-    gray_range = _gray_range(image, (left, top, right, bottom))
+    gray_range = _gray_range(image, box)
     for strip in _strips(left, top, right, bottom, factor):
         part = _to_rgb(image.crop(strip), gray_range)
         out.paste(part.reduce(factor) if factor > 1 else part, (0, (strip[1] - top) // factor))
