@@ -173,8 +173,8 @@ class ParquetTable(TableFile):
         with self.checked():
             file = arrow("parquet").ParquetFile(self.path)
         self.metadata, schema = file.metadata, file.schema_arrow
-        self._texts = [n for n, t in zip(schema.names, schema.types, strict=True)
-                       if kind_of(t) == "text"]  # fmt: skip
+        kinds = [kind_of(of) for of in schema.types]
+        self._texts = [n for n, k in zip(schema.names, kinds, strict=True) if k == "text"]
         return schema.names, schema.types
 
     @property

@@ -228,8 +228,7 @@ class PlainModel(Network):
         self.model, self.lookups = model, lookups or []
         self.modules = {} if module is None else embeddings(module)
         self.is_number = [not (self.lookups and part.categorical) for part in table.parts]
-        owners = [c for c, category in enumerate(table.categorical)
-                  if not (self.lookups and category)]  # fmt: skip
+        owners = [c for c, category in enumerate(table.categorical) if not (lookups and category)]
         self.widths = [len(owners)]
         for one in self.lookups:
             owners += [column for column in one.columns for _ in range(one.width)]

@@ -26,6 +26,11 @@ PRESENT = 1e-30
 """Code of a value that equals the mean: 0 is kept for missing values."""
 
 Task = Literal["binary", "classes", "number"]
+LOSS_OF_TASK = {
+    "binary": "binary-cross-entropy",
+    "classes": "cross-entropy",
+    "number": "squared-error",
+}
 
 
 @dataclass(frozen=True)
@@ -171,8 +176,7 @@ class Schema:
     @property
     def loss(self) -> str:
         """What fits the label."""
-        return {"binary": "binary-cross-entropy", "classes": "cross-entropy",
-                "number": "squared-error"}[self.label.task]  # fmt: skip
+        return LOSS_OF_TASK[self.label.task]
 
     def only(self, names: Iterable[str]) -> Schema:
         """The same with these columns alone, in the order they have here."""

@@ -133,8 +133,8 @@ def survey(
 
 def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
     """The columns besides the label, all of a kind that can be used."""
-    for name in (label, *reading.categorical, *reading.numeric, *reading.log,
-                 *(reading.keep or ())):  # fmt: skip
+    named = (*reading.categorical, *reading.numeric, *reading.log, *(reading.keep or ()))
+    for name in (label, *named):
         table.check(name)
     names = [name for name in table.kinds if name != label]
     if not names:
@@ -180,11 +180,11 @@ def _without_row_numbers(
 ) -> tuple[list[_Column], list[str]]:
     """The columns to rank, and the names of those that number the rows."""
     keep = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
-    why = {
-        column.name: reason for column in columns
-        if reading.keep is not None and column.name not in keep and not column.is_time
-        and (reason := column.numbers_the_rows(isinstance(encoded[column.name], Category)))
-    }  # fmt: skip
+    why = {}
+    for column in columns if reading.keep is not None else ():
+        reason = column.numbers_the_rows(isinstance(encoded[column.name], Category))
+        if reason and column.name not in keep and not column.is_time:
+            why[column.name] = reason
     if len(why) == len(columns):
         raise InvalidInput(
             f"Expected columns besides the label {label!r} and those that number the rows (got "
@@ -517,9 +517,9 @@ def _constant(
     names = []
     for column in columns:
         code = encoded[column.name]
-        same = (code.deviation == 0 if isinstance(code, Number)
-                else len(column.counts.common()) == 1) and code.missing == 0  # fmt: skip
-        names += [column.name] if same or column.missing == column.rows else []
+        spread = code.deviation if isinstance(code, Number) else len(column.counts.common()) - 1
+        if (spread == 0 and code.missing == 0) or column.missing == column.rows:
+            names.append(column.name)
     text = f"The values of {quoted(names)} are constant or all missing: of no use to any model."
     return [ColumnWarning("constant", tuple(names), text)] if names else []
 
