@@ -85,7 +85,7 @@ class EdgeModel:
             if self.graph.columns <= SMALL or self.stack is None:
                 output = self._call(self.graph.weight)
             else:
-                output = self.stack.logits(torch.ones_like(self.graph.weight))
+                output = self.stack.logits(torch.ones_like(self.graph.weight)).clone()
         if isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
             cause = negative_weights(self.graph)
             if cause:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..network.frozen import Frozen
 from .edges import EdgeGraph, rows_of
 from .objectives import NodeTarget
-from .propagation import Adjacency, Layer
+from .propagation import Adjacency, Buffers, Layer
 
 log = logging.getLogger(__name__)
 
@@ -53,16 +53,20 @@ class GCNStack:
             self.layers[0] = first._replace(weight=None)
         self.adjacency = Adjacency(graph.edge_index, graph.nodes, loops)
         self.weight, self.normalisation = graph.weight, normalisation
+        self._buffers = Buffers()
 
     def logits(self, mask: Tensor) -> Tensor:
-        """(nodes, classes) under a mask (columns,), in differentiable torch."""
+        """(nodes, classes) under a mask (columns,), in differentiable torch.
+
+        Take its gradient before the next call, which writes on the same arrays.
+        """
         if self.normalisation == "kept":
             matrix = self.adjacency.normalised(self.weight, mask)
         else:
             matrix = self.adjacency.normalised(self.weight * mask)
         hidden = self.input
-        for layer in self.layers:
-            hidden = matrix.convolve(hidden, layer)
+        for i, layer in enumerate(self.layers):
+            hidden = matrix.convolve(hidden, layer, self._buffers, str(i))
         return hidden
 
 

@@ -12,7 +12,7 @@ import torch
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.features import Elements
-from ..core.methods import METHODS, InRounds, as_method, picks_of
+from ..core.methods import InRounds, as_method, picks_of
 from ..core.numbers import check_count, whole
 from ..core.rounds import State
 from ..core.run import Run
@@ -31,7 +31,6 @@ from .networks import Network, network_for
 from .objective import Permutation, TableObjective, held_out
 from .stream import Feed, feed
 
-METHODS["permutation"] = Permutation
 LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
 JUDGED = 64
@@ -127,6 +126,8 @@ class Selection:
         group: Group = ALONE,
         resume: Attribution | str | PathLike[str] | None = None,
     ) -> None:
+        if isinstance(method, str) and method == Permutation.name:
+            method = Permutation()
         method = FOR_COLUMNS if method is None else as_method(method)
         loss_name, loss_function = losses.resolve(loss, outputs)
         self.group, self.seed = group, whole(seed)
