@@ -31,3 +31,9 @@ def test_both_readings_and_the_adapter_find_the_house_and_random_growth_does_not
     random = motifs.precision(motifs.by_node(method="random"), graph, nodes)
     assert min(found.values()) >= 0.85, found
     assert min(found.values()) > random
+
+
+def test_houses_cannot_be_found_by_the_position_of_their_edges(graph):
+    places = graph.houses.nonzero().squeeze(1).float() / len(graph.houses)
+    assert abs(places.mean() - 0.5) < 0.03
+    assert abs(places.std() - 12**-0.5) < 0.03

@@ -20,7 +20,7 @@ from ..core.layout import Layout
 from ..core.lockstep import Undisturbed
 from ..core.objective import PointObjective, as_objective
 from ..core.quadrature import Rule
-from ..core.rounds import Rounds, ValuesWanted
+from ..core.rounds import Problem, Rounds, ValuesWanted
 from ..core.schedule import check_count, whole
 from ..core.stopping import Stop
 from ..network.frozen import freeze
@@ -167,55 +167,80 @@ def explain_node(
     check_count("k", k)
     if method == "degree":
         raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
+    plan = Plan(
+        method, *_path(method, steps, rule),
+        {"rounds": rounds, "k": k, "schedule": schedule, "ratio": ratio},
+        Stop(budget, seconds, reach, gain), seed, values,
+    )  # fmt: skip
     with Undisturbed():
-        edges = _edges(x, edge_index, edge_weight)
-        node = _node(node, edges.graph.nodes)
-        if not callable(model):
-            raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-        ground = _Ground(model, edges, x.detach(), node, undirected, "kept", optimize)
+        ground = _ground(model, x, edge_index, node, edge_weight, undirected, optimize)
         near, caution = ground.reading(normalisation)
         if caution:
             warnings.warn(caution, UserWarning, stacklevel=2)
         ground = replace(ground, normalisation=near)
         view = ground.view(check_hops(hops))
-        around, hops = view.around, view.hops
-        columns = around.columns[: around.reaching]
-        ends = edges.graph.edge_index[:, columns]
-        # With the edges that only count in degrees, the node's answer is the whole graph's.
-        rim = ground.network(around)
-        if objective is None:
-            objective = "expected-log-likelihood" if target is None else "log-likelihood"
-        aim = NodeTarget(objective, view.logits(rim), nodes=[around.node], target=target)
-        settings: dict[str, Any] = {"node": node, "hops": hops, "target": int(aim.classes[0])}
-        settings |= {"method": method} if isinstance(method, str) else {}
-        if around.reaching == 0:
-            empty = _nothing(rim, aim, method, settings | {"k": k, "seed": seed})
-            return empty.with_notes(_told(view.note), edges=columns, ends=ends)
-        network = view.network or ground.masked(around)
-        removing = ground.normalisation == "recomputed"
-        candidates = around.graph.part(slice(0, around.reaching))
-        features = Growing(candidates, around.node, local=removing or method == "random")
-        note = _told(view.note, _fewer(k, features.units, hops))
-        k = min(k, features.units)
-        plan = Plan(
-            methods.Greedy("random") if method == "random" else method, *_path(method, steps, rule),
-            {"rounds": k if rounds is None else min(k, whole(rounds)), "k": k,
-             "schedule": schedule, "ratio": ratio},
-            Stop(budget, seconds, reach, gain), seed, values, once={"rounds": 1, "k": k},
-        )  # fmt: skip
-        problem = network.problem(
-            aim, plan, features=features, settings=settings,
-            objective=_reaching(network.objective(aim), around.reaching, removing),
-        )  # fmt: skip
+        aim = _aim(ground, view, objective, target)
+        if view.around.reaching == 0:
+            return _nothing(ground, view, aim, plan)
+        problem = _node_problem(ground, view, aim, plan)
 
     def result(events: Rounds) -> Attribution:
         """So that a checkpoint, too, tells which edges these are."""
-        return events.attribution().with_notes(note, edges=columns, ends=ends)
+        notes = _told(view.note, _fewer(k, problem.features.units, view.hops))
+        return events.attribution().with_notes(notes, **ground.named(view.around))
 
-    with naming_weights(network.graph):
+    with naming_weights(view.around.graph):
         return carry_out(
             problem, resume=resume, checkpoint=checkpoint, progress=progress, result=result
         )
+
+
+def _ground(
+    model: Any, x: Tensor, edge_index: Any, node: Any, edge_weight: Any, undirected: bool | None,
+    optimize: bool,
+) -> _Ground:  # fmt: skip
+    """The model, the graph and the node, checked; the reading is still to be chosen."""
+    edges = _edges(x, edge_index, edge_weight)
+    node = _node(node, edges.graph.nodes)
+    if not callable(model):
+        raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
+    return _Ground(model, edges, x.detach(), node, undirected, "kept", optimize)
+
+
+def _aim(ground: _Ground, view: _View, objective: Any, target: int | None) -> NodeTarget:
+    """What is maximised for the node."""
+    if objective is None:
+        objective = "expected-log-likelihood" if target is None else "log-likelihood"
+    # With the edges that only count in degrees, the node's answer is the whole graph's.
+    logits = view.logits(ground.network(view.around))
+    return NodeTarget(objective, logits, nodes=[view.around.node], target=target)
+
+
+def _node_problem(ground: _Ground, view: _View, aim: NodeTarget, plan: Plan) -> Problem:
+    """The run over the edges that reach the node."""
+    around, random = view.around, plan.method == "random"
+    settings = _settings(ground, view, aim, plan)
+    network = view.network or ground.masked(around)
+    removing = ground.normalisation == "recomputed"
+    candidates = around.graph.part(slice(0, around.reaching))
+    features = Growing(candidates, around.node, local=removing or random)
+    k = min(plan.picks["k"], features.units)
+    rounds = plan.picks["rounds"]
+    rounds = k if rounds is None else min(k, whole(rounds))
+    plan = replace(
+        plan, method=methods.Greedy("random") if random else plan.method,
+        picks=plan.picks | {"k": k, "rounds": rounds}, once={"rounds": 1, "k": k},
+    )  # fmt: skip
+    return network.problem(
+        aim, plan, features=features, settings=settings,
+        objective=_reaching(network.objective(aim), around.reaching, removing),
+    )  # fmt: skip
+
+
+def _settings(ground: _Ground, view: _View, aim: NodeTarget, plan: Plan) -> dict[str, Any]:
+    """What was asked of the node, for the record."""
+    asked = {"node": ground.node, "hops": view.hops, "target": int(aim.classes[0])}
+    return asked | ({"method": plan.method} if isinstance(plan.method, str) else {})
 
 
 def _edges(x: Tensor, edge_index: Any, edge_weight: Any) -> Edges:
@@ -322,6 +347,11 @@ class _Ground:
         """Everything within so many steps."""
         return neighbourhood(self.followed, self.x, self.node, hops, self.undirected, everywhere)
 
+    def named(self, around: Neighbourhood) -> dict[str, Tensor]:
+        """The candidates' columns of edge_index, and the nodes they join."""
+        columns = around.columns[: around.reaching]
+        return {"edges": columns, "ends": self.edges.graph.edge_index[:, columns]}
+
     def network(self, around: Neighbourhood) -> EdgeNetwork:
         """The model on a neighbourhood, as it is."""
         return self._on(around, optimize=False)
@@ -377,17 +407,17 @@ def _reaching(objective: PointObjective, count: int, removing: bool) -> PointObj
     return found
 
 
-def _nothing(
-    network: EdgeNetwork, target: NodeTarget, method: Any, settings: dict[str, Any]
-) -> Attribution:
+def _nothing(ground: _Ground, view: _View, target: NodeTarget, plan: Plan) -> Attribution:
     """The answer for a node that no edge reaches: no units, and the value it has by itself."""
     began = monotonic()
+    network = ground.network(view.around)
     value = float(target.value(network.logits()))
     none = torch.empty(0)
+    settings = network.settings(target, plan.method) | _settings(ground, view, target, plan)
     return Attribution(
         order=none.long(), selected=0, unit_scores=none, last_scores=none,
         values=torch.tensor([value], dtype=torch.float64), full_value=value, picks=(), totals=(),
         gradients_used=0, seconds=monotonic() - began, stop=StopReason.ALL, features=Elements(0),
-        layout=Layout.vector(0), settings=network.settings(target, method) | settings,
+        layout=Layout.vector(0), settings=settings | {"k": plan.picks["k"], "seed": plan.seed},
         provenance=network.provenance(target),
-    )  # fmt: skip
+    ).with_notes(_told(view.note), **ground.named(view.around))  # fmt: skip

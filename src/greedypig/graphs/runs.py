@@ -65,6 +65,18 @@ class Plan:
     """What a one-shot method takes; None for everything."""
 
 
+class Misfit(InvalidInput):
+    """Weight 0 is no removed edge to a model, for a `reason` in one sentence.
+
+    usable: the model uses its weights all the same, and a warning is enough. Else this is raised,
+    with the message `refusal`.
+    """
+
+    def __init__(self, reason: str, refusal: str = "") -> None:
+        super().__init__(refusal or reason)
+        self.reason, self.usable = reason, not refusal
+
+
 class EdgeNetwork:
     """A model on a graph: its answers under masks over the edges, fast where that is known."""
 
@@ -113,16 +125,16 @@ class EdgeNetwork:
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise InvalidInput(_refused(self.frozen, self.x, error)) from error
 
-    def misfit(self) -> tuple[str, InvalidInput | None]:
-        """Why weight 0 is no removed edge to this model, if so; the error where weights are idle.
+    def misfit(self) -> Misfit | None:
+        """Why weight 0 is no removed edge to this model, if so.
 
         Half of the edges are removed, once by their weights and once in fact.
         """
         graph = self.graph
         if self.stack is not None or not bool((graph.edge_index[0] != graph.edge_index[1]).any()):
-            return "", None
+            return None
         if not takes_weights(self.frozen):
-            return "The model takes no edge_weight.", _idle("that takes none")
+            return Misfit("The model takes no edge_weight.", _idle("that takes none"))
         kept = _half(graph)
         columns = torch.nonzero(kept).squeeze(1)
         try:
@@ -132,25 +144,27 @@ class EdgeNetwork:
                 masked = self._asked(graph.weight * kept)
                 cut = self.frozen(self.x, graph.edge_index[:, columns], graph.weight[columns])
         except InvalidInput as error:
-            return "The model cannot be called with edge_weight.", error
+            misfit = Misfit("The model cannot be called with edge_weight.", str(error))
+            misfit.__cause__ = error.__cause__
+            return misfit
         except (RuntimeError, ValueError, IndexError):  # It knows this graph alone.
-            return "", None
+            return None
         for found in (full, none, masked, cut):
             if not isinstance(found, Tensor) or not bool(torch.isfinite(found).all()):
-                return "", None
+                return None
         if torch.equal(full, none):
-            return (
+            return Misfit(
                 "The model's answers are the same with all edge weights at 0.",
                 _idle("whose answers are the same with all weights at 0"),
             )
         if same(masked, cut):
-            return "", None
+            return None
         off = float((masked - cut).abs().max()) if masked.shape == cut.shape else float("nan")
-        return (
+        return Misfit(
             "To this model an edge of weight 0 is not a removed edge, as where attention or a mean "
             "counts every edge: with half of the edges at weight 0 its logits differ by up to "
             f"{off:.2g} from those without these edges."
-        ), None
+        )
 
     def objective(self, target: NodeTarget) -> PointObjective:
         """g over the columns of edge_index."""
@@ -221,24 +235,26 @@ def settled(
     if normalisation == "kept":
         return EdgeNetwork(model, x, graph, "kept", optimize), ""
     network = EdgeNetwork(model, x, graph, "recomputed", optimize)
-    reason, error = network.misfit()
-    if reason and normalisation is None and _masks_messages(network.frozen):
+    misfit = network.misfit()
+    if misfit is None:
+        return network, ""
+    if normalisation is None and _masks_messages(network.frozen):
         other = EdgeNetwork(model, x, graph, "kept", optimize)
         try:
             other.logits()
         except InvalidInput as failed:
-            raise error or failed from failed
+            raise (failed if misfit.usable else misfit) from failed
         return other, (
-            f"{reason} Its messages are masked instead (normalisation='kept'): G(S) is the answer "
-            "with all other messages at 0, not the one on the graph without these edges."
+            f"{misfit.reason} Its messages are masked instead (normalisation='kept'): G(S) is the "
+            "answer with all other messages at 0, not the one on the graph without these edges."
         )
-    if error is not None:
-        raise error
-    return network, f"{reason} Try normalisation='kept'." if reason else ""
+    if not misfit.usable:
+        raise misfit
+    return network, f"{misfit.reason} Try normalisation='kept'."
 
 
-def _idle(got: str) -> InvalidInput:
-    return InvalidInput(
+def _idle(got: str) -> str:
+    return (
         f"Expected a model that uses its edge_weight (got one {got}). Try passing edge_weight on "
         "to its layers, or normalisation='kept', which masks the messages of PyG's layers instead."
     )
