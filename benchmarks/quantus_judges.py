@@ -30,7 +30,7 @@ import quantus
 
 TRAIN = 1200
 FIRST_SEED, FIRST_DIGIT = 100, 1400
-"""Smaller seeds and digits 1,200 to 1,400 were used to choose among definitions of contributions."""
+"""Smaller seeds and digits 1,200 to 1,400 were used to choose the definition of contributions."""
 ADAPTER: dict[str, Any] = {"objective": "logit", "rounds": 10, "rule": "gauss-legendre", "steps": 5}
 """What the Captum adapter does by default, for `gp.explain`."""
 Explainer = Callable[..., np.ndarray]
