@@ -97,6 +97,7 @@ def explainers(softmax: bool) -> dict[str, Explainer]:
     else:
         options = {}
         made["gp.explain, contributions()"] = of_explain("contributions")
+    made["one round"] = of_explain("scores", **{**options, "rounds": 1})
     made["scores alone"] = of_explain("scores", **options)
     made["ranks alone"] = of_explain("ranks", **options)
     return made

@@ -41,8 +41,10 @@ def test_a_resumed_run_is_an_unbroken_one(path, options, share):
     assert part.stop is gp.StopReason.BUDGET
     assert 0 < part.selected < whole.selected
     part.save(path)
-    assert identical(gp.explain(mlp(), row(), resume=path, **options), whole)
-    assert identical(gp.explain(mlp(), row(), resume=part, **options), whole)
+    for saved in (path, part):
+        resumed = gp.explain(mlp(), row(), resume=saved, **options)
+        assert identical(resumed, whole)
+        assert torch.equal(resumed.contributions(), whole.contributions())
 
 
 def test_a_run_may_stop_many_times(path):

@@ -123,12 +123,27 @@ def test_float64_scores_keep_their_bits(path):
     assert identical(a, gp.load(path))
 
 
+@pytest.mark.parametrize("missing", [["score_sums"], ["score_sums", "first_scores"]])
+def test_older_files_without_sums_have_contributions_and_resume(path, missing):
+    options = {"per_round": 1, "steps": 2}
+    part = gp.explain(mlp(), row(), budget=6, **options)
+    replace(part, **dict.fromkeys(missing)).save(path)
+    older = gp.load(path)
+    assert older.score_sums is None
+    gain = float(older.values[-1] - older.values[0])
+    assert float(older.contributions().sum()) == pytest.approx(gain, abs=1e-5)
+    whole = gp.explain(mlp(), row(), resume=path, **options)
+    assert whole.selected == 6
+    gain = float(whole.values[-1] - whole.values[0])
+    assert float(whole.contributions().sum()) == pytest.approx(gain, abs=1e-5)
+
+
 def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
     example().save(path)
     assert os.listdir(path.parent) == [path.name]
     with safe_open(path, "pt") as file:
         record = json.loads(file.metadata()["greedypig"])
-        assert set(file.keys()) == {*TENSORS, "first_scores", "features.ids"}
+        assert set(file.keys()) == {*TENSORS, "first_scores", "score_sums", "features.ids"}
     assert record["schema"] == 2
     assert record["stop"] == "ALL"
 

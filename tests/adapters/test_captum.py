@@ -238,6 +238,12 @@ def test_rounds_are_greedy_pig_row_by_row(n_rounds):
         assert float(contributions.sum()) == pytest.approx(float(move[0, 1]), abs=1e-5)
 
 
+def test_rounds_of_a_product_are_known_by_hand():
+    """F = ab. First round: ½ each, a is taken. Second: b has 1. ½ (½ + ½) to ½ (½ + ¾)."""
+    found = GreedyPIG(lambda x: x[:, 0] * x[:, 1]).attribute(torch.ones(1, 2), n_rounds=2)
+    assert found[0].tolist() == pytest.approx([4 / 9, 5 / 9], abs=1e-6)
+
+
 def test_more_rounds_than_features_are_one_per_feature():
     many = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=50)
     six = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=6)

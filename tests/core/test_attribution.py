@@ -110,13 +110,57 @@ def test_values_that_were_not_measured_join_the_next_that_was():
         assert found.tolist() == pytest.approx([3, 2, 1], abs=1e-6)
 
 
-def test_the_first_of_two_copies_contributes_more():
-    """g = max(a, b) as 1 − (1 − a)(1 − b): alone each is worth 1, the second adds nothing."""
+def test_a_copy_that_adds_nothing_contributes_nothing():
+    """g = max(a, b) as 1 − (1 − a)(1 − b): alone each is worth 1, the second has a score of 0."""
     g = gp.objective(lambda m: 1 - (1 - m[:, 0]) * (1 - m[:, 1]), 2)
     a = gp.greedy_pig(g, per_round=1, steps=20)
-    first, second = a.contributions()[a.order].tolist()
-    assert first > second
-    assert first + second == pytest.approx(1, abs=1e-5)
+    assert a.contributions()[a.order].tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_of_two_copies_that_saturate_the_first_contributes_more():
+    """g = s(2 − s) with s = (3a + b) / 4.
+
+    First round: w_i ∫ (2 − 2t) dt = (3/4, 1/4). Second, from s = 3/4: b has 1/4 · 1/4 = 1/16. So
+    a has ½ (3/4 + 3/4) = 48/64 and b ½ (1/4 + ½ (1/4 + 1/16)) = 13/64, which are to sum to 1.
+    """
+    w = torch.tensor([3.0, 1.0]) / 4
+    a = gp.greedy_pig(gp.objective(lambda m: (m @ w) * (2 - m @ w), 2), per_round=1, steps=2)
+    assert a.contributions().tolist() == pytest.approx([48 / 61, 13 / 61], abs=1e-6)
+    assert torch.allclose(a.score_sums, torch.tensor([3 / 2, 5 / 16]))
+
+
+def test_a_feature_that_completes_another_contributes_more():
+    """g = ab. First round: ½ each, a is taken. Second: b has 1. ½ (½ + ½) = 4/8 and ½ (½ + ¾)."""
+    a = gp.greedy_pig(gp.objective(lambda m: m[:, 0] * m[:, 1], 2), per_round=1, steps=2)
+    assert a.contributions().tolist() == pytest.approx([4 / 9, 5 / 9], abs=1e-6)
+
+
+def test_the_second_of_an_exclusive_or_contributes_against():
+    """g = a + b − 2ab + c. First round: (0, 0, 1). Then ∂g = 1 − 2t is 0 again, at last b has −1.
+
+    The sum over a and b is G(1) − G(∅) − 1 = 0, and a, taken with a score of 0, has 0. The lack of
+    1/6, as b has ½ · (0 + ⅓ · −1), is shared by size: 6/7 for c, 1/7 for b.
+    """
+    g = gp.objective(lambda m: m[:, 0] + m[:, 1] - 2 * m[:, 0] * m[:, 1] + m[:, 2], 3)
+    a = gp.greedy_pig(g, per_round=1, steps=2)
+    assert a.order.tolist() == [2, 0, 1]
+    assert a.contributions().tolist() == pytest.approx([0, -1 / 6 + 1 / 42, 1 + 1 / 7], abs=1e-6)
+
+
+def test_scores_that_are_no_integrals_divide_the_gains_of_their_rounds():
+    """g = ab + a by single gradients at 1_S: a has 1 and gains 1, then b has 1 and gains 1."""
+    g = gp.objective(lambda m: m[:, 0] * m[:, 1] + m[:, 0], 2)
+    a = gp.sequential_gradient(g, per_round=1)
+    assert a.first_scores is None
+    assert a.score_sums is None
+    assert a.contributions().tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_without_sums_the_first_round_divides_the_gain():
+    """As in older files: g = ab has ½ each in the first round."""
+    a = gp.greedy_pig(gp.objective(lambda m: m[:, 0] * m[:, 1], 2), per_round=1, steps=2)
+    older = replace(a, score_sums=None)
+    assert older.contributions().tolist() == pytest.approx([1 / 2, 1 / 2], abs=1e-6)
 
 
 def test_a_single_feature_has_importance_1():

@@ -97,8 +97,9 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         """Attributions shaped like `inputs`, batch axis included.
 
         With n_rounds=1 they are integrated gradients, with weights that sum to 1 (Captum's own of
-        riemann_trapezoid do not). With more they are `Attribution.contributions()`: signed, with
-        the sum F(inputs) − F(baselines), since raw scores of different rounds do not compare.
+        riemann_trapezoid do not). With more they are `Attribution.contributions()`: the mean of
+        integrals over straight paths and paths by way of what each round began with, with the sum
+        F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
         feature_mask: ids of features that are selected together, as elsewhere in Captum.

@@ -26,9 +26,6 @@ ATTACHED = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
 """Dtypes that an attachment may have."""
-FIRST_ROUND = 0.75
-"""The first round's share of `contributions`; the gains of the rounds have the rest. Chosen on
-other networks and examples than those of benchmarks/RESULTS-quantus.md."""
 
 
 def check_attachment(name: str, tensor: Any) -> None:
@@ -153,6 +150,9 @@ class Attribution:
     first_scores: Tensor | None = None
     """(units,) every unit's score in the first round, where scores are integrals along the path to
     everything, as those of integrated gradients are; `contributions` uses them."""
+    score_sums: Tensor | None = None
+    """(units,) every unit's scores summed over the rounds, the first score standing for those of
+    the rounds after the one that took it; with `first_scores`. `contributions` uses them."""
     memory: Tensor | None = None
     """(n,) every element's score in the last round, where a resumed run goes on from them and
     units are not elements (whose scores are in `last_scores`)."""
@@ -204,23 +204,39 @@ class Attribution:
     def contributions(self) -> Tree:
         """Shaped like x: each feature's signed part in G(S) − G(∅), S being what was selected.
 
-        The sum over units is G(S) − G(∅). Of several rounds it is the weighted mean of two
-        divisions: each round's gain in G among its picks, and, where scores are integrals, the
-        whole gain by the first round's scores. Of one round it is the scores. What was never
-        selected, and what had a score of 0, has 0. Unlike `importance` it need not follow the
-        order. Of overlapping units an element shows the first that was taken.
+        The sum over units is G(S) − G(∅). A feature's part is the mean of its integrals along paths
+        from nothing to everything: half of them straight, as in integrated gradients, and half by
+        way of what was selected before each of the rounds. Of one round it is the scores. What was
+        never selected, and what had a score of 0, has 0. Unlike `importance` it need not follow the
+        order. Of overlapping units an element shows the first that was taken. Scores that are no
+        integrals (a single gradient, an occlusion) divide the gain in G of the round they are of.
         """
         return self.layout.unflatten(self._unit_contributions()[self._first_unit()])
 
     def _unit_contributions(self) -> Tensor:
         """(units,) the same by unit.
 
-        gains_i = part of G(S_r) − G(S_{r−1}) where round r took i; contributions_i =
-        0.75 · first_i + 0.25 · gains_i where there are first scores, else gains_i.
+        contributions_i = mean over rounds r and over λ in [0, 1] of the integral along the path
+        ∅ → λ · 1_{S_r} → 1, S_r being selected before round r. Both ends of the trapezoid rule
+        over λ are known: first_i for λ = 0, and round r's score for λ = 1. So
+        contributions_i = ½ · (first_i + mean_r scores_{r,i}), where for i in S_r, which moves in
+        the part of the path without gradients, first_i is taken for scores_{r,i}. What the sum over
+        S lacks of G(S) − G(∅) is added in proportion to the size.
         """
-        scores = self.unit_scores.double()
         if len(self.picks) < 2:
             return self.unit_scores
+        if self.first_scores is None:
+            return self._gains().to(self.unit_scores)
+        first = self.first_scores.double()
+        # Older files have no sums.
+        mean = first if self.score_sums is None else self.score_sums.double() / len(self.picks)
+        parts = torch.where(self.unit_scores != 0, (first + mean) / 2, 0)
+        gain = float(self.values[-1] - self.values[0])
+        return (_divided(gain, parts) if isfinite(gain) else parts).to(self.unit_scores)
+
+    def _gains(self) -> Tensor:
+        """(units,) float64: G(S_r) − G(S_{r−1}) divided among the picks of round r."""
+        scores = self.unit_scores.double()
         gains = torch.zeros_like(scores)
         begin = end = 0
         known = float(self.values[0])
@@ -232,11 +248,7 @@ class Attribution:
                 begin, known = end, value
         left = self.order[begin:end]
         gains[left] = scores[left]  # Where no value is known.
-        if self.first_scores is None:
-            return gains.to(self.unit_scores)
-        first = torch.where(scores != 0, self.first_scores.double(), 0)
-        first = _divided(float(gains.sum()), first)
-        return (FIRST_ROUND * first + (1 - FIRST_ROUND) * gains).to(self.unit_scores)
+        return gains
 
     @property
     def fall(self) -> Fall | None:

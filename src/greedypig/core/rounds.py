@@ -62,6 +62,7 @@ class Problem:
             self.taken = self.mask.new_zeros(features.units, dtype=torch.bool)
         self.count, self.complete = 0, False
         self.first: Tensor | None = None
+        self.sums: Tensor | None = None
         self.last: Tensor | None = None
         self.before: Tensor | None = None
         self._elements = isinstance(features, Elements)
@@ -98,6 +99,7 @@ class Problem:
             if chosen.numel() == 0:
                 stop = StopReason.NO_GAIN
                 break
+            self._add_scores()
             self._take(chosen, scores, total)
             if self.values_wanted == "each":
                 yield from self._measure([self.rounds[-1].index])
@@ -130,6 +132,7 @@ class Problem:
             stop=self.stopped,
             last_scores=self._last().cpu().clone(),
             first_scores=None if self.first is None else self.first.cpu().clone(),
+            score_sums=None if self.sums is None else self.sums.cpu().clone(),
             memory=None if self.before is None or self._elements else self.before.cpu().clone(),
             features=self.features,
             layout=self.objective.layout,
@@ -160,6 +163,8 @@ class Problem:
             self.last = saved.last_scores.to(self.mask)
             if saved.first_scores is not None:
                 self.first = saved.first_scores.to(self.mask)
+                sums = saved.score_sums
+                self.sums = self.first * len(self.rounds) if sums is None else sums.to(self.mask)
             if getattr(self.scorer, "remembers", False):
                 kept = saved.last_scores if self._elements else saved.memory
                 if kept is None:
@@ -240,6 +245,13 @@ class Problem:
             positive = scores > 0
             chosen, scores = chosen[positive], scores[positive]
         return chosen, scores, total
+
+    def _add_scores(self) -> None:
+        """Every free unit's score, and every taken unit's first score, to the sums."""
+        if self.first is None or self.last is None:
+            return
+        scores = torch.where(self.taken, self.first, self.last)
+        self.sums = scores if self.sums is None else self.sums + scores
 
     def _take(self, chosen: Tensor, scores: Tensor, total: float) -> None:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ."""

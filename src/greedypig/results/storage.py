@@ -64,7 +64,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     for name, tensor in attribution.attachments.items():
         check_attachment(name, tensor)
         tensors[ATTACHMENTS + name] = tensor
-    for name in ("first_scores", "memory"):
+    for name in ("first_scores", "score_sums", "memory"):
         if (extra := getattr(attribution, name)) is not None:
             tensors[name] = extra
     try:
@@ -145,6 +145,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         about=_mapping(record, "about") if record["schema"] > 1 else {},
         attachments=_restore_attachments(record, tensors),
         first_scores=tensors.get("first_scores"),
+        score_sums=tensors.get("score_sums"),
         memory=tensors.get("memory"),
     )
     _check(attribution)
@@ -156,9 +157,9 @@ def _check(a: Attribution) -> None:
     units = a.features.units
     if a.layout.n != a.features.n:
         raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
-    for name in ("order", "unit_scores", "last_scores", "first_scores"):
+    for name in ("order", "unit_scores", "last_scores", "first_scores", "score_sums"):
         tensor = getattr(a, name)
-        if tensor is None and name == "first_scores":
+        if tensor is None and name in ("first_scores", "score_sums"):
             continue
         if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
