@@ -200,8 +200,8 @@ class _Convolution(torch.autograd.Function):
         """(nodes, out)."""
         dense, after = hidden.contiguous(), weight
         if weight is not None and weight.shape[0] > weight.shape[1]:
-            narrow = buffers.array(f"{name} narrow", weight.shape[1], dense)
-            dense, after = torch.mm(dense, weight, out=narrow), None
+            place = buffers.array(f"{name} narrow", weight.shape[1], dense)
+            dense, after = torch.mm(dense, weight, out=place), None
         width = dense.shape[1] if after is None else after.shape[1]
         out = buffers.array(f"{name} out", width, dense)
         for block, rows in adjacency.pattern.times(dense, values):
