@@ -510,6 +510,7 @@ def test_a_comparison_has_curves_of_the_judge():
     assert "second opinion by mobilenet-v2 ↑" in [ax.get_title(loc="left") for ax in alone.axes]
 
 
+@pytest.mark.slow
 def test_tiny_results_can_be_drawn():
     one = ranked((1, 1, 1)).with_notes(ABOUT, picture=pixels(1, 1))
     for result in (one, ranked((1,))):

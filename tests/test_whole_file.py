@@ -193,6 +193,7 @@ def writes(path):
             yield "open"
 
 
+@pytest.mark.slow
 def test_every_output_goes_through_one_function():
     beside = [*ROOT.glob("reproduction/*.py"), *ROOT.glob("tools/**/*.py")]
     found = {p.relative_to(SOURCE).as_posix(): set(writes(p)) for p in SOURCE.rglob("*.py")}

@@ -172,6 +172,7 @@ def test_few_columns_do_nearly_as_well():
     assert small.score(X[1::2], y[1::2]) > whole - 0.03
 
 
+@pytest.mark.slow
 def test_pipelines_and_grids():
     X, y = load_wine(return_X_y=True)
     model = make_pipeline(StandardScaler(), LogisticRegression())

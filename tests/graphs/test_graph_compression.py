@@ -102,6 +102,7 @@ def test_orders_are_permutations_and_samplers_follow_the_seed(graph, model):
     assert not torch.equal(edge_order("degree", model, graph, seed=4).order, orders["degree"])
 
 
+@pytest.mark.slow
 def test_sampling_by_degree_prefers_edges_between_lonely_nodes():
     # A hub with 40 leaves, and 20 pairs: an edge of a pair weighs 1, one of the hub 40^-½.
     hub = [[0] * 40, list(range(1, 41))]

@@ -93,6 +93,7 @@ def test_models_without_edge_weight_have_their_messages_masked(explain, name):
         explain(model, x, edges, normalisation="recomputed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalisation", ["kept", "recomputed"])
 def test_no_part_of_the_edges_is_better_than_the_node_s_own_answer(normalisation):
     """Σ p log p_S is highest at p_S = p: an answer is matched, not exceeded."""

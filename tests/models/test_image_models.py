@@ -458,6 +458,7 @@ def nothing_brought(tmp_path, monkeypatch):
 FOLDERS = {"environment": "elsewhere", "folder": "here/.assets", "cache": "home/.cache/greedypig"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", FOLDERS)
 @pytest.mark.parametrize("platformdirs", [True, False])
 def test_mobilenet_weights_are_found_in_the_assets(

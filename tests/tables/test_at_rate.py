@@ -39,6 +39,7 @@ def test_shares_must_fit_the_outputs():
         TabularMLP(2, outputs=3).start_at([0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_a_constant_category_has_no_score_whatever_its_embedding(tmp_path):
     random = np.random.default_rng(0)
     a = random.normal(size=600)

@@ -339,6 +339,7 @@ def test_a_result_is_saved_and_read_back(tmp_path):
     assert b.about == a.about
 
 
+@pytest.mark.slow
 def test_a_stream_is_never_held():
     """Five times the batches, and no more of them alive at once."""
     model, x, y = regression(rows=20)

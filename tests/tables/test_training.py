@@ -147,6 +147,7 @@ def test_training_stops_and_keeps_the_best(tmp_path):
     assert done.rows == pytest.approx(done.checks * train.rows, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_right_columns_retrain_best_and_all_are_the_measure(tmp_path):
     train, valid = rows(tmp_path)
     orders = {"right": [["strong", "weak", "noise"]], "wrong": [["noise", "weak", "strong"]]}

@@ -247,6 +247,7 @@ def test_nothing_is_read_before_the_first_answer_is_asked_for():
     assert read == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 4, 16])
 def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
     """Each one under way waits with at least a row in one of two queues, values or gradients,
