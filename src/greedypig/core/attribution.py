@@ -232,7 +232,7 @@ class Attribution:
         k = whole(k)
         if type(k) is not int or not 0 <= k <= self.features.units:
             raise InvalidInput(
-                f"Expected k from 0 to {self.features.units}, the number of units (got {k!r})."
+                f"Expected k from 0 to {self.features.units}, the number of features (got {k!r})."
             )
         return self.layout.unflatten(self.features.first_rank(self.order) < k)
 

@@ -60,7 +60,11 @@ class InRounds:
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyPIG(InRounds):
-    """Algorithm 1: each round integrates the gradient by `steps` nodes of `rule`."""
+    """Algorithm 1: each round integrates the gradient by `steps` nodes of `rule`.
+
+    rounds: how many (default 20, or 100 with one step). per_round: features of each round.
+    schedule: "geometric" (the last round takes `ratio` times the first), "equal", or a list.
+    """
 
     steps: int = 5
     rule: str | Rule = "midpoint"
@@ -163,6 +167,12 @@ def as_method(method: Any) -> Any:
 
 def check_method(method: Any) -> None:
     """Refuse what is neither a method object nor a callable (objective, mask) → scores."""
+    kind = method if isinstance(method, type) else type(method)
+    if kind.__module__.partition(".")[0] == "captum":
+        raise InvalidType(
+            f"Expected a method of greedypig (got Captum's {kind.__name__}). "
+            f"Try gp.from_captum(captum.attr.{kind.__name__})."
+        )
     if isinstance(method, type):
         raise InvalidType(f"Expected a method (got the class). Try {method.__name__}().")
     if not callable(method) and not hasattr(method, "scorer"):
