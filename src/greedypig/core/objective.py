@@ -294,7 +294,21 @@ class Objective:
         )
 
 
-class _OwnGradient(Objective):
+class OwnGradient(Objective):
+    """One problem (b = 1) whose points are masks, with a `gradient` that is not autograd's."""
+
+    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
+        """(1, s, n) masks → (1, s) values and (1, s, n) gradients, one mask at a time."""
+        one = masks.new_ones(1)
+        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
+        return self.values(masks), torch.stack(gradients, 1)
+
+    def point_gradients(self, points: Tensor, /) -> Tensor:
+        """(1, s, n) points, which are masks → (1, s, n)."""
+        return self.values_and_gradients(points)[1]
+
+
+class _SetFunctionObjective(OwnGradient):
     """A set function of the caller's that brings its own gradient, as an objective."""
 
     def __init__(self, own: SetFunction, batch_size: int | Literal["auto"]) -> None:
@@ -322,16 +336,6 @@ class _OwnGradient(Objective):
             self._check_finite("sum of gradients up to step", finite, first + len(used) - 1,
                                masks.shape[1])  # fmt: skip
         return total
-
-    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(1, s, n) masks → (1, s) values and (1, s, n) gradients, one mask at a time."""
-        one = masks.new_ones(1)
-        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
-        return self.values(masks), torch.stack(gradients, 1)
-
-    def point_gradients(self, points: Tensor, /) -> Tensor:
-        """(1, s, n) points, which are masks → (1, s, n)."""
-        return self.values_and_gradients(points)[1]
 
 
 def objective(
@@ -367,7 +371,7 @@ def as_objective(candidate: Any, *, batch_size: int | Literal["auto"] = "auto") 
     if isinstance(candidate, Objective):
         return candidate
     if isinstance(candidate, SetFunction):
-        return _OwnGradient(candidate, batch_size)
+        return _SetFunctionObjective(candidate, batch_size)
     raise InvalidType(
         f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
-from ..core.objective import Objective
+from ..core.objective import OwnGradient
 from .columns import Batch, Rows
 from .distributed import Group
 from .networks import Network
@@ -32,7 +32,7 @@ MOST_ROWS = 65_536
 """Held-out rows, about, at most."""
 
 
-class TableObjective(Objective):
+class TableObjective(OwnGradient):
     """g(mask) = −mean over rows of loss(label, model(row gated by mask)).
 
     shares: how many batches the gradients of each round are taken on; None takes all batches in
@@ -84,16 +84,6 @@ class TableObjective(Objective):
                 f"{names} in round {self.round + 1})."
             )
         return gradient
-
-    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(1, s, n) masks → (1, s) values on the sample and (1, s, n) gradients, mask by mask."""
-        one = masks.new_ones(1)
-        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
-        return self.values(masks), torch.stack(gradients, 1)
-
-    def point_gradients(self, points: Tensor, /) -> Tensor:
-        """(1, s, n) points, which are masks → (1, s, n)."""
-        return self.values_and_gradients(points)[1]
 
     def toward(self, end: Tensor) -> NoReturn:
         """A table's rows are not one input that could be changed."""

@@ -178,23 +178,14 @@ def bears_views(answer: Callable[[Tensor], Tensor], x: Tensor, shape: tuple[int,
 def around(scores: Tensor, mask: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """(n,) how each value's place scores: the mean of what is near and not selected, over all
     colours, scaled to the root mean square of the scores."""
+    near = NEAR * min(shape[1:])
+    rows, columns = (closeness(length, near).to(scores) for length in shape[1:])
     free = (1 - mask).to(scores)
-    sums, counts = (nearby(each, shape) for each in (scores * free, free))
-    return _scaled((sums / counts.clamp_min(TINY)).expand(shape).reshape(-1), scores)
-
-
-def _scaled(places: Tensor, scores: Tensor) -> Tensor:
+    sums, counts = (rows @ each.view(shape).sum(0) @ columns.T for each in (scores * free, free))
+    places = (sums / counts.clamp_min(TINY)).expand(shape).reshape(-1)
     lengths = [torch.linalg.vector_norm(each) for each in (scores, places)]
     scaled: Tensor = places / lengths[1].clamp_min(TINY) * lengths[0]
     return scaled
-
-
-def nearby(values: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """(height, width): the sum over the neighbourhood of each pixel, over all colours."""
-    near = NEAR * min(shape[1:])
-    rows, columns = (closeness(length, near).to(values) for length in shape[1:])
-    total: Tensor = rows @ values.view(shape).sum(0) @ columns.T
-    return total
 
 
 def closeness(length: int, deviation: float) -> Tensor:
