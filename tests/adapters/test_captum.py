@@ -21,7 +21,6 @@ from captum.attr import (  # noqa: E402
     GuidedBackprop,
     InputXGradient,
     IntegratedGradients,
-    KernelShap,
     NoiseTunnel,
     Saliency,
     ShapleyValueSampling,
@@ -87,92 +86,51 @@ def test_one_round_by_trapezoid_is_captum_s_with_weights_that_sum_to_one():
         assert close(ours, theirs * n / (n - 1), 1e-5)
 
 
-def test_one_step_is_possible_where_the_rule_has_one():
-    ours = GreedyPIG(linear()).attribute(ROWS, target=0, n_steps=1, **ONE)
-    assert close(ours, linear().weight[0].detach() * ROWS, 1e-5)
-
-
-def test_pictures_and_rows_of_any_shape():
-    pictures = torch.stack([picture(s) for s in range(3)])
-    ours, theirs = both(cnn(), pictures, target=2)
-    assert ours.shape == pictures.shape
-    assert close(ours, theirs, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "target", [2, [0, 3, 1, 1], torch.tensor([0, 3, 1, 1]), torch.tensor(2), torch.tensor([2])]
+SCALES = torch.arange(1.0, 5.0)
+TWO = (
+    torch.stack([picture(s, (3, 4)) for s in range(4)]),
+    torch.stack([row(s, 5) for s in range(4)]),
 )
-def test_targets_of_every_form(target):
-    ours, theirs = both(mlp(), ROWS, target=target)
-    assert close(ours, theirs, 1e-5)
+CALLS = {
+    "class": (mlp(), ROWS, {"target": 2}),
+    "class each": (mlp(), ROWS, {"target": [0, 3, 1, 1]}),
+    "tensor of classes": (mlp(), ROWS, {"target": torch.tensor([0, 3, 1, 1])}),
+    "tensor": (mlp(), ROWS, {"target": torch.tensor(2)}),
+    "tensor of one": (mlp(), ROWS, {"target": torch.tensor([2])}),
+    "place": (Grid(), ROWS, {"target": (1, 2)}),
+    "place each": (Grid(), ROWS, {"target": [(0, 0), (1, 2), (0, 1), (1, 0)]}),
+    "no target": (mlp(classes=1), ROWS, {}),
+    "baseline int": (mlp(), ROWS, {"target": 1, "baselines": 0}),
+    "baseline float": (mlp(), ROWS, {"target": 1, "baselines": 0.5}),
+    "baseline row": (mlp(), ROWS, {"target": 1, "baselines": row(7)[None]}),
+    "baseline each": (mlp(), ROWS, {"target": 1, "baselines": ROWS.flip(0)}),
+    "tuple of one": (mlp(), (ROWS,), {"target": 1, "baselines": (0.25,)}),
+    "two inputs": (TwoInputs(), TWO, {"target": 1}),
+    "two baselines": (TwoInputs(), TWO, {"target": 1, "baselines": (0.3, torch.ones(1, 5))}),
+    "picture": (cnn(), torch.stack([picture(s) for s in range(3)]), {"target": 2}),
+    "extra": (Steered(), ROWS, {"target": 1, "additional_forward_args": (SCALES, 1.5)}),
+    "extra flag": (Steered(), ROWS, {"target": 1, "additional_forward_args": (SCALES, 2.0, True)}),
+    "extra of one row": (
+        Steered(),
+        ROWS[:1],
+        {"target": 1, "additional_forward_args": (SCALES[2:3], 1.0)},
+    ),
+}
 
 
-@pytest.mark.parametrize("target", [(1, 2), [(0, 0), (1, 2), (0, 1), (1, 0)]])
-def test_targets_of_outputs_with_several_axes(target):
-    ours, theirs = both(Grid(), ROWS, target=target)
-    assert close(ours, theirs, 1e-5)
-
-
-@pytest.mark.parametrize("squeeze", [True, False])
-def test_a_single_output_needs_no_target(squeeze):
-    net = mlp(classes=1)
-
-    def forward(x: Tensor) -> Tensor:
-        return net(x).squeeze(1) if squeeze else net(x)
-
-    ours, theirs = both(forward, ROWS)
-    assert close(ours, theirs, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "baselines",
-    [None, 0, 0.5, row(7)[None], torch.stack([row(s) for s in range(9, 13)]), (0.25,)],
-    ids=["none", "int", "float", "one row", "a row each", "tuple"],
-)
-def test_baselines_of_every_form(baselines):
-    given = ROWS if not isinstance(baselines, tuple) else (ROWS,)
-    ours, theirs = both(mlp(), given, baselines=baselines, target=1)
-    if isinstance(given, tuple):
-        assert isinstance(ours, tuple)
-        ours, theirs = ours[0], theirs[0]
-    assert close(ours, theirs, 1e-5)
-
-
-@pytest.mark.parametrize(
-    "baselines", [None, (0.3, torch.ones(1, 5)), (torch.rand(3, 3, 4), 0)], ids=str
-)
-def test_tuples_come_back_as_tuples(baselines):
-    inputs = (
-        torch.stack([picture(s, (3, 4)) for s in range(3)]),
-        torch.stack([row(s, 5) for s in range(3)]),
-    )
-    ours, theirs = both(TwoInputs(), inputs, baselines=baselines, target=1)
-    assert isinstance(ours, tuple)
+@pytest.mark.parametrize("call", CALLS)
+def test_every_form_of_call_gives_captum_s_answer(call):
+    model, inputs, options = CALLS[call]
+    ours, theirs = both(model, inputs, **options)
+    assert isinstance(ours, tuple) == isinstance(inputs, tuple)
+    if not isinstance(ours, tuple):
+        ours, theirs, inputs = (ours,), (theirs,), (inputs,)
     for a, b, x in zip(ours, theirs, inputs, strict=True):
         assert a.shape == x.shape
         assert close(a, b, 1e-5)
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        (torch.arange(1.0, 5.0), 1.5),
-        (torch.arange(1.0, 5.0), 2.0, True),
-        (torch.arange(1.0, 5.0).unsqueeze(1), 1.0),
-    ],
-)
-def test_additional_arguments_follow_their_rows(extra):
-    ours, theirs = both(Steered(), ROWS, target=1, additional_forward_args=extra)
-    assert close(ours, theirs, 1e-5)
-
-
-def test_a_single_row_has_additional_arguments_too():
-    extra = (torch.tensor([3.0]), 1.0)
-    ours, theirs = both(Steered(), ROWS[:1], target=1, additional_forward_args=extra)
-    assert close(ours, theirs, 1e-5)
-
-
-@pytest.mark.parametrize("size", [1, 3, 4, 100])
+@pytest.mark.parametrize("size", [1, 3, 100])
 def test_internal_batch_size_bounds_the_rows_and_changes_nothing(size):
     seen, net = [], mlp()
 
@@ -208,14 +166,6 @@ def test_the_delta_of_several_rounds_is_the_largest_of_them_and_shrinks_with_ste
     assert delta(20) < 1e-5 < delta(2)
 
 
-def test_inputs_that_require_gradients_are_left_alone():
-    x = ROWS.clone().requires_grad_(True)
-    ours = GreedyPIG(mlp()).attribute(x, target=1, n_steps=3, **ONE)
-    assert x.grad is None
-    assert x.requires_grad
-    assert not ours.requires_grad
-
-
 # Rounds.
 
 
@@ -246,13 +196,6 @@ def test_more_rounds_than_features_are_one_per_feature():
     many = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=50)
     six = GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=6)
     assert torch.equal(many, six)
-
-
-def test_rows_do_not_depend_on_their_neighbours():
-    whole = GreedyPIG(mlp()).attribute(ROWS, target=[0, 1, 2, 3], n_rounds=3)
-    for i in range(4):
-        alone = GreedyPIG(mlp()).attribute(ROWS[i : i + 1], target=i, n_rounds=3)
-        assert torch.allclose(alone[0], whole[i], atol=1e-6)
 
 
 def test_redundant_copies_are_told_apart_by_rounds_only():
@@ -288,10 +231,9 @@ def sums(scores: Tensor, ids: Tensor) -> Tensor:
         torch.tensor([[0, 0, 1, 1, 2, 2]]),
         torch.tensor([0, 0, 1, 1, 2, 2]),
         torch.tensor([[7, 7, 3, 3, 100, 100]]),
-        torch.tensor([[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 1, 0], [5] * 6, [0, 1, 2, 3, 4, 5]]),
     ],
-    ids=["one row", "no batch axis", "gaps", "a row each"],
-)  # fmt: skip
+    ids=["one row", "no batch axis", "gaps"],
+)
 def test_a_feature_mask_sums_over_its_features(ids):
     ours = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=6, feature_mask=ids, **ONE)
     theirs = IntegratedGradients(mlp()).attribute(ROWS, target=1, n_steps=6)
@@ -301,26 +243,15 @@ def test_a_feature_mask_sums_over_its_features(ids):
     for found, row_ids in zip(ranked, ids.expand_as(ROWS), strict=True):
         for group in row_ids.unique():
             assert found[row_ids == group].unique().numel() == 1
-
-
-def test_a_feature_mask_may_bind_inputs_together():
-    inputs = (torch.rand(2, 3, 4), torch.rand(2, 5))
-    masks = (torch.zeros(1, 3, 4).long(), torch.tensor([[0, 1, 1, 2, 2]]))
-    ours = GreedyPIG(TwoInputs()).attribute(inputs, target=1, feature_mask=masks, n_steps=6, **ONE)
-    image, other = IntegratedGradients(TwoInputs()).attribute(inputs, target=1, n_steps=6)
-    first = image.sum((1, 2)) + other[:, 0]
-    assert torch.allclose(ours[0], first.view(2, 1, 1).expand(2, 3, 4), atol=1e-5)
-    assert torch.allclose(ours[1][:, 0], first, atol=1e-5)
-    assert torch.allclose(ours[1][:, 1], other[:, 1:3].sum(1), atol=1e-5)
+    with pytest.raises(gp.InvalidInput, match="same feature_mask"):
+        GreedyPIG(mlp()).attribute(ROWS, target=1, feature_mask=torch.arange(24).view(4, 6) % 5)
 
 
 # NoiseTunnel around it.
 
 
 @pytest.mark.parametrize("nt_type", ["smoothgrad", "smoothgrad_sq", "vargrad"])
-@pytest.mark.parametrize(
-    "options", [{}, {"internal_batch_size": 3}, {"nt_samples_batch_size": 2}], ids=str
-)
+@pytest.mark.parametrize("options", [{"internal_batch_size": 3}, {"nt_samples_batch_size": 2}])
 def test_a_noise_tunnel_around_one_round_is_one_around_integrated_gradients(nt_type, options):
     def through(method, **more):
         torch.manual_seed(5)
@@ -332,32 +263,6 @@ def test_a_noise_tunnel_around_one_round_is_one_around_integrated_gradients(nt_t
     theirs = through(IntegratedGradients(mlp()))
     assert ours.shape == ROWS.shape
     assert close(ours, theirs, 1e-3)
-
-
-def test_a_noise_tunnel_passes_targets_deltas_and_tuples_through():
-    inputs = (torch.rand(2, 3, 4), torch.rand(2, 5))
-
-    def through(method, **more):
-        torch.manual_seed(5)
-        return NoiseTunnel(method).attribute(
-            inputs, nt_samples=3, target=[0, 2], n_steps=4, return_convergence_delta=True, **more
-        )
-
-    (ours, delta), (theirs, their_delta) = (
-        through(GreedyPIG(TwoInputs()), **ONE),
-        through(IntegratedGradients(TwoInputs())),
-    )
-    assert all(close(a, b, 1e-4) for a, b in zip(ours, theirs, strict=True))
-    assert torch.allclose(delta, their_delta.to(delta), atol=1e-5)
-
-
-def test_a_noise_tunnel_around_rounds_averages_contributions():
-    def through(**options):
-        torch.manual_seed(0)
-        tunnel = NoiseTunnel(GreedyPIG(mlp()))
-        return tunnel.attribute(ROWS, nt_samples=3, stdevs=1e-7, target=1, n_rounds=3, **options)
-
-    assert close(through(), GreedyPIG(mlp()).attribute(ROWS, target=1, n_rounds=3), 1e-4)
 
 
 def test_what_equals_the_baseline_is_attributed_nothing():
@@ -438,33 +343,12 @@ def test_the_user_s_model_keeps_no_hooks(method, fail_at):
 
 def test_the_adapter_leaves_model_inputs_and_generators_alone():
     model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Dropout(), nn.Linear(5, 4)).train()
-    before, x = state_of(model), ROWS.clone()
-    GreedyPIG(model).attribute(x, target=1, n_rounds=3)
+    before, x = state_of(model), ROWS.clone().requires_grad_(True)
+    attributions = GreedyPIG(model).attribute(x, target=1, n_rounds=3)
     assert state_of(model) == before
     assert torch.equal(x, ROWS)
-
-
-def test_interrupted_layer_methods_do_not_spoil_later_answers():
-    class Fragile(nn.Module):
-        fail = False
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = cnn()
-
-        def forward(self, x: Tensor) -> Tensor:
-            out = self.net(x)
-            if Fragile.fail and x.requires_grad:
-                raise KeyboardInterrupt
-            return out
-
-    model = Fragile().eval()
-    expected = gp.explain(model, picture(), method=gp.IG(3)).scores
-    Fragile.fail = True
-    with pytest.raises(KeyboardInterrupt):
-        gp.explain(model, picture(), method=gp.from_captum(DeepLift))
-    Fragile.fail = False
-    assert torch.equal(gp.explain(model, picture(), method=gp.IG(3)).scores, expected)
+    assert x.grad is None
+    assert not attributions.requires_grad
 
 
 # Attributions per unit of the inputs.
@@ -497,13 +381,6 @@ def test_without_the_inputs_factor_rounds_are_divided_by_the_way():
     assert float(local[0, 2]) == 0
 
 
-def test_groups_have_no_unit_to_divide_by():
-    with pytest.raises(gp.InvalidInput, match="feature_mask with multiply_by_inputs=False"):
-        GreedyPIG(mlp(), multiply_by_inputs=False).attribute(
-            ROWS, target=0, feature_mask=torch.arange(6) // 2
-        )
-
-
 def test_a_future_is_refused_as_captum_s_ig_refuses_it():
     with pytest.raises(NotImplementedError, match=r"Try attribute\(\)"):
         GreedyPIG(mlp()).attribute_future(ROWS, target=0)
@@ -532,35 +409,15 @@ def test_one_output_per_row_may_have_further_axes_of_one(shape):
 def test_on_a_linear_model_all_of_them_give_weight_times_way(method, options):
     net, x, baseline = linear(), row(), row(9)
     a = gp.explain(
-        net, x, target=1, objective="logit", baseline=baseline,
+        net,
+        x,
+        target=1,
+        objective="logit",
+        baseline=baseline,
         method=gp.from_captum(method, **options),
-    )  # fmt: skip
+    )
     assert close(a.scores, net.weight[1].detach() * (x - baseline), 1e-4)
     assert a.method == f"captum.{method.__name__}"
-
-
-def test_kernel_shap_on_a_linear_model():
-    pytest.importorskip("sklearn")
-    net, x = linear(), row()
-    a = gp.explain(
-        net, x, target=1, objective="logit", method=gp.from_captum(KernelShap, n_samples=400)
-    )
-    assert close(a.scores, net.weight[1].detach() * x, 0.05)
-
-
-def test_saliency_looks_at_the_mask_or_at_the_input():
-    net, x, baseline = mlp(), row(), row(9)
-
-    def slope(point: Tensor) -> Tensor:
-        point = point.clone().requires_grad_(True)
-        return torch.autograd.grad(net(point[None])[0, 1], point)[0].abs()
-
-    for at, point in (("mask", baseline), ("input", x)):
-        a = gp.explain(
-            net, x, target=1, objective="logit", baseline=baseline,
-            method=gp.from_captum(Saliency, at=at),
-        )  # fmt: skip
-        assert close(a.scores, slope(point), 1e-5)
 
 
 def test_deep_lift_sees_the_layers_of_the_model():
@@ -590,9 +447,13 @@ def test_deep_lift_on_a_convolutional_network():
 def test_feature_ablation_is_the_loss_of_each_feature():
     net, x, baseline = mlp(), row(), row(9)
     a = gp.explain(
-        net, x, target=1, objective="logit", baseline=baseline,
+        net,
+        x,
+        target=1,
+        objective="logit",
+        baseline=baseline,
         method=gp.from_captum(FeatureAblation),
-    )  # fmt: skip
+    )
     without = torch.where(torch.eye(6).bool(), baseline, x)
     assert close(a.scores, (net(x[None])[:, 1] - net(without)[:, 1]).detach(), 1e-4)
     assert a.gradients_used == 0
@@ -640,29 +501,20 @@ def test_any_function_to_a_captum_method_will_do():
 
 
 @pytest.mark.parametrize("method", [GradientShap, ShapleyValueSampling])
-def test_random_methods_follow_their_seed_and_no_other(method):
-    model = mlp()
-
+def test_random_methods_follow_the_seed_of_the_run_and_no_other(method):
     def scores(seed: int) -> Tensor:
-        return gp.explain(model, row(), method=gp.from_captum(method, seed=seed)).scores
+        return gp.explain(mlp(), row(), method=gp.from_captum(method), seed=seed).scores
 
     torch.manual_seed(1)
     np.random.seed(1)
     first = scores(0)
-    torch.manual_seed(2)
+    torch.manual_seed(0)  # Where mlp() leaves the generator, too.
+    mlp()
     np.random.seed(2)
     states = bits(torch.get_rng_state()), repr(np.random.get_state())
     assert torch.equal(scores(0), first)
     assert not torch.equal(scores(3), first)
     assert (bits(torch.get_rng_state()), repr(np.random.get_state())) == states
-
-
-def test_the_seed_of_explain_reaches_captum_s_methods():
-    def scores(seed: int) -> Tensor:
-        return gp.explain(mlp(), row(), method=gp.from_captum(GradientShap), seed=seed).scores
-
-    assert torch.equal(scores(1), scores(1))
-    assert not torch.equal(scores(1), scores(2))
 
 
 def test_explain_many_answers_as_alone_with_captum_s_methods():
@@ -687,11 +539,6 @@ def test_a_captum_run_goes_on_from_its_file_and_only_with_its_own_options(tmp_pa
         gp.explain(mlp(), row(), method=method(9), resume=tmp_path / "part.gpig")
 
 
-def test_at_is_one_of_two_places():
-    with pytest.raises(gp.InvalidInput, match=r"'mask' or 'input' \(got 'baseline'\)"):
-        gp.from_captum(Saliency, at="baseline")
-
-
 def test_scorers_run_on_plain_set_functions():
     objective = gp.objective(lambda m: m @ torch.tensor([3.0, 1.0, 2.0]), 3)
     a = gp.maximize(objective, gp.from_captum(IntegratedGradients, n_steps=2))
@@ -704,9 +551,11 @@ def test_a_method_without_baselines_alone_looks_at_the_input_as_captum_does(meth
     expected = method(net).attribute(x.unsqueeze(0).requires_grad_(), target=1)[0].detach()
     found = gp.explain(net, x, target=1, objective="logit", method=gp.from_captum(method))
     assert torch.allclose(found.scores, expected, atol=1e-6)
-    greedy = gp.Greedy(gp.from_captum(method), per_round=1)
-    found = gp.explain(net, x, target=1, objective="logit", method=greedy)
-    assert found.settings["one_shot"]["at"] == "mask"
+    if method is Saliency:  # In rounds the first gradient is taken at the baseline.
+        greedy = gp.Greedy(gp.from_captum(method), rounds=1)
+        found = gp.explain(net, x, target=1, objective="logit", baseline=row(9), method=greedy)
+        expected = method(net).attribute(row(9)[None].requires_grad_(), target=1)[0].detach()
+        assert torch.allclose(found.scores, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", [DeepLift, GuidedBackprop, LRP])
@@ -729,9 +578,9 @@ def test_what_is_no_captum_class_of_a_module_is_refused_with_a_way_out():
 
 def test_the_drop_in_tells_bad_input_in_a_sentence():
     net, rows = mlp(), row().unsqueeze(0)
-    with pytest.raises(gp.InvalidType, match="floating-point"):
+    with pytest.raises(gp.InvalidInput, match="floating-point"):
         GreedyPIG(net).attribute(rows.long(), target=1)
     with pytest.raises(gp.InvalidInput, match="target within"):
         GreedyPIG(net).attribute(rows, target=77)
-    with pytest.raises(gp.InvalidInput, match="at least one value"):
+    with pytest.raises(gp.InvalidInput, match="at least one row"):
         GreedyPIG(net).attribute(rows[:0], target=1)

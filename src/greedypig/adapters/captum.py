@@ -7,7 +7,8 @@ one-shot method for `gp.explain(method=…)`, and `gp.Greedy` around it makes it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG as Rounds
-from ..core.numbers import check_switch, whole
+from ..core.numbers import check_count, check_switch, whole
 from ..core.objective import Objective
 from ..core.quadrature import Rule
 from ..core.randomness import Fork
@@ -44,9 +45,9 @@ except ImportError as error:
         'Try pip install "greedypig[captum]".'
     ) from error
 
-_OF_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
+_HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
-_NOT_OF_MODULES = {
+_UNFIT = {
     "NoiseTunnel": "Try gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10).",
     "FeaturePermutation": "It permutes the rows of a batch, and an example is a single row. "
     "Try FeatureAblation.",
@@ -101,47 +102,40 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
-        feature_mask: ids of features that are selected together, as elsewhere in Captum.
+        feature_mask: ids of features that are selected together, the same for all rows.
         delta: per row, the largest completeness error of its rounds,
         Σ scores − (F(inputs) − F(point where the round started)).
         """
-        rows, starts = _format_input_baseline(inputs, baselines)
-        _check_rows(rows)
-        n_rounds = self._checked(method, n_rounds, feature_mask)
-        scorer = IG(n_steps, _RULES[method])
-        with torch.inference_mode(False):
-            batch = _Batch(
-                freeze(self.forward_func), rows, starts, target, additional_forward_args,
-                internal_batch_size, feature_mask,
-            )  # fmt: skip
-            measured = n_rounds > 1 or return_convergence_delta
-            results = batch.results(scorer, n_rounds, measured=measured)
-            trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
-            attributions = batch.split(torch.stack([batch.layout.flatten(t) for t in trees]))
-            if not self._multiply_by_inputs:
-                path = scorer.quadrature if n_rounds == 1 else None
-                attributions = batch.per_unit(attributions, path)
-        output = _format_output(isinstance(inputs, tuple), attributions)
-        if not return_convergence_delta:
-            return output
-        deltas = [_largest_error(a) for a in results]
-        return output, torch.tensor(deltas, dtype=rows[0].dtype, device=rows[0].device)
-
-    def _checked(self, method: str, n_rounds: Any, feature_mask: Any) -> int:
-        """The number of rounds, if the arguments fit together."""
         if method not in _RULES:
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
-        if feature_mask is not None and not self._multiply_by_inputs:
-            raise InvalidInput(
-                "Expected no feature_mask with multiply_by_inputs=False (got both): a group of "
-                "inputs has no single unit. Try multiply_by_inputs=True."
+        n_rounds = whole(n_rounds)
+        check_count("n_rounds", n_rounds)
+        scorer = IG(n_steps, _RULES[method])
+        with torch.inference_mode(False):
+            batch = _Batch(
+                self.forward_func,
+                *_format_input_baseline(inputs, baselines),
+                target=target,
+                extra=_format_additional_forward_args(additional_forward_args),
+                batch_size=internal_batch_size,
             )
-        rounds = whole(n_rounds)
-        if type(rounds) is not int or rounds < 1:
-            raise InvalidInput(f"Expected n_rounds to be a whole number ≥ 1 (got {n_rounds!r}).")
-        return rounds
+            features = batch.features(feature_mask)
+            rounds = min(n_rounds, features.units)
+            search = Rounds(rounds=rounds, steps=scorer.steps, rule=scorer.rule)
+            run = Run(batch.objective, scorer if n_rounds == 1 else search, features=features)
+            for _ in run:
+                pass
+            results = run.results(measure=n_rounds > 1 or return_convergence_delta)
+            trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
+            flat = torch.stack([batch.layout.flatten(tree) for tree in trees])
+            if not self._multiply_by_inputs:
+                flat = batch.per_unit(flat, scorer.quadrature if n_rounds == 1 else None)
+            output = _format_output(isinstance(inputs, tuple), batch.split(flat))
+        if not return_convergence_delta:
+            return output
+        return output, batch.end.new_tensor([_largest_error(a) for a in results])
 
     def has_convergence_delta(self) -> bool:
         """Yes: see `attribute`."""
@@ -175,88 +169,63 @@ class _Batch:
         forward: Callable[..., Any],
         rows: tuple[Tensor, ...],
         starts: tuple[Any, ...],
+        *,
         target: Any,
-        extra: Any,
+        extra: tuple[Any, ...] | None,
         batch_size: int | None,
-        feature_mask: Any,
     ) -> None:
-        self.forward, self.target = forward, target
-        self.extra = _format_additional_forward_args(extra)
-        self.rows = tuple(r.detach() for r in rows)
-        self.layout = Layout("tuple", tuple(str(i) for i in range(len(rows))),
-                             tuple(tuple(r.shape[1:]) for r in rows))  # fmt: skip
-        self.end = torch.cat([r.flatten(1) for r in self.rows], 1)
+        for i, row in enumerate(rows):
+            if not row.is_floating_point() or not row.dim() or not len(row):
+                raise InvalidInput(
+                    "Expected floating-point inputs with a batch axis and at least one row "
+                    f"(got {row.dtype} of shape {tuple(row.shape)} for input {i}). "
+                    "Try additional_forward_args for what is not explained."
+                )
+        self.forward, self.target, self.extra = freeze(forward), target, extra
+        self.rows = tuple(row.detach() for row in rows)
+        self.layout = Layout.of(tuple(row[0] for row in self.rows))
+        self.end = self._flat(self.rows)
         """(count, n) the inputs."""
         self.start = self._flat(starts).to(self.end)
         """(count, n) the baselines."""
-        self.ids = None
-        """(count, n) the feature of every input, where features are selected together."""
-        if feature_mask is not None:
-            self.ids = self._flat(_format_tensor_into_tuples(feature_mask))
-        self.batch_size: Any = "auto" if batch_size is None else batch_size
-
-    def results(self, scorer: IG, rounds: int, *, measured: bool) -> list[Attribution]:
-        """One result per row; with the values of F only where they are asked for."""
-        results: dict[int, Attribution] = {}
-        for rows, features in self._groups():
-            method: Any = scorer
-            if rounds > 1:
-                count = min(rounds, features.units)
-                method = Rounds(rounds=count, steps=scorer.steps, rule=scorer.rule)
-            run = Run(self._objective(rows), method, features=features)
-            for _ in run:
-                pass
-            results |= zip(rows.tolist(), run.results(measure=measured), strict=True)
-        return [results[i] for i in range(len(self.end))]
-
-    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """(count, n) → like each of the inputs."""
-        parts = self.layout.split(flat)
-        return tuple(p.to(r) for p, r in zip(parts, self.rows, strict=True))
-
-    def per_unit(self, attributions: tuple[Tensor, ...], path: Rule | None) -> tuple[Tensor, ...]:
-        """attributions / (inputs − baselines); where that is 0 / 0, the mean gradient along the
-        path, or 0 without one."""
-        ways = self.end - self.start
-        means = torch.zeros_like(ways)
-        if path is not None:
-            for i in (ways == 0).any(1).nonzero().flatten().tolist():
-                means[i] = self._mean_gradient(torch.tensor([i]), path)
-        return tuple(
-            torch.where(w == 0, m, a / torch.where(w == 0, 1, w))
-            for a, w, m in zip(attributions, self.split(ways), self.split(means), strict=True)
+        self.objective = Objective(
+            self._values,
+            self.start.unsqueeze(0),
+            self.end.unsqueeze(0),
+            layout=self.layout,
+            batch_size="auto" if batch_size is None else batch_size,
+            labels=[f"row {i}" for i in range(len(self.end))],
         )
 
-    def _mean_gradient(self, row: Tensor, path: Rule) -> Tensor:
-        """(n,): Σ_k weights_k · ∇F(start + nodes_k · (end − start)) for one row."""
-        nodes = self.end.new_tensor(path.nodes).view(1, -1, 1)
-        points = torch.lerp(self.start[row].unsqueeze(1), self.end[row].unsqueeze(1), nodes)
-        gradients = self._objective(row).point_gradients(points)[0]
-        return gradients.new_tensor(path.weights) @ gradients
+    def features(self, mask: Any) -> Features:
+        """What is selected together, from Captum's feature_mask."""
+        if mask is None:
+            return Elements(self.layout.n)
+        ids = self._flat(_format_tensor_into_tuples(mask))
+        if (ids != ids[0]).any():
+            raise InvalidInput(
+                "Expected the same feature_mask for all rows (got different ones). "
+                "Try one row at a time."
+            )
+        return Groups(torch.unique(ids[0], return_inverse=True)[1])  # Captum's ids may have gaps.
 
-    def _groups(self) -> Iterator[tuple[Tensor, Features]]:
-        """Rows with the same features, no more than a device batch holds, run side by side."""
-        every = torch.arange(len(self.end))
-        most = self._objective(every).rows
-        groups: list[tuple[Tensor, Features]] = [(every, Elements(self.layout.n))]
-        if self.ids is not None:
-            kinds, kind_of = torch.unique(self.ids, dim=0, return_inverse=True)
-            # Captum's ids may have gaps; those of Groups have none.
-            groups = [
-                ((kind_of == i).nonzero().flatten().cpu(),
-                 Groups(torch.unique(ids, return_inverse=True)[1]))
-                for i, ids in enumerate(kinds)
-            ]  # fmt: skip
-        for rows, features in groups:
-            for first in range(0, len(rows), most):
-                yield rows[first : first + most], features
+    def split(self, flat: Tensor) -> tuple[Tensor, ...]:
+        """(m, n) → tensors like each of the inputs."""
+        parts = self.layout.split(flat)
+        return tuple(part.to(row) for part, row in zip(parts, self.rows, strict=True))
 
-    def _objective(self, rows: Tensor) -> Objective:
-        return Objective(
-            lambda points, problems: self._values(points, rows[problems.cpu()]),
-            self.start[rows].unsqueeze(0), self.end[rows].unsqueeze(0), layout=self.layout,
-            batch_size=self.batch_size, labels=[f"row {i}" for i in rows.tolist()],
-        )  # fmt: skip
+    def per_unit(self, flat: Tensor, path: Rule | None) -> Tensor:
+        """attributions / (inputs − baselines); where that is 0 / 0, the mean gradient along the
+        path Σ_k weights_k · ∇F(start + nodes_k · (end − start)), or 0 without one."""
+        ways = self.end - self.start
+        per_unit = flat.to(ways) / torch.where(ways == 0, 1, ways)
+        if path is None or (ways != 0).all():
+            return per_unit
+        mean = torch.zeros_like(ways)
+        for node, weight in zip(path.nodes, path.weights, strict=True):
+            points = torch.lerp(self.start, self.end, node).unsqueeze(1)
+            mean += weight * self.objective.point_gradients(points).squeeze(1)
+        return torch.where(ways == 0, mean, per_unit)
 
     def _flat(self, tensors: tuple[Any, ...]) -> Tensor:
         """(count, n): numbers and tensors that broadcast to the inputs, end to end."""
@@ -268,12 +237,17 @@ class _Batch:
 
     def _values(self, points: Tensor, index: Tensor) -> Tensor:
         """(m,): F at points whose rows of the batch are index (m,)."""
-        inputs = tuple(
-            p.to(r.dtype) for p, r in zip(self.layout.split(points), self.rows, strict=True)
-        )
-        extra = None if self.extra is None else tuple(self._rows_of(e, index) for e in self.extra)
+
+        def rows(value: Any) -> Any:
+            whole = isinstance(value, Tensor) and value.dim() and len(value) == len(self.end)
+            return value[index.to(value.device)] if whole else value
+
+        extra = None if self.extra is None else tuple(map(rows, self.extra))
+        target = rows(self.target)
+        if isinstance(target, list):
+            target = [target[i] for i in index.tolist()]
         try:
-            output: Tensor = _run_forward(self.forward, inputs, self._target_of(index), extra)
+            output: Tensor = _run_forward(self.forward, self.split(points), target, extra)
         except IndexError as error:
             raise InvalidInput(
                 f"Expected a target within the forward function's output (got {self.target!r})."
@@ -285,89 +259,53 @@ class _Batch:
             f"{tuple(output.shape)}). Try target= for a forward function with several outputs."
         )
 
-    def _rows_of(self, extra: Any, index: Tensor) -> Any:
-        if isinstance(extra, Tensor) and extra.dim() and extra.shape[0] == len(self.end):
-            return extra[index.to(extra.device)]
-        return extra
 
-    def _target_of(self, index: Tensor) -> Any:
-        target = self.target
-        if isinstance(target, Tensor) and target.numel() > 1:
-            return target[index.to(target.device)]
-        return [target[i] for i in index.tolist()] if isinstance(target, list) else target
-
-
-def _check_rows(rows: tuple[Tensor, ...]) -> None:
-    for i, row in enumerate(rows):
-        if not row.is_floating_point():
-            raise InvalidType(
-                f"Expected floating-point inputs (got {row.dtype} for input {i}): only real "
-                "numbers have a gradient. Try the embeddings of ids, or additional_forward_args."
-            )
-        if row.dim() == 0 or row.numel() == 0:
-            raise InvalidInput(
-                f"Expected inputs with a batch axis and at least one value (got shape "
-                f"{tuple(row.shape)} for input {i})."
-            )
-
-
-def from_captum(
-    method: Callable[[nn.Module], Any],
-    /,
-    *,
-    at: str | None = None,
-    seed: int | None = None,
-    **options: Any,
-) -> CaptumMethod:
+def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> CaptumMethod:
     """A Captum class (or any function from a module to a Captum method) as a one-shot method.
 
     options go to its attribute(): from_captum(captum.attr.IntegratedGradients, n_steps=20).
-    at: where a method without baselines, such as Saliency, takes its gradients: "input", or
-        "mask": the input with only the selected features. None takes the input, and in greedy
-        rounds the mask, as the scores at the input are the same in every round.
-    seed: of its random numbers; None takes that of the run.
+    A method without baselines, such as Saliency, takes its gradients at the input. In greedy rounds
+    it takes them at the input with only the selected features, as the scores at the input are the
+    same in every round. Random numbers follow the seed of the run.
     """
-    return CaptumMethod(method, at=at, seed=seed, **options)
+    name = getattr(method, "__name__", type(method).__name__)
+    if not callable(method):
+        raise InvalidType(
+            f"Expected a Captum class (got an instance of {name}). "
+            f"Try gp.from_captum(captum.attr.{name}, …) with the options of its attribute()."
+        )
+    if name in _UNFIT:
+        raise InvalidInput(f"Expected a Captum class made of a module (got {name}). {_UNFIT[name]}")
+    return CaptumMethod(method, options)
 
 
+@dataclass(frozen=True)
 class CaptumMethod:
     """A Captum attribution method as a one-shot method: inputs x, baselines with S present."""
 
-    def __init__(
-        self,
-        method: Callable[[nn.Module], Any],
-        /,
-        *,
-        at: str | None = None,
-        seed: int | None = None,
-        **options: Any,
-    ) -> None:
-        if at not in (None, "mask", "input"):
-            raise InvalidInput(f"Expected at to be None, 'mask' or 'input' (got {at!r}).")
-        name = getattr(method, "__name__", type(method).__name__)
-        if not callable(method):
-            raise InvalidType(
-                f"Expected a Captum class (got an instance of {name}). "
-                f"Try gp.from_captum(captum.attr.{name}, …) with the options of its attribute()."
-            )
-        if name in _NOT_OF_MODULES:
-            raise InvalidInput(
-                f"Expected a Captum class made of a module (got {name}). {_NOT_OF_MODULES[name]}"
-            )
-        self.method, self.at, self.seed, self.options = method, at, seed, options
-        self.name = f"captum.{name}"
+    method: Callable[[nn.Module], Any]
+    options: Mapping[str, Any]
+    """Keyword arguments of its attribute()."""
+    at: str = "input"
+    """Where gradients of a method without baselines are taken: "input" or "mask"."""
+
+    @property
+    def name(self) -> str:
+        """captum.Saliency for captum.attr.Saliency."""
+        return f"captum.{getattr(self.method, '__name__', type(self.method).__name__)}"
 
     @property
     def in_rounds(self) -> CaptumMethod:
         """The same method for greedy rounds."""
-        at = self.at or "mask"
-        return CaptumMethod(self.method, at=at, seed=self.seed, **self.options)
+        return replace(self, at="mask")
 
     def settings(self) -> dict[str, Any]:
         """Every knob, for the record."""
-        options = {k: v if isinstance(v, int | float | str | None) else repr(v)
-                   for k, v in self.options.items()}  # fmt: skip
-        return {"at": self.at or "input"} | options
+        plain = int | float | str | None
+        return {"at": self.at} | {
+            name: value if isinstance(value, plain) else repr(value)
+            for name, value in self.options.items()
+        }
 
     def __call__(self, objective: Objective, mask: Tensor, /) -> Tensor:
         """(b, n) masks → (b, n): Captum's attributions, with the selected values in the baselines.
@@ -378,20 +316,18 @@ class CaptumMethod:
         end = objective.end
         if objective.goal is not None:
             end = torch.lerp(objective.start, end, objective.goal.to(mask))
-        rows = [
-            torch.stack([
-                self._scores(objective, problem, begin[line, problem], end[line, problem])
-                for line in range(objective.lines)
-            ]).mean(0)
-            for problem in range(objective.b)
-        ]  # fmt: skip
-        return torch.stack(rows)
+        scores = torch.zeros_like(mask)
+        for problem in range(objective.b):
+            for line in range(objective.lines):
+                path = begin[line, problem], end[line, problem]
+                scores[problem] += self._scores(objective, problem, *path) / objective.lines
+        return scores
 
     def _scores(self, objective: Objective, problem: int, begin: Tensor, end: Tensor) -> Tensor:
         """(n,): the attributions of one problem on the path from begin to end, (n,) each."""
         wrapped = _Wrapped(objective, problem)
         captum = self.method(wrapped)
-        if isinstance(captum, _OF_LAYERS) and not wrapped.shows_layers:
+        if isinstance(captum, _HOOK_LAYERS) and not wrapped.shows_layers:
             raise InvalidInput(
                 f"Expected an nn.Module for {self.name}, which works on its layers (got a "
                 "function or a compiled module). Try the module itself."
@@ -402,18 +338,12 @@ class CaptumMethod:
         takes_baselines = "baselines" in parameters or "kwargs" in parameters
         first, last = (objective.layout.split(t.unsqueeze(0)) for t in (begin, end))
         inputs = first if self.at == "mask" and not takes_baselines else last
-        extra = {"baselines": tuple(first)} if takes_baselines else {}
+        baselines = {"baselines": tuple(first)} if takes_baselines else {}
+        seed = int(torch.randint(2**31, (1,), generator=objective.generator()))
         with torch.enable_grad():
             leaves = tuple(t.detach().clone().requires_grad_(True) for t in inputs)
-            parts = _seeded(
-                self._seed(objective), captum.attribute, leaves, **extra, **self.options
-            )
+            parts = _seeded(seed, captum.attribute, leaves, **baselines, **self.options)
         return torch.cat([t.detach().reshape(-1) for t in parts])
-
-    def _seed(self, objective: Objective) -> int:
-        if self.seed is not None:
-            return self.seed
-        return int(torch.randint(2**31, (1,), generator=objective.generator()))
 
 
 class _Wrapped(nn.Module):
