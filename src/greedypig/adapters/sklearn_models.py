@@ -7,7 +7,7 @@ compared with the model on all rows, and the first reading of the outputs that a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,26 +19,29 @@ from torch.nn import functional
 from ..core.errors import InvalidInput
 from ..tables.losses import Loss
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "identity": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid,
-}  # fmt: skip
+ACTIVATIONS = {
+    "identity": nn.Identity,
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "logistic": nn.Sigmoid,
+}
 Array = NDArray[Any]
 
 
 class Affine(nn.Module):
-    """scale · x + shift for every column."""
+    """(x − offset) / divisor for every column."""
 
-    scale: Tensor
-    shift: Tensor
+    offset: Tensor
+    divisor: Tensor
 
-    def __init__(self, scale: Any, shift: Any) -> None:
+    def __init__(self, offset: Any, divisor: Any) -> None:
         super().__init__()
-        self.register_buffer("scale", torch.tensor(np.asarray(scale, np.float64)))
-        self.register_buffer("shift", torch.tensor(np.asarray(shift, np.float64)))
+        self.register_buffer("offset", torch.tensor(0.0 if offset is None else offset))
+        self.register_buffer("divisor", torch.tensor(1.0 if divisor is None else divisor))
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, columns) → the same shape."""
-        return x * self.scale + self.shift
+        return (x - self.offset) / self.divisor
 
 
 class Exponential(nn.Module):
@@ -49,32 +52,11 @@ class Exponential(nn.Module):
         return x.exp()
 
 
-def as_module(model: Any, columns: int) -> nn.Sequential:
-    """A fitted scikit-learn model as a float64 module: scores for classifiers, else predictions.
-
-    Multi-layer perceptrons and linear models, alone or after scalers in a pipeline.
-    """
-    steps = _steps(model)
-    scalers = [_scaler(step, columns) for step in steps[:-1]]
-    last = steps[-1]
-    if hasattr(last, "coefs_") and hasattr(last, "out_activation_"):
-        layers = _perceptron(last)
-    elif hasattr(last, "coef_") and hasattr(last, "intercept_"):
-        weights = last.coef_.toarray() if hasattr(last.coef_, "toarray") else last.coef_
-        layers = [_linear(np.atleast_2d(weights).T, np.atleast_1d(last.intercept_))]
-    else:
-        raise InvalidInput(
-            "Expected a torch module, or a fitted linear model or multi-layer perceptron of "
-            f"scikit-learn (got {type(last).__name__}, whose gradient is not available here). Try "
-            "sklearn.neural_network.MLPClassifier or MLPRegressor."
-        )
-    return nn.Sequential(*scalers, *layers).eval()
-
-
 class Converted(NamedTuple):
     """A scikit-learn model in torch."""
 
     module: nn.Module
+    """float64: scores of a classifier, predictions of a regressor."""
     loss: str | Loss
     """"squared-error" for a regressor, "cross-entropy" for a classifier with probabilities, the
     margin loss of any other classifier."""
@@ -83,46 +65,99 @@ class Converted(NamedTuple):
 def convert(model: Any, batches: Callable[[], Iterator[Array]]) -> Converted:
     """The model in torch, equal to the model on all these rows and on the mean of each batch.
 
+    Multi-layer perceptrons and linear models, alone or after scalers in a pipeline.
     batches: starts to read them, (rows, columns) float64.
     """
-    module = as_module(model, next(batches()).shape[1])
-    for reading in _readings(model, module):
-        if all(_agree(reading, model, batch) for batch in batches()):
-            return Converted(reading.module, reading.loss)
+    *scalers, last = _steps(model)
+    layers = [*map(_scaler, scalers), *_network(last)]
+    for method, tail, link, loss in _readings(model, last):
+        module = nn.Sequential(*layers, *tail).eval()
+        if all(_agree(module, link, getattr(model, method), batch) for batch in batches()):
+            return Converted(module, loss)
     raise InvalidInput(
         f"Expected a model whose predictions follow from its coefficients (got "
-        f"{type(_steps(model)[-1]).__name__}, whose predictions do not). Try a multi-layer "
-        "perceptron, logistic regression or a linear regressor."
+        f"{type(last).__name__}, whose predictions do not). Try a multi-layer perceptron, logistic "
+        "regression or a linear regressor."
     )
+
+
+def _steps(model: Any) -> list[Any]:
+    """A pipeline's steps, those of pipelines inside included; else the model itself."""
+    model = getattr(model, "best_estimator_", model)  # Of a grid search.
+    if not hasattr(model, "steps"):
+        return [] if model is None or model == "passthrough" else [model]
+    return [step for _, inner in model.steps for step in _steps(inner)]
+
+
+def _scaler(step: Any) -> nn.Module:
+    kind = type(step).__name__
+    if kind == "StandardScaler":  # It may have means that it does not subtract.
+        return Affine(step.mean_ if step.with_mean else None, step.scale_)
+    if kind == "RobustScaler":
+        return Affine(step.center_, step.scale_)
+    if kind == "MaxAbsScaler":
+        return Affine(None, step.scale_)
+    if kind == "MinMaxScaler":  # x · scale + min.
+        return Affine(-step.min_ / step.scale_, 1 / step.scale_)
+    raise InvalidInput(
+        f"Expected only scalers before a pipeline's model (got {kind}). Try selecting columns "
+        f"after it: fit the selector on the output of {kind}."
+    )
+
+
+def _network(model: Any) -> list[nn.Module]:
+    """The layers of a perceptron without what its outputs go through, or of a linear model."""
+    if hasattr(model, "coefs_"):
+        layers: list[nn.Module] = []
+        for weights, bias in zip(model.coefs_, model.intercepts_, strict=True):
+            layers += [_linear(weights, bias), ACTIVATIONS[model.activation]()]
+        return layers[:-1]
+    if hasattr(model, "coef_") and hasattr(model, "intercept_"):
+        weights = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
+        return [_linear(np.atleast_2d(weights).T, np.atleast_1d(model.intercept_))]
+    raise InvalidInput(
+        "Expected a torch module, or a fitted linear model or multi-layer perceptron of "
+        f"scikit-learn (got {type(model).__name__}, whose gradient is not available here). Try "
+        "sklearn.neural_network.MLPClassifier or MLPRegressor."
+    )
+
+
+def _linear(weights: Any, bias: Any) -> nn.Linear:
+    """From scikit-learn's (inputs, outputs)."""
+    inputs, outputs = np.shape(weights)
+    layer = nn.Linear(inputs, outputs, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(np.asarray(weights, np.float64)).T)
+        layer.bias.copy_(torch.tensor(np.asarray(bias, np.float64)))
+    return layer
 
 
 class _Reading(NamedTuple):
     """One way from the coefficients to what a method of the model returns."""
 
     method: str
-    module: nn.Module
-    answer: Callable[[Tensor], Tensor]
+    tail: Sequence[nn.Module]
+    """Layers behind those of the coefficients, which belong to the module."""
+    link: Callable[[Tensor], Tensor]
+    """From the module's outputs to what the method returns."""
     loss: str | Loss
 
 
-def _readings(model: Any, module: nn.Sequential) -> list[_Reading]:
-    def then(layer: nn.Module) -> nn.Module:
-        return nn.Sequential(*module, layer).eval()
-
+def _readings(model: Any, last: Any) -> list[_Reading]:
     if not hasattr(model, "classes_"):
         return [
-            _Reading("predict", module, _same, "squared-error"),
-            _Reading("predict", then(Exponential()), _same, "squared-error"),  # A log link.
+            _Reading("predict", (), _same, "squared-error"),
+            _Reading("predict", (Exponential(),), _same, "squared-error"),  # A log link.
         ]
     readings = []
     if hasattr(model, "predict_proba"):
-        readings.append(_Reading("predict_proba", module, _probabilities, "cross-entropy"))
-        # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
-        if [layer for layer in module if isinstance(layer, nn.Linear)][-1].out_features > 1:
-            rest = then(nn.LogSigmoid())
-            readings.append(_Reading("predict_proba", rest, _probabilities, "cross-entropy"))
+        readings = [
+            _Reading("predict_proba", (), _probabilities, "cross-entropy"),
+            # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
+            _Reading("predict_proba", (nn.LogSigmoid(),), _probabilities, "cross-entropy"),
+        ]
     if hasattr(model, "decision_function"):
-        readings.append(_Reading("decision_function", module, _same, margin_loss(model)))
+        readings.append(_Reading("decision_function", (), _same, margin_loss(last)))
     return readings
 
 
@@ -134,25 +169,28 @@ def _probabilities(outputs: Tensor) -> Tensor:
     return outputs.sigmoid() if outputs.shape[1] == 1 else outputs.softmax(1)
 
 
-def _agree(reading: _Reading, model: Any, batch: Array) -> bool:
+def _agree(
+    module: nn.Module,
+    link: Callable[[Tensor], Tensor],
+    method: Callable[[Array], Any],
+    batch: Array,
+) -> bool:
     """Is the module equal to the model on these rows and on their mean, the default baseline?"""
     rows = np.vstack([batch, batch.mean(0, keepdims=True)])
     with torch.no_grad():
-        found = reading.answer(reading.module(torch.from_numpy(rows))).numpy()
+        ours = link(module(torch.from_numpy(rows))).numpy()
     with warnings.catch_warnings():  # The rows here have no names.
         warnings.simplefilter("ignore")
-        answer = np.asarray(getattr(model, reading.method)(rows), np.float64)
-    # Of two classes the module has one output, for the second.
-    wanted = answer.reshape(len(found), -1)[:, -found.shape[1] :]
-    atol = 1e-6 * float(np.abs(wanted).max())
-    return found.shape == wanted.shape and np.allclose(found, wanted, rtol=1e-4, atol=atol)
+        theirs = np.asarray(method(rows), np.float64).reshape(len(rows), -1)
+    theirs = theirs[:, -ours.shape[1] :]  # Of two classes the module has one output, the second.
+    atol = 1e-6 * float(np.abs(theirs).max())
+    return ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-4, atol=atol)
 
 
 def margin_loss(model: Any) -> Loss:
     """The loss a classifier without probabilities was trained with, else the hinge loss."""
-    last = _steps(model)[-1]
-    loss = getattr(last, "loss", None)
-    if type(last).__name__.startswith("RidgeClassifier") or loss == "squared_error":
+    loss = getattr(model, "loss", None)
+    if type(model).__name__.startswith("RidgeClassifier") or loss == "squared_error":
         return squared_error_of_signs
     return squared_hinge if loss == "squared_hinge" else hinge
 
@@ -176,50 +214,3 @@ def _signs(outputs: Tensor, labels: Tensor) -> Tensor:
     """(rows, outputs): 1 for the row's class, −1 for others; one output is for the second class."""
     places = torch.arange(outputs.shape[1], device=outputs.device) + (outputs.shape[1] == 1)
     return 2 * (labels.reshape(-1, 1) == places).to(outputs) - 1
-
-
-def _steps(model: Any) -> list[Any]:
-    """A pipeline's steps, those of pipelines inside included; else the model itself."""
-    model = getattr(model, "best_estimator_", model)  # Of a grid search.
-    if not hasattr(model, "steps"):
-        return [] if model is None or model == "passthrough" else [model]
-    return [step for _, inner in model.steps for step in _steps(inner)]
-
-
-def _scaler(step: Any, columns: int) -> nn.Module:
-    kind = type(step).__name__
-    if kind == "MinMaxScaler":
-        return Affine(step.scale_, step.min_)
-    # (x − subtracted) / divided. A scaler that does not subtract may have means all the same.
-    if kind == "StandardScaler":
-        subtracted, divided = step.mean_ if step.with_mean else None, step.scale_
-    elif kind == "RobustScaler":
-        subtracted, divided = step.center_, step.scale_
-    elif kind == "MaxAbsScaler":
-        subtracted, divided = None, step.scale_
-    else:
-        raise InvalidInput(
-            f"Expected only scalers before a pipeline's model (got {kind}). Try selecting columns "
-            f"after it: fit the selector on the output of {kind}."
-        )
-    scale = np.ones(columns) if divided is None else 1 / np.asarray(divided)
-    return Affine(scale, 0 * scale if subtracted is None else -np.asarray(subtracted) * scale)
-
-
-def _perceptron(model: Any) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    for weights, bias in zip(model.coefs_, model.intercepts_, strict=True):
-        layers += [_linear(weights, bias), ACTIVATIONS[model.activation]()]
-    # What makes probabilities of logits is the loss's part; rates are a model's own answer.
-    return layers[:-1] + ([Exponential()] if model.out_activation_ == "exp" else [])
-
-
-def _linear(weights: Any, bias: Any) -> nn.Linear:
-    """From scikit-learn's (inputs, outputs)."""
-    inputs, outputs = np.shape(weights)
-    made = nn.Linear(inputs, outputs, dtype=torch.float64)
-    bias = np.broadcast_to(np.asarray(bias, np.float64), made.bias.shape)
-    with torch.no_grad():
-        made.weight.copy_(torch.from_numpy(np.array(weights, np.float64).T))
-        made.bias.copy_(torch.from_numpy(bias.copy()))
-    return made
