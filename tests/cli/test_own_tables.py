@@ -6,13 +6,14 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra tables")
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tiny_tables
+import torch
 
 import greedypig as gp
 from greedypig.cli.failures import UsageError
-from greedypig.cli.select_model import adapted, batches_for
+from greedypig.cli.select_job import adapt, batches_for
 from greedypig.tables import Batches, evaluate, open_table, survey
 
-SCORES = np.array([3, 2, 1, 0.5, 0])
 ASK = ("--label", "y", "--k", "1,3", "--seeds", "1", "--epochs", "1", "--methods", "greedy-pig")
 
 
@@ -21,7 +22,7 @@ def written(place, y, **more):
     x = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)  # As models get them.
     columns = dict(zip("abcde", x, strict=True))
     path = place / "t.parquet"
-    pq.write_table(pa.table({**columns, **more, "y": y(SCORES @ x)}), path)
+    pq.write_table(pa.table({**columns, **more, "y": y(np.array([3, 2, 1, 0.5, 0]) @ x)}), path)
     return path
 
 
@@ -30,86 +31,117 @@ def binary(score):
     return (drawn < 1 / (1 + np.exp(-score))).astype(int)
 
 
+def number(score):
+    return 50 + 10 * score
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "more"),
     [
-        ("two", ()), ("double", ()), ("double_gated", ()),
+        ("build", ()),
+        ("two", ()),
+        ("double", ()),
+        ("double_gated", ()),
         ("probabilities", ("--outputs", "probabilities")),
         ("two_probabilities", ("--outputs", "probabilities")),
     ],
-)  # fmt: skip
+)
 def test_two_logits_probabilities_and_float64_rank_as_one_logit_does(answer, place, model, more):
     written(place, binary)
+    found = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}", *more)
     plain = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--out", "plain")
-    found = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}", *more, "--out",
-                   "out")  # fmt: skip
-    assert found["order"] == plain["order"]
-    asked, plainly = (gp.load(f"{d}/selection.gpig").about["selection"] for d in ("out", "plain"))
-    assert asked["network_loss"] == pytest.approx(plainly["network_loss"], rel=1e-4)
+    assert found["order"] == plain["order"] == list("abcde")
+    assert found["settings"]["model"] == f"tiny_tables:{model}"
+    assert found["network_loss"] == pytest.approx(plain["network_loss"], rel=1e-4)
+    assert not (place / "t-selection/work/network.safetensors").exists()
 
 
 @pytest.mark.slow
 def test_a_number_may_be_answered_in_its_own_units(answer, place):
-    written(place, lambda score: 50 + 10 * score)
+    written(place, number)
     found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
     assert found["order"][:3] == ["a", "b", "c"]
     assert any("'y' in its own units" in text for text in found["warnings"])
 
 
-def test_which_units_are_taken_is_told_and_standardised_ones_stay(place, monkeypatch):
-    import tiny_tables
-    import torch
-
-    table = open_table(written(place, lambda score: 50 + 10 * score))
+def test_which_units_are_taken_is_found_from_the_rows(place):
+    table = open_table(written(place, number))
     batches = Batches(table, survey(table, "y"))
-    model = adapted(tiny_tables.own_units(), batches, "logits")
-    assert "'y' in its own units" in model.note
-    assert evaluate(model, batches_for(model, batches)).loss < 1e-6
     label = batches.schema.label
     standard = tiny_tables.Other(lambda z: (50 + 10 * z - label.mean) / label.deviation)
-    assert adapted(standard, batches, "logits") is standard
+    for model, note in ((tiny_tables.own_units(), "'y' in its own units"), (standard, "")):
+        assert note in adapt(model, batches, "logits")
+        assert evaluate(model, batches_for(model, batches)).loss < 1e-6
     with pytest.raises(UsageError, match="--outputs logits for a number"):
-        adapted(torch.nn.Linear(5, 1), batches, "probabilities")
+        adapt(torch.nn.Linear(5, 1), batches, "probabilities")
+
+
+def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((2, n)) + shift
+    y = 2 * a + b if task == "number" else np.where(a < 0, *classes)
+    return pa.table({"a": a, "b": b, "y": y})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "most"), [("number", 1e-8), ("classes", 0.2)])
+def test_a_model_s_own_schema_holds_for_the_label_too(answer, call, place, task, most):
+    """Its number's scale, and the order of its classes, whatever this table's are."""
+    first = two(400, task)
+    if task == "classes":
+        first = pa.concat_tables([first, two(20, task, 1, 3.0, ("huge", "huge"))])
+    pq.write_table(first, place / "first.parquet")
+    (place / "first.json").write_text(survey(open_table("first.parquet"), "y").schema.to_json())
+    command = ("select", "t.parquet", *ASK, "--k", "1", "--model", "tiny_tables:trained")
+    pq.write_table(two(300, task, 2, shift=1.5), place / "t.parquet")
+    assert answer(*command)["network_loss"] < most
+    pq.write_table(two(100, "classes", 1, classes=("low", "new")), place / "t.parquet")
+    code, _, err = call(*command)
+    assert code == 2
+    assert "the label 'y' as in the model's schema" in " ".join(err.split())
+    assert ("'new'" if task == "classes" else "2 classes") in err
 
 
 @pytest.mark.slow
 def test_a_model_of_one_input_is_refused_by_the_names_of_the_categories(call, place):
     written(place, binary, town=np.tile(["x", "y", "z"], 200))
-    code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense")
+    command = ("select", "t.parquet", *ASK, "--model", "tiny_tables:dense")
+    code, _, err = call(*command)
     assert code == 2
     assert "got one input, and categories in 'town'" in err
     assert "--drop town" in err
-    assert (
-        call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--drop", "town")[0] == 0
-    )
+    assert call(*command, "--drop", "town")[0] == 0
 
 
-def test_outputs_are_refused_without_a_model_and_where_they_are_none(call, place):
+def test_logits_are_no_probabilities(call, place):
     written(place, binary)
-    code, _, err = call("select", "t.parquet", *ASK, "--outputs", "probabilities")
-    assert code == 2
-    assert "only with --model" in err
     code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--outputs",
                         "probabilities")  # fmt: skip
     assert code == 2
     assert "Try --outputs logits" in err
 
 
+def test_a_model_of_one_s_own_gets_all_its_columns(answer, place):
+    table = pq.read_table(written(place, binary)).set_column(4, "e", pa.array(range(600)))
+    pq.write_table(table, place / "t.parquet")
+    found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:build")
+    assert sorted(found["order"]) == list("abcde")
+    assert found["left_out"] == []
+
+
 @pytest.mark.slow
-def test_judging_on_the_rows_to_learn_from_is_warned_of(call, place):
+def test_validating_on_the_training_rows_is_warned_of(call, place):
     written(place, binary)
     _, _, err = call("select", "t.parquet", *ASK, "--valid", "./t.parquet")
     assert "t.parquet is among the training rows and the validation rows" in err
 
 
 @pytest.mark.slow
-def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call, place):
+def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_named(call, place):
     written(place, binary)
-    small = pq.read_table("t.parquet").slice(0, 60)
-    pq.write_table(small, "small.parquet")
-    code, out, _ = call("select", "small.parquet", "--label", "y", "--k", "2", "--seeds", "1",
-                        "--epochs", "1", "--methods", "ig,random", "--out", "out")  # fmt: skip
+    pq.write_table(pq.read_table("t.parquet").slice(0, 60), "small.parquet")
+    code, out, _ = call("select", "small.parquet", *ASK, "--methods", "ig,random", "--out", "out")
     assert code == 0
     assert (place / "out" / "selection.png").stat().st_size > 10_000
     assert "Only 17 validation rows" in " ".join(out.split())
@@ -117,17 +149,18 @@ def test_a_one_shot_method_alone_has_a_figure_and_few_rows_are_told(answer, call
 
 
 def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch):
-    from greedypig import DiskFull
     from greedypig.cli import select_job
 
     written(place, binary)
+    plain = select_job.write_whole
 
-    def full(*_):
-        raise DiskFull("Expected space on the disk for network (got: No space left on device).")
+    def full(file, content):
+        if file.name == "network.safetensors":
+            raise gp.DiskFull("Expected space on the disk (got: No space left on device).")
+        plain(file, content)
 
-    monkeypatch.setattr(select_job, "_save", full)
-    code, _, err = call("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1",
-                        "--epochs", "1", "--out", "out")  # fmt: skip
+    monkeypatch.setattr(select_job, "write_whole", full)
+    code, _, err = call("select", "t.parquet", *ASK, "--out", "out")
     assert code == 1
     assert "No space left on device). Kept: out/work. Go on with:" in err
     assert "--resume" in err
