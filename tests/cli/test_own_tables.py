@@ -116,8 +116,8 @@ def test_a_model_of_one_input_is_refused_by_the_names_of_the_categories(call, pl
 
 def test_logits_are_no_probabilities(call, place):
     written(place, binary)
-    code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--outputs",
-                        "probabilities")  # fmt: skip
+    model = ("--model", "tiny_tables:dense", "--outputs", "probabilities")
+    code, _, err = call("select", "t.parquet", *ASK, *model)
     assert code == 2
     assert "Try --outputs logits" in err
 

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra tables")
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tiny_tables
 
 import greedypig as gp
 from agreement import agree_in_numbers
@@ -25,7 +26,9 @@ from greedypig.tables import Reading
 QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
 NAMES = "abcde"
-ARGS = ("select", "t.parquet", "--label", "y", *OWN, "--k", "2,4", *QUICK)
+SELECT = ("select", "t.parquet", "--label", "y")
+SMALL = ("--seeds", "1", "--epochs", "4", "--batch-size", "32")
+ARGS = (*SELECT, *OWN, "--k", "2,4", *QUICK)
 
 
 def rows(n=600, seed=0, task="binary"):
@@ -57,8 +60,7 @@ def words(text):
 
 @pytest.mark.slow
 def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, table):
-    found = answer("select", "t.parquet", "--label", "y", "--k", "1,2,5", "--seeds", "2",
-                   "--epochs", "4", "--batch-size", "32")  # fmt: skip
+    found = answer(*SELECT, "--k", "1,2,5", *SMALL, "--seeds", "2")
     assert found["order"][:2] == ["a", "b"]
     assert sorted(found["order"]) == list(NAMES)
     assert list(found["losses"]) == ["greedy-pig", "ig", "random"]
@@ -79,14 +81,14 @@ def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, tab
 
 @pytest.mark.slow
 def test_the_files_hold_the_same_numbers_and_the_page_is_drawn_again(call, answer, table):
-    found = answer("select", "t.parquet", "--label", "y", *OWN, "--k", "2", *QUICK, "--out", "o")
+    found = answer(*SELECT, *OWN, "--k", "2", *QUICK, "--out", "o")
     loss = found["losses"]["greedy-pig"]["2"]["mean"]
     with open("o/selection.csv") as file:
         lines = {line["method"]: line for line in csv.DictReader(file)}
     assert list(lines) == ["greedy-pig", "ig", "random", "constant prediction", "all columns"]
     assert float(lines["greedy-pig"]["loss"]) == loss
     assert json.loads(lines["greedy-pig"]["columns"]) == ["a", "b"]
-    assert f"| greedy-pig | {loss:.4f} |" in (table / "o/selection.md").read_text()
+    assert f"| greedy-pig | {loss:.4f} |" in words((table / "o/selection.md").read_text())
     page = (table / "o/selection.html").read_bytes()
     assert f"{loss:.4f}".encode() in page
     assert call("report", "o/selection.gpig", "--out", "again.html")[0] == 0
@@ -98,20 +100,21 @@ def test_the_files_hold_the_same_numbers_and_the_page_is_drawn_again(call, answe
 
 @pytest.mark.slow
 def test_people_get_a_table(call, table):
-    code, out, err = call("select", "t.parquet", "--label", "y", *OWN, "--k", "1,3", *QUICK)
+    code, out, err = call(*SELECT, *OWN, "--k", "1,3", *QUICK)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("t.parquet: 5 columns, ")
     label = r"validation rows; label y: 2 classes: [01] \(\d\d %\), [01] \(\d\d %\)"
     assert re.search(label, " ".join(lines[:3]))
     assert "best first: a, b, c" in out
-    assert any(line.split()[:3] == ["k", "1", "3"] for line in lines)
-    assert {line.split()[0] for line in lines if line} >= {"greedy-pig", "ig", "random", "all"}
+    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    assert table[0] == ["k", "1", "3"]
+    methods = ["greedy-pig", "ig", "random", "constant prediction", "all columns"]
+    assert [row[0] for row in table[2:]] == methods
     assert "one seed" in out
     assert "t-selection" in out
     assert max(map(len, lines)) <= 80
-    again = ("select", "t.parquet", "--label", "y", *OWN, "--k", "1", *QUICK, "--quiet")
-    assert call(*again)[:2] == (0, "")
+    assert call(*SELECT, *OWN, "--k", "1", *QUICK, "--quiet")[:2] == (0, "")
 
 
 @pytest.mark.slow
@@ -119,8 +122,7 @@ def test_people_get_a_table(call, table):
 def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     pq.write_table(rows(task=task), place / "t.parquet")
     pq.write_table(rows(200, 1, task), place / "v.parquet")
-    found = answer("select", "t.parquet", "--label", "y", "--valid", "v.parquet", "--k", "2",
-                   "--seeds", "1", "--epochs", "3", "--batch-size", "32")  # fmt: skip
+    found = answer(*SELECT, "--valid", "v.parquet", "--k", "2", *SMALL)
     assert found["metric"] == metric
     assert found["order"][0] == "a"
     assert found["rows"] == {"train": 600, "valid": 200}
@@ -136,7 +138,7 @@ def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
         assert found["constant"]["accuracy"] == (valid == rates.argmax()).mean()
         assert found["r2"] == {}
     assert found["loss_constant"] == pytest.approx(constant)
-    text = (place / "t-selection/selection.md").read_text()
+    text = words((place / "t-selection/selection.md").read_text())
     assert f"| constant prediction | {constant:{'.5g' if task == 'number' else '.4f'}} |" in text
     assert ("R² of these losses" in text) == (task == "number")
     with open(place / "t-selection/selection.csv") as file:
@@ -147,11 +149,10 @@ def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
 
 @pytest.mark.slow
 def test_columns_that_do_not_help_are_named(call, place):
-    random = np.random.default_rng(3)
-    noise = {name: random.standard_normal(400) for name in "ab"}
-    pq.write_table(pa.table(noise | {"y": random.integers(0, 2, 400)}), place / "t.parquet")
-    code, out, _ = call("select", "t.parquet", "--label", "y", "--k", "1", "--seeds", "1",
-                        "--epochs", "1", "--batch-size", "16")  # fmt: skip
+    for file, sign in (("t.parquet", 1), ("v.parquet", -1)):
+        a = np.random.default_rng(3).standard_normal(400)
+        pq.write_table(pa.table({"a": a, "b": -a, "y": (sign * a > 0).astype(int)}), place / file)
+    code, out, _ = call(*SELECT, "--valid", "v.parquet", "--k", "1", *SMALL)
     assert code == 0
     assert "The columns do not help: a constant prediction gives log-loss 0.69" in words(out)
 
@@ -163,8 +164,7 @@ def test_copies_are_not_selected_with_the_conditional_baseline(answer, place):
     copies = {f"a{i}": a + 0.01 * random.standard_normal(2000) for i in range(3)}
     y = 3 * a + b + 0.2 * c
     pq.write_table(pa.table(copies | {"b": b, "c": c, "y": y}), place / "t.parquet")
-    found = answer("select", "t.parquet", "--label", "y", "--k", "2", "--seeds", "1", "--methods",
-                   "greedy-pig")  # fmt: skip
+    found = answer(*SELECT, "--k", "2", "--seeds", "1", "--methods", "greedy-pig")
     assert found["settings"]["baseline"] == "conditional"  # The default.
     assert found["settings"]["batch_size"] == pytest.approx(2000 * 0.7 / 16, rel=0.05)
     assert found["settings"]["valid_share"] == 0.3
@@ -177,7 +177,7 @@ def test_copies_are_not_selected_with_the_conditional_baseline(answer, place):
 def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     # The model's weights are the label's: 3, 2, 1, 0.5, and 0 of e.
     pq.write_table(rows(task="number"), place / "t.parquet")
-    command = ("select", "t.parquet", "--label", "y", *OWN, "--k", "1,5", *QUICK)
+    command = (*SELECT, *OWN, "--k", "1,5", *QUICK)
     found = answer(*command)
     assert found["useful"] == 4
     assert found["order"] == list(NAMES)
@@ -289,8 +289,7 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
         lines = [",".join(table.column_names)]
         lines += [",".join(str(v) for v in row.values()) for row in table.to_pylist()]
         (place / f"days/{i}.csv").write_text("\n".join(lines))
-    found = answer("select", "days", "--label", "y", "--drop", "id", "--k", "2", "--seeds", "1",
-                   "--epochs", "4", "--batch-size", "32")  # fmt: skip
+    found = answer("select", "days", "--label", "y", "--drop", "id", "--k", "2", *SMALL)
     assert set(found["order"][:2]) == {"a", "b"}
     assert "id" not in found["order"]
     schema = json.loads((place / "days-selection/schema.json").read_text())
@@ -308,8 +307,7 @@ def test_names_with_commas_can_be_given(answer, place, options):
         "a kind, b", pa.array([1, 2] * 100)
     )
     pq.write_table(table, place / "t.parquet")
-    answer("select", "t.parquet", "--label", "y", *options, "--categorical", "a kind, b", "--k",
-           "1", *QUICK)  # fmt: skip
+    answer(*SELECT, *options, "--categorical", "a kind, b", "--k", "1", *QUICK)
     schema = json.loads((place / "t-selection/schema.json").read_text())
     assert [c["name"] for c in schema["numbers"]] == list(NAMES)
     assert [c["name"] for c in schema["categories"]] == ["a kind, b"]
@@ -328,8 +326,8 @@ def test_a_table_in_folders_is_validated_on_a_folder_of_its_own(answer, place):
     for day in range(3):
         (place / f"days/day={day}").mkdir(parents=True)
         pq.write_table(rows(200, day), place / f"days/day={day}/p.parquet")
-    found = answer("select", "days/day=[01]", "--valid", "days/day=2", "--label", "y", "--k", "2",
-                   *QUICK, "--batch-size", "32")  # fmt: skip
+    tables = ("days/day=[01]", "--valid", "days/day=2")
+    found = answer("select", *tables, "--label", "y", "--k", "2", *SMALL)
     assert sorted(found["order"]) == sorted([*NAMES, "day"])
     assert found["rows"] == {"train": 400, "valid": 200}
 
@@ -338,8 +336,7 @@ def test_a_table_in_folders_is_validated_on_a_folder_of_its_own(answer, place):
 def test_a_leaked_label_is_warned_of_once(call, place):
     table = rows()
     pq.write_table(table.append_column("leak", table["y"]), place / "t.parquet")
-    _, out, err = call("select", "t.parquet", "--label", "y", "--k", "1", *QUICK, "--batch-size",
-                       "32")  # fmt: skip
+    _, out, err = call(*SELECT, "--k", "1", *SMALL)
     assert words(err).count("'leak' equal the label 'y'") == 1
     assert err.count("warning:") == 1
     assert "--drop leak" in words(err)
@@ -435,7 +432,7 @@ def test_what_is_done_is_not_done_again_and_more_is_added(answer, table, monkeyp
 
 
 @pytest.mark.slow
-def test_other_settings_are_not_mixed(call, answer, table):
+def test_other_settings_are_not_mixed(call, answer, table, monkeypatch):
     answer(*ARGS)
     for option, now, name, before in (
         ("--epochs", 2, "epochs", 1),
@@ -448,6 +445,10 @@ def test_other_settings_are_not_mixed(call, answer, table):
         assert code == 2
         assert f"Expected the {name} of the stopped run, {before!r} (got " in words(err)
         assert "no --resume to begin anew, with another --out to keep what is here" in words(err)
+    monkeypatch.setitem(tiny_tables.WEIGHTS, "e", 0.1)
+    code, _, err = call(*ARGS, "--resume")
+    assert code == 2
+    assert "Expected the model of the stopped run (got another)" in words(err)
     pq.write_table(rows(300), table / "t.parquet")
     code, _, err = call(*ARGS, "--resume")
     assert code == 2
@@ -481,8 +482,8 @@ def test_two_processes_give_the_answer_of_one_also_after_a_kill(answer, table):
     command = [*ARGS, "--model", "tiny_tables:lost", "--out", "out"]
     alone = answer(*command)
     shutil.rmtree(table / "out")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                "--max-restarts", "1", "--standalone"]  # fmt: skip
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    torchrun += ["--nproc-per-node", "2", "--max-restarts", "1"]
     done = subprocess.run(
         [*torchrun, "-m", "greedypig", *command, "--json"],
         cwd=table,

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core.errors import InvalidInput, InvalidType, MissingPackage, quoted
+from ..core.errors import InvalidInput, MissingPackage
 from ..core.numbers import check_count, whole
 from ..network.frozen import freeze
 from ..tables.api import select_features
@@ -145,18 +145,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return self._select(sample.rows, sample.classes)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool = True) -> _Rows:
-        """Rows that count, or an error that names the columns that hold no numbers."""
+        """Rows that count."""
         types = [np.float64, np.float32]
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, reset=reset)
-        except (TypeError, ValueError) as error:
-            if not (names := _without_numbers(X)):
-                raise
-            raise (InvalidType if isinstance(error, TypeError) else InvalidInput)(
-                f"Expected columns of numbers (got other values in {quoted(names)}). Try "
-                "OneHotEncoder for text, days since a fixed date for dates, or leave such columns "
-                "out."
-            ) from error
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=types, reset=reset)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise InvalidInput("Expected a row with sample_weight above 0 (got none).")
@@ -427,20 +418,6 @@ def _places(y: Array, count: int, classes: Array | None) -> Array:
             f"(got {', '.join(map(str, np.unique(y)[:5]))})."
         )
     return np.searchsorted(classes, y)
-
-
-def _without_numbers(X: Any) -> list[str]:
-    """The names of a data frame's columns of text and of dates."""
-    names = []
-    for name in getattr(X, "columns", ()):
-        column = np.asarray(X[name])
-        try:
-            column.astype(np.float64)
-        except (TypeError, ValueError):
-            names.append(str(name))
-        else:
-            names += [str(name)] if column.dtype.kind in "mM" else []
-    return names
 
 
 def _seed(random_state: Any) -> int:

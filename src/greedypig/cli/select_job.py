@@ -33,6 +33,7 @@ import greedypig as gp
 from .. import tables
 from ..core.errors import NAMED, quoted
 from ..images.from_spec import build
+from ..network.fingerprint import fingerprint
 from ..results.files import write_whole
 from ..tables import Batches, Constant, Reading, Retrained, Schema, Survey, Table, Training
 from ..tables.api import Selection
@@ -196,6 +197,7 @@ class SelectJob:
             self.model = self._trained()
         else:
             self.model = model.to(self.device, torch.float32).eval()
+            self._check_model()
             if note := adapt(self.model, self.train, plan.outputs):
                 self.warnings.append(note)
                 warnings.warn(note, stacklevel=2)
@@ -307,6 +309,12 @@ class SelectJob:
         file = self._once("training the network", name, compute)
         network.load_state_dict(load_file(file), strict=True)
         return network.to(self.device).eval().requires_grad_(False)
+
+    def _check_model(self) -> None:
+        """Refuse another model than that of the stopped run."""
+        file = self._once("checking the model", "model.txt", lambda: fingerprint(self.model))
+        if file.read_text() != fingerprint(self.model):
+            raise UsageError(f"Expected the model of the stopped run (got another). Try {ANEW}.")
 
     def _evaluate(self) -> None:
         """Validation losses of the explained network and of a constant prediction."""

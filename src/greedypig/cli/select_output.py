@@ -23,7 +23,7 @@ from ..results.wording import count
 from ..tables import Schema, Summary
 from . import outputs
 from .select_job import SelectJob
-from .terminal import BOLD, DIM, Terminal, duration
+from .terminal import BOLD, Terminal, duration
 
 STEM = "selection"
 CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
@@ -126,25 +126,37 @@ def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path, *, page: bool) -
     return files
 
 
-# The losses, one row for each method, one cell for each k.
+def _tables(notes: ColumnNotes, width: int | None = None) -> list[tuple[list[str], str]]:
+    """Markdown tables with a sentence for each: the losses, and R² of a number to predict.
+
+    width: errors are left out where the lines would be longer.
+    """
+    lines = _table(notes, notes.shown)
+    if width is not None and len(lines[0]) > width:
+        lines = _table(notes, lambda loss: notes.figure(loss.mean))
+    seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
+    errors = " ± standard error" if any("±" in line for line in lines) else ""
+    words = f"Validation {notes.metric} after retraining on the top k, lower is better"
+    tables = [(lines, f"{words}; {seeds}{errors}.")]
+    if notes.r_squared(0) is not None:
+        r2 = _table(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")
+        tables.append((r2, R2_WORDS))
+    return tables
 
 
-def _rows(notes: ColumnNotes, cell: Callable[[Loss], str]) -> dict[str, list[str]]:
+def _table(notes: ColumnNotes, cell: Callable[[Loss], str]) -> list[str]:
+    """One row for each method, one cell for each k, as aligned lines of Markdown."""
     losses = {method: [by[k] for k in notes.ks] for method, by in notes.losses.items()}
     if notes.constant is not None:
         losses["constant prediction"] = [Loss(notes.constant.loss, None)] * len(notes.ks)
     losses["all columns"] = [notes.loss_all] * len(notes.ks)
-    return {method: [cell(loss) for loss in row] for method, row in losses.items()}
-
-
-def _tables(notes: ColumnNotes) -> list[tuple[dict[str, list[str]], str]]:
-    """Tables with a sentence for each: the losses, and of a number to predict R² as well."""
-    seeds = f"mean of {notes.seeds} seeds ± standard error" if notes.seeds > 1 else "one seed"
-    words = f"Validation {notes.metric} after retraining on the top k, {seeds}, lower is better."
-    tables = [(_rows(notes, notes.shown), words)]
-    if notes.r_squared(0) is not None:
-        tables.append((_rows(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}"), R2_WORDS))
-    return tables
+    rows = [["k", *map(str, notes.ks)]]
+    rows += [[method, *map(cell, row)] for method, row in losses.items()]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    rows.insert(1, ["-" * first, *("-" * (width - 1) + ":" for width in others)])
+    return [
+        f"| {name:{first}} | {' | '.join(map(str.rjust, cells, others))} |" for name, *cells in rows
+    ]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -172,20 +184,8 @@ def _tell(a: gp.Attribution, notes: ColumnNotes, terminal: Terminal) -> None:
 
     terminal.say(terminal.style(terminal.wrapped(_head(a, notes)), BOLD))
     say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}", "  ")
-    for rows, words in _tables(notes):
-        first = max(map(len, rows))
-        if (
-            first + max(sum(len(cell) + 2 for cell in row) for row in rows.values())
-            > terminal.width
-        ):
-            rows = {method: [cell.split(" ")[0] for cell in row] for method, row in rows.items()}
-        width = max(len(cell) for row in rows.values() for cell in row)
-        terminal.say()
-        head = f"{'k':{first}}" + "".join(f"  {k:>{width}}" for k in notes.ks)
-        terminal.say(terminal.style(head, DIM))
-        for method, row in rows.items():
-            terminal.say(f"{method:{first}}" + "".join(f"  {cell:>{width}}" for cell in row))
-        terminal.say()
+    for lines, words in _tables(notes, terminal.width):
+        terminal.say("\n" + "\n".join(lines) + "\n")
         say(words)
     for remark in _remarks(notes):
         say(remark)
@@ -199,20 +199,17 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
         f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
         f"{a.about['baseline']}; {a.about['gradient_batches']:,} gradient batches.",
     ]
-    head = [f"| method | {' | '.join(f'k = {k}' for k in notes.ks)} |"]
-    head += ["|---|" + "---:|" * len(notes.ks)]
-    for rows, words in _tables(notes):
-        lines = [f"| {method} | {' | '.join(row)} |" for method, row in rows.items()]
-        parts += [words, "\n".join(head + lines)]
+    for lines, words in _tables(notes):
+        parts += [words, "\n".join(lines)]
     parts += _remarks(notes)
     if notes.warnings:
         parts += ["## Warnings", "\n".join(f"- {text}" for text in notes.warnings)]
-    lines = [
+    orders = [
         f"- {method}: {', '.join(order[: max(notes.ks)])}"
         for method, order in notes.orders.items()
         if method != "random"
     ]
-    return "\n\n".join([*parts, "## Columns, best first", "\n".join(lines)]) + "\n"
+    return "\n\n".join([*parts, "## Columns, best first", "\n".join(orders)]) + "\n"
 
 
 def _csv(notes: ColumnNotes) -> str:
