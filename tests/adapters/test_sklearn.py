@@ -1,7 +1,6 @@
 """The scikit-learn transformer: conventions, selections that are known, models of both worlds."""
 
 import warnings
-from datetime import datetime
 
 import numpy as np
 import pytest
@@ -15,19 +14,17 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
-    MaxAbsScaler,
-    MinMaxScaler,
     PolynomialFeatures,
-    RobustScaler,
     StandardScaler,
 )
+from sklearn.svm import SVC
 
-from greedypig.adapters.sklearn_models import convert
+from greedypig.adapters.sklearn import _Rows, _Sample
 
 
 def regression(rows: int = 200, seed: int = 0):
@@ -93,43 +90,6 @@ def test_how_many(wanted, kept):
 def test_a_number_of_columns_that_means_nothing(wanted):
     with pytest.raises(gp.InvalidInput, match="Expected n_features_to_select"):
         gp.FeatureSelector(shared_weights(), n_features_to_select=wanted).fit(*regression())
-
-
-DATA = {"wine": load_wine, "cancer": load_breast_cancer, "diabetes": load_diabetes}
-MODELS = {
-    "logistic": ("cancer", LogisticRegression(C=0.1)),
-    "logistic of many": ("wine", LogisticRegression(C=0.1)),
-    "perceptron": ("cancer", MLPClassifier((16,), max_iter=40, random_state=0)),
-    "perceptron of many": ("wine", MLPClassifier((9, 5), activation="tanh", random_state=0)),
-    "regressor": (
-        "diabetes",
-        MLPRegressor(hidden_layer_sizes=(8,), activation="logistic", random_state=0),
-    ),
-    "rates": ("diabetes", MLPRegressor(loss="poisson", hidden_layer_sizes=(8,), random_state=0)),
-    "linear": ("diabetes", LinearRegression()),
-    "ridge": ("diabetes", Ridge()),
-}
-SCALERS = (StandardScaler(), MinMaxScaler(), RobustScaler(), MaxAbsScaler(), "passthrough")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("scaler", SCALERS, ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_converted_models_give_the_same_numbers(name, scaler):
-    data, model = MODELS[name]
-    X, y = DATA[data](return_X_y=True)
-    fitted = make_pipeline(scaler, clone(model)).fit(X, y)
-    with torch.no_grad():
-        outputs = convert(fitted, lambda: iter([X])).module(torch.from_numpy(X))
-    if not hasattr(fitted, "predict_proba"):
-        found = outputs.squeeze(1)
-        expected = fitted.predict(X)
-    elif outputs.shape[1] == 1:
-        found, expected = outputs.sigmoid().squeeze(1), fitted.predict_proba(X)[:, 1]
-    else:
-        found, expected = outputs.softmax(1), fitted.predict_proba(X)
-    assert np.allclose(found, expected, atol=1e-10)
 
 
 def test_fitted_models_are_used_and_others_are_fitted():
@@ -202,8 +162,6 @@ def test_parts_add_up():
 
 
 def test_a_uniform_sample_of_the_rows_is_kept():
-    from greedypig.adapters.sklearn import _Rows, _Sample
-
     hits = np.zeros(100)
     for seed in range(300):
         sample = _Sample(20, seed)
@@ -220,17 +178,6 @@ def test_a_uniform_sample_of_the_rows_is_kept():
     assert abs(hits[-20:].mean() - 60) < 5
 
 
-def test_models_without_a_gradient_are_refused():
-    X, y = load_wine(return_X_y=True)
-    with pytest.raises(gp.InvalidInput, match="gradient is not available"):
-        gp.FeatureSelector(RandomForestClassifier(2)).fit(X, y)
-    line = make_pipeline(PolynomialFeatures(), LogisticRegression(max_iter=5000, tol=1))
-    with pytest.raises(gp.InvalidInput, match="only scalers before"):
-        gp.FeatureSelector(line).fit(X[:, :2], y)
-    with pytest.raises(NotFittedError):
-        gp.FeatureSelector().get_support()
-
-
 @pytest.mark.parametrize("kind", ["PoissonRegressor", "GammaRegressor", "TweedieRegressor"])
 def test_a_regressor_with_a_log_link_is_asked_with_it(kind):
     from sklearn import linear_model
@@ -242,16 +189,6 @@ def test_a_regressor_with_a_log_link_is_asked_with_it(kind):
     assert chosen.order_[0] == 2
     worth = -np.mean((model.predict(x) - y) ** 2)
     assert chosen.attribution_.full_value == pytest.approx(worth, rel=1e-3)
-
-
-def test_a_model_that_does_more_than_its_coefficients_say_is_refused():
-    from sklearn.svm import SVC
-
-    x = np.random.default_rng(0).normal(3, 1, size=(200, 4))
-    classes = np.digitize(x[:, 0], [2.5, 3.5])
-    one_against_one = SVC(kernel="linear").fit(x, classes)
-    with pytest.raises(gp.InvalidInput, match="SVC, whose predictions do not"):
-        gp.FeatureSelector(one_against_one, n_features_to_select=2).fit(x, classes)
 
 
 def test_warnings_and_results_call_columns_by_their_names():
@@ -342,17 +279,6 @@ def test_a_named_loss_decides_which_perceptron_is_fitted(loss, asked, made):
     selector = gp.FeatureSelector(n_features_to_select=3, loss=loss).fit(X, y)
     assert type(selector.model_[-1]) is made
     assert selector.attribution_.settings["loss"] == asked
-    many = np.arange(len(y))
-    if made is MLPRegressor:
-        assert (
-            type(gp.FeatureSelector(n_features_to_select=3, loss=loss).fit(X, many).model_[-1])
-            is made
-        )
-    elif loss == "cross-entropy":
-        of = gp.FeatureSelector(
-            n_features_to_select=3, loss=loss, method=gp.SequentialGradient()
-        ).fit(X[:, :4], many % 60)
-        assert type(of.model_[-1]) is made
 
 
 def test_a_torch_classifier_may_have_many_classes():
@@ -382,32 +308,18 @@ def test_arrays_that_are_read_only_need_no_warning(pipe):
     assert found.get_support().sum() == 4
 
 
-DATES = [datetime(2024, 1, 1 + i % 28) for i in range(40)]
-
-
 @pytest.mark.parametrize(
-    ("kind", "columns"),
-    [  # Polars makes numbers of dates by itself.
-        ("pandas", {"when": DATES}),
-        ("pandas", {"town": ["a", None] * 20, "day": [DATES[0].date()] * 40}),
-        ("polars", {"town": ["a", "1.5"] * 20}),
+    ("model", "words"),
+    [
+        (RandomForestClassifier(2), "gradient is not available"),
+        (make_pipeline(PolynomialFeatures(1), LogisticRegression()), "only scalers before"),
+        (SVC(kernel="linear"), "SVC, whose predictions do not"),  # One class against another.
     ],
 )
-def test_columns_that_hold_no_numbers_are_named(kind, columns):
-    frames = pytest.importorskip(kind)
-    X, y = regression(40)
-    frame = frames.DataFrame({"a": X[:, 0], "b": X[:, 1]} | columns)
-    names = ", ".join(f"'{name}'" for name in columns)
-    selector = gp.FeatureSelector(n_features_to_select=1)
-    for fit in (selector.fit, selector.partial_fit):
-        with pytest.raises((gp.InvalidInput, gp.InvalidType), match=rf"in {names}\)"):
-            fit(frame, y)
-
-
-def test_missing_numbers_are_not_taken_for_text():
-    pandas = pytest.importorskip("pandas")
-    X, y = regression(40)
-    frame = pandas.DataFrame(X).astype("Float64")
-    frame.iloc[0, 0] = pandas.NA
-    with pytest.raises(ValueError, match="contains NaN"):
-        gp.FeatureSelector(n_features_to_select=1).fit(frame, y)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_models_that_cannot_be_converted_are_refused(model, words):
+    X, y = load_wine(return_X_y=True)
+    with pytest.raises(gp.InvalidInput, match=words):
+        gp.FeatureSelector(model).fit(X, y)
+    with pytest.raises(NotFittedError):
+        gp.FeatureSelector(model).get_support()
