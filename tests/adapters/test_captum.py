@@ -207,40 +207,6 @@ def test_redundant_copies_are_told_apart_by_rounds_only():
     assert float(rounds.sum()) == pytest.approx(1.4, abs=1e-4)
 
 
-# Features that are chosen together.
-
-
-def sums(scores: Tensor, ids: Tensor) -> Tensor:
-    """Each element shows its group's sum, row by row."""
-    ids = ids.expand_as(scores)
-    rows = []
-    for s, i in zip(scores.flatten(1), ids.flatten(1), strict=True):
-        rows.append(torch.stack([s[i == e].sum() for e in i]))
-    return torch.stack(rows).view_as(scores)
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        torch.tensor([[0, 0, 1, 1, 2, 2]]),
-        torch.tensor([0, 0, 1, 1, 2, 2]),
-        torch.tensor([[7, 7, 3, 3, 100, 100]]),
-    ],
-    ids=["one row", "no batch axis", "gaps"],
-)
-def test_a_feature_mask_sums_over_its_features(ids):
-    ours = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=6, feature_mask=ids, **ONE)
-    theirs = IntegratedGradients(mlp()).attribute(ROWS, target=1, n_steps=6)
-    assert close(ours, sums(theirs, ids), 1e-5)
-    ranked = GreedyPIG(mlp()).attribute(ROWS, target=1, feature_mask=ids, n_rounds=3)
-    assert ranked.shape == ROWS.shape
-    for found, row_ids in zip(ranked, ids.expand_as(ROWS), strict=True):
-        for group in row_ids.unique():
-            assert found[row_ids == group].unique().numel() == 1
-    with pytest.raises(gp.InvalidInput, match="same feature_mask"):
-        GreedyPIG(mlp()).attribute(ROWS, target=1, feature_mask=torch.arange(24).view(4, 6) % 5)
-
-
 # NoiseTunnel around it.
 
 

@@ -167,7 +167,7 @@ def test_a_uniform_sample_of_the_rows_is_kept():
         sample = _Sample(20, seed)
         for lo in range(0, 100, 7):
             rows = np.arange(lo, min(lo + 7, 100))
-            sample.add(_Rows(rows[:, None].astype(float), rows, np.ones(len(rows))))
+            sample = sample.with_rows(_Rows(rows[:, None].astype(float), rows, np.ones(len(rows))))
         X, y, _ = sample.rows
         assert len(y) == 20
         assert np.array_equal(X[:, 0], y)

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
-from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG as Rounds
 from ..core.numbers import check_count, check_switch, whole
@@ -33,7 +32,6 @@ try:
     from captum._utils.common import (
         _format_additional_forward_args,
         _format_output,
-        _format_tensor_into_tuples,
         _run_forward,
     )
     from captum.attr import LRP, Deconvolution, DeepLift, GradientAttribution, GuidedBackprop
@@ -91,7 +89,6 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         method: str = "gausslegendre",
         internal_batch_size: int | None = None,
         return_convergence_delta: bool = False,
-        feature_mask: Any = None,
         n_rounds: int = 10,
     ) -> Any:
         """Attributions shaped like `inputs`, batch axis included.
@@ -102,7 +99,6 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
         F(inputs) − F(baselines). Raw scores of different rounds do not compare.
         Every row of the batch is a problem of its own.
 
-        feature_mask: ids of features that are selected together, the same for all rows.
         delta: per row, the largest completeness error of its rounds,
         Σ scores − (F(inputs) − F(point where the round started)).
         """
@@ -121,10 +117,9 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 extra=_format_additional_forward_args(additional_forward_args),
                 batch_size=internal_batch_size,
             )
-            features = batch.features(feature_mask)
-            rounds = min(n_rounds, features.units)
+            rounds = min(n_rounds, batch.layout.n)
             search = Rounds(rounds=rounds, steps=scorer.steps, rule=scorer.rule)
-            run = Run(batch.objective, scorer if n_rounds == 1 else search, features=features)
+            run = Run(batch.objective, scorer if n_rounds == 1 else search)
             for _ in run:
                 pass
             results = run.results(measure=n_rounds > 1 or return_convergence_delta)
@@ -197,18 +192,6 @@ class _Batch:
             labels=[f"row {i}" for i in range(len(self.end))],
         )
 
-    def features(self, mask: Any) -> Features:
-        """What is selected together, from Captum's feature_mask."""
-        if mask is None:
-            return Elements(self.layout.n)
-        ids = self._flat(_format_tensor_into_tuples(mask))
-        if (ids != ids[0]).any():
-            raise InvalidInput(
-                "Expected the same feature_mask for all rows (got different ones). "
-                "Try one row at a time."
-            )
-        return Groups(torch.unique(ids[0], return_inverse=True)[1])  # Captum's ids may have gaps.
-
     def split(self, flat: Tensor) -> tuple[Tensor, ...]:
         """(m, n) → tensors like each of the inputs."""
         parts = self.layout.split(flat)
@@ -239,8 +222,8 @@ class _Batch:
         """(m,): F at points whose rows of the batch are index (m,)."""
 
         def rows(value: Any) -> Any:
-            whole = isinstance(value, Tensor) and value.dim() and len(value) == len(self.end)
-            return value[index.to(value.device)] if whole else value
+            per_row = isinstance(value, Tensor) and value.dim() and len(value) == len(self.end)
+            return value[index.to(value.device)] if per_row else value
 
         extra = None if self.extra is None else tuple(map(rows, self.extra))
         target = rows(self.target)

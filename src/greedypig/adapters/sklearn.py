@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from copy import copy
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -140,9 +141,10 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         if sample is None:
             check_count("max_rows", whole(self.max_rows))
             sample = _Sample(whole(self.max_rows), _seed(self.random_state))
-        sample.add(rows, classes)
+        sample = sample.with_rows(rows, classes)
+        self._select(sample.rows, sample.classes)
         self._sample = sample
-        return self._select(sample.rows, sample.classes)
+        return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool = True) -> _Rows:
         """Rows that count."""
@@ -298,20 +300,21 @@ class _Sample:
         self.classes: Array | None = None
         """All classes that labels may have, sorted; None where that is not known."""
 
-    def add(self, rows: _Rows, classes: Any = None) -> None:
-        """Give these rows their chance to be in the sample."""
+    def with_rows(self, rows: _Rows, classes: Any = None) -> _Sample:
+        """The sample after these rows had their chance to be in it."""
+        sample = copy(self)
         if classes is not None:
-            classes = np.unique(np.asarray(classes))
-            if self.classes is not None and not np.array_equal(self.classes, classes):
+            sample.classes = np.unique(np.asarray(classes))
+            if self.classes is not None and not np.array_equal(self.classes, sample.classes):
                 raise InvalidInput(
                     f"Expected the classes of the first call, {', '.join(map(str, self.classes))} "
-                    f"(got {', '.join(map(str, classes))})."
+                    f"(got {', '.join(map(str, sample.classes))})."
                 )
-            self.classes = classes
         rows = self.rows.joined(rows) if len(self.keys) else rows
         keys = np.concatenate([self.keys, self.random.random(len(rows.y) - len(self.keys))])
         smallest = np.sort(np.argsort(keys)[: self.most])  # In the order in which they came.
-        self.rows, self.keys = rows.at(smallest), keys[smallest]
+        sample.rows, sample.keys = rows.at(smallest), keys[smallest]
+        return sample
 
 
 class _Batches:

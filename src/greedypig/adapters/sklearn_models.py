@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,20 +52,18 @@ class Exponential(nn.Module):
         return x.exp()
 
 
-class Converted(NamedTuple):
-    """A scikit-learn model in torch."""
-
-    module: nn.Module
-    """float64: scores of a classifier, predictions of a regressor."""
-    loss: str | Loss
-    """"squared-error" for a regressor, "cross-entropy" for a classifier with probabilities, the
-    margin loss of any other classifier."""
+Reading = tuple[str, Sequence[nn.Module], Callable[[Tensor], Tensor], "str | Loss"]
+"""One way from the coefficients to predictions: a method of the model, the layers behind those of
+the coefficients, a function from their outputs to what the method returns, and the loss."""
 
 
-def convert(model: Any, batches: Callable[[], Iterator[Array]]) -> Converted:
-    """The model in torch, equal to the model on all these rows and on the mean of each batch.
+def convert(model: Any, batches: Callable[[], Iterator[Array]]) -> tuple[nn.Module, str | Loss]:
+    """The model in torch, equal to the model on all these rows and on the mean of each batch; and
+    its loss: "squared-error" for a regressor, "cross-entropy" for a classifier with probabilities,
+    the margin loss of any other classifier.
 
-    Multi-layer perceptrons and linear models, alone or after scalers in a pipeline.
+    Multi-layer perceptrons and linear models, alone or after scalers in a pipeline. The module is
+    float64 and gives scores of a classifier, predictions of a regressor.
     batches: starts to read them, (rows, columns) float64.
     """
     *scalers, last = _steps(model)
@@ -73,7 +71,7 @@ def convert(model: Any, batches: Callable[[], Iterator[Array]]) -> Converted:
     for method, tail, link, loss in _readings(model, last):
         module = nn.Sequential(*layers, *tail).eval()
         if all(_agree(module, link, getattr(model, method), batch) for batch in batches()):
-            return Converted(module, loss)
+            return module, loss
     raise InvalidInput(
         f"Expected a model whose predictions follow from its coefficients (got "
         f"{type(last).__name__}, whose predictions do not). Try a multi-layer perceptron, logistic "
@@ -132,37 +130,18 @@ def _linear(weights: Any, bias: Any) -> nn.Linear:
     return layer
 
 
-class _Reading(NamedTuple):
-    """One way from the coefficients to what a method of the model returns."""
-
-    method: str
-    tail: Sequence[nn.Module]
-    """Layers behind those of the coefficients, which belong to the module."""
-    link: Callable[[Tensor], Tensor]
-    """From the module's outputs to what the method returns."""
-    loss: str | Loss
-
-
-def _readings(model: Any, last: Any) -> list[_Reading]:
-    if not hasattr(model, "classes_"):
-        return [
-            _Reading("predict", (), _same, "squared-error"),
-            _Reading("predict", (Exponential(),), _same, "squared-error"),  # A log link.
-        ]
-    readings = []
+def _readings(model: Any, last: Any) -> list[Reading]:
+    same = nn.Identity()
+    if not hasattr(model, "classes_"):  # Either as it is, or with a log link.
+        return [("predict", tail, same, "squared-error") for tail in ([], [Exponential()])]
+    readings: list[Reading] = []
     if hasattr(model, "predict_proba"):
-        readings = [
-            _Reading("predict_proba", (), _probabilities, "cross-entropy"),
-            # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
-            _Reading("predict_proba", (nn.LogSigmoid(),), _probabilities, "cross-entropy"),
-        ]
+        # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
+        for tail in ([], [nn.LogSigmoid()]):
+            readings.append(("predict_proba", tail, _probabilities, "cross-entropy"))
     if hasattr(model, "decision_function"):
-        readings.append(_Reading("decision_function", (), _same, margin_loss(last)))
+        readings.append(("decision_function", [], same, margin_loss(last)))
     return readings
-
-
-def _same(outputs: Tensor) -> Tensor:
-    return outputs
 
 
 def _probabilities(outputs: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import csv
 import re
 import warnings
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = options.group(parser, "method").add_argument
     words = "those of 5,10,20,30 that are fewer than all; of up to 20 columns 1,2,3,5,7,10"
     words = f"how many columns to keep (default: {words})"
-    add("--k", type=_ks, default=(), metavar="N,M,…", help=words)
+    add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help=words)
     usual = ",".join(USUAL_METHODS)
     words = f"of {', '.join(METHODS)}; the first is reported in full (default: {usual})"
     add("--methods", type=_methods, default=usual, metavar="A,B,…", help=words)
@@ -133,50 +134,27 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     lists = {name: _columns(getattr(args, name), table) for name in COLUMN_LISTS}
     table = table.without([name for name in lists["drop"] if name != label])
     columns = len(table.kinds) - 1
-    if not 0 < max(args.k, default=1) <= columns:
+    if not 0 < max(args.ks, default=1) <= columns:
         raise UsageError(
             f"Expected --k of at most {columns}, the number of columns besides the label "
-            f"(got {max(args.k, default=1)})."
+            f"(got {max(args.ks, default=1)})."
         )
     valid = None if args.valid is None else open_table(args.valid, layout=layout, keep=table.kinds)
-    for file in set() if valid is None else _paths(table) & _paths(valid):
-        warnings.warn(
-            f"{outputs.shown(file)} is among the training rows and the validation rows: losses "
-            "will be too low. Try --valid with rows of its own, or none.",
-            stacklevel=2,
-        )
-    return (
-        table,
-        valid,
-        Plan(
-            label=label,
-            reading=_reading(args, lists, is_criteo),
-            ks=args.k,
-            seeds=args.seeds,
-            seed=args.seed,
-            methods=args.methods,
-            budget=args.budget,
-            baseline=args.baseline,
-            model=args.model,
-            outputs=args.outputs,
-            epochs=args.epochs,
-            batch_size=args.batch_size,
-        ),
-    )
-
-
-def _paths(table: Table) -> set[Path]:
-    return {file.path.resolve() for file in table.files}
-
-
-def _reading(
-    args: argparse.Namespace, lists: dict[str, tuple[str, ...]], is_criteo: bool
-) -> Reading:
+    training = {file.path.resolve() for file in table.files}
+    for file in [] if valid is None else valid.files:
+        if file.path.resolve() in training:
+            warnings.warn(
+                f"{outputs.shown(file.path)} is among the training rows and the validation rows: "
+                "losses will be too low. Try --valid with rows of its own, or none.",
+                stacklevel=2,
+            )
     task: Any = TASKS.get(args.task)
     keep = None if args.model else lists["keep"]  # A model takes the columns that it knows.
+    reading = Reading(lists["categorical"], lists["numeric"], keep=keep, task=task)
     if is_criteo and not (lists["categorical"] or lists["numeric"] or lists["drop"]):
-        return criteo_reading(task=task, keep=keep)
-    return Reading(lists["categorical"], lists["numeric"], keep=keep, task=task)
+        reading = criteo_reading(task=task, keep=keep)
+    same = {field.name: getattr(args, field.name) for field in fields(Plan)[2:]}
+    return table, valid, Plan(label, reading, **same)
 
 
 def _ks(text: str) -> tuple[int, ...]:
@@ -201,8 +179,8 @@ def _columns(texts: Sequence[str], table: Table) -> tuple[str, ...]:
     table has it, or in quotes."""
     names: list[str] = []
     for text in texts:
-        fields = [text] if text in table.kinds else next(csv.reader([text], skipinitialspace=True))
-        names += [field.strip() for field in fields if field.strip()]
+        parts = [text] if text in table.kinds else next(csv.reader([text], skipinitialspace=True))
+        names += [part.strip() for part in parts if part.strip()]
     return tuple(dict.fromkeys(names))
 
 

@@ -20,7 +20,7 @@ from ..results import table_notes
 from ..results.files import write_whole
 from ..results.table_notes import ColumnNotes, Loss
 from ..results.wording import count
-from ..tables import Schema, Summary
+from ..tables import Category, Number, Schema, Summary
 from . import outputs
 from .select_job import SelectJob
 from .terminal import BOLD, Terminal, duration
@@ -33,7 +33,7 @@ R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the
 def refuse_foreign(folder: Path) -> None:
     """Refuse to overwrite files of others, before any work is done."""
     outputs.refuse_foreign(folder / f"{STEM}.{end}" for end in ("md", "png", "gpig", "html"))
-    outputs.refuse_foreign([folder / f"{STEM}.csv"], CSV_HEAD.encode())
+    outputs.refuse_foreign([folder / f"{STEM}.csv"], CSV_HEAD.partition(",accuracy")[0].encode())
 
 
 def report(job: SelectJob, terminal: Terminal, *, page: bool) -> None:
@@ -102,13 +102,11 @@ def _kinds(schema: Schema) -> dict[str, str]:
     numbers = {c.name: "number, by its logarithm" if c.log else "number" for c in schema.numbers}
     categories = {c.name: f"category of {len(c.values):,}" for c in schema.categories}
     kinds = numbers | categories
-    shares = {c.name: c.missing for c in schema.numbers} | {
-        c.name: c.missing for c in schema.categories
-    }
-    return {
-        name: f"{kind}, {100 * shares[name]:.2g} % missing" if shares[name] else kind
-        for name, kind in kinds.items()
-    }
+    columns: tuple[Number | Category, ...] = (*schema.numbers, *schema.categories)
+    for column in columns:
+        if column.missing:
+            kinds[column.name] += f", {100 * column.missing:.2g} % missing"
+    return kinds
 
 
 def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path, *, page: bool) -> list[Path]:
@@ -217,11 +215,10 @@ def _csv(notes: ColumnNotes) -> str:
     writer = csv.writer(text)
     writer.writerow(CSV_HEAD.split(","))
 
-    def write(method: str, k: int, loss: Loss, accuracy: Loss | None, columns: str) -> None:
-        numbers = [loss.mean, loss.error, *((accuracy.mean, accuracy.error) if accuracy else "  ")]
-        numbers.append(notes.r_squared(loss.mean))
-        cells = ["" if number is None else number for number in numbers]
-        writer.writerow([method, k, *cells, columns])
+    def write(method: str, k: int, loss: Loss, rate: Loss | None, columns: str = "") -> None:
+        accuracy = (None, None) if rate is None else (rate.mean, rate.error)
+        r2 = notes.r_squared(loss.mean)
+        writer.writerow([method, k, loss.mean, loss.error, *accuracy, r2, columns])
 
     for method, by_k in notes.losses.items():
         for k, loss in by_k.items():
@@ -230,9 +227,9 @@ def _csv(notes: ColumnNotes) -> str:
             columns = json.dumps(names, ensure_ascii=False) if names else ""
             write(method, k, loss, notes.accuracies.get(method, {}).get(k), columns)
     if (constant := notes.constant) is not None:
-        accuracy = None if constant.accuracy is None else Loss(constant.accuracy, None)
-        write("constant prediction", 0, Loss(constant.loss, None), accuracy, "")
-    write("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all, "")
+        rate = None if constant.accuracy is None else Loss(constant.accuracy, None)
+        write("constant prediction", 0, Loss(constant.loss, None), rate)
+    write("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all)
     return text.getvalue()
 
 
