@@ -325,6 +325,7 @@ class _Batches:
         self, rows: _Rows, size: int, seed: int, dtype: torch.dtype = torch.float64
     ) -> None:
         self.rows, self.size, self.seed, self.dtype = rows, size, seed, dtype
+        self.weighted = rows.weighted
         self.order = np.random.default_rng(seed).permutation(len(rows.y))
 
     def __len__(self) -> int:
@@ -333,7 +334,7 @@ class _Batches:
     def __getitem__(self, number: int) -> tuple[Tensor, ...]:
         rows = self._rows(number)
         batch = torch.from_numpy(rows.X).to(self.dtype), torch.from_numpy(rows.y)
-        return (*batch, torch.from_numpy(rows.weights)) if self.rows.weighted else batch
+        return (*batch, torch.from_numpy(rows.weights)) if self.weighted else batch
 
     def features(self) -> Iterator[Array]:
         """(rows, columns) of each batch, float64."""

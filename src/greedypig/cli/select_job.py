@@ -41,7 +41,6 @@ from ..tables.distributed import Group
 from ..tables.losses import check_probabilities
 from ..tables.retraining import own_trainings, trainings_of
 from ..tables.row_batches import Numbers
-from ..tables.schema import Label
 from ..tables.training import answer_to
 from ..tensors.methods import FOR_COLUMNS
 from .failures import UsageError
@@ -437,7 +436,7 @@ def own_schema(model: nn.Module | None, schema: Schema) -> Schema:
     return replace(own, label=_own_label(own.label, schema.label))
 
 
-def _own_label(own: Label, label: Label) -> Label:
+def _own_label(own: tables.Label, label: tables.Label) -> tables.Label:
     """The label as the model knows it: the order of its classes, the scale of its number.
 
     The table's own where it is another column.
@@ -509,7 +508,7 @@ def adapt(model: nn.Module, batches: Batches, outputs: str) -> str:
     )
 
 
-def _in_own_units(model: nn.Module, batches: Batches, label: Label) -> bool:
+def _in_own_units(model: nn.Module, batches: Batches, label: tables.Label) -> bool:
     """Do the outputs fit the label better as it stands than standardised?"""
     own_error = standardised_error = 0.0
     rows: Any = batches_for(model, batches)

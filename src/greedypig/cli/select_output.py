@@ -20,7 +20,7 @@ from ..results import table_notes
 from ..results.files import write_whole
 from ..results.table_notes import ColumnNotes, Loss
 from ..results.wording import count
-from ..tables import Category, Number, Schema, Summary
+from ..tables import Schema, Summary
 from . import outputs
 from .select_job import SelectJob
 from .terminal import BOLD, Terminal, duration
@@ -102,7 +102,7 @@ def _kinds(schema: Schema) -> dict[str, str]:
     numbers = {c.name: "number, by its logarithm" if c.log else "number" for c in schema.numbers}
     categories = {c.name: f"category of {len(c.values):,}" for c in schema.categories}
     kinds = numbers | categories
-    columns: tuple[Number | Category, ...] = (*schema.numbers, *schema.categories)
+    columns: list[Any] = [*schema.numbers, *schema.categories]
     for column in columns:
         if column.missing:
             kinds[column.name] += f", {100 * column.missing:.2g} % missing"
