@@ -157,11 +157,11 @@ def test_convergence_delta_is_captum_s():
 
 def test_the_delta_of_several_rounds_is_the_largest_of_them_and_shrinks_with_steps():
     def delta(n_steps: int) -> float:
-        _, found = GreedyPIG(mlp()).attribute(
+        _, result = GreedyPIG(mlp()).attribute(
             ROWS, target=1, n_steps=n_steps, n_rounds=4, return_convergence_delta=True
         )
-        assert found.shape == (4,)
-        return found.abs().max().item()
+        assert result.shape == (4,)
+        return result.abs().max().item()
 
     assert delta(20) < 1e-5 < delta(2)
 
@@ -176,8 +176,8 @@ def masked(model, x: Tensor, target: int):
 
 @pytest.mark.parametrize("n_rounds", [2, 4, 6])
 def test_rounds_are_greedy_pig_row_by_row(n_rounds):
-    found = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=4, n_rounds=n_rounds)
-    for x, contributions in zip(ROWS, found, strict=True):
+    result = GreedyPIG(mlp()).attribute(ROWS, target=1, n_steps=4, n_rounds=n_rounds)
+    for x, contributions in zip(ROWS, result, strict=True):
         method = gp.GreedyPIG(rounds=n_rounds, steps=4, rule="gauss-legendre")
         a = gp.maximize(masked(mlp(), x, 1), method)
         assert torch.allclose(contributions, a.contributions(), atol=1e-6)
@@ -316,8 +316,8 @@ def test_without_the_inputs_factor_one_round_is_captum_s_local_attribution(metho
     ours = GreedyPIG(mlp(), multiply_by_inputs=False)
     theirs = IntegratedGradients(mlp(), multiply_by_inputs=False)
     assert ours.multiplies_by_inputs is theirs.multiplies_by_inputs is False
-    found = ours.attribute(ROWS, **ask, n_rounds=1)
-    assert close(found, theirs.attribute(ROWS, **ask), 1e-5)
+    result = ours.attribute(ROWS, **ask, n_rounds=1)
+    assert close(result, theirs.attribute(ROWS, **ask), 1e-5)
 
 
 def test_without_the_inputs_factor_rounds_are_divided_by_the_way():
@@ -341,8 +341,8 @@ def test_a_future_is_refused_as_captum_s_ig_refuses_it():
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)], ids=str)
 def test_one_output_per_row_may_have_further_axes_of_one(shape):
     net = linear(6, 1)
-    found = GreedyPIG(lambda x: net(x).view(len(x), *shape)).attribute(ROWS, n_rounds=1)
-    assert close(found, net.weight.detach() * ROWS, 1e-5)
+    result = GreedyPIG(lambda x: net(x).view(len(x), *shape)).attribute(ROWS, n_rounds=1)
+    assert close(result, net.weight.detach() * ROWS, 1e-5)
 
 
 # Captum's methods as scorers.
@@ -377,23 +377,23 @@ def test_deep_lift_sees_the_layers_of_the_model():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
     x, baseline = row(), row(9)
-    found = gp.explain(
+    result = gp.explain(
         net, x, target=1, objective="logit", baseline=baseline, method=gp.from_captum(DeepLift)
     ).scores
     theirs = DeepLift(net).attribute(x[None], baseline[None], target=1)[0].detach()
-    assert close(found, theirs, 1e-5)
+    assert close(result, theirs, 1e-5)
     point = x.clone().requires_grad_(True)
     slope = torch.autograd.grad(net(point[None])[0, 1], point)[0]
-    assert not close(found, slope * (x - baseline), 1e-2)
+    assert not close(result, slope * (x - baseline), 1e-2)
 
 
 def test_deep_lift_on_a_convolutional_network():
     model, x = cnn(), picture()
-    found = gp.explain(
+    result = gp.explain(
         model, x, target=1, objective="logit", method=gp.from_captum(DeepLift)
     ).scores
     theirs = DeepLift(cnn()).attribute(x[None], target=1)[0].detach()
-    assert close(found, theirs, 1e-3)
+    assert close(result, theirs, 1e-3)
 
 
 @pytest.mark.parametrize("method", ["riemann_middle", "riemann_left", "gausslegendre"])
@@ -486,13 +486,13 @@ def test_scorers_run_on_plain_set_functions():
 def test_a_method_without_baselines_alone_looks_at_the_input_as_captum_does(method):
     net, x = mlp(), row()
     expected = method(net).attribute(x.unsqueeze(0).requires_grad_(), target=1)[0].detach()
-    found = gp.explain(net, x, target=1, objective="logit", method=gp.from_captum(method))
-    assert torch.allclose(found.scores, expected, atol=1e-6)
+    result = gp.explain(net, x, target=1, objective="logit", method=gp.from_captum(method))
+    assert torch.allclose(result.scores, expected, atol=1e-6)
     if method is Saliency:  # In rounds the first gradient is taken at the baseline.
         greedy = gp.Greedy(gp.from_captum(method), rounds=1)
-        found = gp.explain(net, x, target=1, objective="logit", baseline=row(9), method=greedy)
+        result = gp.explain(net, x, target=1, objective="logit", baseline=row(9), method=greedy)
         expected = method(net).attribute(row(9)[None].requires_grad_(), target=1)[0].detach()
-        assert torch.allclose(found.scores, expected, atol=1e-6)
+        assert torch.allclose(result.scores, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", [DeepLift, GuidedBackprop, LRP])

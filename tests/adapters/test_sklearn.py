@@ -302,10 +302,10 @@ def test_arrays_that_are_read_only_need_no_warning(pipe):
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*not writable")
-            found = gp.FeatureSelector(model, n_features_to_select=4).fit(X, y)
+            selector = gp.FeatureSelector(model, n_features_to_select=4).fit(X, y)
     finally:
         torch.set_warn_always(always)
-    assert found.get_support().sum() == 4
+    assert selector.get_support().sum() == 4
 
 
 @pytest.mark.parametrize(

@@ -340,10 +340,10 @@ def test_a_model_that_takes_no_weights_is_told():
     X, y = cells()
     weights = 1.0 + y
     with pytest.warns(UserWarning, match="LinearDiscriminantAnalysis takes no sample_weight") as w:
-        found = gp.FeatureSelector(LinearDiscriminantAnalysis()).fit(X, y, sample_weight=weights)
+        selector = gp.FeatureSelector(LinearDiscriminantAnalysis()).fit(X, y, sample_weight=weights)
     assert {each.filename for each in w} == {__file__}
-    expected = -log_loss(y, found.model_.predict_proba(X), sample_weight=weights)
-    assert found.attribution_.full_value == pytest.approx(expected)
+    expected = -log_loss(y, selector.model_.predict_proba(X), sample_weight=weights)
+    assert selector.attribution_.full_value == pytest.approx(expected)
 
 
 def test_weights_reach_a_selector_in_a_pipeline():
@@ -392,8 +392,8 @@ def test_classes_make_many_whole_numbers_classes():
     X = np.random.default_rng(0).standard_normal((120, 2))
     y = np.arange(120) % 60
     assert isinstance(gp.FeatureSelector().partial_fit(X, y).model_[-1], MLPRegressor)
-    found = gp.FeatureSelector().partial_fit(X, y, classes=np.arange(60))
-    assert isinstance(found.model_[-1], MLPClassifier)
+    selector = gp.FeatureSelector().partial_fit(X, y, classes=np.arange(60))
+    assert isinstance(selector.model_[-1], MLPClassifier)
     number = gp.FeatureSelector(loss="squared-error").partial_fit(X, y, classes=np.arange(60))
     assert isinstance(number.model_[-1], MLPRegressor)
 
@@ -429,12 +429,12 @@ MODELS = [
 def test_sparse_rows_are_selected_from_as_dense_ones_are(model, make):
     X, y = thin()
     wanted = {"n_features_to_select": 2, "batch_size": 64}
-    found = gp.FeatureSelector(model, **wanted).fit(make(X), y)
-    assert found.order_[:2].tolist() == [7, 20]
+    selector = gp.FeatureSelector(model, **wanted).fit(make(X), y)
+    assert selector.order_[:2].tolist() == [7, 20]
     if model is not None:  # A dense table is centred before a perceptron is fitted.
         dense = gp.FeatureSelector(model, **wanted).fit(X.toarray(), y)
-        assert found.scores_path_ == pytest.approx(dense.scores_path_, rel=1e-5, abs=1e-9)
-    small = found.transform(make(X))
+        assert selector.scores_path_ == pytest.approx(dense.scores_path_, rel=1e-5, abs=1e-9)
+    small = selector.transform(make(X))
     assert sparse.issparse(small)
     assert np.array_equal(small.toarray(), X[:, [7, 20]].toarray())
 
@@ -466,8 +466,8 @@ def test_no_more_than_a_batch_of_sparse_rows_is_dense_at_a_time(model, monkeypat
 
         monkeypatch.setattr(kind, "toarray", watched)
     with Largest() as seen:
-        found = gp.FeatureSelector(model, n_features_to_select=2, batch_size=5).fit(X, y)
-    assert found.order_[:2].tolist() == [7, 20]
+        selector = gp.FeatureSelector(model, n_features_to_select=2, batch_size=5).fit(X, y)
+    assert selector.order_[:2].tolist() == [7, 20]
     assert max(rows) == 5
     assert seen.entries < 14_000 / 4  # A square of all columns is allowed, all rows are not.
 

@@ -49,20 +49,20 @@ def number(score):
 )
 def test_two_logits_probabilities_and_float64_rank_as_one_logit_does(answer, place, model, more):
     written(place, binary)
-    found = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}", *more)
+    record = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}", *more)
     plain = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--out", "plain")
-    assert found["order"] == plain["order"] == list("abcde")
-    assert found["settings"]["model"] == f"tiny_tables:{model}"
-    assert found["network_loss"] == pytest.approx(plain["network_loss"], rel=1e-4)
+    assert record["order"] == plain["order"] == list("abcde")
+    assert record["settings"]["model"] == f"tiny_tables:{model}"
+    assert record["network_loss"] == pytest.approx(plain["network_loss"], rel=1e-4)
     assert not (place / "t-selection/work/network.safetensors").exists()
 
 
 @pytest.mark.slow
 def test_a_number_may_be_answered_in_its_own_units(answer, place):
     written(place, number)
-    found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
-    assert found["order"][:3] == ["a", "b", "c"]
-    assert any("'y' in its own units" in text for text in found["warnings"])
+    record = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:own_units")
+    assert record["order"][:3] == ["a", "b", "c"]
+    assert any("'y' in its own units" in text for text in record["warnings"])
 
 
 def test_which_units_are_taken_is_found_from_the_rows(place):
@@ -125,9 +125,9 @@ def test_logits_are_no_probabilities(call, place):
 def test_a_model_of_one_s_own_gets_all_its_columns(answer, place):
     table = pq.read_table(written(place, binary)).set_column(4, "e", pa.array(range(600)))
     pq.write_table(table, place / "t.parquet")
-    found = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:build")
-    assert sorted(found["order"]) == list("abcde")
-    assert found["left_out"] == []
+    record = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:build")
+    assert sorted(record["order"]) == list("abcde")
+    assert record["left_out"] == []
 
 
 @pytest.mark.slow

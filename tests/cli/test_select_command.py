@@ -55,34 +55,34 @@ def words(text):
     return " ".join(text.split())
 
 
-# What is found, and where it is written.
+# What is record, and where it is written.
 
 
 @pytest.mark.slow
 def test_a_network_is_trained_and_the_columns_that_matter_come_first(answer, table):
-    found = answer(*SELECT, "--k", "1,2,5", *SMALL, "--seeds", "2")
-    assert found["order"][:2] == ["a", "b"]
-    assert sorted(found["order"]) == list(NAMES)
-    assert list(found["losses"]) == ["greedy-pig", "ig", "random"]
-    for by_k in found["losses"].values():
+    record = answer(*SELECT, "--k", "1,2,5", *SMALL, "--seeds", "2")
+    assert record["order"][:2] == ["a", "b"]
+    assert sorted(record["order"]) == list(NAMES)
+    assert list(record["losses"]) == ["greedy-pig", "ig", "random"]
+    for by_k in record["losses"].values():
         assert list(by_k) == ["1", "2", "5"]
         assert all(v["mean"] > 0 and v["standard_error"] >= 0 for v in by_k.values())
-        assert by_k["5"]["mean"] == pytest.approx(found["loss_all"])
-    greedy = [v["mean"] for v in found["losses"]["greedy-pig"].values()]
+        assert by_k["5"]["mean"] == pytest.approx(record["loss_all"])
+    greedy = [v["mean"] for v in record["losses"]["greedy-pig"].values()]
     assert greedy[0] > greedy[1] > greedy[2] - 0.05
-    assert found["losses"]["random"]["1"]["mean"] > greedy[0]
-    assert (found["method"], found["gradients"]) == ("greedy-pig", 5 * 5)
-    assert found["settings"]["label"] == "y"
-    assert found["rows"]["train"] + found["rows"]["valid"] == 600
-    names = [f.rpartition("/")[2] for f in found["files"]]
+    assert record["losses"]["random"]["1"]["mean"] > greedy[0]
+    assert (record["method"], record["gradients"]) == ("greedy-pig", 5 * 5)
+    assert record["settings"]["label"] == "y"
+    assert record["rows"]["train"] + record["rows"]["valid"] == 600
+    names = [f.rpartition("/")[2] for f in record["files"]]
     assert names == [f"selection.{e}" for e in ("gpig", "md", "csv", "png", "html")]
-    assert all((table / f).stat().st_size > 100 for f in found["files"])
+    assert all((table / f).stat().st_size > 100 for f in record["files"])
 
 
 @pytest.mark.slow
 def test_the_files_hold_the_same_numbers_and_the_page_is_drawn_again(call, answer, table):
-    found = answer(*SELECT, *OWN, "--k", "2", *QUICK, "--out", "o")
-    loss = found["losses"]["greedy-pig"]["2"]["mean"]
+    record = answer(*SELECT, *OWN, "--k", "2", *QUICK, "--out", "o")
+    loss = record["losses"]["greedy-pig"]["2"]["mean"]
     with open("o/selection.csv") as file:
         lines = {line["method"]: line for line in csv.DictReader(file)}
     assert list(lines) == ["greedy-pig", "ig", "random", "constant prediction", "all columns"]
@@ -122,22 +122,22 @@ def test_people_get_a_table(call, table):
 def test_numbers_and_classes_are_predicted_too(answer, place, task, metric):
     pq.write_table(rows(task=task), place / "t.parquet")
     pq.write_table(rows(200, 1, task), place / "v.parquet")
-    found = answer(*SELECT, "--valid", "v.parquet", "--k", "2", *SMALL)
-    assert found["metric"] == metric
-    assert found["order"][0] == "a"
-    assert found["rows"] == {"train": 600, "valid": 200}
-    assert (found["accuracy_all"] is None) == (task == "number")
+    record = answer(*SELECT, "--valid", "v.parquet", "--k", "2", *SMALL)
+    assert record["metric"] == metric
+    assert record["order"][0] == "a"
+    assert record["rows"] == {"train": 600, "valid": 200}
+    assert (record["accuracy_all"] is None) == (task == "number")
     train, valid = rows(600, 0, task)["y"].to_numpy(), rows(200, 1, task)["y"].to_numpy()
     if task == "number":
         constant = ((valid - train.mean()) ** 2).mean()
-        for name, by in found["losses"].items():
-            assert found["r2"][name]["2"] == pytest.approx(1 - by["2"]["mean"] / valid.var())
+        for name, by in record["losses"].items():
+            assert record["r2"][name]["2"] == pytest.approx(1 - by["2"]["mean"] / valid.var())
     else:
         rates = np.bincount(train) / 600
         constant = -np.log(rates[valid]).mean()
-        assert found["constant"]["accuracy"] == (valid == rates.argmax()).mean()
-        assert found["r2"] == {}
-    assert found["loss_constant"] == pytest.approx(constant)
+        assert record["constant"]["accuracy"] == (valid == rates.argmax()).mean()
+        assert record["r2"] == {}
+    assert record["loss_constant"] == pytest.approx(constant)
     text = words((place / "t-selection/selection.md").read_text())
     assert f"| constant prediction | {constant:{'.5g' if task == 'number' else '.4f'}} |" in text
     assert ("R² of these losses" in text) == (task == "number")
@@ -164,13 +164,13 @@ def test_copies_are_not_selected_with_the_conditional_baseline(answer, place):
     copies = {f"a{i}": a + 0.01 * random.standard_normal(2000) for i in range(3)}
     y = 3 * a + b + 0.2 * c
     pq.write_table(pa.table(copies | {"b": b, "c": c, "y": y}), place / "t.parquet")
-    found = answer(*SELECT, "--k", "2", "--seeds", "1", "--methods", "greedy-pig")
-    assert found["settings"]["baseline"] == "conditional"  # The default.
-    assert found["settings"]["batch_size"] == pytest.approx(2000 * 0.7 / 16, rel=0.05)
-    assert found["settings"]["valid_share"] == 0.3
-    assert found["settings"]["epochs"] >= 20
-    assert "b" in found["order"][:2]
-    assert found["order"][:2] != ["b", "c"]
+    record = answer(*SELECT, "--k", "2", "--seeds", "1", "--methods", "greedy-pig")
+    assert record["settings"]["baseline"] == "conditional"  # The default.
+    assert record["settings"]["batch_size"] == pytest.approx(2000 * 0.7 / 16, rel=0.05)
+    assert record["settings"]["valid_share"] == 0.3
+    assert record["settings"]["epochs"] >= 20
+    assert "b" in record["order"][:2]
+    assert record["order"][:2] != ["b", "c"]
 
 
 @pytest.mark.slow
@@ -178,9 +178,9 @@ def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     # The model's weights are the label's: 3, 2, 1, 0.5, and 0 of e.
     pq.write_table(rows(task="number"), place / "t.parquet")
     command = (*SELECT, *OWN, "--k", "1,5", *QUICK)
-    found = answer(*command)
-    assert found["useful"] == 4
-    assert found["order"] == list(NAMES)
+    record = answer(*command)
+    assert record["useful"] == 4
+    assert record["order"] == list(NAMES)
     sentence = "Nothing is gained after the first 4 columns, up to 'd'"
     assert sentence in words(call(*command, "--resume")[1])
     folder = place / "t-selection"
@@ -246,17 +246,17 @@ def messy(place):
 @pytest.mark.slow
 def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
     command = messy(place)
-    found = answer(*command)
-    left, filled = found["warnings"]
+    record = answer(*command)
+    left, filled = record["warnings"]
     assert "number the rows: 'row' (is 0 to 599, each once)" in left
     assert "--keep row" in left
     assert "missing indicator" in filled
-    assert found["left_out"] == ["row"]
-    assert "row" not in found["order"]
-    assert answer(*command, "--resume")["warnings"] == found["warnings"]
+    assert record["left_out"] == ["row"]
+    assert "row" not in record["order"]
+    assert answer(*command, "--resume")["warnings"] == record["warnings"]
     folder = place / "m-selection"
     a = gp.load(folder / "selection.gpig")
-    assert a.about["selection"]["warnings"] == found["warnings"]
+    assert a.about["selection"]["warnings"] == record["warnings"]
     for name in ("selection.md", "selection.html"):
         text = (folder / name).read_text().replace("&#x27;", "'")
         assert left in text
@@ -266,10 +266,10 @@ def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
 @pytest.mark.slow
 def test_a_row_number_is_ranked_on_request(answer, call, place):
     command = messy(place)
-    found = answer(*command, "--keep", "row")
-    assert "row" in found["order"]
-    assert found["left_out"] == []
-    assert not [w for w in found["warnings"] if "'row'" in w]
+    record = answer(*command, "--keep", "row")
+    assert "row" in record["order"]
+    assert record["left_out"] == []
+    assert not [w for w in record["warnings"] if "'row'" in w]
     code, _, err = call("select", "m.parquet", "--label", "y", "--k", "8", "--out", "n")
     assert code == 2
     assert "--k of at most 7" in words(err)
@@ -289,9 +289,9 @@ def test_texts_categories_and_a_folder_of_csv(answer, place):
         lines = [",".join(table.column_names)]
         lines += [",".join(str(v) for v in row.values()) for row in table.to_pylist()]
         (place / f"days/{i}.csv").write_text("\n".join(lines))
-    found = answer("select", "days", "--label", "y", "--drop", "id", "--k", "2", *SMALL)
-    assert set(found["order"][:2]) == {"a", "b"}
-    assert "id" not in found["order"]
+    record = answer("select", "days", "--label", "y", "--drop", "id", "--k", "2", *SMALL)
+    assert set(record["order"][:2]) == {"a", "b"}
+    assert "id" not in record["order"]
     schema = json.loads((place / "days-selection/schema.json").read_text())
     assert [c["name"] for c in schema["categories"]] == ["a"]
 
@@ -327,9 +327,9 @@ def test_a_table_in_folders_is_validated_on_a_folder_of_its_own(answer, place):
         (place / f"days/day={day}").mkdir(parents=True)
         pq.write_table(rows(200, day), place / f"days/day={day}/p.parquet")
     tables = ("days/day=[01]", "--valid", "days/day=2")
-    found = answer("select", *tables, "--label", "y", "--k", "2", *SMALL)
-    assert sorted(found["order"]) == sorted([*NAMES, "day"])
-    assert found["rows"] == {"train": 400, "valid": 200}
+    record = answer("select", *tables, "--label", "y", "--k", "2", *SMALL)
+    assert sorted(record["order"]) == sorted([*NAMES, "day"])
+    assert record["rows"] == {"train": 400, "valid": 200}
 
 
 @pytest.mark.slow

@@ -205,8 +205,8 @@ class SelectJob:
         self.orders = {m: self._orders(m) for m in plan.methods}
         self._retrain()
         for a in self.results.values():
-            told = a.about.get("warnings", ())
-            self.warnings += [text for text in told if not re.match(IN_SURVEY, text)]
+            texts = a.about.get("warnings", ())
+            self.warnings += [text for text in texts if not re.match(IN_SURVEY, text)]
         self.warnings = list(dict.fromkeys(self.warnings))
 
     def advance(self, stage: str, share: float) -> None:
