@@ -221,32 +221,30 @@ def test_several_baselines_share_the_full_input():
     assert curve.values.tolist() == pytest.approx(M.mean_curve(each).values.tolist(), rel=1e-6)
 
 
-def test_examples_share_batches_and_each_is_as_alone():
+def test_each_of_many_examples_is_as_alone():
     calls = Calls(mlp())
-    xs = [row(s) for s in range(7)]
-    orders = [torch.randperm(6, generator=torch.Generator().manual_seed(s)) for s in range(7)]
-    found = list(M.information_curves_many(calls, xs, orders, batch_size=20))
-    assert sum(calls.value_rows) == 7 * 7
-    assert calls.value_rows.count(18) == 2  # 42 rows besides the 7 full ones: 18, 18, 6
-    for x, order, curves in zip(xs, orders, found, strict=True):
+    xs = [row(s) for s in range(3)]
+    orders = [torch.randperm(6, generator=torch.Generator().manual_seed(s)) for s in range(3)]
+    many = list(M.information_curves_many(calls, xs, orders))
+    assert sum(calls.value_rows) == 3 * 7
+    for x, order, curves in zip(xs, orders, many, strict=True):
         alone = M.information_curves(mlp(), x, order)
         for kind in ("softmax", "loss"):
             assert torch.allclose(curves[kind].values, alone[kind].values, rtol=1e-5, atol=1e-7)
 
 
-def test_many_examples_are_read_no_further_than_a_batch_needs():
+def test_many_examples_are_read_one_at_a_time():
     read = []
 
     def xs():
-        for s in range(50):
+        for s in range(5):
             read.append(s)
             yield row(s)
 
-    orders = (torch.arange(6) for _ in range(50))
-    curves = M.information_curves_many(mlp(), xs(), orders, batch_size=12)
+    curves = M.information_curves_many(mlp(), xs(), (torch.arange(6) for _ in range(5)))
     next(curves)
-    assert len(read) <= 3
-    assert sum(1 for _ in curves) == 49
+    assert read == [0]
+    assert sum(1 for _ in curves) == 4
 
 
 def test_examples_of_different_shapes_and_fixed_inputs_follow_each_other():
@@ -375,9 +373,9 @@ def test_what_is_no_ranking_is_refused(a, says):
 
 
 def test_a_ranking_that_does_not_fit_is_refused():
-    with pytest.raises(gp.InvalidInput, match="permutation, which has no scores"):
+    with pytest.raises(gp.InvalidInput, match="a permutation has no scores"):
         M.softmax_information_curve(MODEL, X, BEST, ranking="absolute")
-    with pytest.raises(gp.InvalidInput, match="no order of selection"):
+    with pytest.raises(gp.InvalidInput, match="scores have no order of selection"):
         M.softmax_information_curve(MODEL, X, torch.rand(4), ranking="order")
     with pytest.raises(gp.InvalidInput, match="order, absolute, signed"):
         M.softmax_information_curve(MODEL, X, BEST, ranking="best")
@@ -470,8 +468,11 @@ def test_an_answer_that_is_not_finite_is_named():
     def model(x):
         return torch.stack([x.sum(1) / (x.sum(1) != 1), x[:, 0]], 1)
 
+    x, order = torch.ones(3), torch.arange(3)
     with pytest.raises(gp.NonFinite, match="with 1 of 3 values present"):
-        M.softmax_information_curve(model, torch.ones(3), torch.arange(3))
+        M.softmax_information_curve(model, x, order)
+    with pytest.raises(gp.NonFinite, match="with 2 of 3 values removed"):
+        M.deletion(model, x, order)
 
 
 # A second opinion
@@ -493,6 +494,9 @@ class Seen(nn.Module):
 
     def from_pixels(self, pixels: Tensor) -> Tensor:
         return (pixels - self.mean) / self.std
+
+    def input_size(self, height: int, width: int) -> tuple[int, int]:
+        return self.size, self.size
 
     def baseline(self, name: str) -> Tensor:
         return self.from_pixels(torch.tensor({"gray": 0.5, "black": 0.0, "white": 1.0}[name]))
@@ -680,20 +684,7 @@ def test_curves_are_frozen_and_checked():
 def test_a_judge_that_counts_its_classes_otherwise_is_refused():
     model, judge = mlp(), mlp(seed=1)
     model.classes, judge.classes = ("a", "b", "c"), ("b", "a", "c")
-    with pytest.raises(ValueError, match="classes in the same order"):
+    with pytest.raises(ValueError, match="classes of the model, in the same order"):
         M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
     judge.classes = ["a", "b", "c"]
     M.softmax_information_curve(model, row(), torch.arange(6), judge=judge)
-
-
-def test_an_output_that_is_not_finite_ends_many_curves_once():
-    calls = []
-
-    def model(x):
-        calls.append(len(x))
-        return torch.stack([x.sum(1) / (x.sum(1) != 1), x[:, 0]], 1)
-
-    curves = M.information_curves_many(model, [torch.ones(3)] * 2, [torch.arange(3)] * 2)
-    with pytest.raises(gp.NonFinite, match="with 1 of 3 values present"):
-        list(curves)
-    assert calls == [1, 1, 6]
