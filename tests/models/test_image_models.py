@@ -271,7 +271,6 @@ def test_mobilenet_input_is_normalised_by_imagenet_statistics(nets):
         ("LA", (0, 0), [255, 255, 255]),
         ("LA", (90, 255), [90, 90, 90]),
         ("RGBa", (0, 0, 0, 0), [255, 255, 255]),
-        ("La", (0, 0), [255, 255, 255]),
     ],
 )
 def test_every_mode_becomes_rgb(lite0, mode, colour, expected):
@@ -333,14 +332,10 @@ def test_input_follows_the_network_s_dtype(lite0):
     assert torch.allclose(double.preprocess(image).float(), lite0.preprocess(image))
 
 
-def test_a_path_is_not_an_image(lite0):
-    with pytest.raises(TypeError, match=r"Expected a PIL image \(got str\)\. Try PIL\.Image\.open"):
-        lite0.preprocess("photo.jpg")
-
-
-def test_an_image_without_pixels_is_refused(lite0):
-    with pytest.raises(ValueError, match=r"got width x height 0 x 5"):
-        lite0.preprocess(Image.new("RGB", (0, 5)))
+@pytest.mark.parametrize("image", ["photo.jpg", Image.new("RGB", (0, 5))])
+def test_what_is_no_image_is_refused(lite0, image):
+    with pytest.raises(TypeError, match=rf"PIL image with pixels \(got {type(image).__name__}\)"):
+        lite0.preprocess(image)
 
 
 def test_missing_pillow_names_the_extra(lite0, monkeypatch):
@@ -372,7 +367,7 @@ def test_baseline_equals_the_preprocessed_plain_image(net, name):
 
 
 def test_unknown_baseline_names_the_nearest(net):
-    with pytest.raises(ValueError, match=r"Expected one of .*\(got 'grey'\)\. Try \"gray\"\."):
+    with pytest.raises(ValueError, match=r"Expected one of .*\(got 'grey'\)\. Did you mean 'gray'"):
         net.baseline("grey")
 
 
@@ -460,14 +455,7 @@ FOLDERS = {"environment": "elsewhere", "folder": "here/.assets", "cache": "home/
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", FOLDERS)
-@pytest.mark.parametrize("platformdirs", [True, False])
-def test_mobilenet_weights_are_found_in_the_assets(
-    nets, nothing_brought, monkeypatch, how, platformdirs
-):
-    if how == "cache" and sys.platform != "linux":
-        pytest.skip("the cache of Linux")
-    if not platformdirs:
-        monkeypatch.setitem(sys.modules, "platformdirs", None)
+def test_mobilenet_weights_are_found_in_the_assets(nets, nothing_brought, monkeypatch, how):
     folder = nothing_brought / FOLDERS[how]
     folder.mkdir(parents=True)
     if how == "environment":
@@ -513,7 +501,7 @@ def test_missing_file_is_named(tmp_path):
 def test_a_file_that_is_no_state_dict_is_refused(tmp_path, suffix):
     path = tmp_path / f"weights{suffix}"
     path.write_bytes(b"not weights at all")
-    with pytest.raises(ValueError, match=r"Expected .* \(got a file .*\)\. Try "):
+    with pytest.raises(ValueError, match=r"state dict in .*weights\.\w+.*\(got .*\)\. Try "):
         models.load("mobilenet-v2", weights=path)
 
 
@@ -525,17 +513,17 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
 
 
 def test_weights_of_another_network_are_refused_by_name(nets):
-    with pytest.raises(ValueError, match=r"state dict of mobilenet-v2.*no features\.0\.0\.weight"):
+    with pytest.raises(ValueError, match=r"state dict of mobilenet-v2.*keys such as features"):
         models.load("mobilenet-v2", weights=nets["efficientnet-lite0"].state_dict())
 
 
 def test_weights_of_another_shape_are_refused_by_name(nets):
     state = nets["mobilenet-v2"].state_dict() | {"classifier.1.bias": torch.zeros(10)}
-    with pytest.raises(ValueError, match=r"shape \(10,\) at classifier\.1\.bias, not \(1000,\)"):
+    with pytest.raises(ValueError, match=r"classifier\.1\.bias: .*\[10\].*\[1000\]"):
         models.load("mobilenet-v2", weights=state)
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "MobileNetV2", "mobilnet-v2"])
 def test_unknown_name_lists_the_known_and_the_nearest(name):
-    with pytest.raises(ValueError, match=r'"efficientnet-lite0", .*Try "mobilenet-v2"'):
+    with pytest.raises(ValueError, match=r'efficientnet-lite0, .*Try "mobilenet-v2"'):
         models.load(name)
