@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -88,30 +89,16 @@ def build(spec: str, *arguments: Any) -> nn.Module:
 
 
 def _find(spec: str) -> Any:
-    module_name, _, path = spec.rpartition(":")
-    if not module_name or not path or not all(p.isidentifier() for p in module_name.split(".")):
-        raise InvalidInput(
-            f"Expected a model as package.module:factory (got {spec!r}). "
-            'Try "my_models:build" for the function build in my_models.py.'
-        )
     # An installed command, unlike `python -m`, does not look into the current directory.
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     importlib.invalidate_caches()
     try:
-        target: Any = importlib.import_module(module_name)
-    except Exception as error:
+        return pkgutil.resolve_name(spec)
+    except Exception as error:  # Importing the module may raise anything.
         raise InvalidInput(
-            f"Expected to import {module_name} for the model {spec} (got {type(error).__name__}: "
-            f"{first_line(error)}). Try the folder that holds it as current directory, or "
-            "PYTHONPATH."
+            f"Expected a model as package.module:factory (got {spec!r}, "
+            f"{type(error).__name__}: {first_line(error)}). "
+            "Try the folder that holds the module as current directory, or PYTHONPATH."
         ) from error
-    for name in path.split("."):
-        if not hasattr(target, name):
-            where = getattr(sys.modules[module_name], "__file__", None) or module_name
-            raise InvalidInput(
-                f"Expected {path} in {where} for the model {spec} (got no attribute {name!r})."
-            )
-        target = getattr(target, name)
-    return target
