@@ -139,8 +139,8 @@ class PhotoNotes:
         flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
         absent = torch.stack([b.to(x).view_as(x) for b in flat])
         with torch.no_grad():
-            rows = self.model(torch.cat([x.unsqueeze(0), absent]))
-        whole, *without = torch.softmax(rows.double(), 1).cpu()
+            rows = [self.model(row.unsqueeze(0))[0] for row in (x, *absent)]
+        whole, *without = (torch.softmax(row.double(), 0).cpu() for row in rows)
         best = whole.topk(min(PREDICTIONS, len(whole)))
         curves, shares = self.curves(a, x)
         return a.with_notes(
