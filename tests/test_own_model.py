@@ -67,9 +67,8 @@ def order_of(x):
 
 
 def curves(model, judge, x):
-    told = {"target": 1, "baseline": "gray", "points": 9}
-    return (M.information_curves(model, x, order_of(x), **told),
-            M.information_curves(model, x, order_of(x), judge=judge, **told))  # fmt: skip
+    options = {"target": 1, "baseline": "gray", "points": 9}
+    return [M.information_curves(model, x, order_of(x), judge=j, **options) for j in (None, judge)]
 
 
 # A judge

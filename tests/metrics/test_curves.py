@@ -192,23 +192,15 @@ def test_the_row_that_tells_the_explained_class_is_counted():
     assert sum(model.value_rows) + sum(judge.value_rows) == curve.settings["forwards"] == 101
 
 
-def test_the_explained_class_is_not_asked_for_again():
-    calls = Calls(mlp(200))
-    x = row(n=200)
-    a = gp.explain(calls, x, method=TWO)
-    del calls.value_rows[:]
-    M.deletion(calls, x, a)
-    assert sum(calls.value_rows) == 100
-
-
-def test_a_judge_costs_no_row_of_the_explained_model():
+@pytest.mark.parametrize("judged", [False, True])
+def test_the_explained_class_is_not_asked_for_again(judged):
     model, judge = Calls(mlp(200)), Calls(mlp(200, seed=1))
     x = row(n=200)
     a = gp.explain(model, x, method=TWO)
     del model.value_rows[:]
-    M.softmax_information_curve(model, x, a, judge=judge)
-    assert not model.value_rows
-    assert sum(judge.value_rows) == 100
+    M.deletion(model, x, a, judge=judge if judged else None)
+    assert sum(model.value_rows) == (0 if judged else 100)
+    assert sum(judge.value_rows) == (100 if judged else 0)
 
 
 def test_several_baselines_share_the_full_input():
@@ -276,9 +268,7 @@ def test_what_is_under_way_is_finished_before_an_error_is_raised():
 @pytest.mark.parametrize(("xs", "orders"), [(3, 2), (2, 3)])
 def test_as_many_attributions_as_examples(xs, orders):
     with pytest.raises(gp.InvalidInput, match="Expected one"):
-        list(M.information_curves_many(
-            mlp(), [row(s) for s in range(xs)], [torch.arange(6)] * orders
-        ))  # fmt: skip
+        list(M.information_curves_many(mlp(), [row()] * xs, [torch.arange(6)] * orders))
 
 
 # Rankings
@@ -450,18 +440,13 @@ def test_several_inputs_by_position_or_name():
     net, image, tail = TwoInputs(), picture(shape=(3, 2, 2)), row(n=5)
     order = torch.randperm(17, generator=torch.Generator().manual_seed(0))
     by_place = M.softmax_information_curve(net, (image, tail), order)
-    by_name = M.softmax_information_curve(net, {"row": tail, "image": image},
-                                          torch.cat([order[:0], _renumbered(order)]))  # fmt: skip
+    renumbered = torch.where(order < 12, order + 5, order - 12)  # Of (row, image).
+    by_name = M.softmax_information_curve(net, {"row": tail, "image": image}, renumbered)
     assert torch.allclose(by_place.values, by_name.values, atol=1e-7)
     scores = {"image": torch.rand(3, 2, 2), "row": torch.rand(5)}
     found = M.softmax_information_curve(net, {"row": tail, "image": image}, scores)
     other = M.softmax_information_curve(net, (image, tail), (scores["image"], scores["row"]))
     assert torch.allclose(found.values, other.values, atol=1e-7)
-
-
-def _renumbered(order):
-    """Elements of (image, row) → those of (row, image)."""
-    return torch.where(order < 12, order + 5, order - 12)
 
 
 def test_an_answer_that_is_not_finite_is_named():
@@ -527,9 +512,8 @@ def test_a_judge_is_asked_about_the_explained_class():
     model, judge = Seen(0.4, 0.3), Seen(0.1, 0.7, seed=3)
     for seed in range(20):
         x = model.from_pixels(picture(seed, (3, 6, 6)))
-        mine, other = int(model(x[None]).argmax()), int(
-            judge(judge.from_pixels(model.to_pixels(x))[None]).argmax()
-        )  # fmt: skip
+        mine = int(model(x[None]).argmax())
+        other = int(judge(judge.from_pixels(model.to_pixels(x))[None]).argmax())
         if mine != other:
             break
     assert mine != other
@@ -642,8 +626,8 @@ def test_the_mean_curve_has_the_mean_area():
 
 
 def test_only_settings_that_all_share_are_kept():
-    found = M.median_curve([curve([0, 1, 1], target=3, ranking="order"),
-                            curve([0, 1, 1], target=4, ranking="order")])  # fmt: skip
+    curves = [curve([0, 1, 1], target=target, ranking="order") for target in (3, 4)]
+    found = M.median_curve(curves)
     assert found.settings == {"ranking": "order", "combined": "median", "examples": 2}
 
 

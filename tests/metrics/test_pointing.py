@@ -57,9 +57,15 @@ def test_a_model_that_reads_one_quadrant_only_points_there_and_nowhere_else():
     for top, left, cell in ((0, 0, 0), (0, 4, 1), (4, 0, 2), (4, 4, 3)):
         model = OneCorner(top, left)
         game = M.pointing_game(
-            model, images, list(range(4)) * 2, k=60, grids=2, method="ig", ranking="absolute",
+            model,
+            images,
+            list(range(4)) * 2,
+            k=60,
+            grids=2,
+            method="ig",
+            ranking="absolute",
             options={"objective": "logit"},
-        )  # fmt: skip
+        )
         assert torch.equal(game.shares[:, :, cell], torch.ones(2, 4, dtype=torch.float64))
         assert game.score == 0.25
 

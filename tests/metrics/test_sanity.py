@@ -105,8 +105,10 @@ def test_a_linear_model_s_shuffled_weights_are_its_own_in_another_order():
     generator = torch.Generator().manual_seed(3)
     # The layer's parameters in their order: the weight is shuffled first.
     shuffled = net.weight.detach().reshape(-1)[torch.randperm(30, generator=generator)]
-    ranks = [w.abs().sort(descending=True, stable=True).indices.argsort().double()
-             for w in (net.weight.detach()[0], shuffled)]  # fmt: skip
+    ranks = [
+        w.abs().sort(descending=True, stable=True).indices.argsort().double()
+        for w in (net.weight.detach()[0], shuffled)
+    ]
     expected = 1 - 6 * float((ranks[0] - ranks[1]).square().sum()) / (30**3 - 30)
     assert check.rank_correlation[0] == pytest.approx(expected)
 

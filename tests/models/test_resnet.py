@@ -93,8 +93,8 @@ def test_baselines_are_colours_whatever_the_normalisation(keras, variant):
 def test_the_variants_are_no_mixture_of_class_and_instance(keras):
     """A Keras network in the same process leaves torchvision's normalisation alone."""
     assert keras.level_std == (1.0, 1.0, 1.0)
-    assert models.load("resnet50", weights="random").level_std == (255 * 0.229, 255 * 0.224,
-                                                                   255 * 0.225)  # fmt: skip
+    deviation = (255 * 0.229, 255 * 0.224, 255 * 0.225)
+    assert models.load("resnet50", weights="random").level_std == deviation
 
 
 def test_max_pooling_sees_zeros_at_the_border_like_keras(keras):
