@@ -224,7 +224,6 @@ def test_the_result_says_what_was_done():
         ({"targets": [1] * 16}, "at least 4 classes"),
         ({"images": torch.rand(3, 8, 8)}, "count, channels, height, width"),
         ({"images": [torch.rand(4, 8, 8), torch.rand(4, 8, 9)]}, "one shape"),
-        ({"options": {"target": 3}}, "no 'target'"),
         ({"k": 2, "options": {"features": gp.grid(4)}}, "room for at least one feature"),
     ],
     ids=str,

@@ -139,8 +139,6 @@ def test_what_cannot_be_randomised_is_refused():
         M.randomisation_check(nn.Identity(), row())
     with pytest.raises(gp.InvalidInput, match="depths"):
         M.randomisation_check(mlp(), row(), depths=3)
-    with pytest.raises(gp.InvalidInput, match="seed as an argument of its own"):
-        M.randomisation_check(mlp(), row(), options={"seed": 3})
 
 
 # The same again with other seeds

@@ -53,7 +53,7 @@ class OwnModel(ImageModel):
 
     def __init__(self, net: nn.Module, spec: str, outputs: str | None = None) -> None:
         super().__init__()
-        self.net, self.spec = net, spec
+        self.net, self.name = net, spec
         # In a dict: as an attribute, a transform that is a Module would become a layer of this one.
         names = ("preprocess", "baseline", "to_pixels", "from_pixels")
         self._functions = {name: _function(net, name) for name in names}
@@ -96,7 +96,7 @@ class OwnModel(ImageModel):
             x = x[0]
         if x.dim() != 3 or not x.is_floating_point():
             raise InvalidInput(
-                f"Expected preprocess of {self.spec} to give floats (channels, height, width) "
+                f"Expected preprocess of {self.name} to give floats (channels, height, width) "
                 f"(got {x.dtype} of shape {tuple(x.shape)})."
             )
         return x.contiguous()
@@ -140,7 +140,7 @@ class OwnModel(ImageModel):
         linear = bool((away <= _TOLERANCE * (white - black).abs()).all())
         if not linear or bool((black == white).any()):
             raise InvalidInput(
-                f"Expected preprocess of {self.spec} to be linear in red, green and blue (got "
+                f"Expected preprocess of {self.name} to be linear in red, green and blue (got "
                 "another). Try giving the model attributes baseline(name), to_pixels(x) and, for "
                 "a judge, from_pixels(pixels)."
             )
@@ -155,12 +155,12 @@ class OwnModel(ImageModel):
             raise
         except Exception as error:
             raise InvalidInput(
-                f"Expected {name} of {self.spec} to work "
+                f"Expected {name} of {self.name} to work "
                 f"(got {type(error).__name__}: {first_line(error)})."
             ) from error
         if not isinstance(output, Tensor):
             raise InvalidInput(
-                f"Expected {name} of {self.spec} to give a tensor (got {type(output).__name__})."
+                f"Expected {name} of {self.name} to give a tensor (got {type(output).__name__})."
             )
         return self._placed(output.detach())
 
@@ -175,10 +175,10 @@ class OwnModel(ImageModel):
             if self.outputs == "probabilities":
                 self._target.reference(logits[0], None)  # Refuses what does not sum to 1.
         except GreedyPigError as error:
-            raise InvalidInput(f"{self.spec}: {error}") from error
+            raise InvalidInput(f"{self.name}: {error}") from error
         except Exception as error:
             raise InvalidInput(
-                f"Expected {self.spec} to take a batch of shape {tuple(x.shape)} (got "
+                f"Expected {self.name} to take a batch of shape {tuple(x.shape)} (got "
                 f"{type(error).__name__}: {first_line(error)}). Try giving the model an attribute "
                 "preprocess."
             ) from error
@@ -196,7 +196,7 @@ class OwnModel(ImageModel):
         if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != count:
             got = len(names) if isinstance(names, Sequence) else type(names).__name__
             raise InvalidInput(
-                f"Expected a name for each of {count:,} classes in classes of {self.spec} "
+                f"Expected a name for each of {count:,} classes in classes of {self.name} "
                 f"(got {got})."
             )
         return tuple(map(str, names))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, NonFinite
+from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.objective import Objective
 from ..results.curve import DELETION, Curve
@@ -133,15 +133,11 @@ def information_curves_many(
 
 def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
     """How many of n values the points of a curve show: i · n / (points − 1), rounded half up."""
-    if isinstance(points, int) and not isinstance(points, bool):
+    if isinstance(points, int):
         if points < 2:
             raise InvalidInput(f"Expected at least 2 points, none and all (got {points}).")
         gaps = min(points, n + 1) - 1
         return tuple((2 * i * n + gaps) // (2 * gaps) for i in range(gaps + 1))
-    if isinstance(points, bool | str) or not isinstance(points, Sequence | Tensor):
-        raise InvalidType(
-            f"Expected points to be a whole number or a list of shares (got {points!r})."
-        )
     shares = [float(share) for share in points]
     rising = all(low < high for low, high in pairwise(shares))
     if len(shares) < 2 or not rising or not (shares[0] >= 0 and shares[-1] <= 1):

@@ -140,9 +140,6 @@ def pointing_game(
     boards = make_grids(model, images, targets, grids=grids, side=side, **shared)
     check_count("k", k, boards.pictures[0].numel())
     given = shared | dict(options or {})
-    for name in ("method", "target"):
-        if name in given:
-            raise InvalidInput(f"Expected no {name!r} among the options, which the game sets.")
     cells = boards.classes.shape[1]
     each = (picture for picture in boards.pictures for _ in range(cells))
     classes = boards.classes.reshape(-1).tolist()

@@ -101,19 +101,19 @@ def randomisation_check(
     k: how many features count as the top; None takes a tenth.
     ranking: as for curves: None ranks one-shot scores by absolute value.
     """
-    arguments = _checked(options) | {"method": method, "seed": seed}
+    arguments = dict(options or {})
     copy = _private_copy(model)
     layers = _layers(copy)
     count = min(len(layers), MOST_DEPTHS) if depths is None else depths
     check_count("depths", count, len(layers))
-    first = explain(model, x, target=target, **arguments)
+    first = explain(model, x, target=target, method=method, seed=seed, **arguments)
     target = first.settings["target"] if first.settings["objective"] != "callable" else None
     if first.settings["outputs"] == "values":  # The direction is part of the question.
-        arguments |= {"objective": first.settings["objective"]}
+        arguments["objective"] = first.settings["objective"]
     top = _top(k, first)
     rows = []
     for name in _randomised(layers, count, seed):
-        again = explain(copy, x, target=target, **arguments)
+        again = explain(copy, x, target=target, method=method, seed=seed, **arguments)
         overlap = top_overlap(first, again, top, ranking)
         rows.append((name, rank_correlation(first, again, ranking), overlap))
     names, correlations, overlaps = zip(*rows, strict=True)
@@ -141,8 +141,10 @@ def stability(
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if len(which) < 2 or len(set(which)) < len(which):
         raise InvalidInput(f"Expected at least two different seeds (got {seeds!r}).")
-    arguments = _checked(options) | {"method": method, "target": target}
-    attributions = tuple(explain(model, x, seed=seed, **arguments) for seed in which)
+    attributions = tuple(
+        explain(model, x, target=target, method=method, seed=seed, **options or {})
+        for seed in which
+    )
     top = _top(k, attributions[0])
     pairs = list(combinations(attributions, 2))
     correlation = fmean(rank_correlation(a, b, ranking) for a, b in pairs)
@@ -182,13 +184,6 @@ def _top(k: int | None, a: Attribution) -> int:
         return max(1, round(TOP * units))
     check_count("k", k, units)
     return k
-
-
-def _checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    for name in ("method", "target", "seed"):
-        if name in (options or {}):
-            raise InvalidInput(f"Expected {name} as an argument of its own (got it in options).")
-    return dict(options or {})
 
 
 def _private_copy(model: Any) -> nn.Module:

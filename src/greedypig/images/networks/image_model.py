@@ -29,8 +29,8 @@ class ImageModel(nn.Module):
     `x = (level - level_mean) / level_std`.
     """
 
-    name: ClassVar[str]
-    """The name `greedypig.models.load` knows it by."""
+    name: str
+    """The name `greedypig.models.load` knows it by, or package.module:factory."""
     size: ClassVar[int] = 224
     """Height and width of the picture that the network sees."""
     resize: ClassVar[int] = 256
