@@ -111,6 +111,8 @@ def test_photos_stand_upright_once_and_only_once(net, tmp_path, suffix, orientat
     image = open_photo(path)
     assert image.size == upright.size
     x = net.to_pixels(net.preprocess(image))
+    with Image.open(path) as raw:  # preprocess turns by itself what nobody has turned.
+        assert torch.equal(net.preprocess(raw), net.preprocess(image))
     # Lossy formats smear the red over its edges; a wrong turn would change a quarter of it all.
     assert (x - net.to_pixels(net.preprocess(upright))).abs().mean() < 0.02
     assert x[:, 20, 112].min() > 0.9  # white above
