@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.errors import InvalidInput, InvalidType, MissingPackage
+from ...core.errors import InvalidType, MissingPackage
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -77,16 +77,9 @@ def _eight_bits(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Gray of more than 8 bits, which PIL's own conversion would clip at 255, scaled to 0 … 255.
 
     16-bit modes run to 65535. The modes "I" and "F" do not say how far they run: the smallest
-    customary range that holds the picture is taken, 255 or 65535 for integers, 1 as well for
-    floats.
+    customary range that holds the picture is taken. What lies outside is clipped.
     """
     levels = np.asarray(image).astype(np.float64)
     ranges = {"I": (255, 65535), "F": (1, 255, 65535)}.get(image.mode, (65535,))
-    low, high = levels.min(), levels.max()
-    white = next((top for top in ranges if high <= top), None)
-    if white is None or low < 0:
-        raise InvalidInput(
-            f'Expected gray levels from 0 to at most 65535 in an image of mode "{image.mode}" '
-            f'(got {low:g} to {high:g}). Try image.convert("RGB") on levels scaled to 0 ... 255.'
-        )
-    return np.floor(levels * (255 / white) + 0.5).astype(np.uint8)
+    white = next((top for top in ranges if levels.max() <= top), 65535)
+    return np.floor((levels / white).clip(0, 1) * 255 + 0.5).astype(np.uint8)
