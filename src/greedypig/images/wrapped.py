@@ -94,10 +94,10 @@ class OwnModel(ImageModel):
         x = self._own("preprocess", upright_rgb(image), super().preprocess)
         if x.dim() == 4 and x.shape[0] == 1:
             x = x[0]
-        if x.dim() != 3 or not x.is_floating_point():
+        if x.dim() != 3:
             raise InvalidInput(
-                f"Expected preprocess of {self.name} to give floats (channels, height, width) "
-                f"(got {x.dtype} of shape {tuple(x.shape)})."
+                f"Expected preprocess of {self.name} to give (channels, height, width) "
+                f"(got shape {tuple(x.shape)})."
             )
         return x.contiguous()
 
@@ -134,9 +134,9 @@ class OwnModel(ImageModel):
             return self.preprocess(picture).cpu().float()
 
         black, white = (plain(c, c, c).mean((1, 2), keepdim=True) for c in (0, 255))
-        colour = (64, 128, 192) if len(black) == 3 else (128, 128, 128)
-        pixels = torch.tensor(colour[: len(black)]).view(-1, 1, 1) / 255
-        away = (plain(*colour) - torch.lerp(black, white, pixels)).abs()
+        levels = (64, 128, 192) if len(black) == 3 else (128,)
+        pixels = torch.tensor(levels).view(-1, 1, 1) / 255
+        away = (plain(*levels * (3 // len(levels))) - torch.lerp(black, white, pixels)).abs()
         linear = bool((away <= _TOLERANCE * (white - black).abs()).all())
         if not linear or bool((black == white).any()):
             raise InvalidInput(
