@@ -33,8 +33,8 @@ class Net(nn.Module):
         self.gives = gives or (lambda z: z)
 
     def pixels(self, x):
-        found = x * self.std + self.mean
-        return found.flip(-3) if self.bgr else found
+        model = x * self.std + self.mean
+        return model.flip(-3) if self.bgr else model
 
     def forward(self, x):
         return self.gives(self.head(self.body(self.pixels(x)).flatten(1)))
@@ -52,8 +52,8 @@ def _no_seed_of_ours():
         yield
 
 
-def own(*args, told=None, **more):
-    return OwnModel(Net(*args, **more), "mine:net", told)
+def own(*args, stated=None, **more):
+    return OwnModel(Net(*args, **more), "mine:net", stated)
 
 
 def photo(width=20, height=16):
@@ -208,18 +208,18 @@ def test_probabilities_are_read_as_such_where_the_network_says_so():
     x = torch.stack([plain.preprocess(photo())] * 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = OwnModel(net, "mine:net")
-    assert torch.allclose(torch.softmax(found(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
+        model = OwnModel(net, "mine:net")
+    assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
     del net.outputs
-    assert torch.equal(OwnModel(net, "mine:net", "probabilities")(x), found(x))
+    assert torch.equal(OwnModel(net, "mine:net", "probabilities")(x), model(x))
 
 
 def test_nothing_is_guessed_but_what_looks_like_probabilities_is_told():
     net = Net(gives=lambda z: torch.softmax(z, 1))
     with pytest.warns(UserWarning, match=r"mine:net .*outputs=.probabilities., or an attribute"):
-        found = OwnModel(net, "mine:net")
-    x = found.preprocess(photo())[None]
-    assert torch.equal(found(x), net(x))
+        model = OwnModel(net, "mine:net")
+    x = model.preprocess(photo())[None]
+    assert torch.equal(model(x), net(x))
     net.outputs = "logits"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -239,10 +239,10 @@ def test_one_logit_is_two_classes(shape):
 
 def test_one_probability_is_two_classes():
     plain = own(outputs=1)
-    model = own(outputs=1, gives=torch.sigmoid, told="probabilities")
+    model = own(outputs=1, gives=torch.sigmoid, stated="probabilities")
     x = plain.preprocess(photo())[None]
     assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
-    sure = own(outputs=1, gives=lambda z: z * 0 + 1, told="probabilities")
+    sure = own(outputs=1, gives=lambda z: z * 0 + 1, stated="probabilities")
     assert torch.softmax(sure(x), 1)[0].tolist() == pytest.approx([0.0, 1.0], abs=1e-30)
 
 
@@ -267,7 +267,7 @@ def test_wrong_words_about_outputs_are_refused():
             OwnModel(net, "mine:net")
     for outputs in (1, 3):
         with pytest.raises(gp.InvalidInput, match=r"mine:net: Expected probabilities .*sum to 1"):
-            own(outputs=outputs, gives=lambda z: z * 0 + 3, told="probabilities")
+            own(outputs=outputs, gives=lambda z: z * 0 + 3, stated="probabilities")
     net = Net()
     net.outputs = 3  # A number of that name is something else.
     assert OwnModel(net, "mine:net").outputs == "logits"

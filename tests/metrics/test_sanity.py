@@ -145,28 +145,28 @@ def test_what_cannot_be_randomised_is_refused():
 
 
 def test_a_method_without_chance_is_perfectly_stable():
-    found = M.stability(mlp(), row(), seeds=3, method=gp.GreedyPIG(rounds=3))
-    assert found.rank_correlation == 1
-    assert found.overlap == 1
-    assert found.seeds == (0, 1, 2)
+    result = M.stability(mlp(), row(), seeds=3, method=gp.GreedyPIG(rounds=3))
+    assert result.rank_correlation == 1
+    assert result.overlap == 1
+    assert result.seeds == (0, 1, 2)
 
 
 def test_a_random_order_is_as_stable_as_chance():
     """Means over 28 pairs of 400 units: standard errors of about 0.01."""
-    found = M.stability(mlp(400), row(n=400), seeds=8, method="random")
-    assert abs(found.rank_correlation) < 0.05
-    assert found.overlap == pytest.approx(found.chance, abs=0.05)
-    assert found.chance == 0.1
+    result = M.stability(mlp(400), row(n=400), seeds=8, method="random")
+    assert abs(result.rank_correlation) < 0.05
+    assert result.overlap == pytest.approx(result.chance, abs=0.05)
+    assert result.chance == 0.1
 
 
 def test_stability_is_the_mean_over_pairs():
     noisy = gp.SmoothIG(gp.IG(4), samples=1, noise=0.5)
-    found = M.stability(mlp(30), row(n=30), seeds=[3, 5, 9], method=noisy, k=5)
-    a, b, c = found.attributions
+    result = M.stability(mlp(30), row(n=30), seeds=[3, 5, 9], method=noisy, k=5)
+    a, b, c = result.attributions
     pairs = [(a, b), (a, c), (b, c)]
-    assert found.overlap == pytest.approx(sum(M.top_overlap(*p, 5) for p in pairs) / 3)
-    assert found.rank_correlation == pytest.approx(sum(M.rank_correlation(*p) for p in pairs) / 3)
-    assert 0 < found.overlap < 1
+    assert result.overlap == pytest.approx(sum(M.top_overlap(*p, 5) for p in pairs) / 3)
+    assert result.rank_correlation == pytest.approx(sum(M.rank_correlation(*p) for p in pairs) / 3)
+    assert 0 < result.overlap < 1
 
 
 @pytest.mark.parametrize("seeds", [1, [4], [2, 2], []])

@@ -184,8 +184,8 @@ def test_pretrained_lite0_sees_what_its_reference_sees(pretrained_lite0, name, e
     x = pretrained_lite0.preprocess(photo(name))
     probabilities = pretrained_lite0(x[None])[0].softmax(0)
     top = probabilities.topk(len(expected))
-    found = {pretrained_lite0.classes[int(i)]: float(p) for p, i in zip(*top, strict=True)}
-    assert found == pytest.approx(expected, abs=0.005)
+    by_name = {pretrained_lite0.classes[int(i)]: float(p) for p, i in zip(*top, strict=True)}
+    assert by_name == pytest.approx(expected, abs=0.005)
 
 
 @pytest.mark.slow
@@ -431,9 +431,9 @@ def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, fo
     where = re.escape(str(folder or assets_folder()))
     assert folder or assets_folder().is_relative_to(nothing_brought)
     pattern = rf"in {where} \(got no such file\)\. Try make assets ONLY={name} in a clone "
-    with pytest.raises(FileNotFoundError, match=pattern) as told:
+    with pytest.raises(FileNotFoundError, match=pattern) as caught:
         models.load(name)
-    assert "GREEDYPIG_ASSETS" in str(told.value)
+    assert "GREEDYPIG_ASSETS" in str(caught.value)
 
 
 def test_missing_file_is_named(tmp_path):

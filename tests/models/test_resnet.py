@@ -125,8 +125,8 @@ def test_real_weights_see_what_is_on_labelled_photos(name, file, right, among_fi
         logits = net(torch.stack([net.preprocess(photo.image) for photo in photos]))
     best = logits.topk(5).indices.tolist()
     labels = [photo.label for photo in photos]
-    found = list(zip(best, labels, strict=True))
+    pairs = list(zip(best, labels, strict=True))
     # ResNet50 with the stride elsewhere gets 17, with blue for red 15, with the other normalisation
     # none; epsilon and biases change too little to show here and are checked by themselves above.
-    assert sum(row[0] == label for row, label in found) >= right
-    assert sum(label in row for row, label in found) >= among_five
+    assert sum(row[0] == label for row, label in pairs) >= right
+    assert sum(label in row for row, label in pairs) >= among_five

@@ -347,13 +347,13 @@ def as_python_2(value: object) -> bytes:
 @pytest.fixture
 def csr(monkeypatch):
     module = types.ModuleType("scipy.sparse.csr")
-    made = type("csr_matrix", (), {"__module__": "scipy.sparse.csr"})
-    module.csr_matrix = made
+    matrix_class = type("csr_matrix", (), {"__module__": "scipy.sparse.csr"})
+    module.csr_matrix = matrix_class
     monkeypatch.setitem(sys.modules, "scipy.sparse.csr", module)
 
     def make(dense: list[list[float]]):
         array = np.array(dense, dtype=np.float32)
-        matrix = made()
+        matrix = matrix_class()
         matrix.indices = array.nonzero()[1].astype(np.int32)
         matrix.data = array[array.nonzero()]
         matrix.indptr = np.concatenate([[0], (array != 0).sum(1).cumsum()]).astype(np.int32)
@@ -379,26 +379,26 @@ def test_planetoid_rows_go_to_the_nodes_that_the_test_index_names(csr, monkeypat
     }
     contents = {part: as_python_2(value) for part, value in parts.items()}
     content = citations.planetoid_file(contents | {"test.index": b"5\n3\n"})
-    found = np.load(io.BytesIO(content), allow_pickle=False)
-    dense = np.zeros(found["x_shape"])
-    dense[found["x_row"], found["x_col"]] = found["x_val"]
+    arrays = np.load(io.BytesIO(content), allow_pickle=False)
+    dense = np.zeros(arrays["x_shape"])
+    dense[arrays["x_row"], arrays["x_col"]] = arrays["x_val"]
     assert dense.tolist() == [[0, 2], [1, 1], [0, 0], [0, 3], [0, 0], [5, 0]]
-    assert found["edges"].tolist() == [[0, 0, 1], [1, 5, 3]]
-    assert found["y"].tolist() == [2, 0, 0, 2, 0, 1]
-    assert found["train"].tolist() == [0]
-    assert found["val"].tolist() == [1]
-    assert found["test"].tolist() == [3, 5]
+    assert arrays["edges"].tolist() == [[0, 0, 1], [1, 5, 3]]
+    assert arrays["y"].tolist() == [2, 0, 0, 2, 0, 1]
+    assert arrays["train"].tolist() == [0]
+    assert arrays["val"].tolist() == [1]
+    assert arrays["test"].tolist() == [3, 5]
 
 
 def test_raw_cora_becomes_the_same_kind_of_file():
     content = b"p7\t0\t1\t1\tTheory\np3\t0\t0\t0\tAgents\np9\t1\t0\t0\tTheory\n"
     cites = b"p3\tp7\np7\tp3\np9\tp9\np9\tp7\n"
-    found = np.load(io.BytesIO(citations.cora_file(content, cites)), allow_pickle=False)
-    assert found["edges"].tolist() == [[0, 0], [1, 2]]
-    assert (found["x_row"].tolist(), found["x_col"].tolist()) == ([0, 0, 2], [1, 2, 0])
-    assert found["x_shape"].tolist() == [3, 3]
-    assert found["y"].tolist() == [1, 0, 1]
-    assert "train" not in found
+    arrays = np.load(io.BytesIO(citations.cora_file(content, cites)), allow_pickle=False)
+    assert arrays["edges"].tolist() == [[0, 0], [1, 2]]
+    assert (arrays["x_row"].tolist(), arrays["x_col"].tolist()) == ([0, 0, 2], [1, 2, 0])
+    assert arrays["x_shape"].tolist() == [3, 3]
+    assert arrays["y"].tolist() == [1, 0, 1]
+    assert "train" not in arrays
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

@@ -74,8 +74,8 @@ def _key(name: str) -> str:
         end = _SUFFIXES[suffix]
         if layer in ("conv1", "bn_conv1", "fc1000"):
             return f"{ {'conv1': 'conv1', 'bn_conv1': 'bn1', 'fc1000': 'fc'}[layer] }.{end}"
-        if found := re.fullmatch(r"(res|bn)([2-5])([a-f])_branch(1|2[abc])", layer):
-            kind, stage, block, branch = found.groups()
+        if match := re.fullmatch(r"(res|bn)([2-5])([a-f])_branch(1|2[abc])", layer):
+            kind, stage, block, branch = match.groups()
             place = f"layer{int(stage) - 1}.{ord(block) - ord('a')}"
             if branch == "1":
                 return f"{place}.downsample.{0 if kind == 'res' else 1}.{end}"
@@ -94,7 +94,7 @@ def _check(state: dict[str, Tensor]) -> None:
     with torch.device("meta"):
         expected = ResNet50(keras=True).state_dict()
     shapes = {k: v.shape for k, v in expected.items() if not k.endswith("num_batches_tracked")}
-    found = {key: value.shape for key, value in state.items()}
-    if found != shapes:
-        odd = sorted(key for key in found.keys() | shapes if found.get(key) != shapes.get(key))
+    given = {key: value.shape for key, value in state.items()}
+    if given != shapes:
+        odd = sorted(key for key in given.keys() | shapes if given.get(key) != shapes.get(key))
         raise InvalidFile(f"Expected the weights of a ResNet50 (got a misfit at {odd[0]}).")
