@@ -205,13 +205,8 @@ class OwnModel(ImageModel):
 def _function(net: nn.Module, name: str) -> Callable[..., Any] | None:
     """The network's attribute, unless it is a layer that happens to have this name.
 
-    A transform that is a Module is registered like a layer: it is the one that takes pictures.
+    A transform that is a Module, such as torchvision's, has no weights.
     """
     function: Any = getattr(net, name, None)
-    if isinstance(function, nn.Module):
-        try:
-            output = function(pillow().Image.new("RGB", (256, 256)))
-        except Exception:  # A layer may say in any way that a picture is no tensor.
-            return None
-        return function if isinstance(output, Tensor) else None
-    return function if callable(function) else None
+    layer = isinstance(function, nn.Module) and any(True for _ in function.parameters())
+    return None if layer or not callable(function) else function
