@@ -33,8 +33,10 @@ def main() -> None:
     traces = compare(model, graph, shares=shares)
     for name, trace in traces.items():
         point = trace.at(0.3)
-        print(f"{METHODS[name]:20} with 30 % of the edges: accuracy {point.accuracy:.3f}, "
-              f"agreement {point.agreement:.3f}, G {point.g:.3f}")  # fmt: skip
+        print(
+            f"{METHODS[name]:20} with 30 % of the edges: accuracy {point.accuracy:.3f}, "
+            f"agreement {point.agreement:.3f}, G {point.g:.3f}"
+        )
 
     # Which edges does the prediction for one node depend on? A subgraph that grows from it.
     node = int(graph.test[0])
@@ -45,10 +47,9 @@ def main() -> None:
     out = Path("out")
     out.mkdir(exist_ok=True)
     panels = [
-        BandPanel("", quantity,
-                  {METHODS[n]: Band(shares, t.values(key)) for n, t in traces.items()})
-        for key, quantity in (("accuracy", "accuracy"), ("agreement", "agreement"), ("g", "G"))
-    ]  # fmt: skip
+        BandPanel("", key, {METHODS[n]: Band(shares, t.values(key)) for n, t in traces.items()})
+        for key in ("accuracy", "agreement", "g")
+    ]
     band_sheet([panels], title=graph.name).savefig(out / "graph.png", dpi=120)
     print(f"wrote {out / 'graph.png'}")
 

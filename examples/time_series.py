@@ -24,8 +24,11 @@ def segments(size: int) -> object:
         per_channel = -(-length // size)
         step = torch.arange(length) // size
         ids = torch.arange(channels).unsqueeze(1) * per_channel + step
-        names = [f"channel {c}, steps {i * size}–{min((i + 1) * size, length) - 1}"
-                 for c in range(channels) for i in range(per_channel)]  # fmt: skip
+        names = [
+            f"channel {c}, steps {i * size}–{min((i + 1) * size, length) - 1}"
+            for c in range(channels)
+            for i in range(per_channel)
+        ]
         return gp.Groups(ids, names)
 
     return make
@@ -43,9 +46,12 @@ def series(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 def train(generator: torch.Generator) -> nn.Module:
     torch.manual_seed(0)
     network = nn.Sequential(
-        nn.Conv1d(CHANNELS, 8, 9, padding=4), nn.ReLU(), nn.AdaptiveMaxPool1d(12), nn.Flatten(),
+        nn.Conv1d(CHANNELS, 8, 9, padding=4),
+        nn.ReLU(),
+        nn.AdaptiveMaxPool1d(12),
+        nn.Flatten(),
         nn.Linear(96, 2),
-    )  # fmt: skip
+    )
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
     for _ in range(100):
         x, label = series(64, generator)

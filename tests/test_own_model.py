@@ -33,8 +33,8 @@ class Net(nn.Module):
         self.gives = gives or (lambda z: z)
 
     def pixels(self, x):
-        found = x * self.std + self.mean
-        return found.flip(-3) if self.bgr else found
+        model = x * self.std + self.mean
+        return model.flip(-3) if self.bgr else model
 
     def forward(self, x):
         return self.gives(self.head(self.body(self.pixels(x)).flatten(1)))
@@ -52,8 +52,8 @@ def _no_seed_of_ours():
         yield
 
 
-def own(*args, told=None, **more):
-    return OwnModel(Net(*args, **more), "mine:net", told)
+def own(*args, stated=None, **more):
+    return OwnModel(Net(*args, **more), "mine:net", stated)
 
 
 def photo(width=20, height=16):
@@ -67,9 +67,8 @@ def order_of(x):
 
 
 def curves(model, judge, x):
-    told = {"target": 1, "baseline": "gray", "points": 9}
-    return (M.information_curves(model, x, order_of(x), **told),
-            M.information_curves(model, x, order_of(x), judge=judge, **told))  # fmt: skip
+    options = {"target": 1, "baseline": "gray", "points": 9}
+    return [M.information_curves(model, x, order_of(x), judge=j, **options) for j in (None, judge)]
 
 
 # A judge
@@ -121,25 +120,38 @@ def test_a_built_in_judge_gets_a_small_picture_in_its_own_size():
     assert translation(judge, model)(torch.zeros(1, 3, 32, 32)).shape == (1, 3, 32, 32)
 
 
-def gamma(net):
-    made = net.preprocess
-    net.preprocess = lambda image: made(image) ** 2.2
+def changed(change):
+    """A network whose preprocessing ends in another step."""
+    net = Net()
+    plain = net.preprocess
+    net.preprocess = lambda image: change(plain(image))
     return net
 
 
-def test_a_preprocessing_that_cannot_be_turned_back_makes_no_judge():
-    straight = own()
+@pytest.mark.parametrize(
+    "net",
+    [
+        lambda: changed(lambda x: x**2.2),
+        lambda: Net(bgr=True),
+        lambda: changed(lambda x: x + torch.linspace(0, 1, 12)),
+        lambda: changed(lambda x: x * 0),
+    ],
+    ids=["gamma", "bgr", "uneven", "constant"],
+)
+def test_a_preprocessing_that_is_not_linear_asks_for_attributes(net):
+    straight, crooked = own(), OwnModel(net(), "mine:net")
     x = straight.preprocess(photo())
-    for net in (gamma(Net()), Net(bgr=True)):
-        crooked = OwnModel(net, "mine:net")
-        for model, judge in ((straight, crooked), (crooked, straight)):
-            with pytest.raises(gp.InvalidInput, match=r"preprocess of mine:net .*from_pixels\(pix"):
-                M.softmax_information_curve(model, x, order_of(x), judge=judge, target=1)
-        # Alone it is explained like any other.
-        a = gp.explain(crooked, crooked.preprocess(photo()), baseline="gray", method=QUICK)
-        assert a.order.numel() == x.numel()
-        assert crooked.to_pixels(crooked.baseline("black")).max() == 0
-        assert crooked.to_pixels(crooked.baseline("white")).min() == 1
+    attributes = (
+        r"preprocess of mine:net .*baseline\(name\), to_pixels\(x\) .*from_pixels\(pixels\)"
+    )
+    for model, judge in ((straight, crooked), (crooked, straight)):
+        with pytest.raises(gp.InvalidInput, match=attributes):
+            M.softmax_information_curve(model, x, order_of(x), judge=judge, target=1)
+    with pytest.raises(gp.InvalidInput, match=attributes):
+        crooked.baseline("gray")
+    # With a baseline of one's own it is explained like any other.
+    a = gp.explain(crooked, crooked.preprocess(photo()) + 0.1, baseline=0.0, method=QUICK)
+    assert a.order.numel() == x.numel()
 
 
 @pytest.mark.parametrize("how", ["half", "gray"])
@@ -156,20 +168,12 @@ def test_levels_of_other_inputs(how):
     assert torch.equal((model.to_pixels(levels) * 255).round(), (levels * 255).round())
 
 
-@pytest.mark.parametrize("spoiled", [lambda x: x + torch.linspace(0, 1, 12), lambda x: x * 0])
-def test_a_preprocessing_without_levels_asks_for_attributes(spoiled):
-    net = Net()
-    plain = net.preprocess
-    net.preprocess = lambda image: spoiled(plain(image))
-    with pytest.raises(gp.InvalidInput, match=r"attributes baseline\(name\), to_pixels\(x\)"):
-        OwnModel(net, "mine:net").baseline("gray")
-
-
 def test_ways_of_the_network_s_own_go_before_what_could_be_found():
     model = own()
-    crooked = gamma(Net())
+    crooked = changed(lambda x: x**2.2)
     crooked.to_pixels = lambda x: x.clamp(0, 1) ** (1 / 2.2)
     crooked.from_pixels = lambda pixels: pixels**2.2
+    crooked.baseline = lambda name: torch.full((3, 1, 1), {"gray": 0.5**2.2}[name])
     judge = OwnModel(crooked, "mine:gamma")
     pixels = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(2))
     assert torch.equal(judge.from_pixels(pixels), pixels**2.2)
@@ -204,18 +208,18 @@ def test_probabilities_are_read_as_such_where_the_network_says_so():
     x = torch.stack([plain.preprocess(photo())] * 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = OwnModel(net, "mine:net")
-    assert torch.allclose(torch.softmax(found(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
+        model = OwnModel(net, "mine:net")
+    assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
     del net.outputs
-    assert torch.equal(OwnModel(net, "mine:net", "probabilities")(x), found(x))
+    assert torch.equal(OwnModel(net, "mine:net", "probabilities")(x), model(x))
 
 
 def test_nothing_is_guessed_but_what_looks_like_probabilities_is_told():
     net = Net(gives=lambda z: torch.softmax(z, 1))
     with pytest.warns(UserWarning, match=r"mine:net .*outputs=.probabilities., or an attribute"):
-        found = OwnModel(net, "mine:net")
-    x = found.preprocess(photo())[None]
-    assert torch.equal(found(x), net(x))
+        model = OwnModel(net, "mine:net")
+    x = model.preprocess(photo())[None]
+    assert torch.equal(model(x), net(x))
     net.outputs = "logits"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -235,17 +239,16 @@ def test_one_logit_is_two_classes(shape):
 
 def test_one_probability_is_two_classes():
     plain = own(outputs=1)
-    model = own(outputs=1, gives=torch.sigmoid, told="probabilities")
+    model = own(outputs=1, gives=torch.sigmoid, stated="probabilities")
     x = plain.preprocess(photo())[None]
     assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
-    sure = own(outputs=1, gives=lambda z: z * 0 + 1, told="probabilities")
+    sure = own(outputs=1, gives=lambda z: z * 0 + 1, stated="probabilities")
     assert torch.softmax(sure(x), 1)[0].tolist() == pytest.approx([0.0, 1.0], abs=1e-30)
 
 
 @pytest.mark.parametrize(
     ("given", "names"),
     [
-        (["cat"], ("not cat", "cat")),
         (["dog", "cat"], ("dog", "cat")),
         ({1: "cat"}, ("class 0", "cat")),
     ],
@@ -262,10 +265,9 @@ def test_wrong_words_about_outputs_are_refused():
         net.outputs = attribute
         with pytest.raises(gp.InvalidInput, match=f"outputs of mine:net .*got '{attribute}'"):
             OwnModel(net, "mine:net")
-    with pytest.raises(gp.InvalidInput, match="Expected probabilities that sum to 1 from mine"):
-        own(told="probabilities")
-    with pytest.raises(gp.InvalidInput, match="from 0 to 1"):
-        own(outputs=1, gives=lambda z: z * 0 + 3, told="probabilities")
+    for outputs in (1, 3):
+        with pytest.raises(gp.InvalidInput, match=r"mine:net: Expected probabilities .*sum to 1"):
+            own(outputs=outputs, gives=lambda z: z * 0 + 3, stated="probabilities")
     net = Net()
     net.outputs = 3  # A number of that name is something else.
     assert OwnModel(net, "mine:net").outputs == "logits"

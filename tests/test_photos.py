@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import threading
 import warnings
 import zlib
 from pathlib import Path
@@ -14,8 +13,7 @@ import torch
 
 import greedypig as gp
 from greedypig import models
-from greedypig.images import photos
-from greedypig.images.photos import Photos, find_photos, open_photo
+from greedypig.images import Photos, find_photos, open_photo
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
@@ -76,8 +74,8 @@ def test_every_kind_of_photo_shows_its_colour(net, tmp_path, mode, colour, suffi
     path = tmp_path / f"photo{suffix}"
     options = {"lossless": True} if suffix == ".webp" else {}
     Image.new(mode, (40, 30), colour).save(path, **options)
-    found = centre(net, open_photo(path))
-    assert found == pytest.approx(expected, abs=2)
+    photos = centre(net, open_photo(path))
+    assert photos == pytest.approx(expected, abs=2)
 
 
 def test_palette_with_a_transparent_entry_shows_the_page(net, tmp_path):
@@ -113,6 +111,8 @@ def test_photos_stand_upright_once_and_only_once(net, tmp_path, suffix, orientat
     image = open_photo(path)
     assert image.size == upright.size
     x = net.to_pixels(net.preprocess(image))
+    with Image.open(path) as raw:  # preprocess turns by itself what nobody has turned.
+        assert torch.equal(net.preprocess(raw), net.preprocess(image))
     # Lossy formats smear the red over its edges; a wrong turn would change a quarter of it all.
     assert (x - net.to_pixels(net.preprocess(upright))).abs().mean() < 0.02
     assert x[:, 20, 112].min() > 0.9  # white above
@@ -145,122 +145,61 @@ def test_the_file_is_closed_and_may_vanish(net, tmp_path):
 # Large ones
 
 
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "I;16", "CMYK"])
-def test_a_large_photo_shows_what_a_small_one_shows(net, monkeypatch, mode):
-    """With the limit lowered, the way through strips and blocks is taken by an ordinary photo."""
-    from greedypig.images.networks import pictures
-
-    y, x = torch.meshgrid(torch.arange(1700), torch.arange(2550), indexing="ij")
-    gray = (127 + 100 * torch.sin(x / 150) * torch.cos(y / 110)).to(torch.uint8)
-    image = Image.fromarray(gray.numpy())
-    if mode == "I;16":
-        image = Image.fromarray(gray.to(torch.int32).mul(257).to(torch.uint16).numpy())
-    elif mode == "RGBA":
-        image.putalpha(Image.fromarray(gray.flip(0).numpy()))
-        image = image.convert("RGBA")
-    else:
-        image = image.convert(mode)
-    plain = net.to_pixels(net.preprocess(image))
-    monkeypatch.setattr(pictures, "LARGE", 1000)
-    monkeypatch.setattr(pictures, "_STRIP", 2**17)
-    strips = net.to_pixels(net.preprocess(image))
-    assert not torch.equal(plain, strips)  # The other way was taken.
-    # A picture in black and white only is noise at this scale: its mean is compared.
-    if mode != "1":
-        assert (plain - strips).abs().max() < 2.5 / 255
-    assert (plain - strips).mean().abs() < 0.5 / 255
-
-
-def test_a_large_turned_photo_stands_upright(net, monkeypatch):
-    from greedypig.images.networks import pictures
-
-    upright = half((2000, 2000))
-    turned = upright.transpose(Image.Transpose.ROTATE_90)
-    turned.getexif()[0x0112] = 6
-    monkeypatch.setattr(pictures, "LARGE", 1000)
-    x = net.to_pixels(net.preprocess(turned))
-    assert x[:, :100].min() > 0.9
-    assert x[:, 130:].max() < 0.1
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".jpg", ".png"])
-def test_a_photo_of_100_megapixels_is_read_small_and_without_a_warning(net, tmp_path, suffix):
-    path = tmp_path / f"huge{suffix}"
-    image = half((12_500, 8_000)).convert("L")
-    image.save(path, exif=_turned_by(6))
-    limit = Image.MAX_IMAGE_PIXELS
+def test_a_jpeg_of_100_megapixels_is_read_small_and_without_a_warning(net, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    half((12_500, 8_000)).convert("L").save(tmp_path / "huge.jpg", exif=exif)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = open_photo(path)
-    assert limit == Image.MAX_IMAGE_PIXELS
-    assert found.width * found.height <= photos.LARGE
-    assert min(found.size) >= 768
-    assert found.height > found.width  # turned
-    x = net.to_pixels(net.preprocess(found))
+        image = open_photo(tmp_path / "huge.jpg")
+    assert 768 <= min(image.size) <= 2000
+    assert image.height > image.width  # turned
+    x = net.to_pixels(net.preprocess(image))
     assert x[:, :, 130:].min() > 0.9  # what was above is on the right
     assert x[:, :, :90].max() < 0.1
 
 
-def test_of_a_long_strip_the_middle_is_kept(net, tmp_path, monkeypatch):
-    monkeypatch.setattr(photos, "LARGE", 30_000)
-    image = Image.new("RGB", (50, 4_000), "red")
-    image.paste("lime", (0, 1_900, 50, 2_100))
-    image.save(tmp_path / "strip.png")
-    found = open_photo(tmp_path / "strip.png")
-    assert found.size == (50, 600)
-    assert torch.equal(net.preprocess(found), net.preprocess(image))
-
-
-def _turned_by(orientation: int):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return exif
-
-
-def test_more_than_200_megapixels_are_refused_before_they_are_decoded(tmp_path):
+def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path):
     path = tmp_path / "bomb.png"
     path.write_bytes(png_header(20_000, 20_000))
-    pattern = r"at most 200 megapixels in .*bomb\.png .*400 mega"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(gp.InvalidFile, match=pattern):
+        with pytest.raises(gp.InvalidFile, match=r"bomb\.png .*400000000 pixels"):
             open_photo(path)
 
 
 # Files that are none
 
 
-def test_what_is_no_photo_gets_one_sentence_that_names_it(tmp_path):
-    def saying(pattern, kind=gp.InvalidFile):
-        return pytest.raises(kind, match=pattern)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.jpg", b""),
+        ("text.jpg", b"not a photo at all"),
+        ("phone.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"),
+        ("page.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+    ],
+)
+def test_what_is_no_photo_gets_one_sentence_that_names_it(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        gp.InvalidFile, match=rf"{name} \(got {len(content) or 'zero'} bytes .*Try a JPEG"
+    ):
+        open_photo(tmp_path / name)
 
-    with saying("got nothing there", gp.InvalidInput):
-        open_photo(tmp_path / "none.jpg")
-    with saying("got a folder", gp.InvalidInput):
-        open_photo(tmp_path)
+
+def test_what_is_no_file_is_named(tmp_path):
     (tmp_path / "link.jpg").symlink_to(tmp_path / "gone.jpg")
-    with saying("got a link to nothing", gp.InvalidInput):
-        open_photo(tmp_path / "link.jpg")
-    for name, content, pattern in [
-        ("empty.jpg", b"", r"empty\.jpg \(got a file of zero bytes"),
-        ("text.jpg", b"not a photo at all", r"none of the formats of photos\).*Try a JPEG"),
-        ("paper.pdf", b"%PDF-1.4 ...", "got a PDF"),
-        ("phone.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC, which Pillow does not"),
-        ("page.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "got PostScript"),
-    ]:
-        (tmp_path / name).write_bytes(content)
-        with saying(pattern):
-            open_photo(tmp_path / name)
-    with pytest.raises(gp.InvalidType, match="got int"):
-        open_photo(7)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(gp.InvalidInput, match="no regular file"):
-        open_photo(tmp_path / "pipe.jpg")
+    for path in (tmp_path / "none.jpg", tmp_path / "link.jpg"):
+        with pytest.raises(gp.InvalidInput, match=rf"{path.name} \(got nothing there"):
+            open_photo(path)
+    with pytest.raises(gp.InvalidInput, match="got a folder"):
+        open_photo(tmp_path)
+    if hasattr(os, "mkfifo"):  # A pipe is not waited for.
+        os.mkfifo(tmp_path / "pipe.jpg")
+        with pytest.raises(gp.InvalidInput, match="got no file"):
+            open_photo(tmp_path / "pipe.jpg")
 
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".gif", ".webp", ".tif", ".bmp", ".ppm"])
@@ -274,19 +213,6 @@ def test_a_file_that_is_cut_off_is_refused_wherever_it_is_cut(tmp_path, suffix, 
     path.write_bytes(whole[: max(4, int(share * len(whole)))])
     with pytest.raises(gp.InvalidFile, match=rf"Expected a .*cut\{suffix} \(got "):
         open_photo(path)
-
-
-def test_preprocessing_says_so_where_an_image_cannot_be_decoded(net, tmp_path):
-    path = tmp_path / "cut.jpg"
-    half((300, 300)).save(path)
-    path.write_bytes(path.read_bytes()[:800])
-    with Image.open(path) as image, pytest.raises(gp.InvalidInput, match="cut off or damaged"):
-        net.preprocess(image)
-    half().save(path)
-    with Image.open(path) as closed:
-        pass
-    with pytest.raises(gp.InvalidInput, match=r"closed before it was read.*open_photo"):
-        net.preprocess(closed)
 
 
 def test_noise_after_a_photo_s_first_bytes_never_escapes_as_another_error(tmp_path):
@@ -327,15 +253,14 @@ def test_folders_are_gone_through_with_numbers_by_size(tmp_path):
     names = ["10.jpg", "2.JPG", "a/1.png", "a/b/12.webp", "a/b/3.webp", "1.jpeg"]
     touch(*(tmp_path / name for name in names))
     touch(tmp_path / ".hidden.jpg", tmp_path / "notes.txt", tmp_path / ".git/9.jpg")
-    found = [path.relative_to(tmp_path).as_posix() for path in find_photos(tmp_path)]
-    assert found == ["1.jpeg", "2.JPG", "10.jpg", "a/1.png", "a/b/3.webp", "a/b/12.webp"]
+    photos = [path.relative_to(tmp_path).as_posix() for path in find_photos(tmp_path)]
+    assert photos == ["1.jpeg", "2.JPG", "10.jpg", "a/1.png", "a/b/3.webp", "a/b/12.webp"]
 
 
 def test_paths_keep_their_order_and_come_once(tmp_path):
     touch(*(tmp_path / name for name in ["z.jpg", "a/1.jpg", "a/2.jpg", "odd"]))
-    found = find_photos([tmp_path / "z.jpg", str(tmp_path / "a"), tmp_path / "a/1.jpg",
-                         tmp_path / "odd"])  # fmt: skip
-    assert [path.name for path in found] == ["z.jpg", "1.jpg", "2.jpg", "odd"]
+    paths = [tmp_path / "z.jpg", str(tmp_path / "a"), tmp_path / "a/1.jpg", tmp_path / "odd"]
+    assert [path.name for path in find_photos(paths)] == ["z.jpg", "1.jpg", "2.jpg", "odd"]
 
 
 def test_patterns_are_expanded_and_leave_other_files_out(tmp_path):
@@ -356,15 +281,13 @@ def test_links_that_go_round_end(tmp_path):
 def test_nothing_to_read_is_an_error(tmp_path):
     touch(tmp_path / "only/notes.txt")
     for paths, pattern in [
-        (tmp_path / "only", "got a folder with none"),
-        (str(tmp_path / "*.jpg"), r"that fit .*\(got none\)"),
+        (tmp_path / "only", r"photos at .*only, .*\(got none\)"),
+        (str(tmp_path / "*.jpg"), r"photos at .*\*\.jpg, .*\(got none\)"),
         (tmp_path / "gone.jpg", "got nothing there"),
         ([], "at least one photo"),
     ]:
         with pytest.raises(gp.InvalidInput, match=pattern):
             find_photos(paths)
-    with pytest.raises(gp.InvalidType, match="got int"):
-        find_photos([3])
 
 
 def test_broken_files_are_collected_and_the_others_read(tmp_path):
@@ -373,25 +296,11 @@ def test_broken_files_are_collected_and_the_others_read(tmp_path):
         half().save(tmp_path / name)
     (tmp_path / "2.png").write_bytes(b"")
     (tmp_path / "4.jpg").write_bytes(b"nonsense")
-    found = Photos(tmp_path)
-    assert len(found) == 5
+    photos = Photos(tmp_path)
+    assert len(photos) == 5
     for _ in range(2):  # It can be gone through again, and does not count twice.
-        good = list(found)
+        good = list(photos)
         assert [photo.path.name for photo in good] == ["1.png", "3.png", "5.png"]
         assert [photo.label for photo in good] == [None, None, 0]
-        assert [broken.path.name for broken in found.broken] == ["2.png", "4.jpg"]
-        assert "zero bytes" in found.broken[0].reason
-
-
-def test_threads_leave_pil_s_limit_as_it_was(tmp_path):
-    half().save(tmp_path / "photo.png")
-    limit = Image.MAX_IMAGE_PIXELS
-    threads = [
-        threading.Thread(target=lambda: [open_photo(tmp_path / "photo.png") for _ in range(20)])
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert limit == Image.MAX_IMAGE_PIXELS
+        assert [broken.path.name for broken in photos.broken] == ["2.png", "4.jpg"]
+        assert "2.png" in photos.broken[0].reason

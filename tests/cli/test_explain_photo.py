@@ -27,4 +27,4 @@ def test_images_networks_and_names_are_taken_as_they_are(place):
     assert torch.equal(by_file.order, by_image.order)
     assert by_file.about["class"] == by_image.about["class"] == "blue"
     assert by_file.about["source"] == "photo.png"
-    assert by_file.about["model"] == "OwnModel"
+    assert by_file.about["model"] == TINY[1]

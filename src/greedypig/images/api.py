@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,8 @@ def explain_photo(
     stop: Stop | None = None,
     judge: str | ImageModel | None = None,
     seed: int = 0,
+    resume: Attribution | str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Attribution:
     """Which features of a photo does a network use? As `greedypig explain photo.jpg` does.
 
@@ -63,24 +65,34 @@ def explain_photo(
         or a network from `gp.models.load`. judge: a second network that evaluates the same
         features, named in the same way.
     target: the class by index, name or WordNet id; None takes the predicted class.
-    objective, baseline, features, method, k, stop, seed: as in `explain`.
+    objective, baseline, features, method, k, stop, seed, resume, checkpoint: as in `explain`.
     """
-    source = getattr(photo, "filename", "") if not isinstance(photo, str | os.PathLike) else photo
-    image = open_photo(photo) if isinstance(photo, str | os.PathLike) else photo
+    if isinstance(photo, str | os.PathLike):
+        source, image = os.fspath(photo), open_photo(photo)
+    else:
+        source, image = getattr(photo, "filename", ""), photo
     network, name = _network(model)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)
     x = network.preprocess(image)
     a = explain(
-        network, x, target=None if target is None else find_class(target, network.classes),
-        objective=objective, baseline=baseline, features=features, method=method, k=k, stop=stop,
+        network,
+        x,
+        target=None if target is None else find_class(target, network.classes),
+        objective=objective,
+        baseline=baseline,
+        features=features,
+        method=method,
+        k=k,
+        stop=stop,
         seed=seed,
-    )  # fmt: skip
-    a = ordered(a, features, "signed")
+        resume=resume,
+        checkpoint=checkpoint,
+    )
     title = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
     notes = PhotoNotes(network, name, objective, baseline, title, second, judge_name)
-    return notes.add(a, x, Path(source).name or "photo")
+    return notes.add(ordered(a, features, "signed"), x, Path(source).name or "photo")
 
 
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
@@ -89,9 +101,9 @@ def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
     ranking: of one-shot methods, by "absolute" or "signed" score.
     """
     if a.features.kind == "groups":
-        region = getattr(features, "reads_input", False)
-        a = a.with_notes({"unit": "pixel" if features == "pixels" else
-                          "region" if region else "square"})  # fmt: skip
+        regions = getattr(features, "reads_input", False)
+        unit = "pixel" if features == "pixels" else "region" if regions else "square"
+        a = a.with_notes({"unit": unit})
     return replace(a, order=unit_order(a, ranking)) if is_one_shot(a) else a
 
 
@@ -123,11 +135,13 @@ class PhotoNotes:
 
     def add(self, a: Attribution, x: Tensor, source: str, command: str = "") -> Attribution:
         """The result with its curves, its predictions and the pictures it is drawn on."""
-        target = int(a.settings["target"])
+        target, names = int(a.settings["target"]), self.model.classes
+        flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
+        absent = torch.stack([b.to(x).view_as(x) for b in flat])
         with torch.no_grad():
-            probabilities = torch.softmax(self.model(x.unsqueeze(0))[0].double(), 0).cpu()
-        best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
-        names = self.model.classes
+            rows = [self.model(row.unsqueeze(0))[0] for row in (x, *absent)]
+        whole, *without = (torch.softmax(row.double(), 0).cpu() for row in rows)
+        best = whole.topk(min(PREDICTIONS, len(whole)))
         curves, shares = self.curves(a, x)
         return a.with_notes(
             {
@@ -136,10 +150,10 @@ class PhotoNotes:
                 "model": self.name,
                 "class": names[target],
                 "target": target,
-                "probability": float(probabilities[target]),
+                "probability": float(whole[target]),
                 "predictions": [
                     [names[i], p]
-                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                    for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
                 ],
                 "baseline": self.baseline_name,
                 "objective": self.objective,
@@ -147,12 +161,12 @@ class PhotoNotes:
                 "curves": curves,
                 "kept": {} if self.removing else shares,
                 "removed": shares if self.removing else {},
-                "nothing": self._nothing(a, x, curves),
+                "nothing": float(torch.stack(without)[:, target].mean()),
                 "judge": self.judge_name,
                 "command": command,
             },
             picture=self._pixels(x),
-            baseline=self._pixels(self._absent(x)),
+            baseline=self._pixels(absent.mean(0)),
         )
 
     def are_in(self, a: Attribution) -> bool:
@@ -174,7 +188,12 @@ class PhotoNotes:
         gaps = min(POINTS, x.numel() + 1) - 1
         grid = [i / gaps for i in range(gaps + 1)]
         points = sorted({*grid, *SHARES})
-        options = self._options(a)
+        options: dict[str, Any] = {
+            "target": int(a.settings["target"]),
+            "baseline": self.baseline,
+            "batch_size": self.batch_size,
+            "ranking": "order",
+        }
         if self.removing:
             own = {"deletion": metrics.deletion(self.model, x, a, points=points, **options)}
         else:
@@ -189,24 +208,6 @@ class PhotoNotes:
             every = range(len(second.values))
             curves["second-opinion"] = _plain(second, every) | {"judge": self.judge_name}
         return curves, shares
-
-    def _nothing(self, a: Attribution, x: Tensor, curves: Mapping[str, Any]) -> float:
-        """The class's probability with the baseline alone."""
-        for kind, end in (("softmax", 0), ("deletion", -1)):
-            if kind in curves:
-                return float(curves[kind]["values"][end])
-        ends = [0.0, 1.0]
-        curve = metrics.softmax_information_curve(self.model, x, a, points=ends, **self._options(a))
-        return float(curve.values[0])
-
-    def _options(self, a: Attribution) -> dict[str, Any]:
-        return {"target": int(a.settings["target"]), "baseline": self.baseline,
-                "batch_size": self.batch_size, "ranking": "order"}  # fmt: skip
-
-    def _absent(self, x: Tensor) -> Tensor:
-        """The baseline as a picture; of several, their mean."""
-        flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
-        return torch.stack([b.to(x) for b in flat]).mean(0).view_as(x)
 
     def _pixels(self, x: Tensor) -> Tensor:
         """(h, w, 3) levels from 0 to 255 of an input."""

@@ -43,24 +43,28 @@ def find_class(query: str | int, classes: Sequence[str] | None) -> int:
             f"Expected the index of a class, as the model names none (got {query!r}). "
             'Try a number, or give the model an attribute "classes".'
         )
-    if _WORDNET_ID.fullmatch(text) and tuple(classes) == class_names():
-        return _by_wordnet_id(text.lower())
+    if tuple(classes) == class_names() and text.lower() in wordnet_ids():
+        return wordnet_ids().index(text.lower())
     wanted = _plain(text)
     fits = (
         lambda name: name == text,  # "Cardigan" is a dog, "cardigan" is worn.
         lambda name: _plain(name) == wanted,
-        lambda name: wanted in _synonyms(name),
+        lambda name: wanted in map(_plain, name.split(",")),
     )
     for fit in fits:
-        fitting = [i for i, name in enumerate(classes) if fit(name)]
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
+        indices = [i for i, name in enumerate(classes) if fit(name)]
+        if len(indices) == 1:
+            return indices[0]
+        if indices:
             raise InvalidInput(
-                f"Expected one class (got {query!r}, which {len(fitting)} classes are called: "
-                f"{_listed(fitting, classes)}). Try its index."
+                f"Expected one class (got {query!r}, which {len(indices)} classes are called: "
+                f"{_listed(indices, classes)}). Try its index."
             )
-    raise InvalidInput(_unknown(query, wanted, classes))
+    near = _near(wanted, [_plain(name) for name in classes])
+    hint = _listed(near, classes) if near else "its index"
+    raise InvalidInput(
+        f"Expected one of the model's {len(classes):,} classes (got {query!r}). Try {hint}."
+    )
 
 
 def label_of(path: str | os.PathLike[str]) -> int | None:
@@ -88,38 +92,16 @@ def _in_range(index: int, classes: Sequence[str] | None) -> int:
     return index
 
 
-def _by_wordnet_id(wordnet_id: str) -> int:
-    if wordnet_id in wordnet_ids():
-        return wordnet_ids().index(wordnet_id)
-    near = difflib.get_close_matches(wordnet_id, wordnet_ids(), n=1, cutoff=0)
-    raise InvalidInput(
-        f"Expected the WordNet id of one of ImageNet's 1,000 classes (got {wordnet_id!r}). "
-        f"Try {near[0]!r} or a name."
-    )
-
-
 def _plain(name: str) -> str:
     return " ".join(re.sub(r"[-_]", " ", name).casefold().split())
 
 
-def _synonyms(name: str) -> set[str]:
-    return {_plain(part) for part in name.split(",")}
-
-
-def _unknown(query: str | int, wanted: str, classes: Sequence[str]) -> str:
+def _near(wanted: str, names: Sequence[str]) -> list[int]:
     """First the classes that hold the words of the query, then those spelled alike."""
     words = set(wanted.split())
-    near = [
-        i for i, name in enumerate(classes) if words <= set(_plain(name).replace(",", " ").split())
-    ]
-    spelled: dict[str, int] = {}
-    for i, name in enumerate(classes):
-        for part in _synonyms(name):
-            spelled.setdefault(part, i)
-    near += [spelled[part] for part in difflib.get_close_matches(wanted, spelled, n=_SHOWN)]
-    near = list(dict.fromkeys(near))
-    hint = f"Try {_listed(near, classes)}." if near else "Try its index."
-    return f"Expected one of the model's {len(classes):,} classes (got {query!r}). {hint}"
+    near = [i for i, name in enumerate(names) if words <= set(re.split(r"[ ,]+", name))]
+    near += [names.index(name) for name in difflib.get_close_matches(wanted, names, n=_SHOWN)]
+    return list(dict.fromkeys(near))
 
 
 def _listed(indices: Sequence[int], classes: Sequence[str]) -> str:

@@ -6,20 +6,18 @@ logits; `OwnModel` adds all that an explanation of a photo needs.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
+import pkgutil
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from ..core.errors import InvalidInput, InvalidType
+from ..core.errors import InvalidInput, first_line
 from .networks import ImageModel, load
-from .networks.pretrained import NAMES
-from .wrapped import OwnModel, first_line
+from .wrapped import OwnModel
 
 __all__ = ["OwnModel", "build", "model_from"]
 
@@ -35,84 +33,36 @@ def model_from(spec: str, *, weights: Any = None, outputs: str | None = None) ->
         outputs: for your own, "logits" or "probabilities": which of them it gives. None takes
             what its attribute `outputs` says, else logits.
     """
-    if not isinstance(spec, str):
-        raise InvalidType(f"Expected the name of a model (got {type(spec).__name__}).")
-    if ":" not in spec:
-        if spec not in NAMES and "." in spec:
+    if ":" in spec:
+        if weights is not None:
             raise InvalidInput(
-                f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
-                f'Try "{":".join(spec.rsplit(".", 1))}".'
+                f"Expected no weights for the model {spec} (got {weights!r}). "
+                "Try loading them in its factory."
             )
-        _refuse_outputs(spec, outputs)
-        return load(spec, weights)
-    if weights is not None:
+        model = build(spec)
+    elif "." in spec:
         raise InvalidInput(
-            f"Expected no weights for the model {spec} (got {weights!r}). "
-            "Try loading them in its factory."
+            f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
+            f'Try "{":".join(spec.rsplit(".", 1))}".'
         )
-    model = _call(_find(spec), spec)
-    if isinstance(model, ImageModel):
-        _refuse_outputs(spec, outputs)
-        return model.eval().requires_grad_(False)
-    return OwnModel(model, spec, outputs)
-
-
-def build(spec: str, *arguments: Any) -> nn.Module:
-    """The module that the factory `spec`, package.module:factory, gives for these arguments.
-
-    A factory that takes none is called without.
-    """
-    factory = _find(spec)
-    if not isinstance(factory, nn.Module) and callable(factory):
-        with contextlib.suppress(TypeError, ValueError):
-            inspect.signature(factory).bind(*arguments)
-            factory = partial(factory, *arguments)
-    return _call(factory, spec)
-
-
-def _refuse_outputs(spec: str, outputs: str | None) -> None:
+    else:
+        model = load(spec, weights)
+    if not isinstance(model, ImageModel):
+        return OwnModel(model, spec, outputs)
     if outputs not in (None, "logits"):
         raise InvalidInput(
             f"Expected outputs for a network of your own (got {outputs!r} for {spec}, which gives "
             "logits)."
         )
+    return model.eval().requires_grad_(False)
 
 
-def _find(spec: str) -> Any:
-    module_name, _, path = spec.rpartition(":")
-    if not module_name or not path or not all(p.isidentifier() for p in module_name.split(".")):
-        raise InvalidInput(
-            f"Expected a model as package.module:factory (got {spec!r}). "
-            'Try "my_models:build" for the function build in my_models.py.'
-        )
-    # An installed command, unlike `python -m`, does not look into the current directory.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        target: Any = importlib.import_module(module_name)
-    except Exception as error:
-        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
-        if missing and f"{module_name}.".startswith(f"{missing}."):
-            raise InvalidInput(
-                f"Expected a module {module_name} for the model {spec} (got no module named "
-                f"{missing}). Try the folder that holds it as current directory, or PYTHONPATH."
-            ) from error
-        raise InvalidInput(
-            f"Expected to import {module_name} for the model {spec} (got {first_line(error)})."
-        ) from error
-    for name in path.split("."):
-        if not hasattr(target, name):
-            where = getattr(sys.modules[module_name], "__file__", None) or module_name
-            raise InvalidInput(
-                f"Expected {path} in {where} for the model {spec} (got no attribute {name!r})."
-            )
-        target = getattr(target, name)
-    return target
+def build(spec: str, *arguments: Any) -> nn.Module:
+    """The module that the factory `spec`, package.module:factory, gives for these arguments.
 
-
-def _call(factory: Any, spec: str) -> nn.Module:
+    A factory that takes none is called without. `spec` may also name the module itself.
+    """
+    factory = _find(spec)
     if isinstance(factory, nn.Module):
         return factory
     if not callable(factory):
@@ -121,14 +71,34 @@ def _call(factory: Any, spec: str) -> nn.Module:
             f"{type(factory).__name__}, which cannot be called)."
         )
     try:
-        model = factory()
+        inspect.signature(factory).bind(*arguments)
+    except (TypeError, ValueError):
+        arguments = ()
+    try:
+        model = factory(*arguments)
     except Exception as error:
         raise InvalidInput(
-            f"Expected {spec} to build a model when called without arguments "
-            f"(got {first_line(error)})."
+            f"Expected {spec} to build a model when called with {len(arguments)} arguments "
+            f"(got {type(error).__name__}: {first_line(error)})."
         ) from error
     if not isinstance(model, nn.Module):
         raise InvalidInput(
             f"Expected {spec} to give a torch.nn.Module (got {type(model).__name__})."
         )
     return model
+
+
+def _find(spec: str) -> Any:
+    # An installed command, unlike `python -m`, does not look into the current directory.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        return pkgutil.resolve_name(spec)
+    except Exception as error:  # Importing the module may raise anything.
+        raise InvalidInput(
+            f"Expected a model as package.module:factory (got {spec!r}, "
+            f"{type(error).__name__}: {first_line(error)}). "
+            "Try the folder that holds the module as current directory, or PYTHONPATH."
+        ) from error

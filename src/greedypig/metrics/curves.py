@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, NonFinite
+from ..core.errors import InvalidInput, NonFinite
 from ..core.layout import Layout
 from ..core.objective import Objective
 from ..results.curve import DELETION, Curve
@@ -114,25 +113,31 @@ def information_curves_many(
     attributions: Iterable[Any],
     **options: Unpack[CurveOptions],
 ) -> Iterator[dict[str, Curve]]:
-    """`information_curves` for every example of an iterable; small examples share batches.
-
-    Curves are streamed in the order of xs, which is read only as far as batches need.
-    """
+    """`information_curves` for every example of an iterable, streamed in the order of xs."""
     given = options.get("target") is not None
-    return _Sweep(model, ("softmax", "loss"), given, **options).stream(xs, attributions)
+    question = _Question(model, ("softmax", "loss"), given, **options)
+    missing = object()  # zip(strict=True) would raise a plain ValueError that names neither.
+    for i, (x, a) in enumerate(zip_longest(xs, attributions, fillvalue=missing)):
+        if x is missing or a is missing:
+            more = "attributions" if x is missing else "examples"
+            raise InvalidInput(f"Expected one attribution per example (got {i} and more {more}).")
+        try:
+            target = _one_of(question.target, list | tuple | Tensor, i, "target")
+            fixed = _one_of(question.fixed, list, i, "fixed input")
+            curves = question.curves(x, a, target, fixed)
+        except Exception as error:
+            error.add_note(f"This was input {i} of information_curves_many, counted from 0.")
+            raise
+        yield curves
 
 
 def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
     """How many of n values the points of a curve show: i · n / (points − 1), rounded half up."""
-    if isinstance(points, int) and not isinstance(points, bool):
+    if isinstance(points, int):
         if points < 2:
             raise InvalidInput(f"Expected at least 2 points, none and all (got {points}).")
         gaps = min(points, n + 1) - 1
         return tuple((2 * i * n + gaps) // (2 * gaps) for i in range(gaps + 1))
-    if isinstance(points, bool | str) or not isinstance(points, Sequence | Tensor):
-        raise InvalidType(
-            f"Expected points to be a whole number or a list of shares (got {points!r})."
-        )
     shares = [float(share) for share in points]
     rising = all(low < high for low, high in pairwise(shares))
     if len(shares) < 2 or not rising or not (shares[0] >= 0 and shares[-1] <= 1):
@@ -141,14 +146,6 @@ def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
             "too few, out of range or out of order)."
         )
     return tuple(int(share * n + 0.5) for share in shares)
-
-
-def _curves_of(
-    model: Callable[..., Any], x: Any, a: Any, kinds: tuple[str, ...], options: CurveOptions
-) -> dict[str, Curve]:
-    given = options.get("target") is not None or _class_of(a) is not None
-    sweep = _Sweep(model, kinds, given, **options)
-    return sweep.curves([sweep.masked(x, a, sweep.target, sweep.fixed)])[0]
 
 
 class _Outputs(Target):
@@ -181,74 +178,44 @@ class _Outputs(Target):
         return torch.stack([log_f.gather(1, target.unsqueeze(1)).squeeze(1).exp(), loss], 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Masked:
-    """One example, and the order in which its values are shown."""
+@dataclass(eq=False)
+class _Question:
+    """What is asked of every example: which curves, by which network (the model or its judge)."""
 
-    layout: Layout
-    """Of the explained model's input, in which masks are made."""
-    x: Tensor
-    """(n,) the explained model's input."""
-    baselines: Tensor
-    """(lines, n) what absent values look like."""
-    needed: Tensor
-    """(n,) long: with how many values present each one is among them."""
-    example: Example
-    """The full input as the evaluated network gets it, with its output."""
-    settings: dict[str, Any]
-    """What the curves record."""
+    model: Callable[..., Any]
+    kinds: tuple[str, ...]
+    class_given: bool
+    target: Any = None
+    baseline: Any = None
+    points: int | Sequence[float] = 100
+    judge: Callable[..., Any] | None = None
+    ranking: str | None = None
+    fixed: Any = None
+    outputs: str | None = None
+    batch_size: int | Literal["auto"] = "auto"
 
-    @property
-    def key(self) -> object:
-        """Examples with equal keys may share batches."""
-        return self.layout, self.example.key, len(self.baselines)
-
-
-class _Sweep:
-    """One call: the network that is evaluated (the model, or its judge) and which curves."""
-
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        kinds: tuple[str, ...],
-        class_given: bool,
-        *,
-        target: Any = None,
-        baseline: Any = None,
-        points: int | Sequence[float] = 100,
-        judge: Callable[..., Any] | None = None,
-        ranking: str | None = None,
-        fixed: Any = None,
-        outputs: str | None = None,
-        batch_size: int | Literal["auto"] = "auto",
-    ) -> None:
-        counts_of(points, 1)  # Wrong points are refused before a network is evaluated.
-        if judge is not None:
-            check_same_classes(model, judge)
-        self.model, self.judge, self.kinds = model, judge, kinds
-        self.removes = DELETION in kinds
-        self.target, self.fixed, self.baseline = target, fixed, baseline
-        self.points, self.ranking, self.batch_size = points, ranking, batch_size
-        self.outputs = _Outputs(None, outputs, class_given=class_given)
-        evaluated = model if judge is None else judge
+    def __post_init__(self) -> None:
+        counts_of(self.points, 1)  # Wrong points are refused before a network is evaluated.
+        self.translate = None
+        if self.judge is not None:
+            check_same_classes(self.model, self.judge)
+            self.translate = translation(self.model, self.judge)
+        self.removes = DELETION in self.kinds
+        self.measure = _Outputs(None, self.outputs, class_given=self.class_given)
         with torch.inference_mode(False):
-            self.network = Model(evaluated, self.outputs, batch_size=batch_size)
-            self.translate = None if judge is None else translation(model, judge)
-
-    @cached_property
-    def explained(self) -> Model:
-        """The explained model beside its judge, for the class that it predicts."""
-        return Model(self.model, self.outputs)
+            evaluated = self.model if self.judge is None else self.judge
+            self.network = Model(evaluated, self.measure, batch_size=self.batch_size)
 
     @torch.inference_mode(False)
-    def masked(self, x: Any, a: Any, target: int | None, fixed: Any) -> _Masked:
-        """One example with its ranking, checked."""
+    def curves(self, x: Any, a: Any, target: int | None, fixed: Any) -> dict[str, Curve]:
+        """The curves of one example by its ranking."""
         layout = Layout.of(x)
         needed, ranking = counts_needed(a, layout, self.ranking)
         baseline = _baseline_of(a) if self.baseline is None else self.baseline
         target, forwards = _class_of(a) if target is None else target, 1
         if target is None and self.judge is not None:
-            target, forwards = self.explained.example(x, fixed=fixed).reference.target, 2
+            explained = Model(self.model, self.measure).example(x, fixed=fixed)
+            target, forwards = explained.reference.target, 2
         example = self.network.example(self._translated(x), target=target, fixed=fixed)
         if "loss" in self.kinds and not example.reference.classes:
             raise InvalidInput(
@@ -256,89 +223,64 @@ class _Sweep:
                 "value). Try softmax_information_curve, which follows that output, or "
                 "outputs='logits' for a binary classifier."
             )
-        flat = example.x if self.translate is None else layout.flatten(x).detach()
-        baselines = torch.stack([b.to(flat) for b in resolve(baseline, x, layout, self.model)])
+        objective = self._objective(x, layout, baseline, example)
+        counts = torch.tensor(counts_of(self.points, layout.n), device=objective.end.device)
+        full, values, rows = self._measured(objective, needed.to(counts.device), counts, example)
         settings = {
-            "ranking": ranking, "baseline": describe(baseline),
+            "ranking": ranking,
+            "baseline": describe(baseline),
             "target": example.reference.target,
-            "judge": None if self.judge is None else name_of(self.judge), "forwards": forwards,
-        }  # fmt: skip
-        return _Masked(layout, flat, baselines.detach(), needed.to(flat.device), example, settings)
+            "judge": None if self.judge is None else name_of(self.judge),
+            "forwards": forwards + rows,
+        }
+        fractions = counts.double() / layout.n
+        columns = {kind: int(kind == "loss") for kind in self.kinds}
+        return {
+            kind: Curve(fractions, values[:, j], kind, float(full[j]), settings)
+            for kind, j in columns.items()
+        }
 
-    @torch.inference_mode(False)
-    def curves(self, group: Sequence[_Masked]) -> list[dict[str, Curve]]:
-        """The curves of examples that may share batches."""
-        objective = self._objective(group)
-        n = objective.n
-        counts = torch.tensor(counts_of(self.points, n), device=objective.end.device)
-        references = References.of([m.example.reference for m in group])
-        full = _Outputs.measured(references.output, references.output, references.target)
-        table = full.unsqueeze(1).repeat(1, len(counts), 1)
-        whole = 0 if self.removes else n
-        rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
-        needed = torch.stack([m.needed for m in group]).unsqueeze(1)
-        for part in rest.split(objective.points):  # type: ignore[no-untyped-call]
-            top = needed <= counts[part].view(1, -1, 1)
-            self.outputs.rows = []
-            objective.values(~top if self.removes else top)
-            rows = torch.cat(self.outputs.rows).view(objective.lines, len(group), len(part), 2)
-            self._check_finite(rows, counts[part], n)
-            table[:, part] = rows.mean(0)
-        curves: list[dict[str, Curve]] = [{} for _ in group]
-        for i, one in enumerate(group):
-            forwards = one.settings["forwards"] + len(rest) * objective.lines
-            settings = one.settings | {"forwards": forwards}
-            for kind in self.kinds:
-                j = int(kind == "loss")
-                values, whole_value = table[i, :, j], float(full[i, j])
-                curves[i][kind] = Curve(counts.double() / n, values, kind, whole_value, settings)
-        return curves
+    def _objective(self, x: Any, layout: Layout, baseline: Any, example: Example) -> Objective:
+        """The evaluated network over masks of the explained model's input."""
+        flat = example.x if self.translate is None else layout.flatten(x).detach()
+        baselines = [b.to(flat) for b in resolve(baseline, x, layout, self.model)]
+        start = torch.stack(baselines).detach().unsqueeze(1)
+        network: Objective = self.network.objective([example])
+        translate = self.translate
+        if translate is not None:
 
-    def stream(self, xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[dict[str, Curve]]:
-        """The curves of many examples in their order."""
-        group: list[_Masked] = []
-        for one in self._examples(xs, attributions):
-            if isinstance(one, Exception):
-                yield from self.curves(group) if group else []
-                raise one
-            if group and (one.key != group[0].key or len(group) >= self._most(group[0])):
-                yield from self.curves(group)
-                group = []
-            group.append(one)
-        yield from self.curves(group) if group else []
+            def seen_by_judge(points: Tensor, _: Tensor) -> Tensor:
+                images = translate(points.view(-1, *layout.shapes[0]))
+                return images.reshape(len(points), -1).to(example.x)
 
-    def _examples(
-        self, xs: Iterable[Any], attributions: Iterable[Any]
-    ) -> Iterator[_Masked | Exception]:
-        """Every example, checked; an error comes last, so that those before it are finished."""
-        index = 0
-        try:
-            for index, (x, a) in enumerate(_pairs(xs, attributions)):
-                target = _own(self.target, list | tuple | Tensor, index, "target")
-                yield self.masked(x, a, target, _own(self.fixed, list, index, "fixed input"))
-        except Exception as error:
-            error.add_note(f"This was input {index} of information_curves_many, counted from 0.")
-            yield error
-
-    def _most(self, one: _Masked) -> int:
-        """How many examples like this one fit a batch with all their points but the full input."""
-        rows = (len(counts_of(self.points, len(one.x))) - 1) * len(one.baselines)
-        return max(1, min(64, self._objective([one]).rows // rows))
-
-    def _objective(self, group: Sequence[_Masked]) -> Objective:
-        """The evaluated network over masks of the explained model's inputs."""
-        network: Objective = self.network.objective([m.example for m in group])
-        if self.translate is not None:
-            network = network.seen(lambda points, _: self._view(points, group[0]))
-        start = torch.stack([m.baselines for m in group], 1)
-        end = torch.stack([m.x for m in group]).expand_as(start)
+            network = network.seen(seen_by_judge)
+        end = flat.expand_as(start)
         return Objective(network.function, start, end, batch_size=self.batch_size)
 
-    def _view(self, points: Tensor, one: _Masked) -> Tensor:
-        """Inputs (m, n) of the explained model as inputs of its judge."""
-        assert self.translate is not None
-        images = self.translate(points.view(-1, *one.layout.shapes[0]))
-        return images.reshape(len(points), -1).to(one.example.x)
+    def _measured(
+        self, objective: Objective, needed: Tensor, counts: Tensor, example: Example
+    ) -> tuple[Tensor, Tensor, int]:
+        """(2,) at the full input, (points, 2) at each count, and how many rows that took."""
+        references = References.of([example.reference])
+        full = _Outputs.measured(references.output, references.output, references.target)[0]
+        values = full.repeat(len(counts), 1)
+        whole = 0 if self.removes else objective.n
+        rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
+        for part in rest.split(objective.points):  # type: ignore[no-untyped-call]
+            top = needed <= counts[part].view(1, -1, 1)
+            self.measure.rows = []
+            objective.values(~top if self.removes else top)
+            rows = torch.cat(self.measure.rows).view(objective.lines, len(part), 2)
+            finite = torch.isfinite(rows[..., 0] if "loss" not in self.kinds else rows.sum(2))
+            if not bool(finite.all()):
+                at = int(counts[part[torch.nonzero(~finite)[0, 1]]])
+                verb = "removed" if self.removes else "present"
+                raise NonFinite(
+                    f"Expected finite outputs (got NaN or infinity with {at} of {objective.n} "
+                    f"values {verb})."
+                )
+            values[part] = rows.mean(0)
+        return full, values, len(rest) * objective.lines
 
     def _translated(self, x: Any) -> Any:
         if self.translate is None:
@@ -350,16 +292,13 @@ class _Sweep:
             )
         return self.translate(x.detach().unsqueeze(0))[0]
 
-    def _check_finite(self, rows: Tensor, counts: Tensor, n: int) -> None:
-        """(lines, b, s, 2): name the first output that is NaN or infinite."""
-        finite = torch.isfinite(rows[..., 0] if "loss" not in self.kinds else rows.sum(3))
-        if bool(finite.all()):
-            return
-        at = int(counts[torch.nonzero(~finite)[0, 2]])
-        verb = "removed" if self.removes else "present"
-        raise NonFinite(
-            f"Expected finite outputs (got NaN or infinity with {at} of {n} values {verb})."
-        )
+
+def _curves_of(
+    model: Callable[..., Any], x: Any, a: Any, kinds: tuple[str, ...], options: CurveOptions
+) -> dict[str, Curve]:
+    given = options.get("target") is not None or _class_of(a) is not None
+    question = _Question(model, kinds, given, **options)
+    return question.curves(x, a, question.target, question.fixed)
 
 
 def _class_of(a: Any) -> int | None:
@@ -383,17 +322,7 @@ def _baseline_of(a: Any) -> Any:
     return baseline
 
 
-def _pairs(xs: Iterable[Any], attributions: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    missing = object()  # zip(strict=True) would raise a plain ValueError that names neither.
-    for i, (x, a) in enumerate(zip_longest(xs, attributions, fillvalue=missing)):
-        if a is missing:
-            raise InvalidInput(f"Expected one attribution per example (got {i} for more examples).")
-        if x is missing:
-            raise InvalidInput("Expected one example per attribution (got more attributions).")
-        yield x, a
-
-
-def _own(option: Any, several: Any, i: int, name: str) -> Any:
+def _one_of(option: Any, several: Any, i: int, name: str) -> Any:
     """The option of example i; one that is not `several` is the same for all."""
     if not isinstance(option, several):
         return option

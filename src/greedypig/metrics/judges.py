@@ -16,22 +16,19 @@ Translate = Callable[[Tensor], Tensor]
 """Inputs (m, …) of the explained model → the same pictures as inputs of its judge."""
 
 
-def check_same_classes(model: Any, judge: Any) -> None:
+def check_same_classes(model: Any, judge: Any, name: str = "the model") -> None:
     """Refuse a judge of other classes: it is asked about a class by its index."""
-    own, theirs = (getattr(each, "classes", ()) for each in (model, judge))
+    own, theirs = (getattr(each, "classes", None) for each in (model, judge))
     named = isinstance(own, list | tuple) and isinstance(theirs, list | tuple)
-    if named and tuple(own) != tuple(theirs):
+    if named and list(own) != list(theirs):  # type: ignore[arg-type]
         raise InvalidInput(
-            "Expected a judge with the model's classes in the same order (got one with others)."
+            f"Expected a judge with the classes of {name}, in the same order (got others)."
         )
 
 
 def check_judge(name: str, model: Any, judge_name: str, judge: Any) -> None:
     """Refuse a judge of other classes, and one that is the explained network itself."""
-    if tuple(judge.classes) != tuple(model.classes):
-        raise InvalidInput(
-            f"Expected a judge with the classes of {name} (got {judge_name}, which has others)."
-        )
+    check_same_classes(model, judge, name)
     if fingerprint(judge) == fingerprint(model):
         raise InvalidInput(
             "Expected another network than the explained one for a second opinion (got "
@@ -42,24 +39,22 @@ def check_judge(name: str, model: Any, judge_name: str, judge: Any) -> None:
 def translation(model: Any, judge: Any) -> Translate | None:
     """The way from the model's inputs to its judge's, where both know their preprocessing.
 
-    Each picture passes through pixels in [0, 1]. A judge with another input size gets the picture
-    resized. None where the judge takes the same tensor.
+    Each picture passes through pixels in [0, 1], and is resized where the judge's `input_size`
+    for it is another. None where the judge takes the same tensor.
     """
-    out, into = getattr(model, "to_pixels", None), getattr(judge, "from_pixels", None)
-    if judge is model or not callable(out) or not callable(into):
+    to_pixels = getattr(model, "to_pixels", None)
+    from_pixels = getattr(judge, "from_pixels", None)
+    if judge is model or not callable(to_pixels) or not callable(from_pixels):
         return None
-    check = getattr(model, "check_pixels", None)
-    if callable(check):
-        check()
 
     def translate(images: Tensor) -> Tensor:
-        pixels = out(images)
+        pixels = to_pixels(images)
         shape = (images.shape[-2], images.shape[-1])
         # Only pictures of the model's own input size are resized to the judge's.
-        size = _input_size(judge, shape) if _input_size(model, shape) == shape else None
-        if size is not None and size != shape:
+        size = _input_size(judge, shape) if _input_size(model, shape) == shape else shape
+        if size != shape:
             pixels = torch.nn.functional.interpolate(pixels, size, mode="bilinear", antialias=True)
-        return into(pixels)  # type: ignore[no-any-return]
+        return from_pixels(pixels)  # type: ignore[no-any-return]
 
     return translate
 
@@ -69,10 +64,7 @@ def name_of(judge: Any) -> str:
     return str(getattr(judge, "name", None) or getattr(judge, "__qualname__", type(judge).__name__))
 
 
-def _input_size(model: Any, shape: tuple[int, int]) -> tuple[int, int] | None:
+def _input_size(model: Any, shape: tuple[int, int]) -> tuple[int, int]:
     """Height and width that the model's own preprocessing gives a picture of this shape."""
-    own, side = getattr(model, "input_size", None), getattr(model, "size", None)
-    if callable(own):
-        height, width = own(*shape)
-        return int(height), int(width)
-    return (side, side) if isinstance(side, int) else None
+    input_size = getattr(model, "input_size", None)
+    return tuple(input_size(*shape)) if callable(input_size) else shape

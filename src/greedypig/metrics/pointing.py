@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import isqrt, nan
 from typing import Any, Literal
 
@@ -19,10 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
-from ..core.errors import InvalidInput, InvalidType
+from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.numbers import check_count
-from ..core.objective import Objective
 from ..tensors.api import explain_many
 from ..tensors.inputs import Model
 from ..tensors.targets import Target
@@ -106,16 +104,6 @@ class PointingGame:
         each = self.hits.double().mean(1)
         return float(each.std() / len(each) ** 0.5)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        error = self.standard_error
-        return {
-            "score": self.score, "standard_error": None if error != error else error,
-            "majority": self.majority, "share": float(self.right.mean()), "k": self.k,
-            "pairs": self.hits.numel(), "shares": self.shares.tolist(),
-            "settings": dict(self.settings),
-        }  # fmt: skip
-
     def __repr__(self) -> str:
         return (
             f"PointingGame({self.score:.3f} ± {self.standard_error:.3f} of {self.hits.numel()} "
@@ -148,20 +136,14 @@ def pointing_game(
         evidence against a class lies with its rivals.
     grids, side, seed: how many grids of side × side images, and their random order (`make_grids`).
     """
-    boards = make_grids(
-        model, images, targets, grids=grids, side=side, outputs=outputs, seed=seed,
-        batch_size=batch_size,
-    )  # fmt: skip
+    shared: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "outputs": outputs}
+    boards = make_grids(model, images, targets, grids=grids, side=side, **shared)
     check_count("k", k, boards.pictures[0].numel())
-    given = {"seed": seed, "batch_size": batch_size, "outputs": outputs} | dict(options or {})
-    for name in ("method", "target"):
-        if name in given:
-            raise InvalidInput(f"Expected no {name!r} among the options, which the game sets.")
+    given = shared | dict(options or {})
     cells = boards.classes.shape[1]
-    attributions = explain_many(
-        model, (picture for picture in boards.pictures for _ in range(cells)),
-        target=boards.classes.reshape(-1).tolist(), method=method, **given,
-    )  # fmt: skip
+    each = (picture for picture in boards.pictures for _ in range(cells))
+    classes = boards.classes.reshape(-1).tolist()
+    attributions = explain_many(model, each, target=classes, method=method, **given)
     game = pointing_score(boards, attributions, k=k, ranking=ranking)
     return replace(game, settings={**game.settings, "grids": grids, "seed": seed})
 
@@ -220,35 +202,33 @@ def make_grids(
     check_count("grids", grids)
     check_count("side", side)
     pictures = _pictures(images)
-    classes, confidences = _confidences(model, pictures, targets, outputs, batch_size)
-    cells = side * side
-    best = _most_confident(classes, confidences, grids, cells)
-    kinds = len(set(classes[best].tolist()))
-    if kinds < cells:
+    if min(pictures.shape[-2:]) < side:
         raise InvalidInput(
-            f"Expected images of at least {cells} classes for grids of {side} × {side} "
+            f"Expected images of at least {side} × {side} pixels (got {tuple(pictures.shape)})."
+        )
+    classes, confidences = _confidences(model, pictures, targets, outputs, batch_size)
+    best = _most_confident(classes, confidences, grids, side**2)
+    kinds = len(set(classes[best].tolist()))
+    if kinds < side**2:
+        raise InvalidInput(
+            f"Expected images of at least {side**2} classes for grids of {side} × {side} "
             f"(got {kinds})."
         )
-    sources = _dealt(best, classes, grids, cells, seed)
-    places = _cells(pictures.shape[-2], pictures.shape[-1], side)
-    stitched = torch.stack([_stitched(pictures[row], side) for row in sources])
-    return Grids(stitched, classes[sources], sources, confidences[sources], places)
+    sources = _dealt(best, classes, grids, side**2, seed)
+    cells = _cells(pictures.shape[-2], pictures.shape[-1], side)
+    stitched = torch.stack([_stitched(pictures[row], cells) for row in sources])
+    return Grids(stitched, classes[sources], sources, confidences[sources], cells)
 
 
 def _pictures(images: Any) -> Tensor:
     each = list(images)
-    if not each or not all(isinstance(i, Tensor) for i in each):
-        raise InvalidType("Expected images to be tensors (channels, height, width).")
-    shapes = {tuple(i.shape) for i in each}
-    if len(shapes) > 1:
-        raise InvalidInput(f"Expected images of one shape (got {sorted(shapes)}).")
-    stacked = torch.stack(each).detach()
-    if stacked.dim() != 4 or not stacked.is_floating_point():
+    fits = all(isinstance(i, Tensor) and i.is_floating_point() and i.dim() == 3 for i in each)
+    if not each or not fits or len({i.shape for i in each}) > 1:
         raise InvalidInput(
-            "Expected floating-point images (count, channels, height, width) "
-            f"(got {stacked.dtype} {tuple(stacked.shape)})."
+            "Expected floating-point images (count, channels, height, width), or a list of such "
+            f"pictures of one shape (got {[tuple(getattr(i, 'shape', ())) for i in each[:2]]})."
         )
-    return stacked
+    return torch.stack(each).detach()
 
 
 def _confidences(
@@ -259,31 +239,18 @@ def _confidences(
         raise InvalidInput(
             f"Expected one target per image (got {len(targets)} for {len(pictures)} images)."
         )
-    with torch.inference_mode(False):
-        network = Model(model, Target(None, outputs), batch_size=batch_size)
+    with torch.inference_mode(False), torch.no_grad():
+        network = Model(model, Target(None, outputs, class_given=True))
         example = network.example(pictures[0])
-        if not example.reference.classes:
-            raise InvalidInput("Expected class scores for the pointing game (got one output).")
-        rows: list[Tensor] = []
-
-        def probabilities(points: Tensor, _: Tensor) -> Tensor:
-            rows.append(torch.softmax(network.logits(points, example).double(), 1).cpu())
-            return points.new_zeros(len(points))  # The rows are what is wanted.
-
-        flat = pictures.flatten(1)
-        zero = torch.zeros_like(flat[:1]).unsqueeze(0)
-        points = Objective(probabilities, zero, torch.ones_like(zero), batch_size=batch_size)
-        points.values(flat.unsqueeze(0))
-    confidences = torch.cat(rows)
-    classes = confidences.argmax(1) if targets is None else _classes(targets, confidences.shape[1])
-    return classes, confidences.gather(1, classes.unsqueeze(1)).squeeze(1)
-
-
-def _classes(targets: Any, count: int) -> Tensor:
-    classes = torch.as_tensor(targets).cpu()
-    if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= count:
-        raise InvalidInput(f"Expected targets to be classes from 0 to {count - 1} (got others).")
-    return classes.long()
+        size = 32 if batch_size == "auto" else batch_size
+        batches = [pictures[i : i + size].flatten(1) for i in range(0, len(pictures), size)]
+        logits = torch.cat([network.logits(batch.clone(), example) for batch in batches])
+    confidences = torch.softmax(logits.double(), 1).cpu()
+    classes = confidences.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
+    most = confidences.shape[1] - 1
+    if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) > most:
+        raise InvalidInput(f"Expected targets to be classes from 0 to {most} (got others).")
+    return classes.long(), confidences.gather(1, classes.long().unsqueeze(1)).squeeze(1)
 
 
 def _most_confident(classes: Tensor, confidences: Tensor, grids: int, cells: int) -> Tensor:
@@ -322,21 +289,19 @@ def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> 
     return torch.tensor(hands)
 
 
-def _stitched(images: Tensor, side: int) -> Tensor:
-    """(side², channels, h, w) → one picture (channels, h, w): the mean of what a pixel covers."""
-    sizes = product(_edges(images.shape[-2], side), _edges(images.shape[-1], side))
-    cells = [adaptive_avg_pool2d(image, size) for image, size in zip(images, sizes, strict=True)]
-    rows = [torch.cat(cells[r : r + side], -1) for r in range(0, len(cells), side)]
-    return torch.cat(rows, -2)
-
-
-def _edges(length: int, side: int) -> list[int]:
-    if length < side:
-        raise InvalidInput(f"Expected images of at least {side} × {side} pixels (got {length}).")
-    return [length * (i + 1) // side - length * i // side for i in range(side)]
-
-
 def _cells(height: int, width: int, side: int) -> Tensor:
-    rows = torch.arange(side).repeat_interleave(torch.tensor(_edges(height, side)))
-    columns = torch.arange(side).repeat_interleave(torch.tensor(_edges(width, side)))
+    """(height, width) long: the cell of every pixel, row by row; sizes differ by at most 1."""
+    rows, columns = (
+        ((torch.arange(length) + 1) * side - 1) // length for length in (height, width)
+    )
     return rows.unsqueeze(1) * side + columns
+
+
+def _stitched(images: Tensor, cells: Tensor) -> Tensor:
+    """(side², channels, h, w) → one picture (channels, h, w): the mean of what a pixel covers."""
+    picture = torch.empty_like(images[0])
+    for cell, image in enumerate(images):
+        inside = cells == cell
+        size = (int(inside.any(1).sum()), int(inside.any(0).sum()))
+        picture[:, inside] = adaptive_avg_pool2d(image, size).flatten(1)
+    return picture

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType, NonFinite
+from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features
 from ..core.numbers import check_count
 from ..core.objective import Objective, as_objective
@@ -132,19 +132,13 @@ def _ranked(a: Any, problem: Objective, ranking: str | None) -> tuple[Features, 
 def _values(problem: Objective, features: Features, sets: Sequence[Tensor]) -> list[float]:
     """G of each set of features."""
     values: list[float] = []
-    for lo in range(0, len(sets), problem.points):
-        part = sets[lo : lo + problem.points]
+    for first in range(0, len(sets), problem.points):
+        part = sets[first : first + problem.points]
         taken = torch.zeros(len(part), features.units, dtype=torch.bool)
         for row, units in zip(taken, part, strict=True):
             row[units.cpu()] = True
         masks = features.mask(taken.to(problem.end.device)).unsqueeze(0)
-        try:
-            values += problem.values(masks)[0].double().tolist()
-        except NonFinite as error:
-            raise NonFinite(
-                f"Expected finite values of G (got NaN or infinity for a set of {len(part[0])} to "
-                f"{len(part[-1])} features): {error}"
-            ) from error
+        values += problem.values(masks)[0].double().tolist()
     return values
 
 

@@ -34,22 +34,26 @@ def counts_needed(
             f"Expected ranking to be one of {', '.join(RANKINGS)} (got {ranking!r})."
         )
     if isinstance(a, Attribution):
-        return _of_attribution(a, layout, ranking, one_shot)
-    if isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()):
-        if ranking not in (None, "order"):
+        if a.layout.shapes != layout.shapes:
             raise InvalidInput(
-                "Expected ranking 'order' for a permutation, which has no scores "
-                f"(got {ranking!r})."
+                f"Expected an attribution of inputs shaped {_shapes(layout)} (got one of "
+                f"{_shapes(a.layout)})."
             )
-        return _positions(permutation(a, layout.n)), "order"
-    if ranking == "order":
+        rule = ranking or (one_shot if is_one_shot(a) else "order")
+        first = a.features.first_rank(unit_order(a, rule))
+        sizes = torch.bincount(first, minlength=a.features.units)
+        return sizes.cumsum(0)[first], rule
+    if isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()):
+        order, rule = permutation(a, layout.n), "order"
+    else:
+        rule = one_shot if ranking in (None, "order") else str(ranking)
+        order = _sorted(_scores(a, layout), rule)
+    if ranking not in (None, rule):
         raise InvalidInput(
-            "Expected ranking 'absolute' or 'signed' for scores, which have no order of selection "
-            "(got 'order')."
+            f"Expected ranking {rule!r} (got {ranking!r}): a permutation has no scores, and scores "
+            "have no order of selection."
         )
-    scores = _scores(a, layout)
-    rule = ranking or one_shot
-    return _positions(_sorted(scores, rule)), rule
+    return order.argsort() + 1, rule
 
 
 def unit_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute") -> Tensor:
@@ -60,31 +64,6 @@ def unit_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute
     # One round scores every feature; of several rounds only the selected ones have a score.
     scores = a.last_scores if is_one_shot(a) else a.unit_scores
     return a.order[_sorted(scores[a.order], rule)]
-
-
-def _of_attribution(
-    a: Attribution, layout: Layout, ranking: str | None, one_shot: str
-) -> tuple[Tensor, str]:
-    if a.layout.shapes != layout.shapes:
-        raise InvalidInput(
-            f"Expected an attribution of inputs shaped {_shapes(layout)} (got one of "
-            f"{_shapes(a.layout)})."
-        )
-    rule = ranking or (one_shot if is_one_shot(a) else "order")
-    first = a.features.first_rank(unit_order(a, rule))
-    sizes = torch.bincount(first, minlength=a.features.units)
-    return sizes.cumsum(0)[first], rule
-
-
-def _sorted(scores: Tensor, rule: str) -> Tensor:
-    keys = scores.abs() if rule == "absolute" else scores
-    return torch.sort(keys, descending=True, stable=True).indices
-
-
-def _positions(order: Tensor) -> Tensor:
-    needed = torch.empty_like(order)
-    needed[order] = torch.arange(1, order.numel() + 1, device=order.device)
-    return needed
 
 
 def permutation(order: Tensor, n: int) -> Tensor:
@@ -99,6 +78,11 @@ def permutation(order: Tensor, n: int) -> Tensor:
     return order.long()
 
 
+def _sorted(scores: Tensor, rule: str) -> Tensor:
+    keys = scores.abs() if rule == "absolute" else scores
+    return torch.sort(keys, descending=True, stable=True).indices
+
+
 def _scores(scores: Any, layout: Layout) -> Tensor:
     if not isinstance(scores, Tensor | tuple | list | dict):
         raise InvalidType(
@@ -109,11 +93,9 @@ def _scores(scores: Any, layout: Layout) -> Tensor:
         scores = {name: scores[name] for name in layout.names}
     own = Layout.of(scores)
     if own.shapes != layout.shapes:
-        hint = ""
-        if len(own.shapes) == 1 and layout.shapes[0][-2:] == own.shapes[0][-2:]:
-            hint = " Try scores.expand_as(x)."
         raise InvalidInput(
-            f"Expected scores shaped like x, {_shapes(layout)} (got {_shapes(own)}).{hint}"
+            f"Expected scores shaped like x, {_shapes(layout)} (got {_shapes(own)}). "
+            "Try scores.expand_as(x) for scores of pixels."
         )
     flat = layout.flatten(scores).detach()
     if not bool(torch.isfinite(flat).all()):

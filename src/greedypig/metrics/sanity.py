@@ -9,17 +9,17 @@ changes, and the explanation should stay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.attribution import Attribution
-from ..core.errors import GreedyPigError, InvalidInput, InvalidType
+from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
-from ..core.randomness import Fork
 from ..network.frozen import twin_of
 from ..tensors.api import explain
 from .ranking import unit_order
@@ -45,11 +45,7 @@ class RandomisationCheck:
     k: int
     """How many features count as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Method, seed, target and how layers were made random."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+    """Method, seed and target."""
 
     def __repr__(self) -> str:
         return (
@@ -76,11 +72,6 @@ class Stability:
     attributions: tuple[Attribution, ...]
     """The explanations, one per seed."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, without the explanations themselves."""
-        record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "attributions"}
-        return record | {"seeds": list(self.seeds)}
-
     def __repr__(self) -> str:
         return (
             f"Stability(rank correlation {self.rank_correlation:.3f}, top-{self.k:,} overlap "
@@ -95,7 +86,6 @@ def randomisation_check(
     target: int | None = None,
     method: Any = None,
     depths: int | None = None,
-    how: str = "shuffle",
     k: int | None = None,
     ranking: str | None = None,
     seed: int = 0,
@@ -103,34 +93,31 @@ def randomisation_check(
 ) -> RandomisationCheck:
     """Explain the class again with the layers made random from the output down, on a copy.
 
+    Every weight tensor is permuted in itself, which keeps its distribution.
+
     method: as in `gp.explain`. options: further arguments of it.
     depths: how many explanations, the layers spread evenly over them, the last with all of them
         random; None takes at most 10.
-    how: "shuffle" permutes every weight tensor in itself, which keeps its distribution; "reset"
-        draws new weights by each layer's own `reset_parameters`.
     k: how many features count as the top; None takes a tenth.
     ranking: as for curves: None ranks one-shot scores by absolute value.
     """
-    if how not in ("shuffle", "reset"):
-        raise InvalidInput(f"Expected how to be 'shuffle' or 'reset' (got {how!r}).")
-    arguments = _checked(options) | {"method": method, "seed": seed}
-    with torch.inference_mode(False):
-        copy = _private_copy(model)
+    arguments = dict(options or {})
+    copy = _private_copy(model)
     layers = _layers(copy)
     count = min(len(layers), MOST_DEPTHS) if depths is None else depths
     check_count("depths", count, len(layers))
-    first = explain(model, x, target=target, **arguments)
+    first = explain(model, x, target=target, method=method, seed=seed, **arguments)
     target = first.settings["target"] if first.settings["objective"] != "callable" else None
     if first.settings["outputs"] == "values":  # The direction is part of the question.
-        arguments |= {"objective": first.settings["objective"]}
+        arguments["objective"] = first.settings["objective"]
     top = _top(k, first)
     rows = []
-    for name in _randomised(layers, count, how, seed):
-        again = explain(copy, x, target=target, **arguments)
+    for name in _randomised(layers, count, seed):
+        again = explain(copy, x, target=target, method=method, seed=seed, **arguments)
         overlap = top_overlap(first, again, top, ranking)
         rows.append((name, rank_correlation(first, again, ranking), overlap))
     names, correlations, overlaps = zip(*rows, strict=True)
-    settings = {"method": first.settings["method"], "how": how, "seed": seed, "target": target}
+    settings = {"method": first.settings["method"], "seed": seed, "target": target}
     chance = top / first.features.units
     return RandomisationCheck(names, correlations, overlaps, chance, top, settings)
 
@@ -154,15 +141,16 @@ def stability(
     which = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if len(which) < 2 or len(set(which)) < len(which):
         raise InvalidInput(f"Expected at least two different seeds (got {seeds!r}).")
-    arguments = _checked(options) | {"method": method, "target": target}
-    attributions = tuple(explain(model, x, seed=seed, **arguments) for seed in which)
+    attributions = tuple(
+        explain(model, x, target=target, method=method, seed=seed, **options or {})
+        for seed in which
+    )
     top = _top(k, attributions[0])
     pairs = list(combinations(attributions, 2))
-    return Stability(
-        sum(rank_correlation(a, b, ranking) for a, b in pairs) / len(pairs),
-        sum(top_overlap(a, b, top, ranking) for a, b in pairs) / len(pairs),
-        top / attributions[0].features.units, top, which, attributions,
-    )  # fmt: skip
+    correlation = fmean(rank_correlation(a, b, ranking) for a, b in pairs)
+    overlap = fmean(top_overlap(a, b, top, ranking) for a, b in pairs)
+    chance = top / attributions[0].features.units
+    return Stability(correlation, overlap, chance, top, which, attributions)
 
 
 def rank_correlation(a: Attribution, b: Attribution, ranking: str | None = None) -> float:
@@ -198,13 +186,6 @@ def _top(k: int | None, a: Attribution) -> int:
     return k
 
 
-def _checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
-    for name in ("method", "target", "seed"):
-        if name in (options or {}):
-            raise InvalidInput(f"Expected {name} as an argument of its own (got it in options).")
-    return dict(options or {})
-
-
 def _private_copy(model: Any) -> nn.Module:
     """A copy that shares no weight with the model."""
     if not isinstance(model, nn.Module):
@@ -212,16 +193,10 @@ def _private_copy(model: Any) -> nn.Module:
             "Expected an nn.Module, whose layers can be made random on a copy "
             f"(got {type(model).__name__})."
         )
-    try:
+    with torch.inference_mode(False):
         copy = twin_of(model)
-    except GreedyPigError:
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"Expected a model that can be copied (got {type(model).__name__}: {error})."
-        ) from error
-    for parameter in copy.parameters():
-        parameter.data = parameter.detach().clone()
+        for parameter in copy.parameters():
+            parameter.data = parameter.detach().clone()
     return copy
 
 
@@ -237,28 +212,13 @@ def _layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return layers[::-1]
 
 
-def _randomised(
-    layers: list[tuple[str, nn.Module]], depths: int, how: str, seed: int
-) -> Iterator[str]:
+def _randomised(layers: list[tuple[str, nn.Module]], depths: int, seed: int) -> Iterator[str]:
     """Make more and more layers random, and name the lowest at each of `depths` stops."""
     generator = torch.Generator().manual_seed(seed)
     stops = {-(-len(layers) * stop // depths) for stop in range(1, depths + 1)}
     for i, (name, module) in enumerate(layers, 1):
-        _randomise(module, how, generator)
+        for parameter in module.parameters(recurse=False):
+            order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+            parameter.data = parameter.detach().reshape(-1)[order].view(parameter.shape)
         if i in stops:
             yield name
-
-
-def _randomise(module: nn.Module, how: str, generator: torch.Generator) -> None:
-    if how == "reset":
-        reset = getattr(module, "reset_parameters", None)
-        if not callable(reset):
-            raise InvalidInput(
-                f"Expected layers with reset_parameters for how='reset' (got "
-                f"{type(module).__name__}). Try how='shuffle'."
-            )
-        Fork(int(torch.randint(2**31, (1,), generator=generator))).call(reset)
-        return
-    for parameter in module.parameters(recurse=False):
-        order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
-        parameter.data = parameter.detach().reshape(-1)[order].view(parameter.shape)

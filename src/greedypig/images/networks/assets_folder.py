@@ -13,16 +13,6 @@ def assets_folder() -> Path:
     cache, so that what was brought once is found from any directory.
     """
     named = os.environ.get("GREEDYPIG_ASSETS")
-    if named:
-        return Path(named)
-    here = Path(".assets")
-    return here if here.is_dir() else _user_cache()
-
-
-def _user_cache() -> Path:
-    try:
-        from platformdirs import user_cache_path
-    except ImportError:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        return Path(cache, "greedypig")
-    return user_cache_path("greedypig")
+    if named or Path(".assets").is_dir():
+        return Path(named or ".assets")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "greedypig")

@@ -1,18 +1,17 @@
 """An image classifier with its preprocessing, its inverse, its colours and its class names.
 
-An `ImageModel` is the plain network (same `forward`, same state-dict keys) that also turns pictures
+An `ImageModel` is the plain network (same layers, same state-dict keys) that also turns pictures
 into inputs and back, and knows the inputs of gray, black and white.
 """
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import InvalidInput, InvalidType
+from ...core.errors import InvalidInput, did_you_mean
 from .imagenet import class_names
 from .pictures import centre_box, pillow, upright_rgb
 
@@ -25,13 +24,13 @@ __all__ = ["ImageModel"]
 class ImageModel(nn.Module):
     """A network from images (m, 3, h, w) to logits (m, 1000), and what surrounds it.
 
-    A subclass defines the layers and says, in the variables below, how its weights were
-    trained. A level is an 8-bit pixel value, 0 to 255, and per channel
+    A subclass defines the layers, which are applied in their order, and says, in the variables
+    below, how its weights were trained. A level is an 8-bit pixel value, 0 to 255, and per channel
     `x = (level - level_mean) / level_std`.
     """
 
-    name: ClassVar[str]
-    """The name `greedypig.models.load` knows it by."""
+    name: str
+    """The name `greedypig.models.load` knows it by, or package.module:factory."""
     size: ClassVar[int] = 224
     """Height and width of the picture that the network sees."""
     resize: ClassVar[int] = 256
@@ -49,20 +48,22 @@ class ImageModel(nn.Module):
         """The network that this state dict is meant for, where there are variants."""
         return cls()
 
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (m, 3, h, w) to logits (m, 1000); trained at `size` x `size`."""
+        for layer in self.children():
+            x = layer(x)
+        return x
+
     def preprocess(self, image: Image.Image) -> Tensor:
         """The network's input, (3, size, size) on its device, for a PIL image of any mode or shape.
 
-        The EXIF orientation is applied, transparent parts show a white page, gray of more than 8
-        bits is scaled to 8, the short side becomes `resize` pixels and the centre is kept. Of an
-        animation the current frame is taken. Colour profiles are not applied.
+        The picture is made upright RGB (`upright_rgb`), the short side becomes `resize` pixels and
+        the centre is kept. Of an animation the current frame is taken.
         """
-        self._check_image(image)
-        from PIL import Image
-
-        rgb = upright_rgb(image, self.resize)
+        rgb = upright_rgb(image)
         rgb = rgb.resize(
             (self.size, self.size),
-            Image.Resampling[self.resample],
+            pillow().Image.Resampling[self.resample],
             box=centre_box(rgb.width, rgb.height, self.resize, self.size),
         )
         pixels = torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8)
@@ -89,39 +90,17 @@ class ImageModel(nn.Module):
 
     def baseline(self, name: str) -> Tensor:
         """The input that is all "gray", "black" or "white": (3, 1, 1), to broadcast over images."""
-        return self._normalise(torch.full((1, 1, 1), self._level(name), dtype=torch.float32))
+        levels = {"gray": self.gray_level, "black": 0.0, "white": 255.0}
+        if name not in levels:
+            raise InvalidInput(
+                f"Expected one of {', '.join(levels)} (got {name!r}).{did_you_mean(name, levels)}"
+            )
+        return self._normalise(torch.full((1, 1, 1), levels[name]))
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the 1,000 ImageNet classes, in the order of the logits."""
         return class_names()
-
-    def _check_image(self, image: object) -> None:
-        if not isinstance(image, pillow().Image.Image):
-            raise InvalidType(
-                f"Expected a PIL image (got {type(image).__name__}). Try PIL.Image.open(path)."
-            )
-        if 0 in image.size:
-            raise InvalidInput(
-                f"Expected an image with pixels (got width x height {image.width} x "
-                f"{image.height}). Try another crop."
-            )
-        try:
-            image.load()
-        except Exception as error:  # PIL's decoders raise of every kind on data that is damaged.
-            raise InvalidInput(
-                "Expected a whole image (got one that is cut off or damaged, or whose file was "
-                f"closed before it was read: {error}). Try greedypig.images.open_photo(path)."
-            ) from error
-
-    def _level(self, name: str) -> float:
-        """The level that the colour `name` has in every channel."""
-        colours = {"gray": self.gray_level, "black": 0.0, "white": 255.0}
-        if name not in colours:
-            near = difflib.get_close_matches(str(name).lower(), colours, n=1) or ["gray"]
-            known = ", ".join(f'"{colour}"' for colour in colours)
-            raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
-        return colours[name]
 
     def _normalise(self, levels: Tensor) -> Tensor:
         """(level - mean) / std in float32, then in the network's own dtype and on its device."""

@@ -9,18 +9,17 @@ __all__ = ["class_names", "wordnet_ids"]
 
 
 @functools.cache
-def _rows() -> tuple[tuple[str, ...], ...]:
-    table = importlib.resources.files("greedypig.images.networks").joinpath("imagenet_classes.tsv")
-    return tuple(tuple(row.split("\t")) for row in table.read_text(encoding="utf-8").splitlines())
+def _columns() -> list[tuple[str, ...]]:
+    table = importlib.resources.files(__package__).joinpath("imagenet_classes.tsv")
+    rows = table.read_text(encoding="utf-8").splitlines()
+    return list(zip(*(row.split("\t") for row in rows), strict=True))
 
 
-@functools.cache
 def class_names() -> tuple[str, ...]:
     """Names by class index. Two are not unique: "crane" and "maillot" are two classes each."""
-    return tuple(name for _, _, name in _rows())
+    return _columns()[2]
 
 
-@functools.cache
 def wordnet_ids() -> tuple[str, ...]:
     """WordNet ids such as "n01440764" by class index; unique."""
-    return tuple(wordnet_id for _, wordnet_id, _ in _rows())
+    return _columns()[1]

@@ -8,10 +8,10 @@ devices, without squeeze-and-excitation. Modules are named so that the public we
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from .image_model import ImageModel
@@ -52,9 +52,9 @@ _MOBILENET_V2 = (
 class EfficientNetLite0(ImageModel):
     """EfficientNet-Lite0 for ImageNet: images (m, 3, 224, 224) to logits (m, 1000).
 
-    Its input is `(level - 127) / 128`, so that mid-gray is exactly 0. The keys of the state dict
-    are those of the checkpoint `efficientnet-lite0-57934424.pth`. The stochastic depth of the
-    training is left out.
+    Its input is `(level - 127) / 128`, so that mid-gray is exactly 0; height and width must be
+    multiples of 32. The keys of the state dict are those of the checkpoint
+    `efficientnet-lite0-57934424.pth`. The stochastic depth of the training is left out.
     """
 
     name = "efficientnet-lite0"
@@ -69,22 +69,14 @@ class EfficientNetLite0(ImageModel):
         self._conv_stem = nn.Conv2d(3, 32, 3, stride=2, bias=False)
         self._bn0 = _batch_norm(32)
         self._stem_relu = nn.ReLU6()
-        self._blocks = nn.Sequential(*_blocks(_LITE0, 32, _LiteBlock))
+        self._blocks = nn.Sequential(*_blocks(_LITE0, 32, _lite_layers))
         self._conv_head = nn.Conv2d(_LITE0[-1].channels, 1280, 1, bias=False)
         self._bn1 = _batch_norm(1280)
         self._head_relu = nn.ReLU6()
         self._pool = nn.AdaptiveAvgPool2d(1)
+        self._flatten = nn.Flatten()
         self._dropout = nn.Dropout(0.2)
         self._fc = nn.Linear(1280, 1000)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (m, 3, h, w) to logits (m, 1000); h and w multiples of 32, trained at 224."""
-        x = self._stem_relu(self._bn0(self._conv_stem(self._stem_pad(x))))
-        x = self._blocks(x)
-        x = self._head_relu(self._bn1(self._conv_head(x)))
-        x = torch.flatten(self._pool(x), 1)
-        logits: Tensor = self._fc(self._dropout(x))
-        return logits
 
 
 class MobileNetV2(ImageModel):
@@ -100,91 +92,76 @@ class MobileNetV2(ImageModel):
         super().__init__()
         self.features = nn.Sequential(
             _conv_bn_relu(3, 32, kernel=3, stride=2),
-            *_blocks(_MOBILENET_V2, 32, _MobileBlock),
+            *_blocks(_MOBILENET_V2, 32, _mobile_layers),
             _conv_bn_relu(_MOBILENET_V2[-1].channels, 1280, kernel=1),
         )
-        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 1000))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (m, 3, h, w) to logits (m, 1000); trained at 224 x 224."""
-        logits: Tensor = self.classifier(torch.flatten(self.pool(self.features(x)), 1))
-        return logits
+
+Layers = dict[str, nn.Module]
 
 
-class _InvertedResidual(nn.Module):
+class _InvertedResidual(nn.Sequential):
     """Widen by a 1x1 convolution, filter each channel by itself, narrow by a 1x1 without ReLU.
 
     Where input and output agree in shape, the input is added.
     """
 
-    def __init__(self, channels: int, stage: Stage, stride: int) -> None:
-        super().__init__()
-        self.adds_input = stride == 1 and channels == stage.channels
-
-    def branch(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+    def __init__(self, layers: Layers, adds_input: bool) -> None:
+        super().__init__(OrderedDict(layers))
+        self.adds_input = adds_input
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.branch(x)
+        y: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return x + y if self.adds_input else y
 
 
-class _LiteBlock(_InvertedResidual):
-    def __init__(self, channels: int, stage: Stage, stride: int) -> None:
-        super().__init__(channels, stage, stride)
-        wide = channels * stage.expansion
-        self._widens = stage.expansion != 1
-        if self._widens:
-            self._expand_conv = nn.Conv2d(channels, wide, 1, bias=False)
-            self._bn0 = _batch_norm(wide)
-            self._expand_relu = nn.ReLU6()
-        self._pad = _same_padding(stage.kernel, stride)
-        # At stride 1 "same" is symmetric, and the convolution pads by itself.
-        padding = stage.kernel // 2 if stride == 1 else 0
-        self._depthwise_conv = nn.Conv2d(
-            wide, wide, stage.kernel, stride=stride, padding=padding, groups=wide, bias=False
-        )
-        self._bn1 = _batch_norm(wide)
-        self._depthwise_relu = nn.ReLU6()
-        self._project_conv = nn.Conv2d(wide, stage.channels, 1, bias=False)
-        self._bn2 = _batch_norm(stage.channels)
-
-    def branch(self, x: Tensor) -> Tensor:
-        if self._widens:
-            x = self._expand_relu(self._bn0(self._expand_conv(x)))
-        x = self._depthwise_relu(self._bn1(self._depthwise_conv(self._pad(x))))
-        y: Tensor = self._bn2(self._project_conv(x))
-        return y
-
-
-class _MobileBlock(_InvertedResidual):
-    def __init__(self, channels: int, stage: Stage, stride: int) -> None:
-        super().__init__(channels, stage, stride)
-        wide = channels * stage.expansion
-        widen = [_conv_bn_relu(channels, wide, kernel=1)] if stage.expansion != 1 else []
-        self.conv = nn.Sequential(
-            *widen,
-            _conv_bn_relu(wide, wide, kernel=stage.kernel, stride=stride, groups=wide),
-            nn.Conv2d(wide, stage.channels, 1, bias=False),
-            nn.BatchNorm2d(stage.channels),
-        )
-
-    def branch(self, x: Tensor) -> Tensor:
-        y: Tensor = self.conv(x)
-        return y
-
-
 def _blocks(
-    stages: Sequence[Stage], channels: int, block: Callable[[int, Stage, int], nn.Module]
+    stages: Sequence[Stage], channels: int, layers: Callable[[int, Stage, int], Layers]
 ) -> list[nn.Module]:
     """The blocks of all stages, for an input of so many channels."""
-    layers = []
+    blocks: list[nn.Module] = []
     for stage in stages:
         for repeat in range(stage.repeats):
-            layers.append(block(channels, stage, stage.stride if repeat == 0 else 1))
+            stride = stage.stride if repeat == 0 else 1
+            adds_input = stride == 1 and channels == stage.channels
+            blocks.append(_InvertedResidual(layers(channels, stage, stride), adds_input))
             channels = stage.channels
-    return layers
+    return blocks
+
+
+def _lite_layers(channels: int, stage: Stage, stride: int) -> Layers:
+    wide = channels * stage.expansion
+    layers: Layers = {}
+    if stage.expansion != 1:
+        layers["_expand_conv"] = nn.Conv2d(channels, wide, 1, bias=False)
+        layers["_bn0"] = _batch_norm(wide)
+        layers["_expand_relu"] = nn.ReLU6()
+    # At stride 1 "same" is symmetric, and the convolution pads by itself.
+    padding = stage.kernel // 2 if stride == 1 else 0
+    return layers | {
+        "_pad": _same_padding(stage.kernel, stride),
+        "_depthwise_conv": nn.Conv2d(
+            wide, wide, stage.kernel, stride=stride, padding=padding, groups=wide, bias=False
+        ),
+        "_bn1": _batch_norm(wide),
+        "_depthwise_relu": nn.ReLU6(),
+        "_project_conv": nn.Conv2d(wide, stage.channels, 1, bias=False),
+        "_bn2": _batch_norm(stage.channels),
+    }
+
+
+def _mobile_layers(channels: int, stage: Stage, stride: int) -> Layers:
+    wide = channels * stage.expansion
+    widen = [_conv_bn_relu(channels, wide, kernel=1)] if stage.expansion != 1 else []
+    layers = nn.Sequential(
+        *widen,
+        _conv_bn_relu(wide, wide, kernel=stage.kernel, stride=stride, groups=wide),
+        nn.Conv2d(wide, stage.channels, 1, bias=False),
+        nn.BatchNorm2d(stage.channels),
+    )
+    return {"conv": layers}
 
 
 def _same_padding(kernel: int, stride: int) -> nn.Module:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ...core.errors import GreedyPigError, InvalidInput
+from ...core.errors import GreedyPigError, InvalidInput, first_line
 from ...core.randomness import Fork
 from .assets_folder import assets_folder
 from .image_model import ImageModel
@@ -63,10 +63,8 @@ def load(
         seed: of the weights that "random" draws. The global random state is left as it is.
     """
     if name not in _MODELS:
-        known = ", ".join(f'"{each}"' for each in _MODELS)
-        spelled = str(name).lower().replace("_", "-")
-        near = difflib.get_close_matches(spelled, _MODELS, n=1, cutoff=0.5) or list(_MODELS)
-        raise InvalidInput(f'Expected one of {known} (got {name!r}). Try "{near[0]}".')
+        near = difflib.get_close_matches(str(name).lower(), NAMES, n=1, cutoff=0.5) or NAMES
+        raise InvalidInput(f'Expected one of {", ".join(NAMES)} (got {name!r}). Try "{near[0]}".')
     model_class = _MODELS[name]
     if isinstance(weights, str) and weights == "random":
         model = _build(model_class, seed)
@@ -96,8 +94,7 @@ def _build(model_class: type[ImageModel], seed: int) -> ImageModel:
 def _find_lite0() -> Path:
     # The spec says where the package lies without running its code.
     spec = importlib.util.find_spec(_LITE0_PACKAGE)
-    folders = spec.submodule_search_locations if spec is not None else None
-    for folder in folders or ():
+    for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / "models" / _LITE0_FILE
         if path.is_file():
             return path
@@ -128,50 +125,30 @@ def _read_state_dict(path: Path) -> object:
             f"Expected a file of weights at {path} (got {got} there). "
             "Try the path of a .pth or .safetensors file."
         )
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as error:
-            raise InvalidInput(
-                f"Expected safetensors in {path} (got a file in another format). "
-                "Try safetensors.torch.save_file."
-            ) from error
     try:
-        state: object = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise InvalidInput(
-            f"Expected a state dict in {path} "
-            "(got a file that torch.load does not read with weights_only=True). "
+            f"Expected a state dict in {path}, read with weights_only=True or as safetensors "
+            f"(got {type(error).__name__}: {first_line(error)}). "
             "Try torch.save(model.state_dict(), path), which saves the tensors alone."
         ) from error
-    return state
 
 
 def _load_state_dict(model: ImageModel, state: object) -> None:
     """Copies every tensor of `state` into `model`; the first thing that does not fit is named."""
-    own = model.state_dict()
-    if not isinstance(state, Mapping):
-        raise _misfit(model, f"a {type(state).__name__}")
-    # Counters of training batches: old checkpoints lack them and inference never reads them.
-    missing = [key for key in own if key not in state and not key.endswith("num_batches_tracked")]
-    unexpected = [key for key in state if key not in own]
-    if missing or unexpected:
-        problems = [f"no {missing[0]}, {len(missing)} keys missing"] if missing else []
-        if unexpected:
-            problems.append(f"an unknown {unexpected[0]}, {len(unexpected)} such keys")
-        raise _misfit(model, " and ".join(problems))
-    for key, value in state.items():
-        if not isinstance(value, Tensor):
-            raise _misfit(model, f"a {type(value).__name__} at {key}")
-        if value.shape != own[key].shape:
-            raise _misfit(
-                model, f"shape {tuple(value.shape)} at {key}, not {tuple(own[key].shape)}"
-            )
-    model.load_state_dict(dict(state), strict=False)
-
-
-def _misfit(model: ImageModel, got: str) -> InvalidInput:
-    return InvalidInput(
-        f"Expected a state dict of {model.name}, {len(model.state_dict())} tensors (got {got}). "
-        "Try the weights of that network, unwrapped: a mapping from parameter name to tensor."
-    )
+    try:
+        missing, unexpected = model.load_state_dict(dict(state), strict=False)  # type: ignore[call-overload]
+        # Counters of training batches: old checkpoints lack them and inference never reads them.
+        odd = [key for key in missing if not key.endswith("num_batches_tracked")] + unexpected
+        misfit = f"{len(odd)} missing or unknown keys such as {odd[0]}" if odd else None
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        misfit = str(error).splitlines()[-1].strip()
+    if misfit:
+        raise InvalidInput(
+            f"Expected a state dict of {model.name}, {len(model.state_dict())} tensors (got "
+            f"{misfit}). Try the weights of that network, unwrapped: a mapping from parameter name "
+            "to tensor."
+        )

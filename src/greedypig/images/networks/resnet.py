@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
 from .image_model import ImageModel
@@ -61,19 +60,13 @@ class ResNet50(ImageModel):
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
         self.fc = nn.Linear(channels, 1000)
 
     @classmethod
     def for_weights(cls, state: object) -> Self:
         """The variant that the state dict was made for."""
         return cls(keras=isinstance(state, Mapping) and "conv1.bias" in state)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (m, 3, h, w) to logits (m, 1000); trained at 224 x 224."""
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        logits: Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
-        return logits
 
 
 class _Bottleneck(nn.Module):
