@@ -15,4 +15,6 @@ def assets_folder() -> Path:
     named = os.environ.get("GREEDYPIG_ASSETS")
     if named or Path(".assets").is_dir():
         return Path(named or ".assets")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "greedypig")
+    from platformdirs import user_cache_path
+
+    return user_cache_path("greedypig")
