@@ -7,7 +7,6 @@ import csv
 import importlib.util
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from statistics import median
@@ -23,52 +22,69 @@ from ..results.wording import chance, count, kept_settings, setting
 from . import outputs
 from .terminal import BOLD, Terminal, duration
 
-AREAS = {"softmax": "sic_auc", "loss": "lic_auc", "second-opinion": "second_opinion_auc"}
-"""From a kind of curve to the column of its area."""
-NOTED = {"softmax": "curve", "loss": "loss_curve", "second-opinion": "second_opinion_curve"}
-"""From a kind of curve to its key in the notes of a comparison."""
+CURVES = {
+    "softmax": ("sic_auc", "curve"),
+    "loss": ("lic_auc", "loss_curve"),
+    "second-opinion": ("second_opinion_auc", "second_opinion_curve"),
+}
+"""From a kind of curve to the column of its area, and to its key in a row."""
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
 CSV_MARK = b"method,sic_auc,"
 ENDINGS = ("md", "csv", "png", "gpig", "html")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method over all photos: areas under median curves, medians of the rest."""
+class Comparison:
+    """Results by method and photo; every method has the same photos."""
 
-    numbers: Mapping[str, float]
-    """Any of COMPARED."""
-    curves: Mapping[str, metrics.Curve]
-    kept: Mapping[str, float]
-    """The probability at the printed shares, as measured."""
-    setting: str
-    """The rounds and steps, or noisy copies and theirs, as they were run."""
+    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
+        self.results = results
+        self.photos = next(iter(results.values()), {})
+        """The photos, each with its first result."""
+        self.rows = {name: _row(list(photos.values())) for name, photos in results.items()}
+        """One for each method, as plain data, for the notes of a result."""
+        keys = {key for row in self.rows.values() for key in row}
+        self.columns = [column for column in COMPARED if column in keys]
 
-    @staticmethod
-    def of(results: Sequence[gp.Attribution]) -> Row:
-        """The row of a method's results."""
-        curves = {kind: curve for kind in NOTED if (curve := _median(results, kind)) is not None}
-        numbers: dict[str, float] = {AREAS[kind]: curve.auc for kind, curve in curves.items()}
-        numbers["excess"] = median(_excess(a) for a in results)
-        numbers["gradients"] = median(a.gradients_used for a in results)
-        numbers["seconds"] = median(a.seconds for a in results)
-        shares = results[0].about["kept"]
-        kept = {share: median(a.about["kept"][share] for a in results) for share in shares}
-        text = setting(kept_settings(results[0])) if results[0].gradients_used else ""
-        return Row(numbers, curves, kept, text)
+    def alone(self, path: Path) -> Comparison:
+        """The comparison on one of the photos."""
+        return Comparison({name: {path: photos[path]} for name, photos in self.results.items()})
 
-    def plain_curves(self) -> dict[str, dict[str, Any]]:
-        """The curves by their kinds, as plain data."""
-        return {
-            kind: {"fractions": curve.fractions.tolist(), "values": curve.values.tolist()}
-            for kind, curve in self.curves.items()
-        }
+    def noted(self) -> gp.Attribution:
+        """The first method's result, with the rows of all in its notes."""
+        first, *others = self.photos.values()
+        notes: dict[str, Any] = {"comparison": self.rows}
+        if others:
+            notes["source"] = count(len(self.photos), "photo")
+            notes["probability"] = median(a.about["probability"] for a in self.photos.values())
+        return first.with_notes(notes)
 
-    def cells(self, columns: Sequence[str]) -> list[str]:
-        """The numbers of these columns as texts."""
-        return [
-            COMPARED[c][1].format(self.numbers[c]) if c in self.numbers else "–" for c in columns
-        ]
+    def cells(self, name: str) -> list[str]:
+        """A method's numbers as texts."""
+        row = self.rows[name]
+        return [COMPARED[c][1].format(row[c]) if c in row else "–" for c in self.columns]
+
+    def setting(self, name: str) -> str:
+        """A method's rounds and steps, or noisy copies and theirs, as they were run."""
+        first = next(iter(self.results[name].values()))
+        return setting(kept_settings(first)) if first.gradients_used else ""
+
+
+def _row(results: Sequence[gp.Attribution]) -> dict[str, Any]:
+    """A method over all photos: areas under median curves, medians of the rest."""
+    row: dict[str, Any] = {}
+    for kind, (column, key) in CURVES.items():
+        curve = _median(results, kind)
+        if curve is not None:
+            row[column] = curve.auc
+            row[key] = {"fractions": curve.fractions.tolist(), "values": curve.values.tolist()}
+    if "second_opinion_curve" in row:
+        row["second_opinion_curve"]["judge"] = results[0].about["judge"]
+    row["excess"] = median(_excess(a) for a in results)
+    row["gradients"] = median(a.gradients_used for a in results)
+    row["seconds"] = median(a.seconds for a in results)
+    kept = [a.about["kept"] for a in results]
+    row["kept"] = {share: median(each[share] for each in kept) for share in kept[0]}
+    return row
 
 
 def _median(results: Sequence[gp.Attribution], kind: str) -> metrics.Curve | None:
@@ -82,36 +98,6 @@ def _median(results: Sequence[gp.Attribution], kind: str) -> metrics.Curve | Non
 def _excess(a: gp.Attribution) -> float:
     best: float = max(a.about["curves"]["softmax"]["values"])
     return max(0.0, best - float(a.about["probability"]))
-
-
-class Comparison:
-    """Results by method and photo; every method has the same photos."""
-
-    def __init__(self, results: Mapping[str, Mapping[Path, gp.Attribution]]) -> None:
-        self.results = results
-        self.photos = next(iter(results.values()), {})
-        """The photos, each with its first result."""
-        self.rows = {name: Row.of(list(photos.values())) for name, photos in results.items()}
-        numbers = {column for row in self.rows.values() for column in row.numbers}
-        self.columns = [column for column in COMPARED if column in numbers]
-
-    def alone(self, path: Path) -> Comparison:
-        """The comparison on one of the photos."""
-        return Comparison({name: {path: photos[path]} for name, photos in self.results.items()})
-
-    def noted(self) -> gp.Attribution:
-        """The first method's result, with the numbers and curves of all in its notes."""
-        first, *others = self.photos.values()
-        notes: dict[str, Any] = {"comparison": {}}
-        for name, row in self.rows.items():
-            curves = {NOTED[kind]: curve for kind, curve in row.plain_curves().items()}
-            if "second-opinion" in row.curves:
-                curves[NOTED["second-opinion"]]["judge"] = first.about["judge"]
-            notes["comparison"][name] = {**row.numbers, "kept": dict(row.kept), **curves}
-        if others:
-            notes["source"] = count(len(self.photos), "photo")
-            notes["probability"] = median(a.about["probability"] for a in self.photos.values())
-        return first.with_notes(notes)
 
 
 def show(
@@ -128,19 +114,19 @@ def show(
         whole = median(a.about["curves"]["second-opinion"]["values"][-1] for a in photos)
         text = f"second opinion by {about['judge']}: {chance(whole)} for the whole photo"
         terminal.say(terminal.wrapped(text))
-    best = {c: BEST[c](row.numbers[c] for row in rows.values()) for c in columns if c in BEST}
+    best = {c: BEST[c](row[c] for row in rows.values()) for c in columns if c in BEST}
     table = []
     for name, row in rows.items():
-        cells = dict(zip(columns, row.cells(columns), strict=True))
-        for column, number in best.items():
-            if row.numbers[column] == number:
-                cells[column] = terminal.style(cells[column], BOLD)
-        table.append([name, *cells.values()])
+        cells = [
+            terminal.style(cell, BOLD) if c in best and row[c] == best[c] else cell
+            for c, cell in zip(columns, comparison.cells(name), strict=True)
+        ]
+        table.append([name, *cells])
     terminal.table(["", *(COMPARED[c][0] for c in columns)], table)
     terminal.say()
     if budget is not None:
-        used = [f"{name} {row.setting}" for name, row in rows.items() if row.setting]
-        terminal.say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {'; '.join(used)}"))
+        used = "; ".join(f"{name} {text}" for name in rows if (text := comparison.setting(name)))
+        terminal.say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {used}"))
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
     text = f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result"
@@ -200,8 +186,9 @@ def _markdown(comparison: Comparison, a: gp.Attribution, failed: Mapping[str, st
         "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
         "|---|" + "---:|" * len(columns) + "---|",
     ]
-    for name, row in comparison.rows.items():
-        lines.append(f"| {' | '.join([name, *row.cells(columns), row.setting or '–'])} |")
+    for name in comparison.rows:
+        cells = [name, *comparison.cells(name), comparison.setting(name) or "–"]
+        lines.append(f"| {' | '.join(cells)} |")
     lines.append("")
     for each in photos.values():
         noted = each.about
@@ -217,7 +204,7 @@ def _csv(comparison: Comparison) -> str:
     writer = csv.writer(text)
     writer.writerow(["method", *columns, "setting"])
     for name, row in comparison.rows.items():
-        writer.writerow([name, *(row.numbers.get(c, "") for c in columns), row.setting])
+        writer.writerow([name, *(row.get(c, "") for c in columns), comparison.setting(name)])
     return text.getvalue()
 
 
@@ -231,10 +218,12 @@ def record(
     noted = ("class", "target", "probability")
     return {
         "methods": {
-            name: {**row.numbers, "setting": row.setting, "curves": row.plain_curves()}
+            name: {column: row[column] for column in comparison.columns if column in row}
+            | {"setting": comparison.setting(name)}
+            | {"curves": {kind: row[key] for kind, (_, key) in CURVES.items() if key in row}}
             for name, row in rows.items()
         },
-        "order": sorted(rows, key=lambda name: -rows[name].numbers["sic_auc"]),
+        "order": sorted(rows, key=lambda name: -rows[name]["sic_auc"]),
         "photos": [
             {"photo": fspath(path), **{key: a.about[key] for key in noted}}
             for path, a in comparison.photos.items()
