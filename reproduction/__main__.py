@@ -289,7 +289,7 @@ def _record(result: Result) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     own = sys.modules[__name__]
-    return run_program(command_parser(PROGRAM, own), {PROGRAM: own}, argv, PROGRAM)
+    return run_program(lambda _: command_parser(PROGRAM, own), argv, PROGRAM)
 
 
 if __name__ == "__main__":

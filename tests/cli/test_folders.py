@@ -29,21 +29,12 @@ def test_a_setting_that_one_photo_does_not_fit_leaves_the_others(call, answer, s
     assert "a.png" in out
     assert "c.png" in out
     assert "error: sizes/b.png: Expected" in err
-    assert "1 of 3 could not be explained: sizes/b.png" in " ".join(err.split())
     index = (sizes.parent / "o" / "index.html").read_text()
     assert 'href="./a.html"' in index
     assert "sizes/b.png" in index
     record = answer(*words, code=1)
     assert [r["class"] for r in record["results"]] == ["red", "green"]
     assert [f["photo"] for f in record["failed"]] == ["sizes/b.png"]
-
-
-def test_a_budget_that_ended_the_search_is_told(call, place):
-    make_photo(place / "green.png", (30, 200, 40))
-    words = ("explain", "photo.png", "green.png", *TINY, "--no-html", "--steps", "5")
-    _, out, _ = call(*words, "--rounds", "4", "--budget", "10")
-    assert "2 photos stopped early (the gradient budget was spent)" in " ".join(out.split())
-    assert "stopped early" not in call(*words, "--rounds", "2")[1]
 
 
 def test_a_rival_that_is_one_photo_s_own_class(call, place):
@@ -62,27 +53,15 @@ def test_a_setting_that_no_photo_fits_is_a_wrong_command(call, place):
     for command in (["explain"], ["compare", "--methods", "ig,random"]):
         code, out, err = call(*command, "photo.png", "b.png", *TINY, "--features", "windows:9")
         assert (code, out) == (2, "")
-        assert err.count("error:") == 1
+        assert [line.split(":")[1] for line in err.splitlines()[:2]] == [" photo.png", " b.png"]
     assert not (place / "comparison" / "b").exists()
-
-
-@pytest.mark.parametrize(("word", "largest"), [("grid", 12), ("windows", 10)])
-def test_squares_that_a_photo_has_no_room_for_are_refused_in_pixels(call, sizes, word, largest):
-    words = ("explain", "sizes/c.png", *NATURAL, "--no-html", "--rounds", "1", "--features")
-    assert call(*words, f"{word}:{largest}")[0] == 0
-    code, out, err = call(*words, f"{word}:{largest + 1}")
-    assert (code, out) == (2, "")
-    assert err == (
-        f"error: Expected --features {word}:N with squares no larger than the 12×10 pixels that "
-        f"the network sees (got {word}:{largest + 1}).\n"
-    )
 
 
 def test_a_wrong_setting_beside_a_broken_photo_names_both(call, place):
     (place / "text.png").write_text("hello")
     code, _, err = call("explain", "photo.png", "text.png", *TINY, "--features", "windows:9")
     assert code == 1
-    assert "error: photo.png: Expected --features windows:N" in err
+    assert "error: photo.png: Expected windows" in err
     assert "text.png" in err
 
 

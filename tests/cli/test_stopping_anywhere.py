@@ -13,13 +13,14 @@ import pytest
 import greedypig as gp
 import reproduction
 from conftest import TINY, make_photo
+from greedypig.cli import main as program
 from greedypig.cli.explain import Question
-from greedypig.cli.main import COMMANDS
+from greedypig.cli.main import COMMANDS, module_of
 from greedypig.cli.terminal import Terminal
 from reproduction import __main__ as reproduce
 
 OURS = tuple(str(Path(package.__file__).parent) for package in (gp, reproduction))
-MODULES = {**COMMANDS, "reproduce": reproduce}
+MODULES = {name: module_of(name) for name in COMMANDS} | {"reproduce": reproduce}
 GRAPH = ("graph.npz", "--hidden", "8", "--epochs", "15", "--steps", "2")
 MOMENTS = (0, 0.5, 0.8, 0.9, 0.97)
 """When each command is stopped: of n functions of the package that it calls, at the n^moment-th."""
@@ -65,16 +66,16 @@ def interrupted(monkeypatch, name, at):
     return calls
 
 
-TOLD = re.compile(
+MESSAGE = re.compile(
     r"error: Stopped\b.*?(?:Kept: (.*?)\. )?(Go on|Start again) with:\n  (.*)\n$", re.DOTALL
 )
 
 
 def way_on(err):
     """The words of the command that a stopped one gives; what it says is kept is there."""
-    told = TOLD.search(err)
-    assert told is not None, err
-    kept, how, command = told.groups()
+    message = MESSAGE.search(err)
+    assert message is not None, err
+    kept, how, command = message.groups()
     words = shlex.split(command)
     if words[:3] == ["python", "-m", "reproduction"]:
         words[:3] = ["greedypig", "reproduce"]  # As `call` names it.
@@ -142,6 +143,16 @@ def test_a_stop_before_anything_is_read_keeps_the_resume_that_was_asked_for(call
     code, _, err = call("explain", "photo.png", *TINY, "--resume")
     assert code == 1
     assert err.endswith("greedypig explain --resume photo.png --model tiny_models:build\n")
+
+
+def test_a_stop_while_the_command_is_loaded_starts_again(call, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "module_of", stop)
+    code, _, err = call("explain", "photo.png")
+    assert code == 1
+    assert way_on(err) == ["explain", "photo.png"]
 
 
 def test_files_of_an_earlier_run_are_not_called_kept(call, answer, monkeypatch):

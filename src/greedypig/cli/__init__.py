@@ -1,21 +1,22 @@
 """The command line. `greedypig` and `python -m greedypig` both call `main.main`.
 
-A subcommand is a module of its own in this folder, named in `main.COMMANDS`. It defines
+A subcommand is a module of its own in this folder, with a line of help in `main.COMMANDS`. It
+defines
 
-- `HELP`: one line for the list of commands;
 - `DESCRIPTION`: what it does, for its own --help;
 - `EXAMPLES`: command lines, shown below its options as they are;
 - `configure(parser)`: adds its arguments to an `argparse.ArgumentParser`; groups that several
-  commands share are in `options`;
+  commands share ("model", "method", "hardware", "output") are in `options`;
 - `run(args, terminal) -> int`: does the job and returns the exit code.
 
 `terminal.say` prints a line for people; it is silent under --json or --quiet.
-`terminal.result(record)` prints the one object of --json. `terminal.bar` draws progress on a
-terminal. A `UsageError` ends with exit code 2, any `GreedyPigError` or `OSError` with 1, in one
-sentence. Ctrl-C and SIGTERM arrive as KeyboardInterrupt. A command names the files that --resume
-goes on from beforehand (`terminal.keeps`). When it is stopped, `main` prints which of them exist
-and the command that goes on, or the one that starts again, with exit code 1. A command that has to
-save something first saves it and raises `Stopped`.
+`terminal.result(record)` prints the one object of --json. `terminal.bar` shows progress on a
+terminal. A `UsageError` ends with exit code 2, any other error with 1, in one sentence. Ctrl-C and
+SIGTERM arrive as KeyboardInterrupt. A command names the files that --resume goes on from beforehand
+(`terminal.keeps`). When it is stopped, `main` prints which of them exist and the command that goes
+on, or the one that starts again, with exit code 1. A command that has to save something first saves
+it and raises `Stopped`.
 
-Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong.
+Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong. An
+input file that does not exist is a wrong command.
 """

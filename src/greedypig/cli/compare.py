@@ -3,55 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 import greedypig as gp
 
-from ..core.errors import MissingPackage
-from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, as_method, with_knobs
-from ..core.scorers import cost_of
-from ..images.api import POINTS, SHARES
-from ..results.wording import count
+from ..core.errors import did_you_mean
+from ..core.methods import GreedyPIG, as_method
 from ..tensors.methods import within
-from ..tensors.pictures import Superpixels
 from . import compare_output, options, outputs
 from .compare_output import Comparison
-from .explain import PhotoFiles, PhotoTask, Question, small_photo, warn_of_options
-from .explain_output import small_photos
-from .failures import DONE, FAILED, Failures, Stopped, UsageError
+from .explain import PhotoRun, Question, explained, failed_record, new_session, photo_names
+from .failures import DONE, FAILED, UsageError
 from .methods import Search
-from .resumable import Progress, Session
-from .terminal import Bar, Terminal
+from .terminal import Terminal
 
-HELP = "several methods on the same photos: curves, AUC, gradients, seconds"
 DESCRIPTION = """\
 Explain photos by several methods and compare them. SIC AUC: the area under the softmax information
 curve, the probability with only the best features (higher is better). LIC AUC: the area under the
 loss information curve, the distance from the whole photo's prediction (lower is better). With
-several photos both are of the median curve. Writes a table (Markdown and CSV), a figure, a page and
-every result into a folder."""
+several photos both are of the median curve. One-shot methods rank features by absolute score, as in
+the paper. Writes a table (Markdown and CSV), a figure, a page and every result into a folder."""
 EXAMPLES = """\
   greedypig compare photo.jpg
   greedypig compare holiday/ --judge mobilenet-v2 --out results
-  greedypig compare photo.jpg --methods steady-pig,greedy-pig,ig --budget 100"""
-PAPER, REGIONS = "greedy-pig (paper)", "greedy-pig (regions)"
-ALIASES = {"paper": PAPER, "regions": REGIONS}
+  greedypig compare photo.jpg --methods steady-pig,greedy-pig,paper,ig --budget 100"""
+TITLES = {"paper": "greedy-pig (paper)", "regions": "greedy-pig (regions)"}
+"""The titles of methods that are no method's own name."""
 NAMES = (
-    "steady-pig", "greedy-pig", PAPER, "sequential-gradient", "ig", "smooth-ig", "blur-ig",
-    "guided-ig", "gradient", REGIONS, "random",
-)  # fmt: skip
-WORDS = tuple({full: short for short, full in ALIASES.items()}.get(name, name) for name in NAMES)
+    *("steady-pig", "greedy-pig", "paper", "sequential-gradient", "ig", "smooth-ig", "blur-ig"),
+    *("guided-ig", "gradient", "regions", "random"),
+)
 """The methods as they are typed."""
-USUAL = tuple(name for name in NAMES if name not in (PAPER, "gradient"))
-MOST_REGION_ROUNDS = 50
+USUAL = tuple(name for name in NAMES if name not in ("paper", "gradient"))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     method.add_argument(
         "--methods",
         metavar="A,B,…",
-        help=f"the methods to run: {', '.join(WORDS)}; paper is Greedy PIG in the paper's setting "
-        "(100 rounds of 20 gradients), regions is Greedy PIG on superpixels (default: all but "
-        "paper and gradient)",
-    )
-    method.add_argument(
-        "--paper",
-        action="store_true",
-        help="also the paper's setting, 2,000 gradients per photo: slow",
+        default=",".join(USUAL),
+        help=f"the methods to run: {', '.join(NAMES)}; paper is Greedy PIG in the paper's setting "
+        "(100 rounds of 20 gradients, slow), regions is Greedy PIG on superpixels (default: all "
+        "but paper and gradient)",
     )
     method.add_argument(
         "--budget",
@@ -80,13 +61,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "the rounds and steps",
     )
     options.add_features(method)
-    method.add_argument(
-        "--ranking",
-        choices=("absolute", "signed"),
-        default="absolute",
-        help="how one-shot methods rank: by absolute score, as in the paper, or by signed score; "
-        "greedy methods rank by selection (default: %(default)s)",
-    )
     options.add_hardware(parser)
     output = options.group(parser, "output")
     output.add_argument(
@@ -105,177 +79,67 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "are compared by the prediction with only the best features, and a counterfactual is "
             "about the prediction without them. Try greedypig explain --objective counterfactual."
         )
-    names = chosen(args.methods, args.paper)
-    features = options.features(args.features)
-    warn_of_options(args, terminal)
-    photos = PhotoFiles.find(args.photos)
-    failures = Failures(terminal.fail, several=len(photos.files) + len(photos.broken) > 1)
-    for path, reason in photos.broken:
-        failures.add(path, reason)
-    table, files = Comparison({}, args.ranking), list[Path]()
-    if photos.files:
-        folder = _folder(args.out, photos.files)
-        runs = _runs(photos, names, folder, args.resume)
-        for each in runs:
-            each.session.announced(terminal)
-        outputs.refuse_foreign([each.session.result for each in runs])
-        outputs.refuse_foreign({each.session.result.parent / "comparison.html" for each in runs})
-        compare_output.refuse_foreign(folder)
-        question = Question.of(args, features)
-        with terminal.bar("") as bar:
-            results = _run_all(question, runs, args, terminal, bar, failures)
-        failures.check()
-        table = Comparison(results, args.ranking)
-        if results:
-            folders = {each.path: each.session.result.parent for each in runs}
-            files = compare_output.write(table, folder, folders, failures.all)
-            compare_output.show(table, terminal, files, args.budget)
-    if failures.all:
-        terminal.note(f"{len(failures.all)} could not be compared: {failures.names()}")
-    terminal.result(compare_output.record(table, args, files, failures.all))
-    return FAILED if failures.all else DONE
-
-
-@dataclass(frozen=True)
-class MethodRun:
-    """One method on one photo."""
-
-    path: Path
-    name: str
-    method: str
-    session: Session
-
-
-def _runs(photos: PhotoFiles, names: Sequence[str], folder: Path, resume: bool) -> list[MethodRun]:
+    methods = chosen(args.methods)
+    names = photo_names(args.photos)
+    folder = _folder(args.out, list(names))
+    folders = dict(zip(names, outputs.stems(fspath(folder), list(names)), strict=True))
+    outputs.refuse_foreign(each / "comparison.html" for each in folders.values())
+    compare_output.refuse_foreign(folder)
     runs = []
-    stems = outputs.stems(fspath(folder), photos.files)
-    for path, stem in zip(photos.files, stems, strict=True):
-        if stem.exists():  # Else it is made once there is something to put into it.
-            outputs.folder(stem)
-        for name in names:
-            progress = Progress(POINTS + len(SHARES))
-            session = Session(stem / f"{slug(name)}.gpig", resume, progress)
-            runs.append(MethodRun(path, photos.names[path], name, session))
-    return runs
-
-
-def _run_all(
-    question: Question,
-    runs: Sequence[MethodRun],
-    args: argparse.Namespace,
-    terminal: Terminal,
-    bar: Bar,
-    failures: Failures,
-) -> dict[str, dict[Path, gp.Attribution]]:
-    """Results by method and photo; a photo that fails with one method is left out of all."""
-    command = terminal.command_line()
+    for path, name in names.items():
+        for method in methods:
+            session = new_session(folders[path] / f"{_slug(method)}.gpig", args, terminal)
+            search = Search(method_of(method, args.budget))
+            features = gp.superpixels() if method == "regions" else None
+            runs.append(PhotoRun(path, name, session, search, features, TITLES.get(method, method)))
+    outputs.refuse_foreign(each.session.result for each in runs)
+    question = Question.of(args, terminal, ranking="absolute")
     results: dict[str, dict[Path, gp.Attribution]] = {}
-    broken: set[Path] = set()
-    small: dict[str, str] = {}
-    for i, run in enumerate(runs):
-        if run.path in broken:
-            continue
-        progress = run.session.progress
-        bar.label = f"{run.name}: {run.method}"
-        terminal.subject = f"{run.name}, {run.method}"
-        share = lambda i=i, progress=progress: i + progress.share()  # noqa: E731
-        bar.follow(share, len(runs), progress.phase)
-        try:
-            photo = question.read(run.path)
-            task = task_of(run.method, question, args.budget, photo.x)
-            a = run.session.answer(task, run.name, command)
-        except KeyboardInterrupt:
-            run.session.keep()
-            failures.release()
-            raise Stopped(
-                f"Stopped at {run.name}, {run.method}, after {i} of {count(len(runs), 'run')}."
-            ) from None
-        except (UsageError, OSError, MissingPackage):
-            raise
-        except Exception as error:
-            broken.add(run.path)
-            failures.add(fspath(run.path), error)
-        else:
-            failures.release()
-            results.setdefault(run.method, {})[run.path] = a
-            if (sizes := small_photo(photo)) is not None:
-                small[run.name] = sizes
-    terminal.subject = ""
-    if small:
-        terminal.note(small_photos(small))
-    left = {
-        name: {path: a for path, a in of.items() if path not in broken}
-        for name, of in results.items()
-    }
-    return {name: of for name, of in left.items() if of}
+    failed: dict[str, str] = {}
+    with terminal.bar("") as bar:
+        for each, a in explained(question, runs, terminal, bar, failed):
+            results.setdefault(each.method, {})[each.path] = a
+    # A photo that failed with one method is left out of all.
+    whole = [path for path in names if fspath(path) not in failed]
+    comparison = Comparison(
+        {method: {path: photos[path] for path in whole} for method, photos in results.items()}
+        if whole
+        else {}
+    )
+    files: list[Path] = []
+    if whole:
+        files = compare_output.write(comparison, folder, folders, failed)
+        compare_output.show(comparison, terminal, files, args.budget)
+    record = compare_output.record(comparison, args, files)
+    terminal.result(record | {"failed": failed_record(failed)})
+    return FAILED if failed else DONE
 
 
-def task_of(name: str, question: Question, budget: int | None, x: Tensor) -> PhotoTask:
-    """The task of a method on a photo."""
-    features = gp.superpixels() if name == REGIONS else question.features
-    method = method_of(name, features, budget, x)
-    return PhotoTask(question, Search(method), x, features)
-
-
-def method_of(name: str, features: Any, budget: int | None, x: Tensor) -> Any:
-    """The method called `name` for a photo; with a budget it takes about that many gradients.
-
-    There are no more rounds than features. Where that would leave gradients over, rounds have more
-    steps.
-    """
-    if name == PAPER:
+def method_of(name: str, budget: int | None) -> Any:
+    """The method of that name; with a budget it takes about that many gradients."""
+    if name == "paper":
         method: Any = GreedyPIG(rounds=100, steps=20, schedule="equal")
     else:
-        method = as_method("greedy-pig" if name == REGIONS else name)
-    if budget is None:
-        return method
-    method = within(method, budget, stretch=name != PAPER)
-    most = MOST_REGION_ROUNDS
-    if not isinstance(features, Superpixels):
-        blocks = callable(features)
-        most = features(Layout.of(x)).units if blocks else x.numel()
-    return _at_most(most, method, budget)
+        method = as_method("greedy-pig" if name == "regions" else name)
+    return method if budget is None else within(method, budget, stretch=name != "paper")
 
 
-def _at_most(most: int, method: Any, budget: int) -> Any:
-    """The method with at most so many rounds."""
-    if not isinstance(method, InRounds) or (method.rounds or 0) <= most:
-        return method
-    method, cost = replace(method, rounds=most), cost_of(method.scorer)
-    return method if cost == 1 else with_knobs(method, steps=max(cost, budget // most))
+def chosen(text: str) -> list[str]:
+    """The methods that --methods names, each once and in its order."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    for word in words or ["none"]:
+        if word not in NAMES:
+            near = did_you_mean(word, NAMES)
+            raise UsageError(f"Expected --methods among {', '.join(NAMES)} (got {word!r}).{near}")
+    return words
 
 
-def chosen(text: str | None, paper: bool) -> tuple[str, ...]:
-    """The methods that --methods names, in its order; else the usual ones."""
-    if text is None:
-        names = list(USUAL)
-    else:
-        names = [_known(word.strip()) for word in text.split(",") if word.strip()]
-    if not names:
-        raise UsageError(f"Expected --methods as names with commas: {', '.join(WORDS)} (got none).")
-    if paper and PAPER not in names:
-        names.insert(names.index("greedy-pig") + 1 if "greedy-pig" in names else 0, PAPER)
-    return tuple(dict.fromkeys(names))
+def _slug(method: str) -> str:
+    """The name of a method's file."""
+    return f"greedy-pig-{method}" if method in TITLES else method
 
 
-def slug(name: str) -> str:
-    """The method's name as a file's name."""
-    return name.replace(" (", "-").replace(")", "")
-
-
-def _known(word: str) -> str:
-    name = ALIASES.get(word, word)
-    if name in NAMES:
-        return name
-    by_slug = {slug(known): known for known in NAMES}
-    if word in by_slug:
-        return by_slug[word]
-    near = difflib.get_close_matches(word, [*NAMES, *ALIASES], 1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    raise UsageError(f"Expected --methods among {', '.join(WORDS)} (got {word!r}).{hint}")
-
-
-def _folder(out: str | None, files: Sequence[Path]) -> Path:
+def _folder(out: str | None, files: list[Path]) -> Path:
     if out is None:
         out = f"{files[0].stem}-comparison" if len(files) == 1 else "comparison"
     elif Path(out).suffix.lower() in outputs.ENDINGS:

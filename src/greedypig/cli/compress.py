@@ -35,7 +35,6 @@ from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
 from .terminal import BOLD, DIM, Bar, Terminal, duration
 
-HELP = "keep the few edges of a graph that a network's predictions use"
 DESCRIPTION = """\
 Keep the best edges of a graph. The paper's graph network is trained on it (or use your own), Greedy
 PIG orders the edges, and accuracy, agreement with the full graph's predictions and G are measured

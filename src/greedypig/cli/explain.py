@@ -1,17 +1,16 @@
 """`greedypig explain photo.jpg`: the features of a photo that a network uses, checked by a curve.
 
 A `Question` is what does not depend on the photo: the networks, the class, the baseline. `compare`
-asks it too.
+asks it too, and runs its methods by `explained`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
@@ -22,12 +21,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import (
-    BudgetTooSmall,
-    GreedyPigError,
-    InvalidInput,
-    MissingPackage,
-)
+from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, MissingPackage
 from ..core.layout import Layout
 from ..images.api import POINTS, SHARES, PhotoNotes, ordered
 from ..images.class_names import find_class
@@ -37,14 +31,12 @@ from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
 from ..results.picture import unranked
 from ..tensors.api import Job, check_not_flat
-from . import methods, options, outputs
-from .explain_output import Summary, records
-from .failures import DONE, FAILED, Stopped, UsageError
+from . import explain_output, methods, options, outputs
+from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence
 from .methods import Search
 from .resumable import Progress, Session
 from .terminal import Bar, Terminal
 
-HELP = "which features of a photo a network uses, and its probability with only those"
 DESCRIPTION = """\
 Explain what an ImageNet network (or your own) uses in photos. For every photo it prints the class,
 its probability, and the probability with only the best 1, 5 and 10 % of the features present (by
@@ -56,14 +48,14 @@ EXAMPLES = """\
   greedypig explain holiday/ --out results --judge mobilenet-v2
   greedypig explain photo.jpg --class tabby --objective margin:lynx --features pixels
   greedypig explain photo.jpg --model my_models:build --json > answer.json"""
-DRAW: dict[str, Callable[[gp.Attribution], Any]] = {
-    "kept": plots.kept, "without": plots.without, "heatmap": plots.heatmap,
-    "overlay": plots.overlay, "order": plots.order_map, "curve": plots.curve,
-}  # fmt: skip
-OF_ALL_CLASSES = ("log-likelihood", "counterfactual")
-"""Objectives that are the same for every class."""
-ENLARGED = 4
-"""Photos this many times smaller than the network's input are named in a note."""
+DRAW: dict[str, Any] = {
+    "kept": plots.kept,
+    "without": plots.without,
+    "heatmap": plots.heatmap,
+    "overlay": plots.overlay,
+    "order": plots.order_map,
+    "curve": plots.curve,
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -96,119 +88,176 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "Expected the package matplotlib for --pictures (it is not installed). "
             'Try pip install "greedypig[plots]".'
         )
-    features = options.features(args.features)
-    warn_of_options(args, terminal)
-    photos = PhotoFiles.find(args.photos)
-    stems = outputs.stems(args.out, photos.files)
-    jobs = [PhotoOutput(path, photos.names[path], stem, args)
-            for path, stem in zip(photos.files, stems, strict=True)]  # fmt: skip
-    for job in jobs:
-        job.session.announced(terminal)
-    index = _index(jobs, args)
-    outputs.refuse_foreign([file for job in jobs for file in job.files()] + index)
-    summary = Summary(terminal, photos.names, args, search, single=photos.single)
-    for path, reason in photos.broken:
-        summary.failures.add(path, reason)
-    if jobs:
-        question = Question.of(args, features)
-        with terminal.bar("") as bar:
-            _explain_all(question, search, jobs, summary, bar)
-        summary.failures.check()
-        if index and summary.done:
-            pages = {f.name: a for f, a in summary.pages}
-            report.write_index(pages, index[0], failed=summary.failures.all)
-            summary.extra += index
-    summary.close()
-    terminal.result(records(summary, single=photos.single))
-    return FAILED if summary.failures.all else DONE
+    names = photo_names(args.photos)
+    stems = outputs.stems(args.out, list(names))
+    files = {path: _files(stem, args) for path, stem in zip(names, stems, strict=True)}
+    index = stems[0].with_name("index.html") if len(stems) > 1 and not args.no_html else None
+    outputs.refuse_foreign([file for each in files.values() for file in each.values()])
+    outputs.refuse_foreign([] if index is None else [index])
+    runs = [
+        PhotoRun(path, name, new_session(files[path]["result"], args, terminal), search)
+        for path, name in names.items()
+    ]
+    question = Question.of(args, terminal)
+    results: dict[Path, gp.Attribution] = {}
+    failed: dict[str, str] = {}
+    with terminal.bar("") as bar:
+        for each, a in explained(question, runs, terminal, bar, failed):
+            _draw(a, files[each.path])
+            results[each.path] = a
+    written = [file for path in results for file in files[path].values()]
+    if index is not None and results:
+        pages = {files[path]["page"].name: a for path, a in results.items()}
+        report.write_index(pages, index, failed=list(failed.items()))
+        written.append(index)
+    records = [explain_output.record(p, a, list(files[p].values())) for p, a in results.items()]
+    if list(results) == [Path(args.photos[0])]:
+        (a,) = results.values()
+        explain_output.show_photo(terminal, a, written, default=search.method is None)
+        terminal.result(records[0])
+    else:
+        explain_output.show_photos(terminal, list(results.values()), written, args)
+        paths = [fspath(file) for file in written]
+        terminal.result({"results": records, "failed": failed_record(failed), "files": paths})
+    return FAILED if failed else DONE
 
 
-def warn_of_options(args: argparse.Namespace, terminal: Terminal) -> None:
-    """Warn of options without an effect."""
-    reach = getattr(args, "reach", None)
-    if reach is not None and reach < 1 and args.objective == "log-likelihood":
-        terminal.warn(
-            f"--reach {reach:g} is never met: a log-likelihood is below 0, so a share below 1 is "
-            f"more than the whole photo gives. Try --reach {2 - reach:g}."
-        )
-    if args.class_ is not None and args.objective in OF_ALL_CLASSES:
-        terminal.warn(
-            f"--class {args.class_} does not change the explanation: --objective {args.objective} "
-            "is about the probabilities of all classes. The class only says whose probability the "
-            "curve shows. Try --objective softmax to explain the class."
-        )
+def _files(stem: Path, args: argparse.Namespace) -> dict[str, Path]:
+    """Everything that is written for a photo: its result, its page, its pictures."""
+    files = {"result": stem.with_name(f"{stem.name}.gpig")}
+    if not args.no_html:
+        files["page"] = stem.with_name(f"{stem.name}.html")
+    if args.pictures:
+        other = "kept" if args.objective == "counterfactual" else "without"
+        files |= {name: stem.with_name(f"{stem.name}-{name}.png") for name in DRAW if name != other}
+    return files
 
 
-@dataclass(frozen=True)
-class PhotoFiles:
-    """The photos that a command line names."""
+def _draw(a: gp.Attribution, files: dict[str, Path]) -> None:
+    """Write the page and the pictures of a result."""
+    for name, file in files.items():
+        if name == "page":
+            report.write(a, file)
+        elif name in DRAW:
+            outputs.save_figure(DRAW[name](a).figure, file)
 
-    files: tuple[Path, ...]
-    broken: tuple[tuple[str, str], ...]
-    """Paths without a photo, each with the reason."""
-    single: bool
-    """Was one path given that is no folder or pattern? Then --json prints one object."""
-    names: Mapping[Path, str]
-    """What the files are called: in a folder that was given, by their path in it."""
 
-    @staticmethod
-    def find(paths: Sequence[str]) -> PhotoFiles:
-        """The files behind the paths; a path without a photo does not end the others."""
-        files: dict[Path, str] = {}
-        broken = []
-        for path in paths:
-            try:
-                for file in find_photos([path]):
-                    inside = Path(path).is_dir()
-                    files.setdefault(file, fspath(file.relative_to(path)) if inside else file.name)
-            except InvalidInput as error:
-                broken.append((path, str(error)))
-        single = len(paths) == 1 and (not files or list(files) == [Path(paths[0])])
-        times = Counter(files.values())
-        names = {file: name if times[name] == 1 else fspath(file) for file, name in files.items()}
-        return PhotoFiles(tuple(files), tuple(broken), single, names)
+def photo_names(paths: Sequence[str]) -> dict[Path, str]:
+    """The files that the paths mean, with their names: in a folder, by their path in it."""
+    names: dict[Path, str] = {}
+    for path in paths:
+        try:
+            for file in find_photos([path]):
+                inside = Path(path).is_dir()
+                names.setdefault(file, fspath(file.relative_to(path)) if inside else file.name)
+        except InvalidInput as error:
+            raise UsageError(str(error)) from error
+    times = Counter(names.values())
+    return {file: name if times[name] == 1 else fspath(file) for file, name in names.items()}
 
 
 @dataclass(frozen=True)
-class Photo:
-    """A photo as the network sees it."""
+class PhotoRun:
+    """One method on one photo."""
 
-    x: Tensor
-    width: int
-    height: int
-    """Of the file's picture, in pixels."""
+    path: Path
+    name: str
+    session: Session
+    search: Search
+    features: Any = None
+    """What one feature is, where it is not what --features names."""
+    method: str = ""
+    """The method's title, where there are several."""
 
     @property
-    def enlarged(self) -> bool:
-        """Is the photo much smaller than the network's input?"""
-        return min(self.width, self.height) * ENLARGED < min(self.x.shape[-2:])
+    def label(self) -> str:
+        """The photo's name, and the method's."""
+        return f"{self.name}, {self.method}" if self.method else self.name
+
+
+def new_session(result: Path, args: argparse.Namespace, terminal: Terminal) -> Session:
+    """The session of a photo's result."""
+    return Session(result, args.resume, Progress(POINTS + len(SHARES))).announced(terminal)
+
+
+def explained(
+    question: Question,
+    runs: Sequence[PhotoRun],
+    terminal: Terminal,
+    bar: Bar,
+    failed: dict[str, str],
+) -> Iterator[tuple[PhotoRun, gp.Attribution]]:
+    """Every run with its result. A photo that fails is not tried again.
+
+    failed: is filled with the reasons of failures, by the photos' paths.
+    """
+    photos, unfit = {fspath(each.path) for each in runs}, 0
+    several = len(runs) > 1
+    for i, each in enumerate(runs):
+        path, session = fspath(each.path), each.session
+        if path in failed:
+            continue
+        bar.label = f"{i + 1}/{len(runs)} {each.label}" if several else each.label
+        terminal.subject = each.label if several else ""
+        share = lambda i=i, session=session: i + session.progress.share()  # noqa: E731
+        bar.follow(share, len(runs))
+        try:
+            task = PhotoTask(question, each.search, question.read(each.path), each.features)
+            a = session.answer(task, each.name, terminal.command_line())
+        except KeyboardInterrupt:
+            session.keep()
+            done = f" after {i} of {len(runs)}" if several else ""
+            raise Stopped(f"Stopped at {each.label}{done}.") from None
+        except (UsageError, OSError, MissingPackage):
+            raise
+        except Exception as error:
+            failed[path] = reason = sentence(error)
+            unfit += isinstance(error, Unfit)
+            if unfit == len(photos) == 1:
+                raise UsageError(reason) from error
+            terminal.fail(reason if path in reason or len(photos) == 1 else f"{path}: {reason}")
+        else:
+            yield each, a
+    terminal.subject = ""
+    if unfit == len(photos):
+        raise UsageError("Expected settings that fit some photo (got none that does).")
+
+
+def failed_record(failed: Mapping[str, str]) -> list[dict[str, str]]:
+    """The failures for --json."""
+    return [{"photo": path, "reason": reason} for path, reason in failed.items()]
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked about every photo."""
 
-    model: ImageModel
+    notes: PhotoNotes
+    """The networks, the baseline and what is measured."""
     target: int | None
     objective: Any
-    baseline: Any
     features: Any
-    batch_size: Any
     seed: int
-    ranking: str
-    """Of one-shot methods: by "absolute" score, as the paper's curves, or "signed"."""
-    notes: PhotoNotes
 
     @staticmethod
-    def of(args: argparse.Namespace, features: Any) -> Question:
-        """Read the options and load the networks; whatever is wrong is a wrong command."""
-        device = options.device(args.device)
+    def of(args: argparse.Namespace, terminal: Terminal, ranking: str = "signed") -> Question:
+        """Read the options and load the networks; whatever is wrong is a wrong command.
+
+        ranking: the order of one-shot methods, by "absolute" or "signed" score.
+        """
+        if args.class_ is not None and args.objective in ("log-likelihood", "counterfactual"):
+            terminal.warn(
+                f"--class {args.class_} does not change the explanation: --objective "
+                f"{args.objective} is about the probabilities of all classes."
+            )
         try:
-            baseline = options.baseline(args.baseline)
-            model = _load(args.model, weights=args.weights, outputs=args.outputs).to(device)
-            same = args.outputs if args.judge == args.model else None
-            judge = None if args.judge is None else _load(args.judge, outputs=same).to(device)
-            if judge is not None:
+            device = options.device(args.device)
+            features, baseline = options.features(args.features), options.baseline(args.baseline)
+            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            judge = None
+            if args.judge is not None:
+                outputs = args.outputs if args.judge == args.model else None
+                judge = model_from(args.judge, outputs=outputs).to(device)
                 check_judge(args.model, model, args.judge, judge)
             _try_pictures(model, judge)
             target = None if args.class_ is None else find_class(args.class_, model.classes)
@@ -217,70 +266,22 @@ class Question:
             raise
         except GreedyPigError as error:
             raise UsageError(str(error)) from error
-        ranking, batch_size = getattr(args, "ranking", "signed"), args.batch_size or "auto"
-        notes = PhotoNotes(model, args.model, args.objective, baseline, args.baseline, judge,
-                           args.judge, batch_size, ranking)  # fmt: skip
-        return Question(
-            model, target, objective, baseline, features, batch_size, args.seed, ranking, notes
+        notes = PhotoNotes(
+            model,
+            args.model,
+            args.objective,
+            baseline,
+            args.baseline,
+            judge,
+            args.judge,
+            args.batch_size or "auto",
+            ranking,
         )
+        return Question(notes, target, objective, features, args.seed)
 
-    def read(self, path: Path) -> Photo:
+    def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
-        photo = open_photo(path)
-        return Photo(self.model.preprocess(photo), *photo.size)
-
-
-@dataclass(frozen=True)
-class PhotoTask:
-    """One photo explained by one method; a `Task` of a session."""
-
-    question: Question
-    search: Search
-    x: Tensor
-    features: Any = None
-    """What one feature is, where it is not what --features names."""
-
-    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
-        """The explanation alone, in the order that its curves and pictures show."""
-        ask, features = self.question, self.features or self.question.features
-        lines = len(ask.baseline) if isinstance(ask.baseline, list) else 1
-        name = ask.notes.objective.partition(":")[0]
-        method = self.search.method(Layout.of(self.x), name, lines)
-        job = Job(
-            ask.model, objective=ask.objective, baseline=ask.baseline, features=features,
-            method=method, k=self.search.k, stop=self.search.stop, seed=ask.seed,
-            batch_size=ask.batch_size, class_given=ask.target is not None,
-        )  # fmt: skip
-        job.by_name = True  # The views of steady-pig are fitted to the network.
-        try:
-            run = job.run([job.example(self.x, ask.target)], [self.x], resume=resume)
-        except BudgetTooSmall as error:
-            raise self.search.refused(error, method, lines) from None
-        self.search.with_reach(run)
-        progress(run)
-        for _ in run:
-            progress(run)
-        check_not_flat(run)
-        return ordered(run.results()[0], features, ask.ranking)
-
-    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
-        """The result with its curves, its predictions and the pictures it is drawn on."""
-        return self.question.notes.add(a, self.x, source, command)
-
-    def is_complete(self, saved: gp.Attribution) -> bool:
-        """Does a saved result have the curves that are asked for now?"""
-        return self.question.notes.are_in(saved)
-
-
-def _load(spec: str, **options: Any) -> ImageModel:
-    """The network of that name; its warnings name the command line's options."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = model_from(spec, **options)
-    for each in caught:
-        text = str(each.message).replace('outputs="probabilities"', "--outputs probabilities")
-        warnings.warn(text, each.category, stacklevel=2)
-    return model
+        return self.notes.model.preprocess(open_photo(path))
 
 
 def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
@@ -297,77 +298,54 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
         translate(x)
 
 
-class PhotoOutput:
-    """One photo and the files that its result goes to."""
+@dataclass(frozen=True)
+class PhotoTask:
+    """One photo explained by one method; a `Task` of a session."""
 
-    def __init__(self, path: Path, name: str, stem: Path, args: argparse.Namespace) -> None:
-        self.path, self.name = path, name
-        # Not with_suffix: a stem may hold dots of its own.
-        result = stem.with_name(stem.name + ".gpig")
-        self.session = Session(result, args.resume, Progress(POINTS + len(SHARES)))
-        self.page = None if args.no_html else stem.with_name(stem.name + ".html")
-        other = "kept" if args.objective == "counterfactual" else "without"
-        names = [name for name in DRAW if name != other] if args.pictures else []
-        self.pictures = {name: stem.with_name(f"{stem.name}-{name}.png") for name in names}
+    question: Question
+    search: Search
+    x: Tensor
+    features: Any = None
 
-    def files(self) -> list[Path]:
-        """Everything that will be written."""
-        page = [] if self.page is None else [self.page]
-        return [self.session.result, *page, *self.pictures.values()]
-
-    def draw(self, a: gp.Attribution) -> list[Path]:
-        """Write the page and the pictures of the result; all files that there are now.
-
-        Without an order there is nothing to picture, and the page says so.
-        """
-        if self.page is not None:
-            report.write(a, self.page)
-        if unranked(a) is not None:
-            return [file for file in self.files() if file not in self.pictures.values()]
-        for name, file in self.pictures.items():
-            outputs.save_figure(DRAW[name](a).figure, file)
-        return self.files()
-
-
-def _explain_all(
-    question: Question, search: Search, jobs: list[PhotoOutput], summary: Summary, bar: Bar
-) -> None:
-    command = summary.terminal.command_line()
-    for i, job in enumerate(jobs):
-        progress = job.session.progress
-        bar.label = (f"{i + 1}/{len(jobs)} " if len(jobs) > 1 else "") + job.name
-        summary.terminal.subject = job.name if len(jobs) > 1 else ""
-        share = lambda i=i, progress=progress: i + progress.share()  # noqa: E731
-        bar.follow(share, len(jobs), progress.phase)
-        began = time.monotonic()
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
+        """The explanation alone, in the order that its curves and pictures show."""
+        notes, search = self.question.notes, self.search
+        features = self.features or self.question.features
+        lines = len(notes.baseline) if isinstance(notes.baseline, list) else 1
+        layout, objective = Layout.of(self.x), notes.objective.partition(":")[0]
+        job = Job(
+            notes.model,
+            objective=self.question.objective,
+            baseline=notes.baseline,
+            features=features,
+            method=search.method_for(layout, objective, lines),
+            k=search.k,
+            stop=search.stop,
+            seed=self.question.seed,
+            batch_size=notes.batch_size,
+            class_given=self.question.target is not None,
+        )
+        job.by_name = True  # The views of steady-pig are fitted to the network.
         try:
-            photo = question.read(job.path)
-            task = PhotoTask(question, search, photo.x)
-            a = job.session.answer(task, job.name, command)
-            files = job.draw(a)
-        except KeyboardInterrupt:
-            job.session.keep()
-            raise Stopped(summary.stopped(job.name)) from None
-        except (UsageError, OSError, MissingPackage):
-            raise
-        except Exception as error:
-            summary.failures.add(fspath(job.path), error)
-        else:
-            seconds = time.monotonic() - began
-            summary.add(job.path, a, files, seconds, job.session.before, small_photo(photo))
-    summary.terminal.subject = ""
+            run = job.run([job.example(self.x, self.question.target)], [self.x], resume=resume)
+        except BudgetTooSmall as error:
+            raise UsageError(
+                f"Expected a --budget of at least one round's {error.needed} gradients "
+                f"(got {error.budget})."
+            ) from None
+        progress(run)
+        for _ in run:
+            progress(run)
+        check_not_flat(run)
+        a = ordered(run.results()[0], features, notes.ranking)
+        if (reason := unranked(a)) is not None:
+            raise GreedyPigError(f"{reason} Try more --seconds.")
+        return a
 
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
+        """The result with its curves, its predictions and the pictures it is drawn on."""
+        return self.question.notes.add(a, self.x, source, command)
 
-def small_photo(photo: Photo) -> str | None:
-    """The sizes of a photo that was enlarged a lot; None for another."""
-    if not photo.enlarged:
-        return None
-    height, width = photo.x.shape[-2:]
-    return f"{photo.width}×{photo.height} enlarged to {width}×{height}"
-
-
-def _index(jobs: list[PhotoOutput], args: argparse.Namespace) -> list[Path]:
-    """The page that leads to the others, if there are several."""
-    if args.no_html or len(jobs) < 2:
-        return []
-    return [jobs[0].session.result.parent / "index.html"]
+    def is_complete(self, saved: gp.Attribution) -> bool:
+        """Does a saved result have the curves that are asked for now?"""
+        return self.question.notes.are_in(saved)

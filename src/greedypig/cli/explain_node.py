@@ -31,7 +31,6 @@ from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
 from .terminal import BOLD, DIM, Terminal, duration
 
-HELP = "the few edges that a graph network's prediction for one node uses"
 DESCRIPTION = """\
 Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
 around the node, the probability with only the first 1, 2, … of them, and the same for random

@@ -1,86 +1,89 @@
-"""The program: find the subcommand, run it, return an exit code whatever happens."""
+"""The program: find the subcommand, run it, return an exit code whatever happens.
+
+A command's module is imported when it is called, so that `greedypig --help` needs no torch.
+"""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
+import shlex
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, Protocol
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NoReturn
 
-import greedypig
-
-from ..core.errors import DiskFull
-from . import compare, compress, explain, explain_node, options, report, select
+from ..core.errors import DiskFull, MissingPackage, did_you_mean
 from .failures import FAILED, USAGE, Stopped, UsageError, sentence
-from .terminal import Terminal
+from .terminal import Terminal, visible
 
-
-class Command(Protocol):
-    """What a subcommand's module defines; see the package's docstring."""
-
-    HELP: str
-    DESCRIPTION: str
-    EXAMPLES: str
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Add its arguments."""
-
-    def run(self, args: argparse.Namespace, terminal: Terminal) -> int:
-        """Do the job and return the exit code."""
-
-
-COMMANDS: dict[str, Command] = {
-    "explain": explain, "compare": compare, "select": select, "compress": compress,
-    "explain-node": explain_node, "report": report,
-}  # fmt: skip
-"""The subcommands, in the order of the help."""
-
+COMMANDS = {
+    "explain": "which features of a photo a network uses, and its probability with only those",
+    "compare": "several methods on the same photos: curves, AUC, gradients, seconds",
+    "select": "which columns of a table a model uses, checked by retraining on them",
+    "compress": "keep the few edges of a graph that a network's predictions use",
+    "explain-node": "the few edges that a graph network's prediction for one node uses",
+    "report": "the interactive page again, from a result's file alone",
+}
+"""The subcommands with a line of help, in its order."""
 DEBUG = "GREEDYPIG_DEBUG"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    return run_program(build_parser(), COMMANDS, argv, _program())
+    name = os.path.basename(sys.argv[0])
+    python = shlex.quote(os.path.basename(sys.executable) or "python")
+    started_by_python = name in ("__main__.py", "-m", "-c", "")
+    program = f"{python} -m greedypig" if started_by_python else "greedypig"
+    return run_program(build_parser, argv, program)
 
 
 def run_program(
-    parser: argparse.ArgumentParser,
-    commands: Mapping[str, Command],
+    build: Callable[[Sequence[str]], argparse.ArgumentParser],
     argv: Sequence[str] | None,
     program: str,
 ) -> int:
-    """Run the command that `args.command` names; returns the exit code."""
+    """Run the command that the words name; returns the exit code.
+
+    build: the parser for the words of a command line; it sets `run` to the command's own.
+    """
     _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = parser.parse_args(words)
-    except SystemExit as end:  # argparse has printed its message.
-        return _flushed(int(end.code or 0))
+        with _sigterm_interrupts():
+            args = build(words).parse_args(words)
+            terminal = Terminal(
+                json_wanted=args.json,
+                quiet=args.quiet,
+                command=(program, *words),
+                subcommand="command" in args,
+            )
+            with _short_warnings(terminal):
+                code = _run(args, terminal)
+    except SystemExit as end:  # argparse has printed its message, or the reader of a pipe is gone.
+        code = int(end.code or 0)
+    except KeyboardInterrupt:  # The command was still being loaded.
+        _complain(f"Stopped. Start again with:\n  {program} {shlex.join(words)}")
+        code = FAILED
+    except MissingPackage as error:  # There is no rich, so no terminal.
+        _complain(str(error))
+        code = FAILED
     except OSError:  # The help could not be printed.
-        return _flushed(FAILED)
-    terminal = Terminal(
-        json_wanted=args.json,
-        quiet=args.quiet,
-        command=(program, *words),
-        subcommand=args.command != program,
-    )
-    debug = args.debug or bool(os.environ.get(DEBUG))
-    with _sigterm_interrupts(), _short_warnings(terminal):
-        code = _run(commands[args.command], args, terminal, debug)
+        code = FAILED
     return _flushed(code)
 
 
-def _run(command: Command, args: argparse.Namespace, terminal: Terminal, debug: bool) -> int:
-    """The command's exit code, whatever happens in it; with `debug` the traceback too."""
+def _run(args: argparse.Namespace, terminal: Terminal) -> int:
+    """The command's exit code, whatever happens in it; with --debug the traceback too."""
+    debug = args.debug or bool(os.environ.get(DEBUG))
     try:
-        return command.run(args, terminal)
+        return int(args.run(args, terminal))
     except BrokenPipeError:
         return FAILED  # The reader of the output is gone: `… | head`.
     except (KeyboardInterrupt, Stopped) as stop:
@@ -96,43 +99,49 @@ def _run(command: Command, args: argparse.Namespace, terminal: Terminal, debug: 
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """All commands, with the options of the one that the words name."""
+    from greedypig import __version__
+
     parser = _Parser(
         prog="greedypig",
         description="Which few features does a trained model really use?",
         epilog="example:\n  greedypig explain photo.jpg\n\n"
         "'greedypig COMMAND --help' describes a command.\n"
         "Exit code: 0 done, 1 something failed or was stopped, 2 the command was wrong.",
-        formatter_class=_Help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"greedypig {greedypig.__version__}")
+    parser.add_argument("--version", action="version", version=f"greedypig {__version__}")
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser, title="commands"
     )
-    for name, command in COMMANDS.items():
-        _configure(command, subparsers.add_parser(name, help=command.HELP, **_layout(command)))
+    for name, line in COMMANDS.items():
+        added = subparsers.add_parser(name, help=line)
+        if name == next(iter(words), None):
+            _configure(added, module_of(name))
     return parser
 
 
-def command_parser(program: str, command: Command) -> argparse.ArgumentParser:
+def module_of(name: str) -> ModuleType:
+    """The module of a subcommand."""
+    return import_module(f"{__package__}.{name.replace('-', '_')}")
+
+
+def command_parser(program: str, command: ModuleType) -> argparse.ArgumentParser:
     """The parser of a program that is one command."""
-    parser = _Parser(prog=program, **_layout(command))
-    parser.set_defaults(command=program)
-    _configure(command, parser)
+    parser = _Parser(prog=program)
+    _configure(parser, command)
     return parser
 
 
-def _layout(command: Command) -> dict[str, Any]:
-    return {
-        "description": command.DESCRIPTION,
-        "epilog": f"examples:\n{command.EXAMPLES.rstrip()}",
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
-    }
+def _configure(parser: argparse.ArgumentParser, command: ModuleType) -> None:
+    from . import options
 
-
-def _configure(command: Command, parser: argparse.ArgumentParser) -> None:
+    parser.description = command.DESCRIPTION
+    parser.epilog = f"examples:\n{command.EXAMPLES.rstrip()}"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.allow_abbrev = False
+    parser.set_defaults(run=command.run)
     command.configure(parser)
     output = options.group(parser, "output")
     output.add_argument(
@@ -146,58 +155,30 @@ def _configure(command: Command, parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Help(argparse.HelpFormatter):
-    """Descriptions as wide as the terminal, examples as they are."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith("example"):
-            return "".join(indent + line for line in text.splitlines(keepends=True))
-        return super()._fill_text(text, width, indent)
-
-
 class _Parser(argparse.ArgumentParser):
-    """argparse with one short line for an error, and the nearest word for an unknown one."""
+    """argparse with one line for an error, and the nearest word for an unknown one."""
 
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but unknown arguments are reported by the command."""
-        found, rest = self.parse_known_args(args, namespace)
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but unknown arguments are an error of the command that got them."""
+        namespace, rest = super().parse_known_args(args, namespace)
         if rest:
-            self._commands().get(found.command, self).error(
-                f"unrecognized arguments: {' '.join(rest)}"
-            )
-        return found
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        Terminal().fail(f"{message}{self._near(message)}. Try '{self.prog} --help'.")
+        """Print the message in one line, and end."""
+        pattern = r"(?:COMMAND: invalid choice: '|unrecognized arguments: )([^\s'=]+)"
+        word = re.search(pattern, message)
+        known = [*self._option_string_actions, *(COMMANDS if "COMMAND" in message else ())]
+        hint = "" if word is None else did_you_mean(word[1], known)
+        _complain(f"{message}.{hint} Try '{self.prog} --help'.")
         raise SystemExit(USAGE)
 
-    def _near(self, message: str) -> str:
-        command = re.match(r"argument COMMAND: invalid choice: '(.*?)'", message)
-        if command is not None:
-            near = difflib.get_close_matches(command[1], list(self._commands()), 1)
-            return f" (did you mean {near[0]}?)" if near else ""
-        for word in message.partition("unrecognized arguments:")[2].split():
-            near = difflib.get_close_matches(
-                word.partition("=")[0], list(self._option_string_actions), 1
-            )
-            if word.startswith("-") and near:
-                return f" (did you mean {near[0]}?)"
-        return ""
 
-    def _commands(self) -> dict[str, argparse.ArgumentParser]:
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                return dict(action.choices)
-        return {}
-
-
-def _program() -> str:
-    import shlex
-
-    name = os.path.basename(sys.argv[0])
-    if name in ("__main__.py", "-m", "-c", ""):
-        return f"{shlex.quote(os.path.basename(sys.executable) or 'python')} -m greedypig"
-    return "greedypig"
+def _complain(text: str) -> None:
+    """An error before there is a terminal, or without rich."""
+    with suppress(OSError):
+        print(f"error: {visible(text)}", file=sys.stderr)
 
 
 @contextmanager
@@ -206,11 +187,7 @@ def _sigterm_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def interrupt(*_: Any) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -219,17 +196,18 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _short_warnings(terminal: Terminal) -> Iterator[None]:
-    """Print warnings in one line each, without their place in the code."""
+    """Print warnings in one line each, without their place in the code, and each once."""
     with warnings.catch_warnings():
         # Python shows a text once; here it is shown for each input that it is about.
         warnings.simplefilter("always", UserWarning, append=True)
-        shown: set[str] = set()
+        printed: set[str] = set()
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             text = " ".join(str(message).split())
+            text = re.sub(r"""outputs=["'](\w+)["']""", r"--outputs \1", text)
             text = f"{terminal.subject}: {text}" if terminal.subject else text
-            if text not in shown and issubclass(category, UserWarning):
-                shown.add(text)
+            if text not in printed and issubclass(category, UserWarning):
+                printed.add(text)
                 terminal.warn(text)
 
         warnings.showwarning = show
@@ -244,9 +222,8 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+        if hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 def _flushed(code: int) -> int:
@@ -262,4 +239,4 @@ def _flushed(code: int) -> int:
     return code
 
 
-__all__ = ["COMMANDS", "build_parser", "command_parser", "main", "run_program"]
+__all__ = ["COMMANDS", "build_parser", "command_parser", "main", "module_of", "run_program"]

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
-from ..core.errors import BudgetTooSmall, InvalidInput
+from ..core.errors import InvalidInput
 from ..core.layout import Layout
-from ..core.methods import (
-    GreedyPIG,
-    InRounds,
-    SequentialGradient,
-    as_method,
-    scorer_of,
-    with_knobs,
-)
-from ..core.run import Run
-from ..core.scorers import cost_of
+from ..core.methods import GreedyPIG, InRounds, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
 from ..tensors.methods import choose, within
 from .failures import UsageError
-from .options import whole
+from .options import positive, whole
 
 NAMES = (
-    "greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig",
-    "guided-ig", "random",
-)  # fmt: skip
+    *("greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig"),
+    *("guided-ig", "random"),
+)
 """The methods for photos."""
-KNOBS = ("rounds", "per_round", "schedule", "ratio", "steps")
-GREEDY = ("rounds", "per_round", "schedule", "ratio")
-"""Knobs of greedy methods alone."""
+KNOBS = ("rounds", "per_round", "schedule", "steps")
 
 
 def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -52,20 +38,10 @@ def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--budget",
         type=whole,
         metavar="N",
-        help="at most N gradients: fewer rounds, then fewer steps. With --rounds, --steps, "
-        "--per-round or numbers in --schedule the method stays as it is and stops early",
+        help="at most N gradients: fewer rounds, then fewer steps. With --rounds, --steps "
+        "or --per-round the method stays as it is and stops early",
     )
-    group.add_argument("--seconds", type=float, metavar="S", help="stop after S seconds")
-    group.add_argument(
-        "--reach",
-        type=float,
-        metavar="SHARE",
-        help="stop when the objective reaches this share of its value for the whole photo, such "
-        "as 0.95; above 1 where that value is negative (log-likelihood), such as 1.05",
-    )
-    group.add_argument(
-        "--gain", action="store_true", help="stop when no feature has a positive score"
-    )
+    group.add_argument("--seconds", type=positive, metavar="S", help="stop after S seconds")
     return group
 
 
@@ -87,16 +63,8 @@ def add_rounds(group: argparse._ArgumentGroup, *, per_round: bool = True) -> Non
     )
     group.add_argument(
         "--schedule",
-        metavar="S",
-        help="features per round: geometric (few at first), equal, or numbers with commas "
-        "(default: geometric)",
-    )
-    group.add_argument(
-        "--ratio",
-        type=float,
-        metavar="X",
-        help="features of the last geometric round over those of the first (default: 50; "
-        "steady-pig 100, edges 20)",
+        choices=("geometric", "equal"),
+        help="features per round: geometric takes few at first (default: geometric)",
     )
     if per_round:
         group.add_argument(
@@ -110,113 +78,45 @@ def add_rounds(group: argparse._ArgumentGroup, *, per_round: bool = True) -> Non
 
 @dataclass(frozen=True)
 class Search:
-    """The method options of one command, checked as far as possible without a photo."""
+    """How to explain: the method, its knobs, and when to stop."""
 
-    name: str | None
-    """None where the method is chosen by what is explained."""
+    method: Any = None
+    """A name or an object; None where it is chosen by what is explained."""
     knobs: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
-    budget: int | None = None
     stop: Stop = field(default_factory=Stop)
-    reach: float | None = None
 
     @staticmethod
     def of(args: argparse.Namespace) -> Search:
         """Read the options; whatever is wrong with them is a `UsageError`."""
-        if args.reach is not None and not args.reach > 0:
-            raise UsageError(f"Expected --reach above 0 (got {args.reach:g}).")
         knobs = knobs_of(args)
         try:
             if args.method is not None:
-                _check_greedy(args.method, knobs)
-                with_knobs(args.method, **knobs)
-            stop = Stop(gradients=args.budget, seconds=args.seconds, gain=args.gain)
+                set_knobs(as_method(args.method), knobs)
         except InvalidInput as error:
             raise UsageError(str(error)) from error
-        return Search(args.method, knobs, args.k, args.budget, stop, args.reach)
+        stop = Stop(gradients=args.budget, seconds=args.seconds)
+        return Search(args.method, knobs, args.k, stop)
 
-    def method(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
-        """The method for an input of this layout."""
-        method = choose(layout, objective) if self.name is None else as_method(self.name)
-        if self.name is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
+    def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
+        """The method for an input of this layout; a budget plans rounds that are not named."""
+        method = choose(layout, objective) if self.method is None else as_method(self.method)
+        if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
             method = GreedyPIG()
         method = set_knobs(method, self.knobs)
-        planned = {"rounds", "steps", "per_round"} & set(self.knobs)
-        if self.budget is None or planned or not isinstance(self.knobs.get("schedule", ""), str):
+        if self.stop.gradients is None or {"rounds", "steps", "per_round"} & set(self.knobs):
             return method
-        return within(method, max(1, self.budget // baselines))
-
-    def with_reach(self, run: Run) -> None:
-        """Let a run stop at the share that --reach names of its value for everything."""
-        if self.reach is not None:
-            everything = torch.ones_like(run.objective.end[0]).unsqueeze(1)
-            full = float(run.objective.values(everything)[0, 0])
-            run.stop = replace(run.stop, value=self.reach * full)
-
-    def refused(self, error: BudgetTooSmall, method: Any, baselines: int) -> UsageError:
-        """A budget smaller than a round, with the options that leave room for one."""
-        ways = [f"--budget {error.needed}"]
-        with suppress(InvalidInput):  # The method has no steps.
-            least = cost_of(scorer_of(with_knobs(method, steps=1))) * baselines
-            if 0 < least <= error.budget:
-                ways.append(f"--steps {error.budget // least}")
-        return UsageError(
-            f"Expected a --budget of at least one round's {error.needed} gradients "
-            f"(got {error.budget}). Try {', or '.join(ways)}."
-        )
+        return within(method, max(1, self.stop.gradients // baselines))
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The knobs that were given, checked against each other."""
-    values = {name: getattr(args, name, None) for name in KNOBS}
-    values["schedule"] = _schedule(values["schedule"])
-    knobs = {name: value for name, value in values.items() if value is not None}
-    if isinstance(knobs.get("schedule"), list):
-        for name in ("rounds", "per_round", "k"):
-            if getattr(args, name, None) is not None:
-                raise UsageError(
-                    f"Expected --schedule with numbers alone (got {_option(name)} beside it)."
-                )
-    if "per_round" in knobs and knobs.get("schedule") == "geometric":
-        raise UsageError(
-            "Expected --per-round, the same number in every round, or --schedule geometric (got "
-            "both)."
-        )
-    if not 0 < knobs.get("ratio", 1) < float("inf"):
-        raise UsageError(f"Expected --ratio above 0 (got {knobs['ratio']:g}).")
-    return knobs
+    """The knobs that were given."""
+    knobs = {name: getattr(args, name, None) for name in KNOBS}
+    return {name: value for name, value in knobs.items() if value is not None}
 
 
 def set_knobs(method: Any, knobs: Mapping[str, Any]) -> Any:
-    """The method with these knobs; its own number of rounds does not limit rounds that were named
-    in another way."""
-    named = "per_round" in knobs or isinstance(knobs.get("schedule"), list)
-    if isinstance(method, InRounds) and named and "rounds" not in knobs:
+    """The method with these knobs; its own number of rounds does not limit those of --per-round."""
+    if isinstance(method, InRounds) and "per_round" in knobs and "rounds" not in knobs:
         method = replace(method, rounds=None)
     return with_knobs(method, **knobs)
-
-
-def _check_greedy(name: str, knobs: Mapping[str, Any]) -> None:
-    if isinstance(as_method(name), InRounds):
-        return
-    for knob in GREEDY:
-        if knob in knobs:
-            raise UsageError(
-                f"Expected {_option(knob)} with a greedy method only (got --method {name}, which "
-                "scores all features at once). Try --method greedy-pig."
-            )
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _schedule(text: str | None) -> str | Sequence[int] | None:
-    if text is None or text in ("geometric", "equal"):
-        return text
-    parts = text.split(",")
-    if all(part.strip().isdecimal() for part in parts):
-        return [int(part) for part in parts]
-    raise UsageError(
-        f"Expected --schedule as geometric, equal or numbers with commas (got {text!r})."
-    )

@@ -7,23 +7,18 @@ network is loaded, where that can be known.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 import greedypig as gp
 
-from ..core.errors import InvalidInput
-from ..core.features import Features
-from ..core.layout import Layout
 from ..images.class_names import find_class
 from ..images.networks import ImageModel
 from ..images.networks.pretrained import NAMES as MODELS
 from ..tensors import baselines, targets
 from .failures import UsageError
 
-DEFAULT_MODEL = "efficientnet-lite0"
 FEATURES = "elements, pixels, grid:16, windows:8, superpixels[:100]"
 
 
@@ -51,7 +46,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     model = group(parser, "model")
     model.add_argument(
         "--model",
-        default=DEFAULT_MODEL,
+        default="efficientnet-lite0",
         metavar="NAME",
         help=f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)",
     )
@@ -67,7 +62,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--class",
         dest="class_",
         metavar="CLASS",
-        help="explain this class: index, name or WordNet id (default: the predicted class)",
+        help="the class to explain: number, name or WordNet id (default: the predicted class)",
     )
     model.add_argument(
         "--objective",
@@ -125,42 +120,16 @@ def add_resume(output: argparse._ArgumentGroup) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Squares:
-    """Squares of `size` × `size` pixels, side by side ("grid") or overlapping ("windows").
-
-    A size larger than the picture is an error: one square that holds everything leaves nothing to
-    select.
-    """
-
-    kind: str
-    size: int
-
-    def __call__(self, layout: Layout) -> Features:
-        """The squares of a picture."""
-        *_, height, width = layout.shapes[0]
-        grid = self.kind == "grid"
-        if self.size > (max(height, width) if grid else min(height, width)):
-            raise InvalidInput(
-                f"Expected --features {self.kind}:N with squares no larger than the {width}×"
-                f"{height} pixels that the network sees (got {self.kind}:{self.size})."
-            )
-        squares: Features = (gp.grid if grid else gp.windows)(self.size)(layout)
-        return squares
-
-
 def features(text: str) -> Any:
     """features= of `gp.explain` for a word such as grid:16."""
-    kind, colon, number = text.partition(":")
-    if kind in ("elements", "pixels") and not colon:
-        return kind
-    if kind == "superpixels" and not colon:
+    kind, _, number = text.partition(":")
+    makers: dict[str, Any] = {"grid": gp.grid, "windows": gp.windows, "superpixels": gp.superpixels}
+    if text in ("elements", "pixels"):
+        return text
+    if text == "superpixels":
         return gp.superpixels()
-    if number.isdecimal() and int(number) > 0:
-        if kind in ("grid", "windows"):
-            return Squares(kind, int(number))
-        if kind == "superpixels":
-            return gp.superpixels(int(number))
+    if kind in makers and number.isdecimal() and int(number) > 0:
+        return makers[kind](int(number))
     raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
 
 
@@ -179,23 +148,6 @@ def baseline(text: str) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def device(text: str) -> torch.device:
-    """The device called `text`, if this machine has it."""
-    try:
-        named = torch.device(text)
-        torch.empty(1, device=named)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        known = [name for name, there in (("cuda", torch.cuda.is_available()),
-                                          ("mps", torch.backends.mps.is_available()))
-                 if there]  # fmt: skip
-        raise UsageError(
-            f"Expected a device of this machine: {', '.join(['cpu', *known])} (got {text!r})."
-        ) from error
-    if named.type == "meta":
-        raise UsageError("Expected a device that computes (got 'meta').")
-    return named
-
-
 def _baseline(text: str) -> str | float:
     if text in baselines.NAMES:
         return text
@@ -208,12 +160,31 @@ def _baseline(text: str) -> str | float:
         ) from None
 
 
+def device(text: str) -> torch.device:
+    """The device called `text`, if this machine has it."""
+    try:
+        named = torch.device(text)
+        torch.empty(1, device=named).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(
+            f"Expected a device of this machine, such as cpu (got {text!r})."
+        ) from error
+    return named
+
+
 def whole(text: str) -> int:
     """The type of options that count something."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """The type of options that measure something."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
     return number

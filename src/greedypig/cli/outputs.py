@@ -11,14 +11,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import greedypig as gp
-
 from ..results.files import write_whole
 from .failures import UsageError
 
 MARK = b"greedypig"
 """Every file of greedypig has this in its first bytes."""
-_HEAD = 65536
+HEAD = 65536
 ENDINGS = (".gpig", ".html")
 
 
@@ -29,23 +27,16 @@ def stems(out: str | None, photos: Sequence[Path]) -> list[Path]:
     """
     if out is not None and Path(out).suffix.lower() in ENDINGS and not Path(out).is_dir():
         if len(photos) != 1:
-            raise UsageError(
-                f"Expected a folder as --out for {len(photos)} photos (got the file {out})."
-            )
-        file = Path(out)
-        return [folder(file.parent) / file.stem]
-    where = folder(Path(out if out is not None else "."))
-    names: list[Path] = []
-    taken: dict[str, int] = {}
+            raise UsageError(f"Expected a folder as --out for several files (got the file {out}).")
+        return [folder(Path(out).parent) / Path(out).stem]
+    names: dict[str, str] = {}
     for photo in photos:
-        # File systems may take Cat and cat for one name.
-        taken[photo.stem.casefold()] = again = taken.get(photo.stem.casefold(), 0) + 1
-        name = photo.stem if again == 1 else f"{photo.stem}-{again}"
-        while again > 1 and name.casefold() in taken:
-            name += "-"
-        taken.setdefault(name.casefold(), 1)
-        names.append(where / name)
-    return names
+        name, number = photo.stem, 2
+        while name.casefold() in names:  # File systems may take Cat and cat for one name.
+            name, number = f"{photo.stem}-{number}", number + 1
+        names[name.casefold()] = name
+    where = folder(Path(out or "."))
+    return [where / name for name in names.values()]
 
 
 def folder(path: Path) -> Path:
@@ -70,7 +61,7 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
             continue
         if path.is_file():
             with path.open("rb") as file:
-                if mark in file.read(_HEAD):
+                if mark in file.read(HEAD):
                     continue
         raise UsageError(
             f"Expected {path} to be free, or a file of greedypig (got another, which is left "
@@ -80,15 +71,15 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
 
 def shown(path: Path) -> str:
     """A path as people type it: relative where that is shorter."""
-    text = str(path)
     try:
-        near = os.path.relpath(path)
+        return min(str(path), os.path.relpath(path), key=len)
     except ValueError:  # Another drive.
-        return text
-    return near if len(near) < len(text) else text
+        return str(path)
 
 
 def save_figure(figure: Any, file: Path) -> None:
     """Save a figure as PNG, with the program's name in it."""
-    facts = {"Software": f"greedypig {gp.__version__}"}
+    from greedypig import __version__
+
+    facts = {"Software": f"greedypig {__version__}"}
     write_whole(file, lambda to: figure.savefig(to, format="png", dpi=150, metadata=facts))

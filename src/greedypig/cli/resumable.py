@@ -19,7 +19,6 @@ from .failures import Stopped, Unfit, UsageError, sentence
 from .outputs import folder
 from .terminal import Terminal
 
-PARTIAL = ".partial"
 FORWARDS_PER_GRADIENT = 2.5
 """A gradient takes about as long as this many forward passes; for the progress bar alone."""
 
@@ -46,8 +45,6 @@ class Progress:
     def __init__(self, forwards: int = 0) -> None:
         self.run: Run | None = None
         self.forwards = forwards
-        self.measuring = False
-        """Are the rounds over, and the curves being measured?"""
 
     def __call__(self, run: Run) -> None:
         """Take note of a run, before its first round and after every one."""
@@ -55,36 +52,12 @@ class Progress:
 
     def share(self) -> float:
         """The share of the work that is done; the curves are the rest."""
-        planned = 0 if self.run is None else _planned(self.run)
-        if self.run is None or not planned:
+        if self.run is None:
             return 0.0
-        done = min(self.run.gradients_used, planned)
-        cost = FORWARDS_PER_GRADIENT * planned + self.forwards
-        return FORWARDS_PER_GRADIENT * done / cost
-
-    def phase(self) -> str:
-        """What is being done besides the rounds, for the bar."""
-        return "curves" if self.measuring else ""
-
-    def so_far(self) -> gp.Attribution | None:
-        """The rounds done, to go on from; None if there are none."""
-        if self.run is None or not self.run.state.picks:
-            return None
-        return self.run.results(measure=False)[0]
-
-
-def _planned(run: Run) -> int:
-    """Gradients that a run will take, as far as its scorer says."""
-    total = cost_of(run.scorer) * run.objective.lines * len(run.schedule)
-    return total if run.stop.gradients is None else min(total, run.stop.gradients)
-
-
-@dataclass(frozen=True)
-class Paid:
-    """The cost of the run before --resume."""
-
-    gradients: int = 0
-    seconds: float = 0.0
+        planned = cost_of(self.run.scorer) * self.run.objective.lines * len(self.run.schedule)
+        planned = min(planned, self.run.stop.gradients or planned)
+        done = FORWARDS_PER_GRADIENT * min(self.run.gradients_used, planned)
+        return done / max(FORWARDS_PER_GRADIENT * planned + self.forwards, 1)
 
 
 @dataclass
@@ -94,19 +67,16 @@ class Session:
     result: Path
     resume: bool
     progress: Progress = field(default_factory=Progress)
-    before: Paid = Paid()
     finished: bool = False
 
     @property
     def partial(self) -> Path:
         """photo.partial.gpig for photo.gpig."""
-        return self.result.with_name(f"{self.result.stem}{PARTIAL}{self.result.suffix}")
+        return self.result.with_name(f"{self.result.stem}.partial{self.result.suffix}")
 
     def answer(self, task: Task, source: str, command: str) -> gp.Attribution:
         """The result with its notes, saved; with --resume from the saved rounds."""
         saved = self._saved()
-        if saved is not None:
-            self.before = Paid(saved.gradients_used, saved.seconds)
         try:
             a = task.explain(self.progress, saved)
         except (InvalidInput, InvalidType, Unfit) as error:
@@ -115,7 +85,6 @@ class Session:
         if saved is not None and _is_same(saved, a) and task.is_complete(saved):
             a = saved
         else:
-            self.progress.measuring = True
             a = task.with_notes(a, source, command)
         folder(self.result.parent)
         a.save(self.result)
@@ -131,10 +100,10 @@ class Session:
 
     def keep(self) -> None:
         """Save the rounds done so far, if any, unless the result itself is saved."""
-        rounds = None if self.finished else self.progress.so_far()
-        if rounds is not None:
+        run = self.progress.run
+        if not self.finished and run is not None and run.state.picks:
             folder(self.partial.parent)
-            rounds.save(self.partial)
+            run.results(measure=False)[0].save(self.partial)
 
     @contextmanager
     def interruptible(self, stopped: str) -> Iterator[None]:
@@ -152,9 +121,7 @@ class Session:
             raise UsageError(sentence(error)) from error
 
     def _saved(self) -> gp.Attribution | None:
-        if not self.resume:
-            return None
-        for file in (self.partial, self.result):
+        for file in (self.partial, self.result) if self.resume else ():
             if file.exists():
                 try:
                     return gp.load(file)

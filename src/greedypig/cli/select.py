@@ -19,7 +19,6 @@ from .failures import DONE, Stopped, UsageError
 from .select_job import METHODS, USUAL_METHODS, Plan, SelectJob
 from .terminal import Terminal
 
-HELP = "which columns of a table a model uses, checked by retraining on them"
 DESCRIPTION = """\
 Train a network on a table (or take yours), rank its columns by Greedy PIG, and check the ranking:
 fresh networks are trained on the top k columns, for every k and seed, beside integrated gradients
@@ -190,4 +189,4 @@ def _folder_name(table: str) -> str:
     return f"{stem}-selection"
 
 
-__all__ = ["DESCRIPTION", "EXAMPLES", "HELP", "configure", "run"]
+__all__ = ["DESCRIPTION", "EXAMPLES", "configure", "run"]
