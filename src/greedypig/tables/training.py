@@ -246,7 +246,7 @@ def constant_answer(train: Batches, valid: Batches) -> Constant:
             for _, labels in batches.only(()):
                 moments.add(labels.double().numpy())
         scale = label.deviation**2
-        variance = scale * other.second / other.n
+        variance = scale * other.variance
         return Constant(variance + scale * (learned.mean - other.mean) ** 2, None, variance)
     counts, there = _counts(train), _counts(valid)
     known = np.where((counts == 0) & (there > 0), UNSEEN, counts)
