@@ -159,7 +159,7 @@ def test_texts_in_a_dataframe_and_columns_in_another_order_are_named():
     pandas = pytest.importorskip("pandas", reason="needs the extra sklearn")
     model, x, y = regression()
     frame = pandas.DataFrame(x.numpy(), columns=list("abcdef"))
-    with pytest.raises(TypeError, match=r"DataFrame of numbers \(got 'b' of"):
+    with pytest.raises(TypeError, match=r"numbers \(got 'b' of"):
         gp.select_features(model, [(frame.assign(b="red"), y)], loss="squared-error")
     moved = frame[["b", "a", "c", "d", "e", "f"]]
     with pytest.raises(gp.InvalidInput, match=r"columns of the first batch.*\(got b, a, c, d, e"):
@@ -217,7 +217,7 @@ def test_flat_ids_with_offsets_as_inputs_are_refused_with_a_way_out():
             return numbers.sum(1) + self.bag(ids, offsets).sum(1)
 
     features = (numbers, ids.reshape(-1), torch.arange(0, ids.numel(), 3))
-    with pytest.raises(gp.InvalidInput, match="Try ids of bags as a matrix"):
+    with pytest.raises(gp.InvalidInput, match="Ids of bags are a matrix"):
         gp.select_features(Flat(), [(features, y)])
 
 

@@ -16,7 +16,7 @@ from greedypig.tables import losses
 from greedypig.tables.api import Selection
 from greedypig.tables.baseline import set_baseline
 from greedypig.tables.distributed import ALONE
-from greedypig.tables.networks import GatedModel, LinearNetwork, PlainModel, network_for
+from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed
 
@@ -54,9 +54,9 @@ def test_the_fast_path_of_a_tabular_mlp_is_autograds(outputs, baseline):
     batches = cut((numbers.double(), ids), y, 550)
     loss = "binary-cross-entropy" if outputs == 1 else "cross-entropy"
     fast = objective(model, batches, loss, baseline)
-    assert isinstance(fast.network, LinearNetwork)
+    assert fast.network.layers is not None
     slow = objective(model, batches, loss, baseline, fast=False)
-    assert isinstance(slow.network, GatedModel)
+    assert slow.network.layers is None
     for mask in masks_of_rounds(7):
         torch.testing.assert_close(path(fast, mask), path(slow, mask))
 
@@ -74,8 +74,8 @@ def test_the_fast_path_of_a_chain_of_layers_is_autograds(bias, end):
         model.insert(1, nn.BatchNorm1d(12, dtype=torch.float64))
     fast = objective(model, cut(x, y), "squared-error")
     slow = objective(model, cut(x, y), "squared-error", fast=False)
-    assert isinstance(fast.network, LinearNetwork)
-    assert isinstance(slow.network, PlainModel)
+    assert fast.network.layers is not None
+    assert slow.network.layers is None
     for mask in masks_of_rounds(6):
         torch.testing.assert_close(path(fast, mask), path(slow, mask))
     masks = torch.cat([masks_of_rounds(6), torch.eye(6).double(), torch.rand(2, 6).double()])
@@ -126,7 +126,7 @@ def test_equal_columns_of_ids_are_told_apart_by_trying():
     ids = ids[:, :1].expand(-1, 3).contiguous()
     model = Plain(sizes=(9, 9, 9))
     network = objective(model, cut((numbers, ids), y)).network
-    assert [one.columns for one in network.lookups] == [(4,), (5,), (6,)]
+    assert network.column_of.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6]
 
 
 def test_one_embedding_for_all_columns_and_bags_are_gated_too():
@@ -150,7 +150,7 @@ def test_one_embedding_for_all_columns_and_bags_are_gated_too():
     model, y = Shared(), torch.randint(2, (60,), generator=generator)
     table = objective(model, [(features, y)])
     assert table.network.table.names == ("number", "ids[0]", "ids[1]", "words")
-    assert [one.columns for one in table.network.lookups] == [(1, 2), (3,)]
+    assert table.network.column_of.tolist() == [0, 1, 1, 2, 2, 3, 3, 3]
     off = torch.tensor([[1.0, 1, 0, 1]]).double()
     seen = model.one(features["ids"] + torch.tensor([0, 10]))
     seen = torch.cat([seen[:, 0], torch.zeros(60, 2)], dim=1)
@@ -304,7 +304,7 @@ def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
     numbers, ids, y = mixed()
     model = Doubled(4, [5, 9, 3], hidden=(8, 4))
     table = objective(model, cut((numbers, ids), y))
-    assert isinstance(table.network, GatedModel)
+    assert table.network.gates_itself
     everything = torch.ones(1, 7, dtype=torch.float64)
     expected = -functional.binary_cross_entropy_with_logits(
         model(numbers, ids).squeeze(1), y.float()

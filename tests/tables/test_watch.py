@@ -30,13 +30,6 @@ def test_a_number_that_is_not_finite_is_named_by_its_column(bad):
         select(x, y)
 
 
-def test_a_column_with_nothing_in_it_is_named():
-    x, y = table()
-    x[:, 2] = float("nan")
-    with pytest.raises(gp.InvalidInput, match="nothing else in 'c'"):
-        select(x, y)
-
-
 def test_a_label_that_is_missing_is_named():
     x, y = table()
     y[7] = float("nan")

@@ -138,20 +138,17 @@ class Selection:
             schedule = picks_of(method, features, k)
             shares, sample = _spend(budget, sample, schedule, method, features.units)
             self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
-            self.example = source.example()
             at_zero = isinstance(baseline, str) and baseline == "zero"
             concerns, self.constant = check_rows(
-                network.table, self.objective.sampled(), self.example, group, at_zero=at_zero
+                network, self.objective.sampled(), group, at_zero=at_zero
             )
-            concerns += check_model(network, self.example, loss_name)
+            concerns += check_model(network, loss_name)
             self.concerns = concerns if group.first else []
+            described = set_baseline(network, baseline, self.objective.sampled(), group)
             # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
-            described = set_baseline(
-                network, baseline, self.objective.sampled(), group, example=self.example,
-                credit=isinstance(method, InRounds),
-            )  # fmt: skip
+            network.credits_others = isinstance(method, InRounds)
             if isinstance(baseline, str):
-                keep_constant(network, self.constant, self.example)
+                keep_constant(network, self.constant)
             provenance = versions() | callables(loss=loss)
             provenance |= {"model": fingerprint(model), "input": _input(network, source)}
         saved = saved_run(resume, provenance)
@@ -213,8 +210,9 @@ class Selection:
             if network.conditional is not None:
                 # Scores include what columns say about others; here their own gradients count.
                 nothing = torch.zeros(1, self.objective.n, dtype=torch.float64)
-                with network.conditional.without_credit():
-                    zero = scorer(self.objective.at(0), nothing)[0] == 0
+                credits, network.credits_others = network.credits_others, False
+                zero = scorer(self.objective.at(0), nothing)[0] == 0
+                network.credits_others = credits
             zero[self.constant] = False
             columns = torch.nonzero(zero).squeeze(1)[:MOST_TRIED]
             if not len(columns):
@@ -230,7 +228,7 @@ def _input(network: Network, source: Feed) -> str:
     """A digest of the columns, the first batch and what else is cheap: see `Feed.identity`."""
     words, last = source.identity()
     tensors: dict[str, Any] = {}
-    for name, batch in (("", source.example()), ("last ", last)):
+    for name, batch in (("", source.example), ("last ", last)):
         if batch is not None:
             rows = network.table.read(batch)
             tensors |= {f"{name}{i}": part for i, part in enumerate(rows.features)}
