@@ -242,7 +242,7 @@ def test_at_the_mean_an_empty_set_is_the_mean_row(kind):
             expected = model.head(rows.mean(0, keepdim=True)).expand(240, 1)
         else:
             mean = model.inputs(numbers, ids).mean(0)
-            expected = model(numbers, ids, gates=torch.zeros(7), baseline=mean)
+            expected = model.rest(model.first(mean)).expand(240, 1)
     loss = -functional.binary_cross_entropy_with_logits(expected.squeeze(1), y.float())
     table = objective(model, cut(features, y), baseline="mean")
     nothing = torch.zeros(1, table.n, dtype=torch.float64)
@@ -298,8 +298,8 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
 
 def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
     class Doubled(gp.models.TabularMLP):
-        def forward(self, numeric, categorical=None, gates=None, baseline=None):
-            return 2 * super().forward(numeric, categorical, gates, baseline)
+        def forward(self, numeric, categorical=None, gates=None):
+            return 2 * super().forward(numeric, categorical, gates)
 
     numbers, ids, y = mixed()
     model = Doubled(4, [5, 9, 3], hidden=(8, 4))
