@@ -212,23 +212,6 @@ class Weighed(nn.Module):
         return self.out(self.bag(ids, per_sample_weights=numeric))
 
 
-class Rounded(nn.Module):
-    """The first column has no gradient, and counts most."""
-
-    def forward(self, x):
-        return 3 * x[:, 0].round() + x[:, 1] + 0.5 * x[:, 2]
-
-
-def test_a_column_without_a_gradient_is_told_though_it_tells_of_others():
-    random = np.random.default_rng(0)
-    x = random.normal(size=(N, 3))
-    x[:, 2] += 0.3 * x[:, 0]
-    y = Rounded()(torch.as_tensor(x))
-    with pytest.warns(UserWarning, match=r"values of '0' .* no gradient"):
-        gp.select_features(Rounded(), batches(x, y), loss="squared-error", k=1,
-                           baseline="conditional")  # fmt: skip
-
-
 def test_numbers_far_from_zero_keep_their_spread():
     """Seconds since 1970 within a quarter of an hour."""
     random = np.random.default_rng(0)

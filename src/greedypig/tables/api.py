@@ -17,7 +17,7 @@ from ..core.numbers import check_count, whole
 from ..core.rounds import State
 from ..core.run import Run
 from ..core.schedule import equal
-from ..core.scorers import IG, Gradient, MarginalGains, Random, cost_of
+from ..core.scorers import MarginalGains, Random, cost_of
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_COLUMNS
@@ -35,8 +35,6 @@ LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
 JUDGED = 64
 """Batches of the held-out rows, at most."""
-MOST_TRIED = 16
-"""Columns without a score that are tried by leaving them out."""
 
 
 def select_features(
@@ -139,7 +137,7 @@ class Selection:
             shares, sample = _spend(budget, sample, schedule, method, features.units)
             self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
             at_zero = isinstance(baseline, str) and baseline == "zero"
-            concerns, self.constant = check_rows(
+            concerns, constant = check_rows(
                 network, self.objective.sampled(), group, at_zero=at_zero
             )
             concerns += check_model(network, loss_name)
@@ -148,7 +146,7 @@ class Selection:
             # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
             network.credits_others = isinstance(method, InRounds)
             if isinstance(baseline, str):
-                keep_constant(network, self.constant)
+                keep_constant(network, constant)
             provenance = versions() | callables(loss=loss)
             provenance |= {"model": fingerprint(model), "input": _input(network, source)}
         saved = saved_run(resume, provenance)
@@ -168,7 +166,7 @@ class Selection:
     def result(self, *, measure: bool = True, valid: Any = None) -> Attribution:
         """The result so far, with what was spent since the run first began.
 
-        measure: evaluate G(S) after every round, and try columns without a gradient.
+        measure: evaluate G(S) after every round.
         valid: batches of held-out rows, see `select_features`.
         """
         a = self.run.results(measure=measure)[0]
@@ -178,17 +176,7 @@ class Selection:
             "gradient_batches": before.get("gradient_batches", 0) + self.objective.batches_used,
             "gradient_rows": before.get("gradient_rows", 0) + self.objective.rows_used,
         }
-        concerns = list(self.concerns)
-        if measure and (columns := self._without_gradient(a)):
-            words = (
-                f"The values of {columns} change the model's output but have no gradient where it "
-                "was taken: ids or rounding inside the model, or a flat region (more steps reach "
-                "further). Their scores are 0 for that reason alone. Try method='permutation' or "
-                "'marginal-gains', or give ids as a category of their own."
-            )
-            concerns.append(words)
-            warnings.warn(words, stacklevel=levels_to_caller())
-        about |= {"warnings": concerns} if concerns else {}
+        about |= {"warnings": self.concerns} if self.concerns else {}
         if valid is not None:
             about["held_out"] = self._held_out(a, valid)
         return a.with_notes(about)
@@ -198,30 +186,6 @@ class Selection:
         with torch.inference_mode(False):
             batches = feed(valid, self.seed, ALONE).sample(JUDGED)
             return held_out(self.objective.network, batches, a.order.tolist(), a.selected)
-
-    def _without_gradient(self, a: Attribution) -> str:
-        """Columns whose every score is exactly 0 though the output needs them, by name."""
-        scorer = self.run.scorer
-        if not isinstance(scorer, IG | Gradient) or not a.picks:
-            return ""
-        zero = (a.unit_scores == 0) & (a.last_scores == 0)
-        network = self.objective.network
-        with torch.inference_mode(False):
-            if network.conditional is not None:
-                # Scores include what columns say about others; here their own gradients count.
-                nothing = torch.zeros(1, self.objective.n, dtype=torch.float64)
-                credits, network.credits_others = network.credits_others, False
-                zero = scorer(self.objective.at(0), nothing)[0] == 0
-                network.credits_others = credits
-            zero[self.constant] = False
-            columns = torch.nonzero(zero).squeeze(1)[:MOST_TRIED]
-            if not len(columns):
-                return ""
-            masks = torch.ones(1, 1 + len(columns), self.objective.n, dtype=torch.float64)
-            masks[0, torch.arange(1, masks.shape[1]), columns] = 0
-            values = self.objective.values(masks)[0]
-        moved = columns[values[1:] != values[0]].tolist()
-        return network.table.listed(moved) if moved and self.group.first else ""
 
 
 def _input(network: Network, source: Feed) -> str:

@@ -162,7 +162,7 @@ class Conditional:
     ) -> None:
         """rows: how many rows the moments are of, (Σ w)² / Σ w² of the rows' weights. like: has
         the network's dtype and device."""
-        self.mean, self.covariance, self.rows_seen = mean, covariance, rows
+        self.mean, self.covariance, self.rows = mean, covariance, rows
         self.column_of, self.like = column_of, like
         self._coefficients: dict[bytes, Tensor] = {}
         self._effects: tuple[bytes, Tensor] | None = None
@@ -175,7 +175,7 @@ class Conditional:
         """(covariance + ridge)⁻¹ right, for these numbers."""
         own = self.covariance.diagonal()[which]
         # A number that never moves explains nothing, and must not be divided by.
-        ridge = torch.where(own > 0, ridge_for(len(which), self.rows_seen) * own, 1.0)
+        ridge = torch.where(own > 0, ridge_for(len(which), self.rows) * own, 1.0)
         solution: Tensor = torch.linalg.solve(covariance + torch.diag(ridge), right)
         return solution
 
@@ -190,14 +190,6 @@ class Conditional:
             (on, off), c = self._split(selected), self.covariance
             self._coefficients[key] = self._solve(c[on][:, on], on, c[on][:, off]).to(self.like)
         return self._coefficients[key]
-
-    def rows(self, x: Tensor, selected: Tensor) -> Tensor:
-        """(rows, inputs): x in the selected columns, what they let one expect in the others."""
-        coefficients = self.coefficients(selected)
-        on, off = (places.to(x.device) for places in self._split(selected))
-        mean = self.mean.to(x)
-        known = x.index_select(1, on) - mean[on]
-        return x.index_copy(1, off, torch.addmm(mean[off], known, coefficients))
 
     def per_number(self, selected: Tensor, products: Tensor) -> Tensor:
         """(off,) float64: Σ over rows of number i's news times the gradient along its effects.

@@ -81,32 +81,34 @@ class Part:
     """One tensor of the features."""
 
     key: Key
-    width: int
-    """Columns of the table in it."""
     shape: tuple[int, ...]
     """The shape of one row."""
     categorical: bool
     """Whole numbers: ids of categories."""
     own_names: tuple[str, ...] | None = None
     """The names of a DataFrame's columns."""
+    is_bag: bool = field(default=False, compare=False)
+    """Are all ids of a row a single column?"""
 
-    @staticmethod
-    def of(key: Key, given: Any) -> Part:
-        """The part that a tensor, an array or a DataFrame is; several ids of a bag, too."""
-        tensor = as_tensor(given, where(key))
-        width = tensor.shape[1] if tensor.dim() > 1 else 1
-        is_float = tensor.is_floating_point()
-        return Part(key, width, tuple(tensor.shape[1:]), not is_float, frame_names(given))
+    @property
+    def width(self) -> int:
+        """Columns of the table in it."""
+        return self.shape[0] if self.shape and not self.is_bag else 1
 
     def names(self, first: int) -> list[str]:
         """Its columns' names, numbered from `first` where they have none."""
-        if self.own_names is not None and len(self.own_names) == self.width:
+        if self.own_names is not None and not self.is_bag:
             return list(self.own_names)
         if not isinstance(self.key, str):
             return [str(first + i) for i in range(self.width)]
         if self.width == 1:
             return [self.key]
         return [f"{self.key}[{i}]" for i in range(self.width)]
+
+    def __str__(self) -> str:
+        kind = "ids" if self.categorical else "numbers"
+        of = f" {listed(self.own_names)}" if self.own_names else ""
+        return f"{_where(self.key)}: {kind} of shape {('rows', *self.shape)}{of}".replace("'", "")
 
 
 @dataclass(frozen=True)
@@ -115,29 +117,24 @@ class Table:
 
     parts: tuple[Part, ...]
     names: tuple[str, ...]
-    places: int = 0
+    places: int
     """Entries of the tuple, those that are None included."""
-    check: Callable[[Tensor], None] = field(default=lambda labels: None, compare=False)
+    check: Callable[[Tensor], None] = field(compare=False)
     """Refuses labels that the loss cannot take."""
 
     @staticmethod
-    def of(features: Any, bags: Sequence[Key] = ()) -> Table:
+    def of(features: Any, check: Callable[[Tensor], None], bags: Sequence[Key] = ()) -> Table:
         """The table that these features are a batch of; parts in `bags` are single columns."""
-        parts = []
-        for key, given in _entries(features):
-            part = Part.of(key, given)
-            if len(part.shape) > 1 and key not in bags:
-                raise InvalidInput(
-                    f"Expected {where(key)} of shape (rows, columns) (got rows of {part.shape})."
-                )
-            parts.append(replace(part, width=1) if key in bags else part)
+        parts = [replace(part, is_bag=part.key in bags) for part, _ in _parts(features)]
         names: list[str] = []
         for part in parts:
+            if len(part.shape) > 1 and not part.is_bag:
+                raise InvalidInput(f"Expected features of shape (rows, columns) (got {part}).")
             names += part.names(len(names))
         if not names:
             raise InvalidInput("Expected at least one column (got none).")
         places = len(features) if isinstance(features, tuple | list) else 1
-        return Table(tuple(parts), tuple(names), places)
+        return Table(tuple(parts), tuple(names), places, check)
 
     def named(self, names: Sequence[str] | None) -> Table:
         """The same table, its columns called by the caller's names where there are any."""
@@ -166,63 +163,43 @@ class Table:
 
     def read(self, batch: Batch) -> Rows:
         """The parts, labels and weights of one batch, checked against this table."""
-        entries = _entries(batch.features)
-        keys = [part.key for part in self.parts]
-        if [key for key, _ in entries] != keys:
-            raise InvalidInput(
-                f"Expected features with the parts {keys}, as in the first batch "
-                f"(got {[key for key, _ in entries]})."
-            )
         labels = as_tensor(batch.labels, "the label")
         if labels.dim() == 0:
             raise InvalidInput(
                 "Expected batches of several rows (got a label without an axis, as of a single "
                 "row). Try torch.utils.data.DataLoader(dataset, batch_size=512)."
             )
-        has_ids = labels.dim() > 1 and labels.shape[1] > 1 and not labels.is_floating_point()
-        if batch.weights is not None and has_ids:
+        parts = _parts(batch.features)
+        if tuple(part for part, _ in parts) != self.parts:
             raise InvalidInput(
-                "Expected (features, label, weights) in batches of three (got a label of shape "
-                f"{tuple(labels.shape)}). Try ((numeric, categorical), label) for a model of two "
-                "inputs."
+                "Expected every batch to be like the first, with "
+                f"{listed([str(part) for part in self.parts])} "
+                f"(got {listed([str(part) for part, _ in parts])})."
             )
-        tensors, first = [], 0
-        for part, (_, given) in zip(self.parts, entries, strict=True):
-            tensors.append(self._tensor(part, given, len(labels), first))
-            first += part.width
+        tensors = [tensor for _, tensor in parts]
+        if wrong := [len(tensor) for tensor in tensors if len(tensor) != len(labels)]:
+            raise InvalidInput(
+                f"Expected a row per label, {len(labels)} of them (got {wrong[0]}). Ids of bags "
+                "are a matrix, padded, without offsets."
+            )
+        self._check_finite(tensors)
         if len(labels):
             self.check(labels)
         return Rows(tensors, labels, _weights(batch.weights, len(labels)))
 
-    def _tensor(self, part: Part, given: Any, rows: int, first: int) -> Tensor:
-        """One part of a batch, checked. first: its first column."""
-        name, tensor = where(part.key), as_tensor(given, where(part.key))
-        if tensor.shape != (rows, *part.shape):
+    def _check_finite(self, tensors: list[Tensor]) -> None:
+        first, columns = 0, list[int]()
+        for part, tensor in zip(self.parts, tensors, strict=True):
+            # One sum over the batch is all that the usual case costs.
+            if not part.categorical and not bool(torch.isfinite(tensor.sum())):
+                bad = ~torch.isfinite(tensor.reshape(len(tensor), -1)).all(0)
+                columns += [first + i for i in torch.nonzero(bad).flatten().tolist()]
+            first += part.width
+        if columns:
             raise InvalidInput(
-                f"Expected {name} of shape {(rows, *part.shape)}, a row per label (got "
-                f"{tuple(tensor.shape)}). Ids of bags are a matrix, padded, without offsets."
+                f"Expected finite numbers (got NaN or infinity in {self.listed(columns)}). Try "
+                "filling what is missing, with the column's mean say, or leave the column out."
             )
-        names = frame_names(given)
-        if names != part.own_names:
-            raise InvalidInput(
-                f"Expected {name} with the columns of the first batch, in their order "
-                f"(got {listed(names) if names else 'no names'})."
-            )
-        if part.categorical == tensor.is_floating_point():
-            raise InvalidType(
-                f"Expected {name} of the same kind in every batch (got {tensor.dtype})."
-            )
-        # One sum over the batch is all that the usual case costs.
-        if not part.categorical and not bool(torch.isfinite(tensor.sum())):
-            bad = ~torch.isfinite(tensor.reshape(len(tensor), -1)).all(0)
-            columns = [first + i for i in torch.nonzero(bad).flatten().tolist()]
-            if columns:
-                raise InvalidInput(
-                    f"Expected finite numbers (got NaN or infinity in {self.listed(columns)}). "
-                    "Try filling what is missing, with the column's mean say, or leave the "
-                    "column out."
-                )
-        return tensor
 
     def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
         """The model's outputs for these parts, given to it as the caller's batches hold them."""
@@ -252,44 +229,47 @@ class Table:
         return quoted([self.names[c] for c in columns])
 
 
-def _weights(given: Any, rows: int) -> Tensor | None:
-    if given is None:
-        return None
-    weights = as_tensor(given, "the weights")
-    if weights.shape not in ((rows,), (rows, 1)):
-        raise InvalidInput(
-            f"Expected a weight for each of the {rows} rows, third in a batch "
-            f"(got shape {tuple(weights.shape)})."
-        )
-    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
-        raise InvalidInput("Expected finite weights ≥ 0 (got others).")
-    return weights.reshape(rows)
-
-
-def _entries(features: Any) -> list[tuple[Key, Any]]:
-    """Keys and tensors of the features; a None in a tuple is a part that is not there."""
+def _parts(features: Any) -> list[tuple[Part, Tensor]]:
+    """The parts of a batch with their tensors; a None in a tuple is a part that is not there."""
     if isinstance(features, Mapping):  # A DataFrame is none.
-        return [(str(key), value) for key, value in features.items()]
-    if isinstance(features, tuple | list):
-        return [(i, value) for i, value in enumerate(features) if value is not None]
-    return [(None, features)]
+        given: list[tuple[Key, Any]] = [(str(key), value) for key, value in features.items()]
+    elif isinstance(features, tuple | list):
+        given = [(i, value) for i, value in enumerate(features) if value is not None]
+    else:
+        given = [(None, features)]
+    parts = []
+    for key, value in given:
+        tensor = as_tensor(value, _where(key))
+        names = tuple(str(name) for name in value.columns) if is_frame(value) else None
+        is_float = tensor.is_floating_point()
+        parts.append((Part(key, tuple(tensor.shape[1:]), not is_float, names), tensor))
+    return parts
 
 
-def where(key: Key) -> str:
+def _where(key: Key) -> str:
     """A part, for people."""
     if key is None:
         return "features"
     return f"the column {key!r}" if isinstance(key, str) else f"input {key}"
 
 
+def _weights(given: Any, rows: int) -> Tensor | None:
+    if given is None:
+        return None
+    weights = as_tensor(given, "the weights")
+    if weights.shape not in ((rows,), (rows, 1)):
+        raise InvalidInput(
+            f"Expected a weight for each of the {rows} rows, third in a batch (got shape "
+            f"{tuple(weights.shape)}). Try ((numeric, categorical), label) for two inputs."
+        )
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+        raise InvalidInput("Expected finite weights ≥ 0 (got others).")
+    return weights.reshape(rows)
+
+
 def is_frame(given: Any) -> bool:
     """A DataFrame of pandas or polars, by its looks: neither package is needed here."""
     return hasattr(given, "columns") and hasattr(given, "to_numpy")
-
-
-def frame_names(given: Any) -> tuple[str, ...] | None:
-    """The names of a DataFrame's columns; None for all else."""
-    return tuple(str(name) for name in given.columns) if is_frame(given) else None
 
 
 def as_tensor(given: Any, name: str) -> Tensor:
@@ -300,22 +280,17 @@ def as_tensor(given: Any, name: str) -> Tensor:
         raise InvalidType(
             f"Expected {name} to be a tensor, an array or a DataFrame (got {type(given).__name__})."
         )
+    arrays = {name: np.asarray(given)}
     if is_frame(given):
         # By columns: a DataFrame of numbers and flags as one array is an array of objects.
         arrays = {str(column): np.asarray(given[column]) for column in given.columns}
-        array = np.column_stack(list(arrays.values())) if arrays else np.empty((len(given), 0))
-    else:
-        array = np.asarray(given)
-        arrays = {name: array}
     odd = [f"{n!r} of {a.dtype}" for n, a in arrays.items() if a.dtype.kind not in "fiub"]
     if odd:
         raise InvalidType(
             f"Expected {name} to hold numbers (got {listed(odd, 3)}). Try whole-number ids for "
             "categories, in a tensor or DataFrame of their own."
         )
+    array = np.column_stack(list(arrays.values())) if is_frame(given) else arrays[name]
     # Torch takes no backward strides, and warns of what it may not write on.
     plain = array.flags.writeable and all(step >= 0 for step in array.strides)
-    try:
-        return torch.as_tensor(array if plain else array.copy())
-    except TypeError:  # float128, uint16 in older versions
-        return torch.as_tensor(array.astype(np.float64 if array.dtype.kind == "f" else np.int64))
+    return torch.as_tensor(array if plain else array.copy())

@@ -130,8 +130,20 @@ class Network:
         x, *parts = rows.features
         start = self.baseline
         if self.conditional is not None:
-            start = self.conditional.rows(x, gates.detach() == 1)
+            start = self._start(x, self._split(gates.detach() == 1, self.conditional))
         return self.outputs_at(torch.lerp(start, x, gates.to(x)[..., self.column_of]), parts)
+
+    def _split(self, selected: Tensor, conditional: Conditional | None) -> Split:
+        """The inputs of these columns (columns,) bool, and those of the others."""
+        taken = selected.to(self.device)[self.column_of]
+        coefficients = None if conditional is None else conditional.coefficients(selected)
+        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
+        return Split(on, off, coefficients)
+
+    def _start(self, x: Tensor, split: Split) -> Tensor:
+        """(rows, inputs): x in the selected columns, the others imputed or at the baseline."""
+        _, news = split.news(x - self.baseline)
+        return x.index_copy(1, split.off, x.index_select(1, split.off) - news)
 
     def losses(self, rows: Rows, outputs: Any) -> Tensor:
         """(rows,) losses, each times its row's weight."""
@@ -139,31 +151,9 @@ class Network:
 
     def values(self, rows: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
-        masks = masks.to(self.device)
         with torch.no_grad():
-            if self.layers is not None and self.conditional is None:
-                return self._values_behind(*self.layers, rows, masks)
-            losses = [self.losses(rows, self.outputs(rows, gates)) for gates in masks]
+            losses = [self.losses(rows, self.outputs(rows, g)) for g in masks.to(self.device)]
             return -torch.stack([loss.sum(dtype=torch.float64) for loss in losses])
-
-    def _values_behind(
-        self, first: nn.Linear, rest: Callable[[Tensor], Any], batch: Rows, masks: Tensor
-    ) -> Tensor:
-        """From one mask to the next only the columns that change go through the first layer."""
-        gates = masks.to(self.dtype)[:, self.column_of]
-        moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
-        total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
-        for rows in batch.pieces(self._chunk):
-            x = rows.features[0] - self.baseline
-            hidden = first(self.baseline).expand(len(x), -1)
-            for k, move in enumerate(moves):
-                at = torch.nonzero(move).squeeze(1)
-                step = x.index_select(1, at) * move[at]
-                hidden = torch.addmm(hidden, step, first.weight.T.index_select(0, at))
-                # A copy, as the layers behind may begin with a step in place.
-                losses = self.losses(rows, rest(hidden.clone()))
-                total[k] -= losses.sum(dtype=torch.float64)
-        return total
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
@@ -174,12 +164,7 @@ class Network:
         selected = (masks == 1).all(0)
         selected = torch.zeros_like(selected) if bool(selected.all()) else selected
         conditional = self.conditional if self.credits_others else None
-        taken = selected.to(self.device)[self.column_of]
-        split = Split(
-            torch.nonzero(taken).squeeze(1),
-            torch.nonzero(~taken).squeeze(1),
-            None if conditional is None else conditional.coefficients(selected),
-        )
+        split = self._split(selected, conditional)
         free = masks[:, ~selected]
         if self.layers is not None and bool((free == free[:, :1]).all()):
             slopes_of = self._behind(*self.layers, split, free[:, 0].tolist(), weights.tolist())
@@ -231,14 +216,12 @@ class Network:
     ) -> tuple[Tensor, Tensor]:
         """The same through the whole model, at any masks."""
         x, *parts = rows.features
-        _, news = split.news(x - self.baseline)
-        start = x.index_copy(1, split.off, x.index_select(1, split.off) - news)
-        total = torch.zeros_like(x)
+        start, total = self._start(x, split), torch.zeros_like(x)
         for mask, weight in zip(masks.to(x), weights, strict=True):
             point = torch.lerp(start, x, mask[self.column_of])
             slopes = self._slopes(rows, point, lambda inputs: self.outputs_at(inputs, parts))
             total.add_(slopes, alpha=weight)
-        return news, total.index_select(1, split.off)
+        return (x - start).index_select(1, split.off), total.index_select(1, split.off)
 
     def _slopes(self, rows: Rows, point: Tensor, outputs: Callable[[Tensor], Any]) -> Tensor:
         """The gradient of −Σ loss in the point, of the same shape."""
@@ -276,7 +259,7 @@ def network_for(
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     example = feed.example
-    table = replace(Table.of(example.features), check=partial(check_labels, loss_name))
+    table = Table.of(example.features, partial(check_labels, loss_name))
     if names is not None and len(names) == table.columns:
         table = table.named(names)
     rows = table.read(example)
@@ -288,7 +271,7 @@ def network_for(
         lookups = find_lookups(frozen, found, table, subject.example.features)
         bags = [table.part_of[c].key for one in lookups if one.joins for c in one.columns]
         if bags:
-            table = replace(Table.of(example.features, bags), check=table.check)
+            table = Table.of(example.features, table.check, bags)
             lookups = find_lookups(frozen, found, table, subject.example.features)
     subject = replace(subject, table=table.named(names))
     if _takes_gates(frozen):

@@ -116,10 +116,6 @@ class TableObjective(OwnGradient):
         """This process's part of the batches that this round's gradients are taken on."""
         if self.shares is None:
             return self.feed.all()
-        if self.round >= len(self.shares):
-            raise InvalidInput(
-                f"Expected at most the {len(self.shares)} rounds that the budget is shared by."
-            )
         return self.feed.take(sum(self.shares[: self.round]), self.shares[self.round])
 
     def sampled(self) -> Iterator[Batch]:
