@@ -89,8 +89,10 @@ def test_a_column_that_tells_of_others_counts_for_what_it_tells():
     rows = batches(x, views.mean(1) + 0.5 * other)
     first = {
         baseline: gp.select_features(model, rows, loss="squared-error", baseline=baseline, k=2)
-        .order[:2].tolist() for baseline in ("mean", "conditional")
-    }  # fmt: skip
+        .order[:2]
+        .tolist()
+        for baseline in ("mean", "conditional")
+    }
     assert first["conditional"] == [5, 4]
     assert 5 not in first["mean"]
 
@@ -155,12 +157,14 @@ class Own(nn.Module):
 def test_embeddings_are_expected_where_they_come_out():
     random = torch.Generator().manual_seed(0)
     hidden = torch.randn(1000, generator=random)
-    ids = torch.stack([(hidden > 0).long() + (hidden > 1), torch.randint(0, 4, (1000,),
-                      generator=random)], dim=1)  # fmt: skip
+    ids = torch.stack(
+        [(hidden > 0).long() + (hidden > 1), torch.randint(0, 4, (1000,), generator=random)], dim=1
+    )
     numeric = torch.stack([hidden, torch.randn(1000, generator=random)], dim=1)
     label = (hidden + torch.randn(1000, generator=random) > 0).float()
-    rows = [((numeric[i : i + 250], ids[i : i + 250]), label[i : i + 250])
-            for i in range(0, 1000, 250)]  # fmt: skip
+    rows = [
+        ((numeric[i : i + 250], ids[i : i + 250]), label[i : i + 250]) for i in range(0, 1000, 250)
+    ]
     model = TabularMLP(2, (3, 4), hidden=(16, 8), seed=2).double()
     with torch.no_grad():
         model.table.weight.normal_(generator=random)
@@ -190,8 +194,10 @@ def test_columns_that_never_move_and_weights_of_rows():
     twice = [(b[w > 0.5], lab[w > 0.5]) for b, lab, w in rows]
     chosen = [(b, lab, (w > 0.5).double()) for b, lab, w in rows]
     with pytest.warns(UserWarning, match="constant"):
-        found = [gp.select_features(model, r, loss="squared-error", baseline="conditional")
-                 for r in (twice, chosen)]  # fmt: skip
+        found = [
+            gp.select_features(model, r, loss="squared-error", baseline="conditional")
+            for r in (twice, chosen)
+        ]
     agree(*found)
     assert float(found[0].scores[1]) == 0
 
@@ -268,5 +274,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path):
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.scores, whole.scores)
     with pytest.raises(gp.InvalidInput, match="baseline"):
-        gp.select_features(small_mlp(6), batches(x, y), k=4, resume=tmp_path / "c.gpig",
-                           **ask | {"baseline": "mean"})  # fmt: skip
+        gp.select_features(
+            small_mlp(6),
+            batches(x, y),
+            k=4,
+            resume=tmp_path / "c.gpig",
+            **ask | {"baseline": "mean"},
+        )

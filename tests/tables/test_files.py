@@ -114,8 +114,10 @@ def test_criteo_s_file_is_known_by_its_look(tmp_path):
     assert list(table.kinds)[:2] == ["label", "I1"]
     assert list(table.kinds)[-1] == "C26"
     read = table.read(0, ["label", "I1", "I2", "C1", "C2"])
-    assert read.to_pylist() == [{"label": "1", "I1": "5", "I2": None, "C1": "68fd1e64",
-                                 "C2": None}] * 3  # fmt: skip
+    assert (
+        read.to_pylist()
+        == [{"label": "1", "I1": "5", "I2": None, "C1": "68fd1e64", "C2": None}] * 3
+    )
 
 
 def test_files_without_names_get_theirs(tmp_path):
@@ -198,8 +200,11 @@ def test_a_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
 @pytest.fixture
 def days(tmp_path):
     """country=…/day=…/part.*: the folders hold columns that the files do not."""
-    for country, day, name in (("DE", "1", "p.parquet"), ("a%2Cb", "2", "p.csv"),
-                               ("__HIVE_DEFAULT_PARTITION__", "2", "p.arrow")):  # fmt: skip
+    for country, day, name in (
+        ("DE", "1", "p.parquet"),
+        ("a%2Cb", "2", "p.csv"),
+        ("__HIVE_DEFAULT_PARTITION__", "2", "p.arrow"),
+    ):
         folder = tmp_path / "days" / f"country={country}" / f"day={day}" / "year=2024"
         folder.mkdir(parents=True)
         write(folder / name)
@@ -258,8 +263,10 @@ def test_a_newline_between_quotes_ends_no_line(tmp_path):
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(
         [["c", "n"], *([c, str(i)] for i, c in enumerate(cells))]
     )
-    for name, raw in (("t.csv", text.getvalue().encode()),
-                      ("t.csv.gz", gzip.compress(text.getvalue().encode()))):  # fmt: skip
+    for name, raw in (
+        ("t.csv", text.getvalue().encode()),
+        ("t.csv.gz", gzip.compress(text.getvalue().encode())),
+    ):
         (tmp_path / name).write_bytes(raw)
         read = open_table(tmp_path / name).read(0, ["c"])
         assert as_texts(read["c"]).to_pylist() == [c or None for c in cells]

@@ -29,8 +29,11 @@ def test_a_row_of_weight_three_counts_as_three_rows(fast, method):
     if whole:
         weights = torch.full_like(weights, 3)
     given = [(x[i : i + 40], y[i : i + 40], weights[i : i + 40]) for i in range(0, 120, 40)]
-    repeated = cut(x, y, 40) if whole else cut(
-        x.repeat_interleave(weights, 0), y.repeat_interleave(weights), 40)  # fmt: skip
+    repeated = (
+        cut(x, y, 40)
+        if whole
+        else cut(x.repeat_interleave(weights, 0), y.repeat_interleave(weights), 40)
+    )
     a = gp.select_features(asked, given, method=method)
     b = gp.select_features(asked, repeated, method=method)
     agree(a, b)
@@ -217,10 +220,13 @@ def test_flat_ids_with_offsets_as_inputs_are_refused_with_a_way_out():
 
 @pytest.mark.parametrize(
     "look_up",
-    [lambda ids, w: functional.embedding(ids, w), lambda ids, w: w[ids],
-     lambda ids, w: functional.one_hot(ids, 9).float() @ w],
+    [
+        lambda ids, w: functional.embedding(ids, w),
+        lambda ids, w: w[ids],
+        lambda ids, w: functional.one_hot(ids, 9).float() @ w,
+    ],
     ids=["functional", "index", "one-hot"],
-)  # fmt: skip
+)
 def test_ids_that_are_looked_up_by_no_module_are_named(look_up):
     numbers, ids, y = mixed()
     w = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))

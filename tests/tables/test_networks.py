@@ -172,9 +172,13 @@ def test_a_category_that_no_embedding_looks_up_is_named():
         gp.select_features(Ignores(), cut((numbers, ids), y), names=[*"wxyzabc"])
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Plain(), lambda: gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Plain(),
+        lambda: gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4)),
+    ],
+)
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_left_behind_on_the_model(make, fails):
     numbers, ids, y = mixed()
@@ -265,8 +269,9 @@ def test_a_number_for_each_column_stands_for_its_absence(kind):
 def test_a_baseline_by_name_holds_for_the_columns_named():
     model, x, y = regression()
     names = list("abcdef")
-    by_name = gp.select_features(model, cut(x, y), loss="squared-error", names=names,
-                                 baseline={"a": 1.0, "c": "mean"})  # fmt: skip
+    by_name = gp.select_features(
+        model, cut(x, y), loss="squared-error", names=names, baseline={"a": 1.0, "c": "mean"}
+    )
     direct = torch.zeros(6, dtype=torch.float64)
     direct[0], direct[2] = 1.0, x[:, 2].mean()
     by_tensor = gp.select_features(model, cut(x, y), loss="squared-error", baseline=direct)
@@ -285,9 +290,10 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
     looked_up = []
     plain = gp.models.TabularMLP.inputs
     monkeypatch.setattr(
-        gp.models.TabularMLP, "inputs",
+        gp.models.TabularMLP,
+        "inputs",
         lambda self, *a: (looked_up.append(len(a[0])), plain(self, *a))[1],
-    )  # fmt: skip
+    )
     run = Selection(model, cut((numbers, ids), y, 60), budget=7 * 5 * 2, sample=1)
     for _ in run:
         pass
@@ -313,9 +319,12 @@ def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
 
 
 @given(
-    columns=st.integers(1, 7), hidden=st.integers(1, 6), rows=st.integers(1, 9),
-    seed=st.integers(0, 999), data=st.data(),
-)  # fmt: skip
+    columns=st.integers(1, 7),
+    hidden=st.integers(1, 6),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 999),
+    data=st.data(),
+)
 def test_any_path_of_any_small_network_is_autograds(columns, hidden, rows, seed, data):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)

@@ -64,8 +64,12 @@ def test_a_column_that_gives_the_label_away_is_named(tmp_path, label, leak, said
 
 @pytest.mark.parametrize("label", [PRICE, WORDS, Y], ids=["number", "classes", "binary"])
 def test_columns_that_only_help_are_not(tmp_path, label):
-    columns = {"close": X + 0.3 * RANDOM.normal(size=N), "some": [f"c{i % 9}" for i in range(N)],
-               "id": np.arange(N), "gaps": [None if i % 3 else 1.0 for i in range(N)]}  # fmt: skip
+    columns = {
+        "close": X + 0.3 * RANDOM.normal(size=N),
+        "some": [f"c{i % 9}" for i in range(N)],
+        "id": np.arange(N),
+        "gaps": [None if i % 3 else 1.0 for i in range(N)],
+    }
     names, words = told(tmp_path, "y", z=RANDOM.normal(size=N), y=label, **columns)
     assert names == ()
     assert "the same in all rows" not in words
@@ -85,10 +89,17 @@ def test_copies_are_named_whatever_their_type(tmp_path):
     whole = np.arange(N) % 50
     zero = np.where(whole == 0, -0.0, whole)
     _, words = told(
-        tmp_path, "y", a=whole.astype(np.int32), b=zero.astype(np.float64), c=whole + (X > 3),
-        s=[f"s{i % 5}" for i in range(N)], t=pa.array([f"s{i % 5}" for i in range(N)])
-        .dictionary_encode(), y=Y, same=[1] * N, too=[1] * N,
-    )  # fmt: skip
+        tmp_path,
+        "y",
+        a=whole.astype(np.int32),
+        b=zero.astype(np.float64),
+        c=whole + (X > 3),
+        s=[f"s{i % 5}" for i in range(N)],
+        t=pa.array([f"s{i % 5}" for i in range(N)]).dictionary_encode(),
+        y=Y,
+        same=[1] * N,
+        too=[1] * N,
+    )
     assert "'a', 'b' are the same in all rows" in words
     assert "'s', 't' are the same in all rows" in words
     assert words.count("in all rows") == 2
@@ -101,12 +112,17 @@ def test_values_in_another_order_are_no_copies(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "example"),
     [
-        (["3,25", "-1,5", "0,1"], "3,25"), (["3.1%", "-2 %", "5%"], "3.1%"),
-        (["1,234.50", "-12.00", "7"], "1,234.50"), (["$5", "$7.50", "$1,000"], "$5"),
-        (["a", "b,c", "d"], ""), (["1.5", "2", "x"], ""), (["2024-01-05"] * 3, ""),
-        (["(1,2)", "(2,3)", "(4,5)"], ""), ([], ""),
+        (["3,25", "-1,5", "0,1"], "3,25"),
+        (["3.1%", "-2 %", "5%"], "3.1%"),
+        (["1,234.50", "-12.00", "7"], "1,234.50"),
+        (["$5", "$7.50", "$1,000"], "$5"),
+        (["a", "b,c", "d"], ""),
+        (["1.5", "2", "x"], ""),
+        (["2024-01-05"] * 3, ""),
+        (["(1,2)", "(2,3)", "(4,5)"], ""),
+        ([], ""),
     ],
-)  # fmt: skip
+)
 def test_numbers_as_people_write_them_are_seen(texts, example):
     assert written_number(texts) == example
 
@@ -170,9 +186,17 @@ def test_other_columns_are_not_taken_for_numbers_of_the_rows(tmp_path, values):
 
 @pytest.mark.parametrize(
     ("name", "left"),
-    [("id", True), ("row_id", True), ("PassengerId", True), ("customer ID", True),
-     ("index", True), ("paid", False), ("width", False), ("price", False)],
-)  # fmt: skip
+    [
+        ("id", True),
+        ("row_id", True),
+        ("PassengerId", True),
+        ("customer ID", True),
+        ("index", True),
+        ("paid", False),
+        ("width", False),
+        ("price", False),
+    ],
+)
 def test_different_whole_numbers_number_the_rows_where_the_name_says_so(tmp_path, name, left):
     found, _ = surveyed(tmp_path, {name: RANDOM.permutation(10 * N)[:N], "x": X, "y": Y})
     assert found.left_out == ((name,) if left else ())

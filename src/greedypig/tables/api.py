@@ -92,9 +92,21 @@ def select_features(
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     """
     selection = Selection(
-        model, batches, loss=loss, outputs=outputs, k=k, method=method, stop=stop, budget=budget,
-        sample=sample, baseline=baseline, names=names, seed=seed, group=group, resume=resume,
-    )  # fmt: skip
+        model,
+        batches,
+        loss=loss,
+        outputs=outputs,
+        k=k,
+        method=method,
+        stop=stop,
+        budget=budget,
+        sample=sample,
+        baseline=baseline,
+        names=names,
+        seed=seed,
+        group=group,
+        resume=resume,
+    )
     check_checkpoint(checkpoint)
     for _ in selection:
         if checkpoint is not None and group.first:
@@ -152,11 +164,23 @@ class Selection:
         saved = saved_run(resume, provenance)
         self._paid_before = {} if saved is None else saved.about
         self.run = Run(
-            self.objective, method, features=features, k=k, stop=stop, seed=self.seed,
-            settings=[{"loss": loss_name, "budget": whole(budget), "sample": sample,
-                       "baseline": described}],
-            provenance=[provenance], resume=saved,
-        )  # fmt: skip
+            self.objective,
+            method,
+            features=features,
+            k=k,
+            stop=stop,
+            seed=self.seed,
+            settings=[
+                {
+                    "loss": loss_name,
+                    "budget": whole(budget),
+                    "sample": sample,
+                    "baseline": described,
+                }
+            ],
+            provenance=[provenance],
+            resume=saved,
+        )
         for concern in self.concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
 

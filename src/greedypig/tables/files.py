@@ -11,6 +11,7 @@ import glob
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,14 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 from urllib.parse import unquote
 
-from ..core.errors import InvalidFile, InvalidInput, did_you_mean, first_line, quoted
+from ..core.errors import (
+    GreedyPigError,
+    InvalidFile,
+    InvalidInput,
+    did_you_mean,
+    first_line,
+    quoted,
+)
 from ..results.files import write_whole
 from .arrow import arrow, as_texts, kind_of
 
@@ -96,11 +104,10 @@ class TableFile:
         with self._checked():
             schema = self._schema()
         names = [name or f"Unnamed: {i}" for i, name in enumerate(schema.names)]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise InvalidInput(
                 f"Expected columns of different names in {path} (got {quoted(twice)} more than "
-                "once). Try other names in its first line, or name the columns if that line holds "
-                "none."
+                "once). Try other names, also if its first line holds none."
             )
         self.stored = dict(zip(names, schema.names, strict=True))
         """Column → its name in the file."""
@@ -151,6 +158,8 @@ class TableFile:
         """A context in which errors of Arrow and of unpacking name the file."""
         try:
             yield
+        except GreedyPigError:  # A full disk is no damaged file.
+            raise
         except UnicodeDecodeError as error:
             raise InvalidFile(
                 f"Expected text in UTF-8 in {self.path} (got other bytes). Try converting it."

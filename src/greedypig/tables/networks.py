@@ -149,11 +149,14 @@ class Network:
         """(rows,) losses, each times its row's weight."""
         return per_row(self.loss, outputs, rows.labels, rows.weights)
 
-    def values(self, rows: Rows, masks: Tensor) -> Tensor:
+    def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
+        total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
         with torch.no_grad():
-            losses = [self.losses(rows, self.outputs(rows, g)) for g in masks.to(self.device)]
-            return -torch.stack([loss.sum(dtype=torch.float64) for loss in losses])
+            for rows in batch.pieces(self._chunk):
+                for k, gates in enumerate(masks.to(self.device)):
+                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
+        return total
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
