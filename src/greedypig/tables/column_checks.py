@@ -1,8 +1,8 @@
 """Warnings about the columns of a table, each with the names of the columns.
 
 A column may be constant, copy another, equal the label, decide it, number the rows, or hold text
-that looks like numbers. Copies are found by a digest of all values. What decides the label is
-found in rows drawn at random from every piece.
+that looks like numbers. Columns are compared with each other and with the label in rows drawn at
+random from all pieces; of a small table these are all rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ColumnWarning(NamedTuple):
 def check_leaks(label: Label, target: Column, columns: Sequence[Column]) -> list[ColumnWarning]:
     """Columns that equal the label or decide it."""
     advice = "If that is the label in another form, or known only after it, leave it out."
-    equal = [c.name for c in columns if c.digest.digest() == target.digest.digest()]
+    equal = [c.name for c in columns if np.array_equal(c.codes, target.codes)]
     answer, classes = target.drawn, np.unique(target.codes, return_inverse=True)[1]
     deciding = []
     for column in (c for c in columns if c.name not in equal):
@@ -128,13 +128,13 @@ def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def check_copies(columns: Sequence[Column]) -> list[ColumnWarning]:
-    """Every set of columns that are equal in all rows."""
+    """Every set of columns that are equal in all rows compared."""
     same: dict[bytes, list[str]] = {}
     for column in columns:
-        same.setdefault(column.digest.digest(), []).append(column.name)
+        same.setdefault(column.codes.tobytes(), []).append(column.name)
     text = (
-        "The values of {} are the same in all rows. A model may use any of them, so each looks "
-        "weaker than it is. Keep one of them."
+        "The values of {} are the same in all rows compared. A model may use any of them, so each "
+        "looks weaker than it is. Keep one of them."
     )
     copies = [names for names in same.values() if len(names) > 1]
     return [ColumnWarning("copy", tuple(names), text.format(quoted(names))) for names in copies]
@@ -149,16 +149,15 @@ def row_number(column: Column, is_category: bool) -> str:
         common = column.counts.common()
         once = bool(common) and common[0][1] == 1 and not written_number([t for t, _ in common])
         return "no text occurs twice" if once else ""
-    if not column.is_whole:
+    drawn, steps = column.drawn, np.diff(column.drawn)
+    if not (drawn == np.rint(drawn)).all() or len(np.unique(drawn)) < len(drawn):
         return ""
-    if column.is_rising:
+    if (steps > 0).all() or (steps < 0).all():
         return "rises or falls in every row"
-    if len(np.unique(column.drawn)) < len(column.drawn):
-        return ""
     low, high = column.plain.low, column.plain.high
     if high - low + 1 == column.rows:
         return f"is {low:.0f} to {high:.0f}, each once"
-    named = NAMED_ID.search(column.name) and len(column.drawn) >= NUMBERED
+    named = NAMED_ID.search(column.name) and len(drawn) >= NUMBERED
     return "no number occurs twice" if named else ""
 
 

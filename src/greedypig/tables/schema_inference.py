@@ -11,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import isfinite, sqrt
 from typing import Any
 
@@ -41,7 +40,7 @@ MOST_CLASSES = 1000
 VOCABULARY, RARE, BUCKETS = 10_000, 10, 16
 """Most values that a category knows by name; values seen less often than RARE share the buckets."""
 COMPARED, MEMORY = 10_000, 64 * 2**20
-"""Rows that are compared with the label, and bytes that they may take where columns are many."""
+"""Rows that are compared with each other, and bytes that they may take with many columns."""
 
 
 @dataclass(frozen=True)
@@ -314,13 +313,9 @@ class Column:
         self.example = ""
         """A text that is no number."""
         self.plain, self.log, self.counts = Moments(), Moments(), Counts()
-        self.digest = blake2b(digest_size=16)
+        self.is_time = False
         self._drawn: list[NDArray[np.float64]] = [np.empty(0)]
         self._codes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        self.is_time = False
-        self.is_whole = self.is_rising = True
-        """Only whole numbers so far? Do they increase in every row, or decrease in every row?"""
-        self._last = np.empty(0)
 
     @property
     def drawn(self) -> NDArray[np.float64]:
@@ -348,33 +343,18 @@ class Column:
         finite = values[np.isfinite(values)]
         self.plain.add(finite)
         self.log.add(signed_log(finite))
-        if self.is_text or self.is_label:
-            texts = as_classes(column) if self.is_label else as_texts(column)
-            self.counts.add(texts)
-        if self.is_text:
-            self.missing += int(texts.null_count)
-        else:
-            self.missing = self.rows - self.plain.n
-        if self.is_text and (self.is_forced or odd.any()):
-            self.is_whole = False
-            codes = in_rows(texts, text_hash(texts.dictionary), -1)
-        else:
-            plain = np.where(np.isnan(values), np.nan, values + 0.0)  # −0 is 0.
-            self._follow(plain)
-            codes = np.where(np.isnan(plain), -1, plain.view(np.int64))
-        self.digest.update(codes.tobytes())
+        if self.is_label:
+            self.counts.add(as_classes(column))
+        elif self.is_text:
+            self.counts.add(as_texts(column))
+        self.missing += column.null_count if self.is_text else len(values) - len(finite)
         self._drawn.append(values[drawn])
-        self._codes.append(codes[drawn])
-
-    def _follow(self, values: NDArray[np.float64]) -> None:
-        """See whether these go on with whole numbers in a row."""
-        whole = (np.abs(values) < 2.0**53) & (values == np.rint(values))
-        self.is_whole = self.is_whole and bool(whole.all())
-        if self.is_whole and len(values):
-            run = np.concatenate([self._last, values])
-            steps = np.diff(run)
-            self.is_rising = self.is_rising and bool((steps > 0).all() or (steps < 0).all())
-            self._last = run[-2:]
+        if self.is_text and (self.is_forced or odd.any()):
+            texts = as_texts(column.filter(arrow().array(drawn)))
+            self._codes.append(in_rows(texts, text_hash(texts.dictionary), -1))
+        else:
+            plain = values[drawn] + 0.0  # −0 is 0.
+            self._codes.append(np.where(np.isnan(plain), -1, plain.view(np.int64)))
 
     def decide(self) -> Number | Category:
         """Number or category, and how it is encoded."""
