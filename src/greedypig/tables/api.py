@@ -216,13 +216,11 @@ def _input(network: Network, source: Feed) -> str:
     """A digest of the columns, the first batch and what else is cheap: see `Feed.identity`."""
     words, last = source.identity()
     tensors: dict[str, Any] = {}
-    for name, batch in (("", source.example), ("last ", last)):
+    for place, batch in enumerate((source.example, last)):
         if batch is not None:
             rows = network.table.read(batch)
-            tensors |= {f"{name}{i}": part for i, part in enumerate(rows.features)}
-            tensors[f"{name}labels"] = rows.labels
-            if rows.weights is not None:
-                tensors[f"{name}weights"] = rows.weights
+            parts = [*rows.features, rows.labels, rows.counts()]
+            tensors |= {f"{place} {i}": part for i, part in enumerate(parts)}
     return digest(tensors, repr((network.table.names, words)))
 
 

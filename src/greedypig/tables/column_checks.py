@@ -8,13 +8,14 @@ random from all pieces; of a small table these are all rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import quoted
+from ..core.errors import listed, quoted
+from .arrow import HUGE
 
 if TYPE_CHECKING:
     from .schema import Label
@@ -50,30 +51,100 @@ class ColumnWarning(NamedTuple):
     text: str
 
 
-def check_leaks(label: Label, target: Column, columns: Sequence[Column]) -> list[ColumnWarning]:
-    """Columns that equal the label or decide it."""
+def check_columns(
+    columns: Sequence[Column],
+    numbering: Mapping[str, str],
+    label: Label,
+    target: Column,
+    total: int,
+) -> list[ColumnWarning]:
+    """All warnings about the columns of a table.
+
+    numbering: the columns left out because they number the rows, with the reason. target: the
+    label's column. total: all rows, also those without a label.
+    """
+    warnings: list[ColumnWarning] = []
+
+    def warn(kind: Kind, names: Iterable[str], text: str) -> None:
+        if names := tuple(names):
+            warnings.append(ColumnWarning(kind, names, text.replace("{}", quoted(names), 1)))
+
+    if target.rows < total:
+        dropped = f"{total - target.rows:,} of {total:,} rows"
+        warn("missing", [label.name], dropped + " are left out: their label {} is missing.")
+    reasons = ", ".join(f"{name!r} ({reason})" for name, reason in numbering.items())
+    warn("row number", numbering, f"Left out because they number the rows: {reasons}.")
+    for column in columns:
+        warnings += _check_numbers(column)
+    gaps = [c for c in columns if not c.is_category and 0 < c.plain.n < c.rows]
+    gaps.sort(key=lambda column: column.plain.n)
+    lacking = [(column.rows - column.plain.n, column) for column in gaps]
+    shares = [f"{n:,} of {c.name!r} ({100 * n / c.rows:.2g} %)" for n, c in lacking]
+    warn(
+        "missing",
+        [column.name for column in gaps],
+        f"Missing numbers: {listed(shares)}. They are filled with the mean of their column, and a "
+        "missing indicator is part of the column.",
+    )
+    constant = [column.name for column in columns if column.is_constant]
+    warn(
+        "constant",
+        constant,
+        "The values of {} are constant or all missing: of no use to any model.",
+    )
+    varying = [column for column in columns if column.name not in constant]
     advice = "If that is the label in another form, or known only after it, leave it out."
-    equal = [c.name for c in columns if np.array_equal(c.codes, target.codes)]
-    answer, classes = target.drawn, np.unique(target.codes, return_inverse=True)[1]
-    deciding = []
-    for column in (c for c in columns if c.name not in equal):
-        if label.task == "number":
-            decides = _in_order(column.drawn, answer)
-        else:
-            decides = _separates(column.drawn, column.codes, classes)
-        deciding += [column.name] if decides else []
-    warnings = []
-    if equal:
-        text = f"The values of {quoted(equal)} equal the label {label.name!r}. {advice}"
-        warnings.append(ColumnWarning("equals label", tuple(equal), text))
-    if deciding:
-        what = "give the order of" if label.task == "number" else "tell the classes of"
-        text = (
-            f"The values of {quoted(deciding)} alone {what} {label.name!r}, in {len(classes):,} "
-            f"rows compared. {advice}"
+    equal = [c.name for c in varying if np.array_equal(c.codes, target.codes)]
+    warn("equals label", equal, f"The values of {{}} equal the label {label.name!r}. {advice}")
+    others = [column for column in varying if column.name not in equal]
+    deciding = [column.name for column in others if _decides(column, label, target)]
+    what = "give the order of" if label.task == "number" else "tell the classes of"
+    compared = f"in {len(target.codes):,} rows compared"
+    warn(
+        "decides label",
+        deciding,
+        f"The values of {{}} alone {what} {label.name!r}, {compared}. {advice}",
+    )
+    same: dict[bytes, list[str]] = {}
+    for column in others:
+        same.setdefault(column.codes.tobytes(), []).append(column.name)
+    for names in same.values():
+        warn(
+            "copy",
+            names if len(names) > 1 else (),
+            "The values of {} are the same in all rows compared. A model may use any of them, so "
+            "each looks weaker than it is. Keep one of them.",
         )
-        warnings.append(ColumnWarning("decides label", tuple(deciding), text))
     return warnings
+
+
+def _check_numbers(column: Column) -> list[ColumnWarning]:
+    """Texts that look like numbers, and values that are none in a column of numbers."""
+    name, texts = column.name, []
+    odd = f"{column.odd:,} values of {name!r} are no numbers, such as {column.example[:40]!r}"
+    if column.is_category:
+        written = written_number([value for value, _ in column.counts.common()])
+        is_mixed = column.odd and 2 * (column.plain.n + column.infinite) > column.there
+        if column.is_forced or not (written or is_mixed):
+            return []
+        why = f"its texts look like numbers, such as {written!r}" if written else odd
+        text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
+        return [ColumnWarning("text number", (name,), text)]
+    if column.odd:
+        texts.append(f"{odd}; they count as missing.")
+    if column.infinite:
+        texts.append(
+            f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}; "
+            "they count as missing."
+        )
+    return [ColumnWarning("missing", (name,), text) for text in texts]
+
+
+def _decides(column: Column, label: Label, target: Column) -> bool:
+    if label.task == "number":
+        return _in_order(column.drawn, target.drawn)
+    classes = np.unique(target.codes, return_inverse=True)[1]
+    return _separates(column.drawn, column.codes, classes)
 
 
 def _separates(
@@ -127,25 +198,12 @@ def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def check_copies(columns: Sequence[Column]) -> list[ColumnWarning]:
-    """Every set of columns that are equal in all rows compared."""
-    same: dict[bytes, list[str]] = {}
-    for column in columns:
-        same.setdefault(column.codes.tobytes(), []).append(column.name)
-    text = (
-        "The values of {} are the same in all rows compared. A model may use any of them, so each "
-        "looks weaker than it is. Keep one of them."
-    )
-    copies = [names for names in same.values() if len(names) > 1]
-    return [ColumnWarning("copy", tuple(names), text.format(quoted(names))) for names in copies]
-
-
-def row_number(column: Column, is_category: bool) -> str:
+def row_number(column: Column) -> str:
     """Why a column counts as a row number, in words; "" where it does not."""
     fewest = NUMBERED_INDEX if re.fullmatch(r"Unnamed: \d+", column.name) else NUMBERED
     if column.rows < fewest or column.missing or column.is_time:
         return ""
-    if is_category:
+    if column.is_category:
         common = column.counts.common()
         once = bool(common) and common[0][1] == 1 and not written_number([t for t, _ in common])
         return "no text occurs twice" if once else ""
@@ -159,13 +217,6 @@ def row_number(column: Column, is_category: bool) -> str:
         return f"is {low:.0f} to {high:.0f}, each once"
     named = NAMED_ID.search(column.name) and len(drawn) >= NUMBERED
     return "no number occurs twice" if named else ""
-
-
-def row_number_warning(reasons: Mapping[str, str]) -> list[ColumnWarning]:
-    """What is left out, and why."""
-    words = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
-    text = f"Left out because they number the rows: {words}."
-    return [ColumnWarning("row number", tuple(reasons), text)] if reasons else []
 
 
 def written_number(texts: Sequence[str]) -> str:

@@ -49,32 +49,29 @@ def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
     return gaps.square().sum(1)
 
 
-def _binary_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
-    """−log of the label's probability."""
-    check_probabilities(outputs, "outputs='logits'")
-    p = _single(outputs)
-    # As near to 0 and 1 as the numbers get on both sides.
-    edge = torch.finfo(p.dtype).eps / 2
-    p, labels = p.clamp(edge, 1 - edge), labels.reshape(-1).to(p)
-    return functional.binary_cross_entropy(p, labels, reduction="none")
-
-
-def _classes_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
-    """−log of the label's probability."""
-    check_probabilities(outputs, "outputs='logits'")
-    return cross_entropy(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
-
-
 LOSSES: dict[str, Loss] = {
     "binary-cross-entropy": binary_cross_entropy,
     "cross-entropy": cross_entropy,
     "squared-error": squared_error,
 }
+
+
+def _of_probabilities(loss: Loss) -> Loss:
+    """The same loss of a model that ends in a sigmoid or a softmax."""
+
+    def of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+        check_probabilities(outputs, "outputs='logits'")
+        if outputs.dim() == 2 and outputs.shape[1] > 1:
+            return loss(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
+        # As near to 0 and 1 as the numbers get on both sides.
+        return loss(torch.logit(outputs, eps=torch.finfo(outputs.dtype).eps / 2), labels)
+
+    return of_probabilities
+
+
 OF_PROBABILITIES: dict[str, Loss] = {
-    "binary-cross-entropy": _binary_of_probabilities,
-    "cross-entropy": _classes_of_probabilities,
+    name: _of_probabilities(LOSSES[name]) for name in ("binary-cross-entropy", "cross-entropy")
 }
-"""The losses of models that end in a sigmoid or a softmax."""
 
 
 def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:

@@ -270,12 +270,12 @@ def network_for(
     like = _like(modules, rows.features)
     subject = Subject(frozen, table, loss, rows.changed(lambda t: t.to(like.device)), like)
     lookups: list[LookUp] = []
-    if any(table.categorical) and (found := embeddings(modules)) and not _takes_gates(frozen):
-        lookups = find_lookups(frozen, found, table, subject.example.features)
+    if any(table.categorical) and (with_ids := embeddings(modules)) and not _takes_gates(frozen):
+        lookups = find_lookups(frozen, with_ids, table, subject.example.features)
         bags = [table.part_of[c].key for one in lookups if one.joins for c in one.columns]
         if bags:
             table = Table.of(example.features, table.check, bags)
-            lookups = find_lookups(frozen, found, table, subject.example.features)
+            lookups = find_lookups(frozen, with_ids, table, subject.example.features)
     subject = replace(subject, table=table.named(names))
     if _takes_gates(frozen):
         return _gated(subject, fast=fast)

@@ -9,25 +9,18 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput, listed, quoted
-from .arrow import HUGE, arrow, as_classes, as_numbers, as_texts, in_rows
-from .column_checks import (
-    LEAKS,
-    ColumnWarning,
-    check_copies,
-    check_leaks,
-    row_number,
-    row_number_warning,
-    written_number,
-)
+from ..core.errors import InvalidFile, InvalidInput, quoted
+from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
+from .column_checks import LEAKS, ColumnWarning, check_columns, row_number
 from .files import CRITEO, Table
 from .losses import CLASSES
 from .schema import Category, Label, Number, Schema, Task, signed_log, text_hash
@@ -114,29 +107,14 @@ def survey(
     target = Column(label, table.kinds[label], reading, is_label=True)
     rows, total = _read(table, target, columns, progress)
     encoded_label = _label(target, total, reading.task, table)
-    codes = {column.name: column.decide() for column in columns}
-    numbering = _row_numbers(columns, codes, reading)
+    numbering = _row_numbers(columns, reading)
     columns = [column for column in columns if column.name not in numbering]
-    concerns = [*target.dropped_rows(total), *row_number_warning(numbering)]
-    concerns += [w for column in columns for w in column.warnings(codes[column.name])]
-    concerns += _missing_numbers(columns, codes)
-    constant = [column for column in columns if column.is_constant(codes[column.name])]
-    if constant:
-        names = tuple(column.name for column in constant)
-        text = f"The values of {quoted(names)} are constant or all missing: of no use to any model."
-        concerns.append(ColumnWarning("constant", names, text))
-    varying = [column for column in columns if column not in constant]
-    leaks = check_leaks(encoded_label, target, varying)
-    equal = [name for w in leaks if w.kind == "equals label" for name in w.columns]
-    concerns += leaks + check_copies([c for c in varying if c.name not in equal])
+    concerns = check_columns(columns, numbering, encoded_label, target, total)
     for concern in concerns:
         warnings.warn(concern.text, stacklevel=2)
-    kept = [codes[column.name] for column in columns]
-    schema = Schema(
-        tuple(code for code in kept if isinstance(code, Number)),
-        tuple(code for code in kept if isinstance(code, Category)),
-        encoded_label,
-    )
+    numbers = tuple(c.code for c in columns if isinstance(c.code, Number))
+    categories = tuple(c.code for c in columns if isinstance(c.code, Category))
+    schema = Schema(numbers, categories, encoded_label)
     return Survey(schema, tuple(rows), tuple(numbering), tuple(concerns))
 
 
@@ -182,19 +160,12 @@ def _read(
     return counts, total
 
 
-def _row_numbers(
-    columns: Sequence[Column], codes: Mapping[str, Number | Category], reading: Reading
-) -> dict[str, str]:
+def _row_numbers(columns: Sequence[Column], reading: Reading) -> dict[str, str]:
     """Columns that number the rows, each with the reason."""
     if reading.keep is None:
         return {}
     keep = {*reading.keep, *reading.categorical, *reading.numeric}
-    reasons = {
-        c.name: row_number(c, isinstance(codes[c.name], Category))
-        for c in columns
-        if c.name not in keep
-    }
-    reasons = {name: reason for name, reason in reasons.items() if reason}
+    reasons = {c.name: reason for c in columns if c.name not in keep and (reason := row_number(c))}
     if len(reasons) == len(columns):
         raise InvalidInput(
             "Expected columns besides the label and those that number the rows (got "
@@ -334,7 +305,9 @@ class Column:
 
     def add(self, column: Any, drawn: NDArray[np.bool_]) -> None:
         """Take in a piece; of the rows drawn the values are kept."""
-        values, odd, example = as_numbers(column)
+        values, odd, example = np.full(len(column), np.nan), np.zeros(len(column), bool), ""
+        if not self.is_forced:
+            values, odd, example = as_numbers(column)
         self.rows += len(column)
         self.odd += int(odd.sum())
         self.infinite += int(np.isinf(values).sum())
@@ -356,10 +329,27 @@ class Column:
             plain = values[drawn] + 0.0  # −0 is 0.
             self._codes.append(np.where(np.isnan(plain), -1, plain.view(np.int64)))
 
-    def decide(self) -> Number | Category:
-        """Number or category, and how it is encoded."""
-        there = self.rows - self.missing
-        is_number = there > 0 and self.plain.n + self.infinite >= (1 - FORGIVEN) * there
+    @property
+    def there(self) -> int:
+        """Rows with a value."""
+        return self.rows - self.missing
+
+    @property
+    def is_category(self) -> bool:
+        """Is it encoded as categories?"""
+        return isinstance(self.code, Category)
+
+    @property
+    def is_constant(self) -> bool:
+        """Is there nothing in the column, or the same value throughout?"""
+        same = len(self.counts.common()) == 1 if self.is_category else self.plain.deviation == 0
+        return not self.there or (same and self.code.missing == 0)
+
+    @cached_property
+    def code(self) -> Number | Category:
+        """Number or category, and how it is encoded: for the end, when all pieces are in."""
+        numbers = self.plain.n + self.infinite
+        is_number = self.there > 0 and numbers >= (1 - FORGIVEN) * self.there
         if self.is_text and (self.is_forced or not is_number):
             fewest = min(RARE, max(2, self.rows // 1000))
             common = self.counts.common()[:VOCABULARY]
@@ -369,40 +359,6 @@ class Column:
         used = self.log if log else self.plain
         missing = 1 - self.plain.n / max(self.rows, 1)
         return Number(self.name, used.mean, used.deviation, log, missing)
-
-    def is_constant(self, code: Number | Category) -> bool:
-        """Is there nothing in the column, or the same value throughout?"""
-        different = code.deviation if isinstance(code, Number) else len(self.counts.common()) - 1
-        return self.missing == self.rows or (different == 0 and code.missing == 0)
-
-    def warnings(self, code: Number | Category) -> list[ColumnWarning]:
-        """Texts that look like numbers, and values that are none in a column of numbers."""
-        odd = f"{self.odd:,} values of {self.name!r} are no numbers, such as {self.example[:40]!r}"
-        if isinstance(code, Number):
-            texts = [f"{odd}; they count as missing."] if self.odd else []
-            if self.infinite:
-                texts.append(
-                    f"{self.infinite:,} values of {self.name!r} are infinite, or beyond "
-                    f"{HUGE:.0e}; they count as missing."
-                )
-            return [ColumnWarning("missing", (self.name,), text) for text in texts]
-        written = written_number([value for value, _ in self.counts.common()])
-        is_mixed = self.odd and self.plain.n + self.infinite > 0.5 * (self.rows - self.missing)
-        if self.is_forced or not (written or is_mixed):
-            return []
-        why = f"its texts look like numbers, such as {written!r}" if written else odd
-        text = f"{self.name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
-        return [ColumnWarning("text number", (self.name,), text)]
-
-    def dropped_rows(self, total: int) -> list[ColumnWarning]:
-        """Rows without this label. total: all rows."""
-        if self.rows == total:
-            return []
-        text = (
-            f"{total - self.rows:,} of {total:,} rows are left out: their label {self.name!r} is "
-            "missing."
-        )
-        return [ColumnWarning("missing", (self.name,), text)]
 
 
 def _label(column: Column, total: int, task: Task | None, table: Table) -> Label:
@@ -437,23 +393,3 @@ def _label(column: Column, total: int, task: Task | None, table: Table) -> Label
     if len(values) > 2:
         return Label(name, "classes", tuple(values), shares=shares)
     return Label(name, "binary", tuple(values), shares[1], shares=shares)
-
-
-def _missing_numbers(
-    columns: Sequence[Column], codes: Mapping[str, Number | Category]
-) -> list[ColumnWarning]:
-    """How many numbers are missing, of which columns, the most first."""
-    gaps = [
-        (column.rows - column.plain.n, column)
-        for column in columns
-        if isinstance(code := codes[column.name], Number) and 0 < code.missing < 1
-    ]
-    if not gaps:
-        return []
-    gaps.sort(key=lambda gap: -gap[0])
-    words = [f"{n:,} of {c.name!r} ({100 * n / c.rows:.2g} %)" for n, c in gaps]
-    text = (
-        f"Missing numbers: {listed(words)}. They are filled with the mean of their column, and a "
-        "missing indicator is part of the column."
-    )
-    return [ColumnWarning("missing", tuple(column.name for _, column in gaps), text)]

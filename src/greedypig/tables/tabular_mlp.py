@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType
-from ..core.randomness import Fork
 
 __all__ = ["TabularMLP"]
 
@@ -75,8 +75,9 @@ class TabularMLP(nn.Module):
         empty = torch.empty(int(rows.sum()), self.embedding)
         self.table = nn.Embedding(len(empty), self.embedding, _weight=empty) if sizes else None
         widths = [len(owners), *self.hidden, self.outputs]
-        # Layers draw their first numbers from the global generator, which is not ours to turn.
-        linear = Fork(seed).call(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)])
+        # Without a draw from the global generator, which is not ours to turn.
+        skip_init: Any = nn.utils.skip_init
+        linear = [skip_init(nn.Linear, a, b) for a, b in pairwise(widths)]
         self.first = linear[0]
         self.rest = nn.Sequential(*(m for layer in linear[1:] for m in (nn.ReLU(), layer)))
         self.reset(seed)
