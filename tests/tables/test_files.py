@@ -15,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 import greedypig as gp
+from greedypig.core.errors import DiskFull
 from greedypig.tables import TextLayout, find_tables, open_table, survey
 from greedypig.tables import files as files_module
 from greedypig.tables.arrow import arrow, as_classes, as_numbers, as_texts
@@ -289,3 +290,12 @@ def test_text_is_converted_once_into_the_folder_of_a_job(tmp_path):
     del kept, table
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_full_disk_is_no_damaged_file(tmp_path, monkeypatch):
+    def full(path, content):
+        raise DiskFull("no space")
+
+    monkeypatch.setattr(files_module, "write_whole", full)
+    with pytest.raises(DiskFull, match="no space"):
+        assert open_table(write(tmp_path / "t.csv")).pieces

@@ -219,3 +219,10 @@ def test_times_by_which_rows_are_sorted_are_kept(tmp_path):
 def test_a_table_of_row_numbers_alone_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'code' alone"):
         surveyed(tmp_path, {"code": np.arange(N), "y": Y})
+
+
+def test_names_with_braces_are_names(tmp_path):
+    path = tmp_path / "b.parquet"
+    pq.write_table(pa.table({"{x}": X, "{0}": Y, "{y}": Y}), path)
+    with pytest.warns(UserWarning, match=r"'\{0\}' equal the label '\{y\}'"):
+        survey(open_table(path), "{y}")

@@ -77,8 +77,8 @@ def mask_finetune(
             batch = network.encoded(network.read(given))
             gates = _gates(network, len(batch), whole_rows, generator)
             learner.zero_grad(set_to_none=True)
-            each = network.losses(batch, network.outputs(batch, gates))
-            mean = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
+            losses_here = network.losses(batch, network.outputs(batch, gates))
+            mean = losses_here.sum() / (batch.weight or 1.0)
             if not bool(torch.isfinite(mean)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
             mean.backward()  # type: ignore[no-untyped-call]
