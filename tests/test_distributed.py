@@ -20,9 +20,12 @@ from greedypig.tables.stream import feed
 sys.path.insert(0, str(Path(__file__).parent / "tables"))
 from worlds import Counting, cut, mixed
 
-ASKED = ({"budget": 7 * 5 * 3, "sample": 5}, {"baseline": "mean"},
-         {"method": "permutation", "k": 2},
-         {"baseline": "conditional", "budget": 7 * 5 * 3, "sample": 5})  # fmt: skip
+ASKED = (
+    {"budget": 7 * 5 * 3, "sample": 5},
+    {"baseline": "mean"},
+    {"method": "permutation", "k": 2},
+    {"baseline": "conditional", "budget": 7 * 5 * 3, "sample": 5},
+)
 
 
 def job(group):
@@ -38,8 +41,12 @@ def job(group):
 
 
 def child(rank, size, port, answers):
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size),
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}  # fmt: skip
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     with joined() as group:
         assert (group.rank, group.size) == (rank, size)
         with joined() as again:  # A program that has joined already stays as it is.
@@ -174,8 +181,9 @@ def test_more_processes_than_gpus_is_said(two_gpus, monkeypatch):
 def test_nccl_adds_in_float64_on_the_gpu(two_gpus, monkeypatch):
     exchanged = []
     monkeypatch.setattr(torch.Tensor, "cuda", lambda t: exchanged.append("to the GPU") or t.clone())
-    monkeypatch.setattr(torch.distributed, "all_reduce",
-                        lambda t: exchanged.append(t.dtype) or t.mul_(2))  # fmt: skip
+    monkeypatch.setattr(
+        torch.distributed, "all_reduce", lambda t: exchanged.append(t.dtype) or t.mul_(2)
+    )
     with joined("cuda") as group:
         mine = torch.full((3,), 0.1, dtype=torch.float64)
         assert group.sum(mine).tolist() == [0.2] * 3

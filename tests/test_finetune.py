@@ -50,8 +50,14 @@ def test_the_copy_learns_to_do_without_a_column():
     model = leaning()
     before = copy.deepcopy(model.state_dict())
     seen = []
-    tuned = gp.mask_finetune(model, cut(x, y, 64), steps=150, lr=1e-2, loss="squared-error",
-                             progress=lambda step, loss: seen.append(step))  # fmt: skip
+    tuned = gp.mask_finetune(
+        model,
+        cut(x, y, 64),
+        steps=150,
+        lr=1e-2,
+        loss="squared-error",
+        progress=lambda step, loss: seen.append(step),
+    )
     assert seen == list(range(1, 151))
     assert masked_loss(tuned, x, y) < 0.5 * masked_loss(model, x, y)
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
@@ -78,8 +84,9 @@ def test_a_seed_gives_one_copy_and_the_model_stays_as_it_was(make):
     assert all(torch.equal(a, b) for a, b in pairs)
     changed = list(zip(one.parameters(), model.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in changed)
-    assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(),
-                                                     strict=True))  # fmt: skip
+    assert not all(
+        torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True)
+    )
     assert not any(m._forward_hooks for m in one.modules())
 
 

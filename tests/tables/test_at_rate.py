@@ -71,19 +71,3 @@ def test_numbers_far_from_a_zero_that_stands_for_absence_are_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gp.select_features(model, rows, k=1, baseline="mean")
-
-
-def test_a_column_that_counts_without_a_gradient_is_told():
-    class Reads(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = torch.nn.Embedding(4, 1)
-
-        def forward(self, x):
-            return self.table(x[:, 1].long()) + x[:, :1]
-
-    random = torch.Generator().manual_seed(0)
-    x = torch.randn(64, 3, generator=random)
-    x[:, 1] = torch.randint(0, 4, (64,), generator=random).float()
-    with pytest.warns(UserWarning, match="values of '1' change .* no gradient"):
-        gp.select_features(Reads(), [(x, (x[:, 0] > 0).float())])

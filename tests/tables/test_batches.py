@@ -29,9 +29,11 @@ def table(tmp_path, monkeypatch):
     at = 0
     for i, rows in enumerate((400, 0, 597)):
         x = np.arange(at, at + rows, dtype=np.float64)
-        pq.write_table(pa.table({"x": x, "c": [f"v{int(v) % 5}" for v in x],
-                                 "y": (x % 2).astype(np.int64)}),
-                       tmp_path / f"{i}.parquet", row_group_size=60 + 7 * i)  # fmt: skip
+        pq.write_table(
+            pa.table({"x": x, "c": [f"v{int(v) % 5}" for v in x], "y": (x % 2).astype(np.int64)}),
+            tmp_path / f"{i}.parquet",
+            row_group_size=60 + 7 * i,
+        )
         at += rows
     return open_table(tmp_path)
 
@@ -45,8 +47,10 @@ def rows_of(batches, of=None):
     """The rows' numbers, from their standardised x."""
     (number,) = batches.schema.numbers
     some = batches if of is None else [batches[i] for i in of]
-    return [np.rint(x[:, 0].double().numpy() * number.deviation + number.mean).astype(int)
-            for (x, _), _ in some]  # fmt: skip
+    return [
+        np.rint(x[:, 0].double().numpy() * number.deviation + number.mean).astype(int)
+        for (x, _), _ in some
+    ]
 
 
 def test_every_row_is_there_once_in_batches_of_about_one_size(table):
@@ -83,8 +87,11 @@ def test_processes_share_a_run_by_pools_and_each_is_decoded_about_once(tmp_path,
     """Runs of 40 batches, pools of 20: eight pools are open, and each belongs to one process."""
     monkeypatch.setattr(module, "POOL", 200)
     x = np.arange(32 * 200, dtype=np.float64)
-    pq.write_table(pa.table({"x": x, "y": (x % 2).astype(np.int64)}), tmp_path / "t.parquet",
-                   row_group_size=200)  # fmt: skip
+    pq.write_table(
+        pa.table({"x": x, "y": (x % 2).astype(np.int64)}),
+        tmp_path / "t.parquet",
+        row_group_size=200,
+    )
     table = open_table(tmp_path / "t.parquet")
     found = survey(table, "y")
     plain, read = Batches._read, []
@@ -115,8 +122,9 @@ def test_shares_of_processes_are_the_same_batches(table):
     for size in (2, 3):
         for rank in range(size):
             mine = Batches(table, whole.survey, batch_size=32, seed=1)
-            for got, expected in zip(rows_of(mine, order[rank::size]), alone[rank::size],
-                                     strict=True):  # fmt: skip
+            for got, expected in zip(
+                rows_of(mine, order[rank::size]), alone[rank::size], strict=True
+            ):
                 assert got.tolist() == expected.tolist()
 
 
@@ -224,16 +232,25 @@ def test_ten_times_the_data_take_the_same_memory(tmp_path, measure):
     def peak(groups):
         path, random = tmp_path / f"{groups}.parquet", np.random.default_rng(0)
         names = [f"x{i}" for i in range(40)]
-        schema = pa.schema([*((n, pa.float32()) for n in names), ("c", pa.string()),
-                            ("y", pa.int8())])  # fmt: skip
+        schema = pa.schema(
+            [*((n, pa.float32()) for n in names), ("c", pa.string()), ("y", pa.int8())]
+        )
         with pq.ParquetWriter(path, schema) as writer:
             for _ in range(groups):
                 x = random.standard_normal((40, 2048), np.float32)
-                writer.write_table(pa.table(
-                    [*x, [f"v{i}" for i in range(2048)], (x[0] > 0).astype(np.int8)],
-                    schema=schema))  # fmt: skip
-        done = subprocess.run([sys.executable, "-c", measure, str(path)], capture_output=True,
-                              text=True, timeout=300, env=environment())  # fmt: skip
+                writer.write_table(
+                    pa.table(
+                        [*x, [f"v{i}" for i in range(2048)], (x[0] > 0).astype(np.int8)],
+                        schema=schema,
+                    )
+                )
+        done = subprocess.run(
+            [sys.executable, "-c", measure, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment(),
+        )
         assert done.returncode == 0, done.stderr
         read, megabytes = map(int, done.stdout.split())
         assert 0.88 * 2048 * groups < read < 0.92 * 2048 * groups

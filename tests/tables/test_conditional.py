@@ -45,8 +45,8 @@ def network(model, rows, loss="squared-error", fast=True):
     name, function = losses.resolve(loss)
     source = feed(rows, 0, ALONE)
     made = network_for(model, source, name, function, None, fast=fast)
-    set_baseline(made, "conditional", source.all(), ALONE, example=source.example())
-    return made, made.encoded(made.read(source.example()))
+    set_baseline(made, "conditional", source.all(), ALONE)
+    return made, made.encoded(made.example)
 
 
 def test_g_of_a_linear_model_is_the_loss_of_one_fitted_anew(monkeypatch):
@@ -89,8 +89,10 @@ def test_a_column_that_tells_of_others_counts_for_what_it_tells():
     rows = batches(x, views.mean(1) + 0.5 * other)
     first = {
         baseline: gp.select_features(model, rows, loss="squared-error", baseline=baseline, k=2)
-        .order[:2].tolist() for baseline in ("mean", "conditional")
-    }  # fmt: skip
+        .order[:2]
+        .tolist()
+        for baseline in ("mean", "conditional")
+    }
     assert first["conditional"] == [5, 4]
     assert 5 not in first["mean"]
 
@@ -124,7 +126,8 @@ def test_the_fast_way_is_what_autograd_finds():
     rows, model = batches(x, y), small_mlp(6)
     quick, batch = network(model, rows)
     plain, same = network(model, rows, fast=False)
-    assert type(quick) is not type(plain)
+    assert quick.layers is not None
+    assert plain.layers is None
     nodes, weights = torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([0.3, 0.3, 0.4]).double()
     for taken in ([], [2], [0, 3, 5]):
         mask = torch.zeros(6, dtype=torch.float64)
@@ -154,12 +157,14 @@ class Own(nn.Module):
 def test_embeddings_are_expected_where_they_come_out():
     random = torch.Generator().manual_seed(0)
     hidden = torch.randn(1000, generator=random)
-    ids = torch.stack([(hidden > 0).long() + (hidden > 1), torch.randint(0, 4, (1000,),
-                      generator=random)], dim=1)  # fmt: skip
+    ids = torch.stack(
+        [(hidden > 0).long() + (hidden > 1), torch.randint(0, 4, (1000,), generator=random)], dim=1
+    )
     numeric = torch.stack([hidden, torch.randn(1000, generator=random)], dim=1)
     label = (hidden + torch.randn(1000, generator=random) > 0).float()
-    rows = [((numeric[i : i + 250], ids[i : i + 250]), label[i : i + 250])
-            for i in range(0, 1000, 250)]  # fmt: skip
+    rows = [
+        ((numeric[i : i + 250], ids[i : i + 250]), label[i : i + 250]) for i in range(0, 1000, 250)
+    ]
     model = TabularMLP(2, (3, 4), hidden=(16, 8), seed=2).double()
     with torch.no_grad():
         model.table.weight.normal_(generator=random)
@@ -189,8 +194,10 @@ def test_columns_that_never_move_and_weights_of_rows():
     twice = [(b[w > 0.5], lab[w > 0.5]) for b, lab, w in rows]
     chosen = [(b, lab, (w > 0.5).double()) for b, lab, w in rows]
     with pytest.warns(UserWarning, match="constant"):
-        found = [gp.select_features(model, r, loss="squared-error", baseline="conditional")
-                 for r in (twice, chosen)]  # fmt: skip
+        found = [
+            gp.select_features(model, r, loss="squared-error", baseline="conditional")
+            for r in (twice, chosen)
+        ]
     agree(*found)
     assert float(found[0].scores[1]) == 0
 
@@ -209,23 +216,6 @@ class Weighed(nn.Module):
 
     def forward(self, numeric, ids):
         return self.out(self.bag(ids, per_sample_weights=numeric))
-
-
-class Rounded(nn.Module):
-    """The first column has no gradient, and counts most."""
-
-    def forward(self, x):
-        return 3 * x[:, 0].round() + x[:, 1] + 0.5 * x[:, 2]
-
-
-def test_a_column_without_a_gradient_is_told_though_it_tells_of_others():
-    random = np.random.default_rng(0)
-    x = random.normal(size=(N, 3))
-    x[:, 2] += 0.3 * x[:, 0]
-    y = Rounded()(torch.as_tensor(x))
-    with pytest.warns(UserWarning, match=r"values of '0' .* no gradient"):
-        gp.select_features(Rounded(), batches(x, y), loss="squared-error", k=1,
-                           baseline="conditional")  # fmt: skip
 
 
 def test_numbers_far_from_zero_keep_their_spread():
@@ -256,9 +246,9 @@ def test_what_cannot_be_expected_is_refused(monkeypatch):
     x, y = correlated()
     rows = batches(x, y)
     weights, ids = torch.rand(40, 2), torch.randint(0, 5, (40, 2))
-    with pytest.raises(gp.InvalidInput, match="numbers weigh its embeddings"):
+    with pytest.raises(gp.InvalidInput, match="change with the numbers"):
         gp.select_features(Weighed(), [((weights, ids), torch.ones(40))], baseline="conditional")
-    with pytest.raises(gp.InvalidInput, match="of all columns"):
+    with pytest.raises(gp.InvalidInput, match="for all columns"):
         gp.select_features(small_mlp(6), rows, loss="squared-error", baseline={0: "conditional"})
     with pytest.raises(gp.InvalidInput, match="gates its columns itself"):
         gp.select_features(Gated(), rows, loss="squared-error", baseline="conditional")
@@ -284,5 +274,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path):
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.scores, whole.scores)
     with pytest.raises(gp.InvalidInput, match="baseline"):
-        gp.select_features(small_mlp(6), batches(x, y), k=4, resume=tmp_path / "c.gpig",
-                           **ask | {"baseline": "mean"})  # fmt: skip
+        gp.select_features(
+            small_mlp(6),
+            batches(x, y),
+            k=4,
+            resume=tmp_path / "c.gpig",
+            **ask | {"baseline": "mean"},
+        )

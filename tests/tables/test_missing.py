@@ -70,8 +70,9 @@ def test_exactly_0_is_missing_and_a_value_at_the_mean_is_not(tmp_path):
 
 
 def test_columns_without_gaps_have_no_indicator(tmp_path):
-    _, found = opened(tmp_path, x=[1.0, 2.0, 3.0] * 20, none=pa.nulls(60, pa.float64()),
-                      y=[0, 1, 1] * 20)  # fmt: skip
+    _, found = opened(
+        tmp_path, x=[1.0, 2.0, 3.0] * 20, none=pa.nulls(60, pa.float64()), y=[0, 1, 1] * 20
+    )
     assert found.schema.gaps == []
 
 
@@ -82,8 +83,9 @@ def test_gaps_that_tell_the_label_are_learned_selected_and_retrained(tmp_path):
     # The entropy of a coin of 1 to 9 is 0.325; from the values alone 0.55 is the best.
     assert network.scores.loss < 0.42
     for baseline in ("zero", "mean", "conditional"):
-        a = gp.select_features(network.model, train, baseline=baseline, k=1,
-                               names=train.schema.names)  # fmt: skip
+        a = gp.select_features(
+            network.model, train, baseline=baseline, k=1, names=train.schema.names
+        )
         assert a.top(1) == ["sign"]
         assert a.features.units == 2
         assert float(a.values[1]) > -0.45

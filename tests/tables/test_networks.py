@@ -16,7 +16,7 @@ from greedypig.tables import losses
 from greedypig.tables.api import Selection
 from greedypig.tables.baseline import set_baseline
 from greedypig.tables.distributed import ALONE
-from greedypig.tables.networks import GatedModel, LinearNetwork, PlainModel, network_for
+from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
 from greedypig.tables.stream import feed
 
@@ -54,9 +54,9 @@ def test_the_fast_path_of_a_tabular_mlp_is_autograds(outputs, baseline):
     batches = cut((numbers.double(), ids), y, 550)
     loss = "binary-cross-entropy" if outputs == 1 else "cross-entropy"
     fast = objective(model, batches, loss, baseline)
-    assert isinstance(fast.network, LinearNetwork)
+    assert fast.network.layers is not None
     slow = objective(model, batches, loss, baseline, fast=False)
-    assert isinstance(slow.network, GatedModel)
+    assert slow.network.layers is None
     for mask in masks_of_rounds(7):
         torch.testing.assert_close(path(fast, mask), path(slow, mask))
 
@@ -74,8 +74,8 @@ def test_the_fast_path_of_a_chain_of_layers_is_autograds(bias, end):
         model.insert(1, nn.BatchNorm1d(12, dtype=torch.float64))
     fast = objective(model, cut(x, y), "squared-error")
     slow = objective(model, cut(x, y), "squared-error", fast=False)
-    assert isinstance(fast.network, LinearNetwork)
-    assert isinstance(slow.network, PlainModel)
+    assert fast.network.layers is not None
+    assert slow.network.layers is None
     for mask in masks_of_rounds(6):
         torch.testing.assert_close(path(fast, mask), path(slow, mask))
     masks = torch.cat([masks_of_rounds(6), torch.eye(6).double(), torch.rand(2, 6).double()])
@@ -126,7 +126,7 @@ def test_equal_columns_of_ids_are_told_apart_by_trying():
     ids = ids[:, :1].expand(-1, 3).contiguous()
     model = Plain(sizes=(9, 9, 9))
     network = objective(model, cut((numbers, ids), y)).network
-    assert [one.columns for one in network.lookups] == [(4,), (5,), (6,)]
+    assert network.column_of.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6]
 
 
 def test_one_embedding_for_all_columns_and_bags_are_gated_too():
@@ -150,7 +150,7 @@ def test_one_embedding_for_all_columns_and_bags_are_gated_too():
     model, y = Shared(), torch.randint(2, (60,), generator=generator)
     table = objective(model, [(features, y)])
     assert table.network.table.names == ("number", "ids[0]", "ids[1]", "words")
-    assert [one.columns for one in table.network.lookups] == [(1, 2), (3,)]
+    assert table.network.column_of.tolist() == [0, 1, 1, 2, 2, 3, 3, 3]
     off = torch.tensor([[1.0, 1, 0, 1]]).double()
     seen = model.one(features["ids"] + torch.tensor([0, 10]))
     seen = torch.cat([seen[:, 0], torch.zeros(60, 2)], dim=1)
@@ -172,9 +172,13 @@ def test_a_category_that_no_embedding_looks_up_is_named():
         gp.select_features(Ignores(), cut((numbers, ids), y), names=[*"wxyzabc"])
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Plain(), lambda: gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Plain(),
+        lambda: gp.models.TabularMLP(4, [5, 9, 3], hidden=(8, 4)),
+    ],
+)
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_left_behind_on_the_model(make, fails):
     numbers, ids, y = mixed()
@@ -242,7 +246,7 @@ def test_at_the_mean_an_empty_set_is_the_mean_row(kind):
             expected = model.head(rows.mean(0, keepdim=True)).expand(240, 1)
         else:
             mean = model.inputs(numbers, ids).mean(0)
-            expected = model(numbers, ids, gates=torch.zeros(7), baseline=mean)
+            expected = model.rest(model.first(mean)).expand(240, 1)
     loss = -functional.binary_cross_entropy_with_logits(expected.squeeze(1), y.float())
     table = objective(model, cut(features, y), baseline="mean")
     nothing = torch.zeros(1, table.n, dtype=torch.float64)
@@ -265,8 +269,9 @@ def test_a_number_for_each_column_stands_for_its_absence(kind):
 def test_a_baseline_by_name_holds_for_the_columns_named():
     model, x, y = regression()
     names = list("abcdef")
-    by_name = gp.select_features(model, cut(x, y), loss="squared-error", names=names,
-                                 baseline={"a": 1.0, "c": "mean"})  # fmt: skip
+    by_name = gp.select_features(
+        model, cut(x, y), loss="squared-error", names=names, baseline={"a": 1.0, "c": "mean"}
+    )
     direct = torch.zeros(6, dtype=torch.float64)
     direct[0], direct[2] = 1.0, x[:, 2].mean()
     by_tensor = gp.select_features(model, cut(x, y), loss="squared-error", baseline=direct)
@@ -285,9 +290,10 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
     looked_up = []
     plain = gp.models.TabularMLP.inputs
     monkeypatch.setattr(
-        gp.models.TabularMLP, "inputs",
+        gp.models.TabularMLP,
+        "inputs",
         lambda self, *a: (looked_up.append(len(a[0])), plain(self, *a))[1],
-    )  # fmt: skip
+    )
     run = Selection(model, cut((numbers, ids), y, 60), budget=7 * 5 * 2, sample=1)
     for _ in run:
         pass
@@ -298,13 +304,13 @@ def test_parameters_get_no_gradients_and_embeddings_are_looked_up_once(monkeypat
 
 def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
     class Doubled(gp.models.TabularMLP):
-        def forward(self, numeric, categorical=None, gates=None, baseline=None):
-            return 2 * super().forward(numeric, categorical, gates, baseline)
+        def forward(self, numeric, categorical=None, gates=None):
+            return 2 * super().forward(numeric, categorical, gates)
 
     numbers, ids, y = mixed()
     model = Doubled(4, [5, 9, 3], hidden=(8, 4))
     table = objective(model, cut((numbers, ids), y))
-    assert isinstance(table.network, GatedModel)
+    assert table.network.gates_itself
     everything = torch.ones(1, 7, dtype=torch.float64)
     expected = -functional.binary_cross_entropy_with_logits(
         model(numbers, ids).squeeze(1), y.float()
@@ -313,9 +319,12 @@ def test_a_subclass_with_a_way_of_its_own_is_asked_and_not_cut_open():
 
 
 @given(
-    columns=st.integers(1, 7), hidden=st.integers(1, 6), rows=st.integers(1, 9),
-    seed=st.integers(0, 999), data=st.data(),
-)  # fmt: skip
+    columns=st.integers(1, 7),
+    hidden=st.integers(1, 6),
+    rows=st.integers(1, 9),
+    seed=st.integers(0, 999),
+    data=st.data(),
+)
 def test_any_path_of_any_small_network_is_autograds(columns, hidden, rows, seed, data):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, columns, generator=generator, dtype=torch.float64)

@@ -59,8 +59,9 @@ def test_probabilities_of_0_and_1_cost_a_finite_loss():
         return (rows[:, 0] > 0).float() + 0 * rows.sum(1)
 
     x = torch.tensor([[1.0, 0], [-1, 0], [2, 1]])
-    a = gp.select_features(certain, [(x, torch.tensor([1.0, 0, 0]))], outputs="probabilities",
-                           method="marginal-gains")  # fmt: skip
+    a = gp.select_features(
+        certain, [(x, torch.tensor([1.0, 0, 0]))], outputs="probabilities", method="marginal-gains"
+    )
     assert torch.isfinite(a.values).all()
 
 

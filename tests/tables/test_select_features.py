@@ -128,14 +128,19 @@ def test_permuted_columns_are_ranked_as_before():
 @pytest.mark.parametrize(
     ("loss", "outputs", "direct"),
     [
-        ("binary-cross-entropy", 1, lambda o, y: functional.binary_cross_entropy_with_logits(
-            o.squeeze(1), y.float(), reduction="none")),
+        (
+            "binary-cross-entropy",
+            1,
+            lambda o, y: functional.binary_cross_entropy_with_logits(
+                o.squeeze(1), y.float(), reduction="none"
+            ),
+        ),
         ("cross-entropy", 3, lambda o, y: functional.cross_entropy(o, y, reduction="none")),
         ("squared-error", 1, lambda o, y: (o.squeeze(1) - y) ** 2),
         (lambda o, y: (o.squeeze(1) - y).abs(), 1, lambda o, y: (o.squeeze(1) - y).abs()),
     ],
     ids=["binary", "classes", "squared", "own"],
-)  # fmt: skip
+)
 def test_every_loss_is_climbed_as_written_down(loss, outputs, direct):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(90, 6, generator=generator, dtype=torch.float64)
@@ -170,8 +175,9 @@ def test_the_budget_is_what_is_read(method, kind):
     budget = 50 * 5 * 3
     a = gp.select_features(model, source, loss="squared-error", method=method, budget=budget)
     per_gradient = budget // steps / rounds
-    spent = sum(budget // steps * (r + 1) // rounds - budget // steps * r // rounds
-                for r in range(rounds))  # fmt: skip
+    spent = sum(
+        budget // steps * (r + 1) // rounds - budget // steps * r // rounds for r in range(rounds)
+    )
     assert a.about["gradient_batches"] == spent * steps <= budget
     assert a.about["gradient_rows"] == spent * steps * 10
     assert a.gradients_used == rounds * steps
@@ -197,8 +203,12 @@ def test_order_of_the_batches_depends_on_the_seed_alone():
         source = Counting(cut(x, y, 10))
         torch.manual_seed(len(runs))  # The global generator has no say.
         before = torch.get_rng_state()
-        runs.append((gp.select_features(model, source, loss="squared-error", k=2, budget=40,
-                                        seed=seed), source.read))  # fmt: skip
+        runs.append(
+            (
+                gp.select_features(model, source, loss="squared-error", k=2, budget=40, seed=seed),
+                source.read,
+            )
+        )
         assert torch.equal(torch.get_rng_state(), before)
     (a, read_a), (b, read_b), (_, read_c) = runs
     assert read_a == read_b != read_c
@@ -220,8 +230,9 @@ def test_an_order_of_their_own_is_asked_of_the_batches():
 def test_a_budget_beyond_the_data_begins_another_epoch_in_another_order():
     model, x, y = regression(rows=60)
     source = Counting(cut(x, y, 10))
-    for _ in Selection(model, source, loss="squared-error", k=1, method="sequential-gradient",
-                       budget=18, sample=1):  # fmt: skip
+    for _ in Selection(
+        model, source, loss="squared-error", k=1, method="sequential-gradient", budget=18, sample=1
+    ):
         pass
     epochs = [source.read[-18:-12], source.read[-12:-6], source.read[-6:]]
     assert all(sorted(epoch) == list(range(6)) for epoch in epochs)

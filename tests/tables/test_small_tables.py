@@ -110,7 +110,6 @@ def test_small_tables_get_more_epochs_patience_and_weight_decay_unless_told(tmp_
     assert (epochs, patience, decay) == (20 if len(train) >= 150 else 39, 2, 1e-5)
     assert Effort(epochs=3).longest(train) == 3
     assert Effort(patience=5).waits(train) == 5
-    assert Effort(decay=0.5).weight_decay(train) == 0.5
 
 
 @pytest.mark.slow

@@ -34,8 +34,11 @@ def rows(tmp_path, task="binary", n=1200):
     random = np.random.default_rng(0)
     x = random.standard_normal((n, 3))
     score = x[:, 0] + 2 * x[:, 1]
-    y = {"binary": (score > 0).astype(int), "classes": np.digitize(score, [-1, 1]),
-         "number": 5 * score + 100}[task]  # fmt: skip
+    y = {
+        "binary": (score > 0).astype(int),
+        "classes": np.digitize(score, [-1, 1]),
+        "number": 5 * score + 100,
+    }[task]
     columns = {"weak": x[:, 0], "strong": x[:, 1], "noise": x[:, 2], "y": y}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=300)
     table = open_table(tmp_path / "t.parquet")
@@ -117,8 +120,9 @@ def test_the_seed_decides_everything_and_nothing_else_is_touched(tmp_path):
     again = train_network(start, train, valid, effort=one, seed=5)
     other = train_network(start, train, valid, effort=one, seed=6)
     torch.set_rng_state(state)
-    assert all(torch.equal(v, again.model.state_dict()[k])
-               for k, v in first.model.state_dict().items())  # fmt: skip
+    assert all(
+        torch.equal(v, again.model.state_dict()[k]) for k, v in first.model.state_dict().items()
+    )
     assert first.scores == again.scores != other.scores
     assert all(torch.equal(v, start.state_dict()[k]) for k, v in before.items())
     torch.manual_seed(0)
@@ -139,8 +143,9 @@ def test_training_stops_and_keeps_the_best(tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "evaluate", watched)
-        done = train_network(new_network(train.schema), train, valid,
-                             effort=Effort(epochs=50, rate=0.2, patience=2))  # fmt: skip
+        done = train_network(
+            new_network(train.schema), train, valid, effort=Effort(epochs=50, rate=0.2, patience=2)
+        )
     assert done.checks == len(losses) < 50
     assert done.scores.loss == min(losses)
     assert losses.index(min(losses)) == len(losses) - 3
@@ -152,8 +157,15 @@ def test_the_right_columns_retrain_best_and_all_are_the_measure(tmp_path):
     train, valid = rows(tmp_path)
     orders = {"right": [["strong", "weak", "noise"]], "wrong": [["noise", "weak", "strong"]]}
     seen = []
-    retrained = retrain(orders, train, valid, ks=[1, 3], seeds=2, effort=SHORT,
-                    watch=lambda trial, share: seen.append((trial.seed, share)))  # fmt: skip
+    retrained = retrain(
+        orders,
+        train,
+        valid,
+        ks=[1, 3],
+        seeds=2,
+        effort=SHORT,
+        watch=lambda trial, share: seen.append((trial.seed, share)),
+    )
     assert retrained.losses["right"][1].mean < 0.45 < 0.6 < retrained.losses["wrong"][1].mean
     assert retrained.losses["right"][3] == retrained.losses["wrong"][3] == retrained.loss_all
     assert retrained.accuracies["right"][1].mean > 0.75

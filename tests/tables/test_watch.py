@@ -30,13 +30,6 @@ def test_a_number_that_is_not_finite_is_named_by_its_column(bad):
         select(x, y)
 
 
-def test_a_column_with_nothing_in_it_is_named():
-    x, y = table()
-    x[:, 2] = float("nan")
-    with pytest.raises(gp.InvalidInput, match="nothing else in 'c'"):
-        select(x, y)
-
-
 def test_a_label_that_is_missing_is_named():
     x, y = table()
     y[7] = float("nan")
@@ -135,11 +128,11 @@ def test_batches_that_can_be_read_once_only_are_refused():
 
 def test_batches_of_another_shape_than_the_first_are_refused():
     model, x, y = regression()
-    with pytest.raises(gp.InvalidInput, match=r"shape \(50, 6\)"):
+    with pytest.raises(gp.InvalidInput, match=r"like the first.*\(rows, 6\).*\(rows, 4\)"):
         gp.select_features(model, [(x[:50], y[:50]), (x[:50, :4], y[:50])], loss="squared-error")
     with pytest.raises(gp.InvalidInput, match="a row per label"):
         gp.select_features(model, [(x[:50], y[:49])], loss="squared-error")
-    with pytest.raises(gp.InvalidInput, match="as in the first batch"):
+    with pytest.raises(gp.InvalidInput, match="like the first"):
         gp.select_features(model, [(x, y), ((x,), y)], loss="squared-error")
 
 

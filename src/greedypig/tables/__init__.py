@@ -11,25 +11,36 @@ from __future__ import annotations
 
 from .column_checks import ColumnWarning
 from .files import CRITEO, Table, TextLayout, find_tables, open_table
-from .retraining import Retrained, Summary, Training, TrainingCache, retrain, retrain_on
-from .row_batches import Batch, Batches
-from .schema import Category, Label, Number, Schema
+from .retraining import Retrained, Summary, Training, TrainingCache, retrain
+from .row_batches import Batches
+from .schema import Label, Schema
 from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
-from .training import (
-    Constant,
-    Effort,
-    Scores,
-    Trained,
-    constant_answer,
-    evaluate,
-    new_network,
-    train_network,
-)
+from .training import Constant, Effort, constant_answer, evaluate, new_network, train_network
 
 __all__ = [
-    "CRITEO", "Batch", "Batches", "Category", "ColumnWarning", "Constant", "Effort",
-    "Label", "Number", "Reading", "Retrained", "Schema", "Scores", "Summary", "Survey", "Table",
-    "TextLayout", "Trained", "Training", "TrainingCache", "constant_answer", "count_rows",
-    "criteo_reading", "evaluate", "find_tables", "new_network", "open_table",
-    "retrain", "retrain_on", "survey", "train_network",
-]  # fmt: skip
+    "CRITEO",
+    "Batches",
+    "ColumnWarning",
+    "Constant",
+    "Effort",
+    "Label",
+    "Reading",
+    "Retrained",
+    "Schema",
+    "Summary",
+    "Survey",
+    "Table",
+    "TextLayout",
+    "Training",
+    "TrainingCache",
+    "constant_answer",
+    "count_rows",
+    "criteo_reading",
+    "evaluate",
+    "find_tables",
+    "new_network",
+    "open_table",
+    "retrain",
+    "survey",
+    "train_network",
+]

@@ -17,7 +17,7 @@ from ..core.numbers import check_count, whole
 from ..core.rounds import State
 from ..core.run import Run
 from ..core.schedule import equal
-from ..core.scorers import IG, Gradient, MarginalGains, Random, cost_of
+from ..core.scorers import MarginalGains, Random, cost_of
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_COLUMNS
@@ -35,8 +35,6 @@ LEAST_SAMPLE = 16
 """Batches, at least, on which G(S) is measured where a budget is given."""
 JUDGED = 64
 """Batches of the held-out rows, at most."""
-MOST_TRIED = 16
-"""Columns without a score that are tried by leaving them out."""
 
 
 def select_features(
@@ -94,9 +92,21 @@ def select_features(
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     """
     selection = Selection(
-        model, batches, loss=loss, outputs=outputs, k=k, method=method, stop=stop, budget=budget,
-        sample=sample, baseline=baseline, names=names, seed=seed, group=group, resume=resume,
-    )  # fmt: skip
+        model,
+        batches,
+        loss=loss,
+        outputs=outputs,
+        k=k,
+        method=method,
+        stop=stop,
+        budget=budget,
+        sample=sample,
+        baseline=baseline,
+        names=names,
+        seed=seed,
+        group=group,
+        resume=resume,
+    )
     check_checkpoint(checkpoint)
     for _ in selection:
         if checkpoint is not None and group.first:
@@ -138,30 +148,39 @@ class Selection:
             schedule = picks_of(method, features, k)
             shares, sample = _spend(budget, sample, schedule, method, features.units)
             self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
-            self.example = source.example()
             at_zero = isinstance(baseline, str) and baseline == "zero"
-            concerns, self.constant = check_rows(
-                network.table, self.objective.sampled(), self.example, group, at_zero=at_zero
+            concerns, constant = check_rows(
+                network, self.objective.sampled(), group, at_zero=at_zero
             )
-            concerns += check_model(network, self.example, loss_name)
+            concerns += check_model(network, loss_name)
             self.concerns = concerns if group.first else []
+            described = set_baseline(network, baseline, self.objective.sampled(), group)
             # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
-            described = set_baseline(
-                network, baseline, self.objective.sampled(), group, example=self.example,
-                credit=isinstance(method, InRounds),
-            )  # fmt: skip
+            network.credits_others = isinstance(method, InRounds)
             if isinstance(baseline, str):
-                keep_constant(network, self.constant, self.example)
+                keep_constant(network, constant)
             provenance = versions() | callables(loss=loss)
             provenance |= {"model": fingerprint(model), "input": _input(network, source)}
         saved = saved_run(resume, provenance)
         self._paid_before = {} if saved is None else saved.about
         self.run = Run(
-            self.objective, method, features=features, k=k, stop=stop, seed=self.seed,
-            settings=[{"loss": loss_name, "budget": whole(budget), "sample": sample,
-                       "baseline": described}],
-            provenance=[provenance], resume=saved,
-        )  # fmt: skip
+            self.objective,
+            method,
+            features=features,
+            k=k,
+            stop=stop,
+            seed=self.seed,
+            settings=[
+                {
+                    "loss": loss_name,
+                    "budget": whole(budget),
+                    "sample": sample,
+                    "baseline": described,
+                }
+            ],
+            provenance=[provenance],
+            resume=saved,
+        )
         for concern in self.concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
 
@@ -171,7 +190,7 @@ class Selection:
     def result(self, *, measure: bool = True, valid: Any = None) -> Attribution:
         """The result so far, with what was spent since the run first began.
 
-        measure: evaluate G(S) after every round, and try columns without a gradient.
+        measure: evaluate G(S) after every round.
         valid: batches of held-out rows, see `select_features`.
         """
         a = self.run.results(measure=measure)[0]
@@ -181,17 +200,7 @@ class Selection:
             "gradient_batches": before.get("gradient_batches", 0) + self.objective.batches_used,
             "gradient_rows": before.get("gradient_rows", 0) + self.objective.rows_used,
         }
-        concerns = list(self.concerns)
-        if measure and (columns := self._without_gradient(a)):
-            words = (
-                f"The values of {columns} change the model's output but have no gradient where it "
-                "was taken: ids or rounding inside the model, or a flat region (more steps reach "
-                "further). Their scores are 0 for that reason alone. Try method='permutation' or "
-                "'marginal-gains', or give ids as a category of their own."
-            )
-            concerns.append(words)
-            warnings.warn(words, stacklevel=levels_to_caller())
-        about |= {"warnings": concerns} if concerns else {}
+        about |= {"warnings": self.concerns} if self.concerns else {}
         if valid is not None:
             about["held_out"] = self._held_out(a, valid)
         return a.with_notes(about)
@@ -202,41 +211,16 @@ class Selection:
             batches = feed(valid, self.seed, ALONE).sample(JUDGED)
             return held_out(self.objective.network, batches, a.order.tolist(), a.selected)
 
-    def _without_gradient(self, a: Attribution) -> str:
-        """Columns whose every score is exactly 0 though the output needs them, by name."""
-        scorer = self.run.scorer
-        if not isinstance(scorer, IG | Gradient) or not a.picks:
-            return ""
-        zero = (a.unit_scores == 0) & (a.last_scores == 0)
-        network = self.objective.network
-        with torch.inference_mode(False):
-            if network.conditional is not None:
-                # Scores include what columns say about others; here their own gradients count.
-                nothing = torch.zeros(1, self.objective.n, dtype=torch.float64)
-                with network.conditional.without_credit():
-                    zero = scorer(self.objective.at(0), nothing)[0] == 0
-            zero[self.constant] = False
-            columns = torch.nonzero(zero).squeeze(1)[:MOST_TRIED]
-            if not len(columns):
-                return ""
-            masks = torch.ones(1, 1 + len(columns), self.objective.n, dtype=torch.float64)
-            masks[0, torch.arange(1, masks.shape[1]), columns] = 0
-            values = self.objective.values(masks)[0]
-        moved = columns[values[1:] != values[0]].tolist()
-        return network.table.listed(moved) if moved and self.group.first else ""
-
 
 def _input(network: Network, source: Feed) -> str:
     """A digest of the columns, the first batch and what else is cheap: see `Feed.identity`."""
     words, last = source.identity()
     tensors: dict[str, Any] = {}
-    for name, batch in (("", source.example()), ("last ", last)):
+    for place, batch in enumerate((source.example, last)):
         if batch is not None:
             rows = network.table.read(batch)
-            tensors |= {f"{name}{i}": part for i, part in enumerate(rows.features)}
-            tensors[f"{name}labels"] = rows.labels
-            if rows.weights is not None:
-                tensors[f"{name}weights"] = rows.weights
+            parts = [*rows.features, rows.labels, rows.counts()]
+            tensors |= {f"{place} {i}": part for i, part in enumerate(parts)}
     return digest(tensors, repr((network.table.names, words)))
 
 

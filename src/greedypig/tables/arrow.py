@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ..core.errors import MissingPackage
 
 HUGE = 1e90
-"""Numbers beyond count as infinite."""
+"""Larger numbers count as infinite: they stand for a missing value, and their cubes overflow."""
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|Inf|infinity|nan|NaN)$"
 
 
 @lru_cache
@@ -38,61 +39,44 @@ def kind_of(of: Any) -> str:
     return "number" if is_plain and not types.is_interval(of) else "other"
 
 
-def as_numbers(column: Any) -> tuple[NDArray[np.float64], int, str]:
-    """float64 values, NaN where there is no number; how many texts are no numbers; one of them."""
+def as_texts(column: Any) -> Any:
+    """A dictionary-encoded array of strings; missing values are null."""
+    pa = arrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if not arrow("types").is_dictionary(column.type):
+        return column.cast(pa.string()).dictionary_encode()
+    # Arrow computes little on views, as polars writes them.
+    return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+
+
+def as_numbers(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_], str]:
+    """float64 values, NaN where there is no number; which rows hold a text that is none; such a
+    text."""
     pa, pc, types = arrow(), arrow("compute"), arrow("types")
-    if types.is_dictionary(column.type) and types.is_string(column.type.value_type):
-        texts = as_texts(column)  # Each different text is parsed once.
-        of_texts, _, example = as_numbers(texts.dictionary)
-        values = in_rows(texts, of_texts, np.nan)
-        return values, int(np.isnan(values).sum()) - texts.null_count, example
-    column = _plain(column)
-    if types.is_string(column.type) or types.is_large_string(column.type):
-        column = pc.utf8_trim_whitespace(column)
-        try:
-            column = pc.cast(column, pa.float64())
-        except pa.ArrowInvalid:
-            return _forgiving(column)
-    elif types.is_temporal(column.type):
-        width = column.type.bit_width
-        column = pc.cast(pc.cast(column, pa.int32() if width == 32 else pa.int64()), pa.float64())
-    elif types.is_boolean(column.type) or types.is_null(column.type):
-        column = pc.cast(pc.cast(column, pa.int8()), pa.float64())
-    else:
-        column = pc.cast(column, pa.float64(), safe=False)
-    return _bounded(column), 0, ""
-
-
-def _forgiving(column: Any) -> tuple[NDArray[np.float64], int, str]:
-    pa, pc = arrow(), arrow("compute")
-    number = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|Inf|infinity|nan|NaN)$"
-    fits = pc.fill_null(pc.match_substring_regex(column, number), True)
-    odd = pc.filter(column, pc.invert(fits))
-    example = odd[0].as_py() if len(odd) else ""
-    numbers = pc.if_else(fits, column, pa.scalar(None, column.type))
-    # Arrow's cast knows no leading plus.
-    values = pc.cast(pc.utf8_ltrim(numbers, "+"), pa.float64())
-    return _bounded(values), len(odd), example
+    if kind_of(column.type) == "text":
+        texts = as_texts(column)
+        trimmed = pc.utf8_trim_whitespace(texts.dictionary)
+        is_number = pc.fill_null(pc.match_substring_regex(trimmed, NUMBER), True)
+        # Arrow's cast knows no leading plus.
+        plain = pc.utf8_ltrim(pc.if_else(is_number, trimmed, None), "+")
+        odd = in_rows(texts, ~np.asarray(is_number, bool), False)
+        first = texts.dictionary.filter(pc.invert(is_number))
+        values = in_rows(texts, _bounded(plain.cast(pa.float64())), np.nan)
+        return values, odd, first[0].as_py() if len(first) else ""
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_temporal(column.type):
+        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values = _bounded(column.cast(pa.float64(), safe=False))
+    return values, np.zeros(len(values), bool), ""
 
 
 def _bounded(column: Any) -> NDArray[np.float64]:
-    """Numbers whose cube would overflow, a mark of nothing in most tables, are infinite."""
-    values = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    values = np.array(column.to_numpy(zero_copy_only=False), np.float64)
     huge = np.abs(values) > HUGE
-    return np.where(huge, np.copysign(np.inf, values), values) if huge.any() else values
-
-
-def as_texts(column: Any) -> Any:
-    """A dictionary-encoded array of strings; nothing there is null."""
-    pa, pc, types = arrow(), arrow("compute"), arrow("types")
-    column = _one_chunk(column)
-    if not types.is_dictionary(column.type):
-        if not types.is_string(column.type):
-            column = pc.cast(column, pa.string())
-        return pc.dictionary_encode(column)
-    if types.is_string(column.type.value_type):
-        return column
-    return pc.dictionary_encode(pc.cast(_plain(column), pa.string()))
+    values[huge] = np.copysign(np.inf, values[huge])
+    return values
 
 
 def as_classes(column: Any) -> Any:
@@ -111,29 +95,3 @@ def in_rows(texts: Any, values: NDArray[Any], missing: Any) -> NDArray[Any]:
     places = texts.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
     rows: NDArray[Any] = np.append(values, values.dtype.type(missing))[places]
     return rows
-
-
-def _plain(column: Any) -> Any:
-    column = _one_chunk(column)
-    encoded = arrow("types").is_dictionary(column.type)
-    return column.dictionary_decode() if encoded else column
-
-
-def _one_chunk(column: Any) -> Any:
-    if not isinstance(column, arrow().ChunkedArray):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def without_views(column: Any) -> Any:
-    """Texts as strings rather than views, as polars writes them: Arrow computes little on views."""
-    pa, types = arrow(), arrow("types")
-    if types.is_string_view(column.type):
-        return column.cast(pa.string())
-    if not (types.is_dictionary(column.type) and types.is_string_view(column.type.value_type)):
-        return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.string()))
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.string()))

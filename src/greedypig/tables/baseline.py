@@ -21,17 +21,13 @@ G(S) is the loss of a model fitted to S alone (but for the ridge).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
-from ..network.fingerprint import digest
 from .columns import Batch, Table, as_tensor
 from .distributed import Group
 from .networks import Network
@@ -43,113 +39,81 @@ MOST = 4096
 ROUNDING = 1e-12
 """A variance below this share of the mean square about some row is rounding."""
 CACHED = 256 * 2**20
-"""Bytes of the cached regressions, for the sets used last."""
+"""Bytes of regressions that are cached for the values of many sets."""
 
 
-def set_baseline(
-    network: Network, baseline: Any, sample: Iterator[Batch], group: Group, *,
-    example: Batch | None = None, credit: bool = True,
-) -> Any:  # fmt: skip
+def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group: Group) -> Any:
     """Put the network's absent columns at this baseline; returns a description for the record.
 
-    baseline: "zero", "mean", "conditional", a number for each column (a
-    category's is the id that stands for absence), a tensor with a number for each input of the
-    first layer, or a dict from columns (by name or index) to any of "zero", "mean" and numbers,
-    the others being zero.
-    example, credit: of "conditional", see `fit_conditional` and `Conditional`.
+    baseline: "zero", "mean", "conditional", a number for each column (a category's is the id that
+    stands for absence), or a dict from columns (by name or index) to any of "zero", "mean" and
+    numbers, the others being zero.
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
-    if network.column_of is None:
+    if network.gates_itself:
         raise InvalidInput(
             f"Expected baseline='zero' for a model that gates its columns itself "
             f"(got {baseline!r})."
         )
     if isinstance(baseline, str) and baseline == CONDITIONAL:
-        assert example is not None
-        if network.refusal:
-            raise InvalidInput(
-                f"Expected baseline='zero', 'mean' or numbers for {network.refusal} "
-                "(got 'conditional')."
-            )
-        imputed = fit_conditional(network, sample, group, example, credit=credit)
-        network.put_absent_at(imputed.moments.mean)
-        network.conditional = imputed
+        network.conditional = fit_conditional(network, sample, group)
+        network.put_absent_at(network.conditional.mean)
         return CONDITIONAL
-    wanted = _wanted(baseline, network)
-    if isinstance(wanted, Tensor):
-        network.put_absent_at(wanted)
-        return f"tensor {digest({'baseline': wanted})}"
-    rest = torch.zeros_like(network.baseline)
-    means = _mean(network, sample, group) if "mean" in wanted else rest
-    fixed = _encoded(network, wanted) if any(not isinstance(w, str) for w in wanted) else rest
-    for column, choice in enumerate(wanted):
-        here = network.column_of == column
-        if choice == "mean":
-            rest[here] = means[here]
-        elif not isinstance(choice, str):
-            rest[here] = fixed[here]
-    network.put_absent_at(rest)
-    same = isinstance(baseline, str)
-    return baseline if same else [w if isinstance(w, str) else float(w) for w in wanted]
+    choices = _choices(baseline, network.table)
+    means = _mean(network, sample, group) if "mean" in choices else network.baseline
+    fixed = _encoded(network, choices)
+    absent = torch.zeros_like(network.baseline)
+    for column, choice in enumerate(choices):
+        if choice != "zero":
+            here = network.column_of == column
+            absent[here] = (means if choice == "mean" else fixed)[here]
+    network.put_absent_at(absent)
+    return baseline if isinstance(baseline, str) else choices
 
 
-def keep_constant(network: Network, constant: list[int], example: Batch) -> None:
+def keep_constant(network: Network, constant: list[int]) -> None:
     """Constant columns stay at their value: the network uses it as a bias, and without that bias
     every other column would seem useful to make up for it."""
-    if not constant or network.column_of is None or network.conditional is not None:
-        return  # A number that never moves is imputed by its value.
-    rows = network.table.read(example)
-    if not len(rows):
-        return
-    first = network.numbers([part[:1].to(network.device) for part in rows.features])[0]
-    here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
-    network.put_absent_at(torch.where(here, first.to(network.baseline), network.baseline))
+    if constant and not network.gates_itself and network.conditional is None:
+        first = network.inputs(network.example.features)[0].detach()
+        here = torch.isin(network.column_of, torch.tensor(constant, device=network.device))
+        network.put_absent_at(torch.where(here, first.to(network.baseline), network.baseline))
 
 
-def _wanted(baseline: Any, network: Network) -> list[Any] | Tensor:
-    """What is asked of every column, or the numbers of the inputs themselves."""
-    table = network.table
-    if isinstance(baseline, str):
-        return [_choice(baseline)] * table.columns
+def _choices(baseline: Any, table: Table) -> list[Any]:
+    """What is asked of every column: "zero", "mean" or a number."""
     if isinstance(baseline, Mapping):
         choices: list[Any] = ["zero"] * table.columns
         for column, choice in baseline.items():
-            choices[_index(column, table)] = _choice(choice)
-        return choices
-    if isinstance(baseline, int | float) and not isinstance(baseline, bool):
-        return [float(baseline)] * table.columns
-    if isinstance(baseline, list | tuple):
-        choices = [_choice(choice) for choice in baseline]
+            choices[_index(column, table)] = choice
+    elif isinstance(baseline, str | int | float):
+        choices = [baseline] * table.columns
+    elif isinstance(baseline, list | tuple):
+        choices = list(baseline)
     else:
-        numbers = as_tensor(baseline, "the baseline").reshape(-1)
-        if len(numbers) == len(network.baseline) != table.columns:
-            return numbers
-        choices = numbers.tolist()
+        choices = as_tensor(baseline, "the baseline").reshape(-1).tolist()
     if len(choices) != table.columns:
         raise InvalidInput(
             f"Expected a baseline for each of the {table.columns} columns (got {len(choices)})."
         )
-    return choices
+    return [_choice(choice) for choice in choices]
 
 
 def _choice(choice: Any) -> Any:
     if isinstance(choice, str):
-        if choice == CONDITIONAL:
-            raise InvalidInput(
-                "Expected 'conditional' as the baseline of all columns (got it for some of them)."
-            )
-        if choice not in NAMES:
-            raise InvalidInput(
-                "Expected baseline to be 'zero', 'mean', numbers or a dict of these, or "
-                f"'conditional' (got {choice!r}).{did_you_mean(choice, (*NAMES, CONDITIONAL))}"
-            )
-        return choice
-    if isinstance(choice, int | float) and not isinstance(choice, bool):
+        if choice in NAMES:
+            return choice
+        raise InvalidInput(
+            "Expected baseline to be 'zero', 'mean', numbers or a dict of these, or 'conditional' "
+            f"for all columns (got {choice!r}).{did_you_mean(choice, (*NAMES, CONDITIONAL))}"
+        )
+    try:
         return float(choice)
-    if isinstance(choice, Tensor) and choice.numel() == 1:
-        return float(choice)
-    raise InvalidType(f"Expected 'zero', 'mean' or a number (got {type(choice).__name__}).")
+    except (TypeError, ValueError):
+        raise InvalidType(
+            f"Expected 'zero', 'mean' or a number (got {type(choice).__name__})."
+        ) from None
 
 
 def _index(column: Any, table: Table) -> int:
@@ -165,31 +129,23 @@ def _index(column: Any, table: Table) -> int:
 
 def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
     total = torch.zeros(len(network.baseline) + 1, dtype=torch.float64)
-    for batch in sample:
-        rows = network.read(batch)
-        if len(rows):
-            numbers, count = network.numbers(rows.features).double(), rows.counts()
-            total[:-1] += (count @ numbers).cpu()
-            total[-1] += count.sum().cpu()
+    for rows in filter(len, map(network.read, sample)):
+        x, count = network.inputs(rows.features).detach().double(), rows.counts()
+        total += torch.cat([count @ x, count.sum().reshape(1)]).cpu()
     total = group.sum(total)
     return (total[:-1] / total[-1].clamp(min=1e-300)).to(network.baseline)
 
 
-def _encoded(network: Network, wanted: list[Any]) -> Tensor:
-    """What one row with these numbers and ids looks like where the gates act."""
-    parts, column = [], 0
+def _encoded(network: Network, choices: list[Any]) -> Tensor:
+    """(inputs,): one row with these numbers and ids, where the gates act."""
+    values, parts = iter(0.0 if isinstance(c, str) else c for c in choices), []
     for part in network.table.parts:
-        width = part.width
-        values = [0.0 if isinstance(w, str) else w for w in wanted[column : column + width]]
-        column += width
-        if part.shape != () and part.shape != (width,):
-            raise InvalidInput("Expected 'zero' or 'mean' for a bag of categories (got a number).")
-        row = torch.tensor(values, dtype=torch.float64).reshape(1, *part.shape)
+        row = torch.tensor([next(values) for _ in range(part.width)], dtype=torch.float64)
         if part.categorical and not torch.equal(row, row.round()):
             raise InvalidInput("Expected a whole-number id as a category's baseline.")
         kind = torch.long if part.categorical else network.dtype
-        parts.append(row.to(network.device, kind))
-    return network.numbers(parts)[0].to(network.baseline)
+        parts.append(row.expand(1, *part.shape).to(network.device, kind))
+    return network.inputs(parts)[0].detach().to(network.baseline)
 
 
 def ridge_for(numbers: int, rows: float) -> float:
@@ -198,149 +154,92 @@ def ridge_for(numbers: int, rows: float) -> float:
     return 1e-4 + numbers / rows
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Mean and covariance of the numbers of a row."""
+class Conditional:
+    """Regressions of absent columns on selected ones, from the covariance of the inputs."""
 
-    mean: Tensor
-    covariance: Tensor
-    rows: float
-    """How many rows they are of: (Σ w)² / Σ w² of the rows' weights."""
-    column_of: Tensor
+    def __init__(
+        self, mean: Tensor, covariance: Tensor, rows: float, column_of: Tensor, like: Tensor
+    ) -> None:
+        """rows: how many rows the moments are of, (Σ w)² / Σ w² of the rows' weights. like: has
+        the network's dtype and device."""
+        self.mean, self.covariance, self.rows = mean, covariance, rows
+        self.column_of, self.like = column_of, like
+        self._coefficients: dict[bytes, Tensor] = {}
+        self._effects: tuple[bytes, Tensor] | None = None
 
-    def ridge(self, which: Tensor, numbers: int) -> Tensor:
-        """What is added to these numbers' variances in a regression on `numbers` of them."""
+    def _split(self, selected: Tensor) -> tuple[Tensor, Tensor]:
+        taken = selected.cpu()[self.column_of]
+        return torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
+
+    def _solve(self, covariance: Tensor, which: Tensor, right: Tensor) -> Tensor:
+        """(covariance + ridge)⁻¹ right, for these numbers."""
         own = self.covariance.diagonal()[which]
         # A number that never moves explains nothing, and must not be divided by.
-        return torch.where(own > 0, ridge_for(numbers, self.rows) * own, torch.ones_like(own))
+        ridge = torch.where(own > 0, ridge_for(len(which), self.rows) * own, 1.0)
+        solution: Tensor = torch.linalg.solve(covariance + torch.diag(ridge), right)
+        return solution
 
-
-class Regression:
-    """From the numbers of the selected columns to those of the others."""
-
-    def __init__(self, moments: Moments, selected: Tensor, like: Tensor) -> None:
-        """selected: (columns,) bool. like: has the network's dtype and device."""
-        taken = selected[moments.column_of]
-        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
-        c = moments.covariance
-        inside = c[on][:, on] + torch.diag(moments.ridge(on, len(on)))
-        exact = torch.linalg.solve(inside, c[on][:, off])
-        self.on, self.off = on.to(like.device), off.to(like.device)
-        self.coefficients = exact.to(like)
-        """(on, off)."""
-        self.bytes = self.coefficients.nbytes + self.on.nbytes + self.off.nbytes
-
-
-def effects(moments: Moments, regression: Regression) -> Tensor:
-    """(off, off), float64: row i is how every absent number moves with one unit of number i beyond
-    what S explains, the other numbers of its column included."""
-    c, on, off = moments.covariance, regression.on.cpu(), regression.off.cpu()
-    residual = c[off][:, off] - c[off][:, on] @ regression.coefficients.cpu().double()
-    owners = moments.column_of[off]
-    solved = torch.empty_like(residual)
-    for column in sorted(set(owners.tolist())):
-        here = torch.nonzero(owners == column).squeeze(1)
-        own = residual[here][:, here] + torch.diag(moments.ridge(off[here], len(here)))
-        solved[here] = torch.linalg.solve(own, residual[here])
-    return solved.to(regression.off.device)
-
-
-class Conditional:
-    """Regressions of absent columns on selected ones, kept for the sets used last."""
-
-    def __init__(self, moments: Moments, like: Tensor, *, credit: bool) -> None:
-        """credit: does a column's score include what it says about the others?"""
-        self.moments, self.like, self.credit = moments, like, credit
-        self._regressions: OrderedDict[bytes, Regression] = OrderedDict()
-        self._effects: tuple[Regression, Tensor] | None = None
-
-    def regression(self, selected: Tensor) -> Regression:
-        """The regression on these columns (columns,) bool."""
+    def coefficients(self, selected: Tensor) -> Tensor:
+        """(on, off): the regression on these columns (columns,) bool."""
         if selected.dim() != 1:
             raise InvalidInput("Expected one set of gates for all rows (got several).")
         key = bytes(selected.tolist())
-        cache = self._regressions
-        if key not in cache:
-            cache[key] = Regression(self.moments, selected.cpu(), self.like)
-            while len(cache) > 1 and sum(r.bytes for r in cache.values()) > CACHED:
-                cache.popitem(last=False)
-        cache.move_to_end(key)
-        return cache[key]
+        if key not in self._coefficients:
+            if sum(each.nbytes for each in self._coefficients.values()) > CACHED:
+                self._coefficients.clear()
+            (on, off), c = self._split(selected), self.covariance
+            self._coefficients[key] = self._solve(c[on][:, on], on, c[on][:, off]).to(self.like)
+        return self._coefficients[key]
 
-    def rows(self, x: Tensor, selected: Tensor) -> Tensor:
-        """(rows, inputs): x in the selected columns, what they let one expect in the others."""
-        regression = self.regression(selected)
-        mean = self.moments.mean.to(x)
-        imputed = x.clone()
-        known = x.index_select(1, regression.on) - mean[regression.on]
-        off = regression.off
-        imputed[:, off] = torch.addmm(mean[off], known, regression.coefficients)
-        return imputed
+    def per_number(self, selected: Tensor, products: Tensor) -> Tensor:
+        """(off,) float64: Σ over rows of number i's news times the gradient along its effects.
 
-    def gather(self, news: Tensor, slopes: Tensor) -> Tensor:
-        """What `per_number` needs of some rows, to be added up, float64.
-
-        news, slopes: (rows, off), how far the absent numbers are from what is imputed, and the
-        gradient in them.
+        products: (off, off) Σ over rows of news · slopes.
         """
-        return (news.T @ slopes if self.credit else (slopes * news).sum(0)).double()
-
-    def per_number(self, regression: Regression, gathered: Tensor) -> Tensor:
-        """(off,) float64: Σ over rows of number i's news times the gradient along its effects."""
-        if not self.credit:
-            return gathered
-        if self._effects is None or self._effects[0] is not regression:
+        key = bytes(selected.tolist())
+        if self._effects is None or self._effects[0] != key:
             # The matrix is large: only the last one is stored.
-            self._effects = (regression, effects(self.moments, regression))
-        return (gathered * self._effects[1]).sum(1)
+            self._effects = (key, self._effects_of(selected).to(products.device))
+        return (products * self._effects[1]).sum(1)
 
-    @contextmanager
-    def without_credit(self) -> Iterator[None]:
-        """Scores of the columns' own gradients alone."""
-        before, self.credit = self.credit, False
-        try:
-            yield
-        finally:
-            self.credit = before
+    def _effects_of(self, selected: Tensor) -> Tensor:
+        """(off, off), float64: row i is how every absent number moves with one unit of number i
+        beyond what S explains, the other numbers of its column included."""
+        (on, off), c = self._split(selected), self.covariance
+        residual = c[off][:, off] - c[off][:, on] @ self.coefficients(selected).cpu().double()
+        owners, effects = self.column_of[off], torch.empty_like(residual)
+        for column in sorted(set(owners.tolist())):
+            here = torch.nonzero(owners == column).squeeze(1)
+            effects[here] = self._solve(residual[here][:, here], off[here], residual[here])
+        return effects
 
 
-def fit_conditional(
-    network: Network, sample: Iterator[Batch], group: Group, example: Batch, *, credit: bool
-) -> Conditional:
-    """Mean and covariance of the numbers that the network's gates act on, over the sample.
-
-    example: the same batch on all processes. Sums are of distances from its first row: squares of
-    numbers far from 0 would lose their spread to rounding.
-    """
-    assert network.column_of is not None
+def fit_conditional(network: Network, sample: Iterator[Batch], group: Group) -> Conditional:
+    """Mean and covariance of the numbers that the network's gates act on, over the sample."""
     width = len(network.column_of)
     if width > MOST:
         raise InvalidInput(
             f"Expected at most {MOST:,} numbers in a row for baseline='conditional', embeddings "
             f"included (got {width:,}). Try baseline='mean'."
         )
-    first = [part[:1] for part in network.read(example).features]
-    origin = network.numbers(first)[0].double().cpu()
+    # Of distances from one row: squares of numbers far from 0 would lose their spread to rounding.
+    origin = network.inputs(network.example.features)[:1].detach().double().cpu()
     total = torch.zeros(2 + width + width * width, dtype=torch.float64)
-    for batch in sample:
-        rows = network.read(batch)
-        if not len(rows):
-            continue
-        numbers = network.numbers(rows.features).double().cpu() - origin
+    for rows in filter(len, map(network.read, sample)):
+        x = network.inputs(rows.features).detach().double().cpu() - origin
         count = rows.counts().cpu()
-        total[0] += count.sum()
-        total[1] += (count**2).sum()
-        total[2 : width + 2] += count @ numbers
-        total[width + 2 :] += ((numbers * count.unsqueeze(1)).T @ numbers).reshape(-1)
+        head = torch.stack([count.sum(), (count**2).sum()])
+        squares = (x * count.unsqueeze(1)).T @ x
+        total += torch.cat([head, count @ x, squares.flatten()])
     total = group.sum(total)
     if not total[0] > 0:
         raise InvalidInput("Expected at least one row that counts in the batches (got none).")
     shift = total[2 : width + 2] / total[0]
     squares = total[width + 2 :].reshape(width, width) / total[0]
-    spread = squares - torch.outer(shift, shift)
+    covariance = squares - torch.outer(shift, shift)
     # What is left of a number that never moves is rounding.
-    still = spread.diagonal() <= ROUNDING * squares.diagonal()
-    spread[still], spread[:, still] = 0, 0
+    still = covariance.diagonal() <= ROUNDING * squares.diagonal()
+    covariance[still], covariance[:, still] = 0, 0
     effective = float(total[0] ** 2 / total[1])
-    moments = Moments(origin + shift, spread, effective, network.column_of.cpu())
-    return Conditional(moments, network.baseline, credit=credit)
+    mean, owners = origin[0] + shift, network.column_of.cpu()
+    return Conditional(mean, covariance, effective, owners, network.baseline)

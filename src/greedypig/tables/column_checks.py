@@ -1,46 +1,37 @@
-"""Six warnings about the columns of a table, each with the names of the columns.
+"""Warnings about the columns of a table, each with the names of the columns.
 
 A column may be constant, copy another, equal the label, decide it, number the rows, or hold text
-that looks like numbers. Every column leaves a trace of bounded size: a digest of all its values, by
-which copies are found exactly, and its values in rows drawn from every piece, which are compared
-with the label's.
+that looks like numbers. Columns are compared with each other and with the label in rows drawn at
+random from all pieces; of a small table these are all rows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import quoted
-from .arrow import in_rows
-from .schema import Label, text_hash
+from ..core.errors import listed, quoted
+from .arrow import HUGE
 
-ROWS = 10_000
-"""Rows that are compared with the label, of all pieces together."""
-MEMORY = 64 * 2**20
-"""Bytes that they may take; fewer rows where columns are many."""
+if TYPE_CHECKING:
+    from .schema import Label
+    from .schema_inference import Column
+
 ENOUGH = 20
 """Rows outside the largest class from which a column does not decide the label by chance."""
 CERTAIN = 0.999
 """Area under the ROC curve, or share of rows outside the largest class that are predicted right."""
 SAME_ORDER = 0.9999
 """Rank correlation with a label of numbers."""
-MISSING_CODES = (-1, int(np.array(np.nan).view(np.int64)))
-"""Codes of a missing text and of a missing number."""
 NUMBERED, NUMBERED_INDEX = 50, 10
 """Rows from which whole numbers that increase in every row are taken as row numbers; and the same
 for a column without a name, as pandas writes its index."""
 NAMED_ID = re.compile(r"(?i:(?:^|[\W_])(?:id|uuid|guid|index|idx|row|rownum|row_?no))$|[a-z]I[Dd]$")
 """Names of columns that number things: id, row_id, PassengerId, index."""
-NAMELESS = re.compile(r"Unnamed: \d+")
-EXACT = 2.0**53
-"""Whole numbers below are exact."""
 WRITTEN = re.compile(
     r"[-+]?[$€£]?\s?\d{1,3}(?:[,.'\s]?\d{3})*(?:[.,]\d+)?(?:[eE][-+]?\d+)?\s?[%€$£]?"
 )
@@ -60,120 +51,110 @@ class ColumnWarning(NamedTuple):
     text: str
 
 
-class Draw:
-    """Which rows of each piece are kept: the same for all columns."""
+def check_columns(
+    columns: Sequence[Column],
+    numbering: Mapping[str, str],
+    label: Label,
+    target: Column,
+    total: int,
+) -> list[ColumnWarning]:
+    """All warnings about the columns of a table.
 
-    def __init__(self, pieces: int, columns: int) -> None:
-        self.rows = int(min(ROWS, max(200, MEMORY // (16 * max(columns, 1)))))
-        self.quota = -(-self.rows // max(pieces, 1))
-        self.stride = max(1, pieces // self.rows)
+    numbering: the columns left out because they number the rows, with the reason. target: the
+    label's column. total: all rows, also those without a label.
+    """
+    warnings: list[ColumnWarning] = []
 
-    def places(self, piece: int, rows: int) -> NDArray[np.int64]:
-        """By chance rather than evenly: rows may come in turns."""
-        if piece % self.stride:
-            return np.empty(0, np.int64)
-        if rows <= self.quota:
-            return np.arange(rows)
-        drawn = np.random.default_rng([piece, 11]).choice(rows, self.quota, replace=False)
-        return np.sort(drawn)
+    def warn(kind: Kind, names: Iterable[str], text: str) -> None:
+        if names := tuple(names):
+            warnings.append(ColumnWarning(kind, names, text.replace("{}", quoted(names), 1)))
 
-
-@dataclass
-class Trace:
-    """What is kept of a column."""
-
-    digest: Any = field(default_factory=lambda: blake2b(digest_size=16))
-    drawn: list[NDArray[np.float64]] = field(default_factory=list)
-    """Values in the rows drawn, NaN where they are no numbers …"""
-    codes: list[NDArray[np.int64]] = field(default_factory=list)
-    """… and a code for each different value."""
-    rows: int = 0
-    whole: bool = True
-    """Only whole numbers so far, none missing?"""
-    rising: bool = True
-    """Do the values so far increase in every row, or decrease in every row?"""
-    low: float = float("inf")
-    high: float = float("-inf")
-    _last: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-
-    def add_numbers(self, values: NDArray[np.float64], at: NDArray[np.int64]) -> None:
-        """Take in a piece; −0 is 0, and there is one NaN."""
-        plain = np.where(np.isnan(values), np.nan, values + 0.0)
-        self.digest.update(plain.tobytes())
-        self.rows += len(plain)
-        whole = (np.abs(plain) < EXACT) & (plain == np.rint(plain))
-        self.whole = self.whole and bool(whole.all())
-        if self.whole and len(plain):
-            run = np.concatenate([self._last, plain])
-            steps = np.diff(run)
-            self.rising = self.rising and bool((steps > 0).all() or (steps < 0).all())
-            self._last = run[-2:]
-            self.low, self.high = min(self.low, plain.min()), max(self.high, plain.max())
-        self.drawn.append(plain[at])
-        self.codes.append(plain[at].view(np.int64))
-
-    def add_texts(
-        self, texts: Any, values: NDArray[np.float64] | None, at: NDArray[np.int64]
-    ) -> None:
-        """Take in a piece of dictionary-encoded texts that are no numbers, all or some.
-
-        values: of each different text, NaN where it is no number.
-        """
-        self.whole = False
-        codes = in_rows(texts, text_hash(texts.dictionary), -1)
-        self.digest.update(codes.tobytes())
-        self.codes.append(codes[at])
-        known = np.full(len(texts.dictionary), np.nan) if values is None else values
-        self.drawn.append(in_rows(texts, known, np.nan)[at])
-
-    @property
-    def numbers(self) -> NDArray[np.float64]:
-        """Values in the rows drawn."""
-        return np.concatenate(self.drawn or [np.empty(0)])
-
-    @property
-    def classes(self) -> NDArray[np.int64]:
-        """Codes in the rows drawn."""
-        return np.concatenate(self.codes or [np.empty(0, np.int64)])
-
-
-def check_leaks(label: Label, of_label: Trace, traces: Mapping[str, Trace]) -> list[ColumnWarning]:
-    """Columns that equal the label or decide it."""
+    if target.rows < total:
+        dropped = f"{total - target.rows:,} of {total:,} rows"
+        warn("missing", [label.name], dropped + " are left out: their label {} is missing.")
+    reasons = ", ".join(f"{name!r} ({reason})" for name, reason in numbering.items())
+    warn("row number", numbering, f"Left out because they number the rows: {reasons}.")
+    for column in columns:
+        warnings += _check_numbers(column)
+    gaps = [c for c in columns if not c.is_category and 0 < c.plain.n < c.rows]
+    gaps.sort(key=lambda column: column.plain.n)
+    lacking = [(column.rows - column.plain.n, column) for column in gaps]
+    shares = [f"{n:,} of {c.name!r} ({100 * n / c.rows:.2g} %)" for n, c in lacking]
+    warn(
+        "missing",
+        [column.name for column in gaps],
+        f"Missing numbers: {listed(shares)}. They are filled with the mean of their column, and a "
+        "missing indicator is part of the column.",
+    )
+    constant = [column.name for column in columns if column.is_constant]
+    warn(
+        "constant",
+        constant,
+        "The values of {} are constant or all missing: of no use to any model.",
+    )
+    varying = [column for column in columns if column.name not in constant]
     advice = "If that is the label in another form, or known only after it, leave it out."
-    equal = [n for n, t in traces.items() if t.digest.digest() == of_label.digest.digest()]
-    answer = of_label.numbers
-    classes = np.unique(of_label.classes, return_inverse=True)[1]
-    deciding = []
-    for name, trace in traces.items():
-        if name not in equal and trace.codes:
-            numbers = trace.numbers
-            if label.task == "number":
-                decides = _in_order(numbers, answer)
-            else:
-                decides = _separates(numbers, trace.classes, classes)
-            deciding += [name] if decides else []
+    equal = [c.name for c in varying if np.array_equal(c.codes, target.codes)]
+    warn("equals label", equal, f"The values of {{}} equal the label {label.name!r}. {advice}")
+    others = [column for column in varying if column.name not in equal]
+    deciding = [column.name for column in others if _decides(column, label, target)]
     what = "give the order of" if label.task == "number" else "tell the classes of"
-    warnings = []
-    if equal:
-        text = f"The values of {quoted(equal)} equal the label {label.name!r}. {advice}"
-        warnings.append(ColumnWarning("equals label", tuple(equal), text))
-    if deciding:
-        text = (
-            f"The values of {quoted(deciding)} alone {what} {label.name!r}, in {len(classes):,} "
-            f"rows compared. {advice}"
+    compared = f"in {len(target.codes):,} rows compared"
+    warn(
+        "decides label",
+        deciding,
+        f"The values of {{}} alone {what} {label.name!r}, {compared}. {advice}",
+    )
+    same: dict[bytes, list[str]] = {}
+    for column in others:
+        same.setdefault(column.codes.tobytes(), []).append(column.name)
+    for names in same.values():
+        warn(
+            "copy",
+            names if len(names) > 1 else (),
+            "The values of {} are the same in all rows compared. A model may use any of them, so "
+            "each looks weaker than it is. Keep one of them.",
         )
-        warnings.append(ColumnWarning("decides label", tuple(deciding), text))
     return warnings
+
+
+def _check_numbers(column: Column) -> list[ColumnWarning]:
+    """Texts that look like numbers, and values that are none in a column of numbers."""
+    name, texts = column.name, []
+    odd = f"{column.odd:,} values of {name!r} are no numbers, such as {column.example[:40]!r}"
+    if column.is_category:
+        written = written_number([value for value, _ in column.counts.common()])
+        is_mixed = column.odd and 2 * (column.plain.n + column.infinite) > column.there
+        if column.is_forced or not (written or is_mixed):
+            return []
+        why = f"its texts look like numbers, such as {written!r}" if written else odd
+        text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
+        return [ColumnWarning("text number", (name,), text)]
+    if column.odd:
+        texts.append(f"{odd}; they count as missing.")
+    if column.infinite:
+        texts.append(
+            f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}; "
+            "they count as missing."
+        )
+    return [ColumnWarning("missing", (name,), text) for text in texts]
+
+
+def _decides(column: Column, label: Label, target: Column) -> bool:
+    if label.task == "number":
+        return _in_order(column.drawn, target.drawn)
+    classes = np.unique(target.codes, return_inverse=True)[1]
+    return _separates(column.drawn, column.codes, classes)
 
 
 def _separates(
     numbers: NDArray[np.float64], codes: NDArray[np.int64], classes: NDArray[np.int64]
 ) -> bool:
-    """Do few values each belong to a class, or do thresholds part the classes?"""
+    """Do few values each belong to a class, or being missing, or do thresholds part the classes?"""
     if not len(classes) or len(classes) - np.bincount(classes).max() < ENOUGH:
         return False
-    groups = (np.unique(codes, return_inverse=True)[1], np.isin(codes, MISSING_CODES).astype(int))
-    if any(_pure(group, classes) for group in groups):
+    values = np.unique(codes, return_inverse=True)[1]
+    if _pure(values, classes) or _pure((codes == -1).astype(int), classes):
         return True
     there = np.isfinite(numbers)
     return bool(there.mean() > 0.5) and _parts(np.where(there, numbers, -np.inf), classes)
@@ -206,9 +187,8 @@ def _in_order(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
     if there.sum() < ENOUGH or there.mean() < 0.5:
         return False
     a, b = _ranks(x[there]), _ranks(y[there])
-    a, b = a - a.mean(), b - b.mean()
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return spread > 0 and abs(float(a @ b)) >= SAME_ORDER * spread
+    constant = a.std() == 0 or b.std() == 0
+    return not constant and abs(float(np.corrcoef(a, b)[0, 1])) >= SAME_ORDER
 
 
 def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -218,33 +198,25 @@ def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return ranks
 
 
-def check_copies(traces: Mapping[str, Trace], apart: Sequence[str] = ()) -> list[ColumnWarning]:
-    """Every set of columns that are equal in all rows; apart: names that are not compared."""
-    alike: dict[bytes, list[str]] = {}
-    for name, trace in traces.items():
-        if name not in apart:
-            alike.setdefault(trace.digest.digest(), []).append(name)
-    text = (
-        "The values of {} are the same in all rows. A model may use any of them, so each looks "
-        "weaker than it is. Keep one of them."
-    )
-    copies = [names for names in alike.values() if len(names) > 1]
-    return [ColumnWarning("copy", tuple(names), text.format(quoted(names))) for names in copies]
-
-
-def row_number(name: str, trace: Trace) -> str:
-    """Why a column of numbers counts as a row number, in words; "" where it does not."""
-    index = NAMELESS.fullmatch(name) is not None
-    if not trace.whole or trace.rows < (NUMBERED_INDEX if index else NUMBERED):
+def row_number(column: Column) -> str:
+    """Why a column counts as a row number, in words; "" where it does not."""
+    fewest = NUMBERED_INDEX if re.fullmatch(r"Unnamed: \d+", column.name) else NUMBERED
+    if column.rows < fewest or column.missing or column.is_time:
         return ""
-    if trace.rising:
+    if column.is_category:
+        common = column.counts.common()
+        once = bool(common) and common[0][1] == 1 and not written_number([t for t, _ in common])
+        return "no text occurs twice" if once else ""
+    drawn, steps = column.drawn, np.diff(column.drawn)
+    if not (drawn == np.rint(drawn)).all() or len(np.unique(drawn)) < len(drawn):
+        return ""
+    if (steps > 0).all() or (steps < 0).all():
         return "rises or falls in every row"
-    drawn = trace.numbers
-    if len(np.unique(drawn)) < len(drawn):
-        return ""
-    if trace.high - trace.low + 1 == trace.rows:
-        return f"is {trace.low:.0f} to {trace.high:.0f}, each once"
-    return "no number occurs twice" if NAMED_ID.search(name) and len(drawn) >= NUMBERED else ""
+    low, high = column.plain.low, column.plain.high
+    if high - low + 1 == column.rows:
+        return f"is {low:.0f} to {high:.0f}, each once"
+    named = NAMED_ID.search(column.name) and len(drawn) >= NUMBERED
+    return "no number occurs twice" if named else ""
 
 
 def written_number(texts: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def mask_finetune(
     with torch.inference_mode(False), torch.enable_grad():
         source = feed(batches, seed_from(seed, 1), ALONE)
         network = network_for(tuned, source, loss_name, loss_function, None, fast=False)
-        concerns = check_model(network, source.example(), loss_name)
+        concerns = check_model(network, loss_name)
         set_baseline(network, baseline, source.sample(LOOKED_AT), ALONE)
         # The network's twin shares the copy's numbers: what is learnt is learnt by the copy.
         learner = torch.optim.Adam(_trained(network), lr=lr)
@@ -77,9 +77,8 @@ def mask_finetune(
             batch = network.encoded(network.read(given))
             gates = _gates(network, len(batch), whole_rows, generator)
             learner.zero_grad(set_to_none=True)
-            out = network.outputs(batch.features, gates)
-            each = losses.per_row(loss_function, out, batch.labels, batch.weights)
-            mean = each.mean() if batch.weights is None else each.sum() / (batch.weight or 1.0)
+            losses_here = network.losses(batch, network.outputs(batch, gates))
+            mean = losses_here.sum() / (batch.weight or 1.0)
             if not bool(torch.isfinite(mean)):
                 raise NonFinite(f"Expected a finite loss in step {step} (got NaN or infinity).")
             mean.backward()  # type: ignore[no-untyped-call]
@@ -92,8 +91,8 @@ def mask_finetune(
 
 
 def _trained(network: Network) -> list[nn.Parameter]:
-    twin = getattr(getattr(network, "model", None), "module", None)
-    if not isinstance(twin, nn.Module) or network.model.held:  # type: ignore[attr-defined]
+    twin = network.model.module
+    if twin is None or network.model.held:
         raise InvalidInput("Expected a model that can be copied (got one that cannot).")
     numbers = [p for p in twin.parameters() if p.is_floating_point()]
     if not numbers:
@@ -105,9 +104,8 @@ def _trained(network: Network) -> list[nn.Parameter]:
 
 def _gates(network: Network, rows: int, whole_rows: float, generator: torch.Generator) -> Tensor:
     """(rows, columns) of 0 and 1, or (columns,) for a model that may know no other."""
-    per_row = network.column_of is not None
-    count = rows if per_row else 1
+    count = 1 if network.gates_itself else rows
     keep = torch.rand(count, 1, generator=generator)
     keep[torch.rand(count, 1, generator=generator) < whole_rows] = 1
     gates = (torch.rand(count, network.columns, generator=generator) < keep).float()
-    return (gates if per_row else gates[0]).to(network.device)
+    return (gates[0] if network.gates_itself else gates).to(network.device)

@@ -1,4 +1,4 @@
-"""Losses of a model's answers, one number per row: what post-hoc selection makes small."""
+"""Losses of a model's outputs, one number per row: what post-hoc selection makes small."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 def binary_cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     """−log p(label), p = sigmoid(output); labels 0 and 1, or shares in between."""
-    logits = _single(outputs, "binary-cross-entropy")
-    return functional.binary_cross_entropy_with_logits(
-        logits, labels.reshape(-1).to(logits), reduction="none"
-    )
+    logits = _single(outputs)
+    labels = labels.reshape(-1).to(logits)
+    return functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -34,18 +33,13 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
             f"Expected outputs (rows, classes) for loss='cross-entropy' "
             f"(got shape {tuple(outputs.shape)}). Try loss='binary-cross-entropy'."
         )
-    return functional.cross_entropy(outputs, classes(outputs, labels), reduction="none")
-
-
-def classes(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Labels as indices of the outputs' columns."""
-    indices = labels.reshape(-1).long()
-    if indices.numel() and int(indices.max()) >= outputs.shape[1]:
+    classes = labels.reshape(-1).long()
+    if classes.numel() and int(classes.max()) >= outputs.shape[1]:
         raise InvalidInput(
             f"Expected classes 0 … {outputs.shape[1] - 1}, one for each output "
-            f"(got {int(indices.max())})."
+            f"(got {int(classes.max())})."
         )
-    return indices
+    return functional.cross_entropy(outputs, classes, reduction="none")
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -62,26 +56,22 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def _binary_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
-    """−log of the label's probability."""
-    p = _single(outputs, "binary-cross-entropy")
-    # As near to 0 and 1 as the numbers get on both sides.
-    edge = torch.finfo(p.dtype).eps / 2
-    return functional.binary_cross_entropy(
-        p.clamp(edge, 1 - edge), labels.reshape(-1).to(p), reduction="none"
-    )
+def _of_probabilities(loss: Loss) -> Loss:
+    """The same loss of a model that ends in a sigmoid or a softmax."""
 
+    def of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
+        check_probabilities(outputs, "outputs='logits'")
+        if outputs.dim() == 2 and outputs.shape[1] > 1:
+            return loss(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
+        # As near to 0 and 1 as the numbers get on both sides.
+        return loss(torch.logit(outputs, eps=torch.finfo(outputs.dtype).eps / 2), labels)
 
-def _classes_of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
-    """−log of the label's probability."""
-    return cross_entropy(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
+    return of_probabilities
 
 
 OF_PROBABILITIES: dict[str, Loss] = {
-    "binary-cross-entropy": _binary_of_probabilities,
-    "cross-entropy": _classes_of_probabilities,
+    name: _of_probabilities(LOSSES[name]) for name in ("binary-cross-entropy", "cross-entropy")
 }
-"""The losses of models that end in a sigmoid or a softmax."""
 
 
 def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
@@ -91,33 +81,15 @@ def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
     """
     if outputs not in ("logits", "probabilities"):
         raise InvalidInput(f"Expected outputs to be 'logits' or 'probabilities' (got {outputs!r}).")
-    if outputs == "probabilities":
-        if not isinstance(loss, str) or loss not in OF_PROBABILITIES:
-            raise InvalidInput(
-                f"Expected loss to be one of {', '.join(OF_PROBABILITIES)} for "
-                f"outputs='probabilities' (got {loss!r})."
-            )
-        return f"{loss} of probabilities", _checked(OF_PROBABILITIES[loss])
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise InvalidInput(
-                f"Expected loss to be one of {', '.join(LOSSES)} or a callable (got {loss!r})."
-                f"{did_you_mean(loss, LOSSES)}"
-            )
-        return loss, LOSSES[loss]
-    if not callable(loss):
-        raise InvalidType(f"Expected loss to be a name or a callable (got {type(loss).__name__}).")
-    return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
-
-
-def _checked(loss: Loss) -> Loss:
-    """Refuses outputs that are no probabilities."""
-
-    def checked(outputs: Tensor, labels: Tensor) -> Tensor:
-        check_probabilities(outputs, "outputs='logits'")
-        return loss(outputs, labels)
-
-    return checked
+    if outputs == "logits" and callable(loss):
+        return str(getattr(loss, "__qualname__", type(loss).__qualname__)), loss
+    known = OF_PROBABILITIES if outputs == "probabilities" else LOSSES
+    if not isinstance(loss, str) or loss not in known:
+        raise InvalidInput(
+            f"Expected loss to be one of {', '.join(known)} for outputs={outputs!r}, or for logits "
+            f"a callable (got {loss!r}).{did_you_mean(str(loss), known)}"
+        )
+    return f"{loss} of probabilities" if outputs == "probabilities" else loss, known[loss]
 
 
 def check_probabilities(outputs: Tensor, instead: str) -> None:
@@ -129,15 +101,20 @@ def check_probabilities(outputs: Tensor, instead: str) -> None:
         )
 
 
-def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """(rows,) losses, whatever the loss returns, each times its row's weight."""
+def check_outputs(outputs: Any, rows: int) -> None:
+    """Refuse what is no tensor of one output per row."""
     if not isinstance(outputs, Tensor):
         raise InvalidType(f"Expected the model to return a tensor (got {type(outputs).__name__}).")
-    rows = labels.shape[0]
     if outputs.dim() == 0 or outputs.shape[0] != rows:
         raise InvalidInput(
             f"Expected one output per row, {rows} of them (got shape {tuple(outputs.shape)})."
         )
+
+
+def per_row(loss: Loss, outputs: Any, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """(rows,) losses, whatever the loss returns, each times its row's weight."""
+    rows = labels.shape[0]
+    check_outputs(outputs, rows)
     losses = loss(outputs, labels)
     if not isinstance(losses, Tensor) or losses.shape not in ((), (rows,)):
         got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
@@ -156,27 +133,24 @@ def check_labels(name: str, labels: Tensor) -> None:
     name = name.removesuffix(" of probabilities")
     if labels.is_floating_point() and not bool(torch.isfinite(labels).all()):
         raise InvalidInput("Expected finite labels (got NaN or infinity in the label column).")
-    if name not in ("binary-cross-entropy", "cross-entropy"):
-        return
     low, high = labels.min().item(), labels.max().item()
     if name == "binary-cross-entropy" and (low < 0 or high > 1):
         raise InvalidInput(
             f"Expected labels 0 and 1 for loss={name!r} (got from {low:g} to {high:g}). "
             "Try loss='cross-entropy' or loss='squared-error'."
         )
-    whole = not labels.is_floating_point() or bool((labels == labels.round()).all())
-    if name == "cross-entropy" and (low < 0 or not whole):
+    if name == "cross-entropy" and (low < 0 or bool((labels != labels.round()).any())):
         raise InvalidInput(
             f"Expected classes 0, 1, 2, … for loss={name!r} (got labels from {low:g} to {high:g})."
         )
 
 
-def _single(outputs: Tensor, name: str) -> Tensor:
+def _single(outputs: Tensor) -> Tensor:
     if outputs.dim() == 2 and outputs.shape[1] == 1:
         return outputs.squeeze(1)
     if outputs.dim() != 1:
         raise InvalidInput(
-            f"Expected one output per row for loss={name!r} (got shape {tuple(outputs.shape)}). "
-            "Try loss='cross-entropy'."
+            "Expected one output per row for loss='binary-cross-entropy' "
+            f"(got shape {tuple(outputs.shape)}). Try loss='cross-entropy'."
         )
     return outputs

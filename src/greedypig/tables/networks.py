@@ -2,28 +2,28 @@
 
 x_S,j = baseline_j + gate_j · (x_j − baseline_j) for every column j of a row, the same gates for
 all rows. A `Network` answers for one batch: the loss summed over its rows at each mask, and its
-gradient in the gates. Parameter gradients are never computed. Three kinds: `GatedModel` takes gates
-itself, `PlainModel` is gated from outside, `LinearNetwork` is gated before its linear first layer.
+gradient in the gates. Parameter gradients are never computed. What the gates act on is a matrix
+(rows, inputs): the numbers of a model, the outputs of its embeddings, the inputs of its linear
+first layer; or for a model with forward(…, gates=…) its gates themselves, a single row of ones.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, first_line
 from ..core.objective import NO_GRADIENT
 from ..network.frozen import Frozen, freeze
 from ..network.reach import modules_behind
 from .columns import Batch, Rows, Table
-from .embeddings import LookUp, embeddings, find_lookups, hooked
+from .embeddings import INSTEAD, LookUp, embeddings, find_lookups, replaced
 from .losses import Loss, check_labels, per_row
 from .stream import Feed
 
@@ -33,386 +33,216 @@ if TYPE_CHECKING:
 PROBED = 16
 """Rows on which a shortcut is compared with the model itself."""
 ROWS = 128
-"""Rows of a batch that `LinearNetwork` works on at a time on a CPU: they stay in its cache."""
+"""Rows of a batch behind a linear first layer at a time on a CPU: they stay in its cache."""
+
+Inputs = Callable[[list[Tensor]], Tensor]
+"""parts → (rows, inputs): what the gates act on."""
+Outputs = Callable[[Tensor, list[Tensor]], Any]
+"""(inputs, parts) → the model's outputs with these inputs in place of its own."""
 
 
-class Line(NamedTuple):
-    """Points 1_S + nodes_k · (1 − 1_S) of one straight path."""
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model, its loss, and the first batch of the table that it is asked about."""
 
-    selected: Tensor
-    """(columns,) bool: S."""
-    nodes: list[float]
+    model: Frozen
+    table: Table
+    loss: Loss
+    example: Rows
+    like: Tensor
+    """An empty tensor with the model's device and dtype."""
 
-    @staticmethod
-    def of(masks: Tensor) -> Line | None:
-        """The path that these masks (s, columns) lie on; None where they lie on none."""
-        selected = (masks == 1).all(0)
-        if bool(selected.all()):  # The full table is the end of the path from nothing.
-            selected = torch.zeros_like(selected)
-        rest = masks[:, ~selected]
-        straight = bool((rest == rest[:, :1]).all())
-        return Line(selected, rest[:, 0].tolist()) if straight else None
+    @property
+    def few(self) -> Rows:
+        """Rows on which a shortcut is compared with the model itself."""
+        return self.example.changed(lambda tensor: tensor[:PROBED])
 
 
-def gradients_of(function: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
-    """(m, n): the gradient of every point's value, function: points (m, n) → values (m,)."""
-    leaf = points.detach().requires_grad_()
-    with torch.enable_grad():
-        # A copy, as the function may write on its points.
-        values = function(leaf.clone())
-        if not values.requires_grad:
-            raise NotDifferentiable(NO_GRADIENT)
-        (gradients,) = torch.autograd.grad(values.sum(), leaf, allow_unused=True)
-    if gradients is None:
-        raise NotDifferentiable(NO_GRADIENT)
-    return gradients
+class Split(NamedTuple):
+    """The inputs of the selected columns, and those of the others."""
+
+    on: Tensor
+    off: Tensor
+    coefficients: Tensor | None
+    """(on, off): what the others are imputed by; None where they are at the baseline."""
+
+    def news(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The selected inputs of some rows, and how far the others are from where they start.
+
+        x: (rows, inputs) less the baseline.
+        """
+        known, rest = x.index_select(1, self.on), x.index_select(1, self.off)
+        if self.coefficients is None:
+            return known, rest
+        return known, torch.addmm(rest, known, self.coefficients, alpha=-1)
+
+    def product(self, news: Tensor, slopes: Tensor) -> Tensor:
+        """What the scores need of some rows, to be added up: Σ over rows of news · slope."""
+        return ((news * slopes).sum(0) if self.coefficients is None else news.T @ slopes).double()
 
 
 class Network:
     """A model whose columns can be gated, with a loss: sums over the rows of one batch."""
 
-    conditional: Conditional | None = None
-    """What absent columns are imputed by, where they are not at one baseline for all rows."""
-    refusal = ""
-    """Why absent columns of this model cannot be imputed."""
-
     def __init__(
-        self, table: Table, loss: Loss, like: Tensor, column_of: Tensor | None = None
+        self,
+        subject: Subject,
+        inputs: Inputs,
+        outputs: Outputs,
+        column_of: Tensor,
+        *,
+        layers: tuple[nn.Linear, Callable[[Tensor], Any]] | None = None,
+        gates_itself: bool = False,
     ) -> None:
-        """column_of: (inputs,) the column behind each number that the gates act on; None for a
-        model that gates its columns itself, towards a baseline of its own."""
-        self.table, self.loss, self.columns = table, loss, table.columns
-        self.device, self.dtype = like.device, like.dtype
-        self.column_of = None if column_of is None else column_of.to(like.device)
-        self.put_absent_at(torch.zeros(0 if column_of is None else len(column_of)))
-
-    def read(self, batch: Batch) -> Rows:
-        """The batch, checked and on the network's device."""
-        return self.table.read(batch).to(self.device)
-
-    def encoded(self, rows: Rows) -> Rows:
-        """Rows that were read, ready for several masks."""
-        return replace(rows, features=self.encode(rows.features)) if len(rows) else rows
-
-    def encode(self, parts: list[Tensor]) -> Any:
-        """What all masks of a batch have in common, computed once."""
-        return parts
-
-    def outputs(self, features: Any, gates: Tensor) -> Any:
-        """The model's outputs with these gates, (columns,) for all rows or (rows, columns)."""
-        raise NotImplementedError
-
-    def numbers(self, parts: list[Tensor]) -> Tensor:
-        """(rows, inputs): what the gates act on, one or several numbers of each column."""
-        raise NotImplementedError
-
-    def encoded_numbers(self, features: Any) -> Tensor:
-        """(rows, inputs): the numbers of a batch that was encoded."""
-        raise NotImplementedError
-
-    def outputs_at(self, features: Any, numbers: Tensor) -> Any:
-        """The model's outputs with these numbers (rows, inputs) in place of its own."""
-        raise NotImplementedError
+        """column_of: (inputs,) the column behind each input. layers: the linear first layer, and
+        what is behind it. gates_itself: the inputs are the gates of the model's own."""
+        self.model, self.table, self.loss = subject.model, subject.table, subject.loss
+        self.example, self.columns = subject.example, subject.table.columns
+        self.device, self.dtype = subject.like.device, subject.like.dtype
+        self.inputs, self.outputs_at = inputs, outputs
+        self.column_of, self.layers = column_of.to(self.device), layers
+        self.gates_itself = gates_itself
+        self.conditional: Conditional | None = None
+        """What absent columns are imputed by, where they are not at one baseline for all rows."""
+        self.credits_others = True
+        """Do scores include what a column says about imputed ones?"""
+        self.put_absent_at(torch.zeros(len(column_of)))
 
     def put_absent_at(self, baseline: Tensor) -> None:
         """Absent columns are at this baseline (inputs,) from now on."""
         if not bool(torch.isfinite(baseline).all()):
             raise InvalidInput("Expected a finite baseline (got NaN or infinity).")
         self.baseline = baseline.to(self.device, self.dtype)
-        self.at_zero = not bool(baseline.any())
 
-    def gated(self, x: Tensor, gates: Tensor) -> Tensor:
-        """baseline + gates · (x − baseline), (rows, inputs)."""
-        spread = gates.to(x)[..., self.column_of]
+    def read(self, batch: Batch) -> Rows:
+        """The batch, checked and on the network's device."""
+        return self.table.read(batch).changed(lambda tensor: tensor.to(self.device))
+
+    def encoded(self, rows: Rows) -> Rows:
+        """Rows that were read, with their inputs first: computed once for several masks."""
+        if not len(rows):
+            return rows
+        parts = [] if self.layers is not None else rows.features
+        return replace(rows, features=[self.inputs(rows.features), *parts])
+
+    def outputs(self, rows: Rows, gates: Tensor) -> Any:
+        """The model's outputs for encoded rows, with gates (columns,) or (rows, columns)."""
+        x, *parts = rows.features
+        start = self.baseline
         if self.conditional is not None:
-            return torch.lerp(self.conditional.rows(x, gates.detach() == 1), x, spread)
-        return x * spread if self.at_zero else torch.lerp(self.baseline, x, spread)
+            start = self._start(x, self._split(gates.detach() == 1, self.conditional))
+        return self.outputs_at(torch.lerp(start, x, gates.to(x)[..., self.column_of]), parts)
 
-    def values(self, batch: Rows, masks: Tensor) -> Tensor:
-        """(m,) float64: −Σ over rows of the loss at each mask."""
-        with torch.no_grad():
-            return self._sums(batch, masks.to(self.device)).double()
+    def _split(self, selected: Tensor, conditional: Conditional | None) -> Split:
+        """The inputs of these columns (columns,) bool, and those of the others."""
+        taken = selected.to(self.device)[self.column_of]
+        coefficients = None if conditional is None else conditional.coefficients(selected)
+        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
+        return Split(on, off, coefficients)
 
-    def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
-        """(columns,) float64: Σ_k weights_k · ∇(−Σ over rows of the loss) at masks_k."""
-        line = Line.of(masks)
-        if line is not None and self.conditional is not None:
-            return self._imputed_gradient(batch, line, weights)
-        # One mask at a time: the rows of the batch fill the device already.
-        gradients = [
-            gradients_of(lambda point: self._sums(batch, point), mask.unsqueeze(0))
-            for mask in masks.to(self.device)
-        ]
-        return weights.to(self.device, masks.dtype) @ torch.cat(gradients)
+    def _start(self, x: Tensor, split: Split) -> Tensor:
+        """(rows, inputs): x in the selected columns, the others imputed or at the baseline."""
+        _, news = split.news(x - self.baseline)
+        return x.index_copy(1, split.off, x.index_select(1, split.off) - news)
 
-    def _sums(self, batch: Rows, masks: Tensor) -> Tensor:
-        """(m,): −Σ over rows of the loss at each mask."""
-        losses = [self._losses(batch, self.outputs(batch.features, gates)) for gates in masks]
-        return -torch.stack([loss.sum() for loss in losses])
-
-    def _imputed_gradient(self, batch: Rows, line: Line, weights: Tensor) -> Tensor:
-        """The gradient along the path from the imputed rows to the rows themselves."""
-        assert self.conditional is not None
-        x = self.encoded_numbers(batch.features)
-        regression = self.conditional.regression(line.selected)
-        start = self.conditional.rows(x, line.selected)
-        slopes = self._slopes(
-            batch, start, line.nodes, weights, x - start, partial(self.outputs_at, batch.features)
-        )
-        news = (x - start).index_select(1, regression.off)
-        sums = self.conditional.gather(news, slopes.index_select(1, regression.off))
-        return self.per_column(regression.off, self.conditional.per_number(regression, sums))
-
-    def _slopes(
-        self,
-        batch: Rows,
-        start: Tensor,
-        nodes: list[float],
-        weights: Tensor,
-        along: Tensor,
-        outputs: Callable[[Tensor], Any],
-    ) -> Tensor:
-        """(rows, numbers): Σ_k weights_k · the gradient of −loss at start + nodes_k · along."""
-        total = torch.zeros_like(start)
-        for node, weight in zip(nodes, weights.tolist(), strict=True):
-            point = torch.add(start, along, alpha=node)
-            slopes = gradients_of(lambda p: -self._losses(batch, outputs(p)), point)
-            total.add_(slopes, alpha=weight)
-        return total
-
-    def _losses(self, batch: Rows, outputs: Any) -> Tensor:
+    def losses(self, rows: Rows, outputs: Any) -> Tensor:
         """(rows,) losses, each times its row's weight."""
-        return per_row(self.loss, outputs, batch.labels, batch.weights)
-
-    def per_column(self, places: Tensor, numbers: Tensor) -> Tensor:
-        """(columns,) float64: the sum over the numbers of each column; others have 0."""
-        assert self.column_of is not None
-        total = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
-        return total.index_add_(0, self.column_of[places], numbers.double())
-
-
-class GatedModel(Network):
-    """A model with forward(…, gates=…), and perhaps baseline=…, that gates its columns itself."""
-
-    refusal = "a model that puts its columns at the baseline itself"
-
-    def __init__(
-        self, model: Callable[..., Any], table: Table, loss: Loss, like: Tensor, module: Any = None
-    ) -> None:
-        """module: takes a baseline and shows what its gates act on, as `inputs` and `column_of`."""
-        self.model, self.module = model, module
-        super().__init__(table, loss, like, None if module is None else module.column_of)
-
-    def numbers(self, parts: list[Tensor]) -> Tensor:
-        """What the model's gates act on."""
-        return self.table.call(self.module.inputs, parts).detach()  # type: ignore[no-any-return]
-
-    def outputs(self, features: Any, gates: Tensor) -> Any:
-        """The model's own outputs for gates and baseline."""
-        more = {} if self.module is None else {"baseline": self.baseline}
-        return self.table.call(self.model, features, gates=gates.to(self.dtype), **more)
-
-
-class PlainModel(Network):
-    """Any model: numbers are gated where they enter, categories where their embeddings come out.
-
-    Without embeddings every column is a number. The model is called for every point of a path, and
-    looks up its embeddings each time: a bag may weight them by numbers that are gated too.
-    """
-
-    def __init__(
-        self, model: Callable[..., Any], table: Table, loss: Loss, like: Tensor,
-        lookups: list[LookUp] | None = None, module: nn.Module | None = None,
-    ) -> None:  # fmt: skip
-        """lookups: those of the module's embeddings in one call, in their order."""
-        self.model, self.lookups = model, lookups or []
-        self.modules = {} if module is None else embeddings(module)
-        self.is_number = [not (self.lookups and part.categorical) for part in table.parts]
-        owners = [c for c, category in enumerate(table.categorical) if not (lookups and category)]
-        self.widths = [len(owners)]
-        for one in self.lookups:
-            owners += [column for column in one.columns for _ in range(one.width)]
-            self.widths.append(len(one.columns) * one.width)
-        super().__init__(table, loss, like, torch.tensor(owners))
-
-    def numbers(self, parts: list[Tensor]) -> Tensor:
-        """The numbers, then the outputs of every embedding, in the order of the look-ups."""
-        rows = len(parts[0])
-        floats = [part.reshape(rows, -1) for part, number in self._marked(parts) if number]
-        vectors: list[Tensor] = []
-
-        def keep(_: nn.Module, __: Any, output: Tensor) -> None:
-            vectors.append(output.detach().reshape(rows, -1))
-
-        if self.lookups:
-            with torch.no_grad(), hooked(self.modules, keep):
-                self.table.call(self.model, parts)
-        return torch.cat([each.to(self.dtype) for each in floats + vectors], dim=1)
-
-    def find_weighting(self, parts: list[Tensor]) -> None:
-        """Find out whether numbers weigh the embeddings: then those cannot be imputed."""
-        rolled = [part.roll(1, 0) if number else part for part, number in self._marked(parts)]
-        own = self.widths[0]
-        if not torch.equal(self.numbers(parts)[:, own:], self.numbers(rolled)[:, own:]):
-            self.refusal = "a model whose numbers weigh its embeddings"
-
-    def encode(self, parts: list[Tensor]) -> Any:
-        """The parts; and their numbers where they are at hand or needed."""
-        known = not self.lookups or self.conditional is not None
-        return parts, self.numbers(parts) if known else None
-
-    def encoded_numbers(self, features: Any) -> Tensor:
-        """The numbers that `encode` computed."""
-        return features[1]  # type: ignore[no-any-return]
-
-    def outputs_at(self, features: Any, numbers: Tensor) -> Any:
-        """The model's outputs with these in place of its numbers and embeddings."""
-        if not self.lookups:
-            return self.table.call(self.model, self.table.split(numbers))
-        return self._mixed(features[0], torch.zeros_like(numbers), numbers)
-
-    def outputs(self, features: Any, gates: Tensor) -> Any:
-        """The model's outputs while its numbers and embeddings are gated."""
-        if features[1] is not None:
-            return self.outputs_at(features, self.gated(features[1], gates))
-        return self._mixed(features[0], gates.to(self.dtype)[..., self.column_of], self.baseline)
-
-    def _marked(self, parts: list[Tensor]) -> zip[tuple[Tensor, bool]]:
-        return zip(parts, self.is_number, strict=True)
-
-    def _mixed(self, parts: list[Tensor], spread: Tensor, absent: Tensor) -> Any:
-        """The model's outputs at absent + spread · (its own numbers − absent)."""
-        own, *gates = torch.split(spread, self.widths, dim=-1)
-        rest, *rests = torch.split(absent, self.widths, dim=-1)
-        following = iter(zip(self.lookups, gates, rests, strict=True))
-
-        def gate(module: nn.Module, _: Any, output: Tensor) -> Tensor:
-            lookup, gates_here, rest_here = next(following, (None, own, rest))
-            if lookup is None or self.modules.get(lookup.name) is not module:
-                raise InvalidInput(
-                    "Expected the same embeddings to be looked up in every batch (got others). "
-                    "Try a model with forward(numeric, categorical, gates=…)."
-                )
-            flat = output.reshape(len(output), -1)
-            return torch.lerp(rest_here, flat, gates_here).reshape(output.shape)
-
-        gated, lo = [], 0
-        for (part, number), of in zip(self._marked(parts), self.table.parts, strict=True):
-            if number:
-                here = slice(lo, lo + of.width)
-                lo += of.width
-                flat = part.reshape(len(part), -1).to(self.dtype)
-                part = torch.lerp(rest[..., here], flat, own[..., here]).reshape(part.shape)
-            gated.append(part)
-        with hooked(self.modules, gate):
-            return self.table.call(self.model, gated)
-
-
-class LinearNetwork(Network):
-    """inputs(parts) → first (linear) → rest → loss, with gates between inputs and first.
-
-    On the way from 1_S to 1 the first layer's output is before + t · along: `before` is made by the
-    columns of S, `along` by the others, so both together cost one product per batch, whatever the
-    number of points. Backwards the layer is linear too: the points' gradients are added up at its
-    output and sent through it once. Twice the rows per second of a training step
-    (benchmarks/tables.py).
-    """
-
-    def __init__(
-        self,
-        inputs: Callable[[list[Tensor]], Tensor],
-        first: nn.Linear,
-        rest: Callable[[Tensor], Any],
-        table: Table,
-        loss: Loss,
-        column_of: Tensor,
-    ) -> None:
-        self.inputs, self.rest = inputs, rest
-        self.weight = first.weight.detach()
-        self.own_bias = self.weight.new_zeros(len(self.weight))
-        if first.bias is not None:
-            self.own_bias = first.bias.detach()
-        super().__init__(table, loss, self.weight, column_of)
-        self._rows = ROWS if self.device.type == "cpu" else 1 << 30
-
-    def put_absent_at(self, baseline: Tensor) -> None:
-        """The baseline's share of the first layer is a constant: part of its bias."""
-        super().put_absent_at(baseline)
-        self.bias = self.own_bias + self.weight @ self.baseline
-
-    def numbers(self, parts: list[Tensor]) -> Tensor:
-        """The inputs of the first layer without gates."""
-        return self.inputs(parts).detach()
-
-    def encode(self, parts: list[Tensor]) -> Tensor:
-        """Looked up once per batch; from here on an absent column is a zero."""
-        with torch.no_grad():
-            numbers = self.numbers(parts)
-            return numbers if self.at_zero else numbers - self.baseline
-
-    def encoded_numbers(self, features: Any) -> Tensor:
-        """With the baseline, which an encoded batch is without."""
-        return features + self.baseline  # type: ignore[no-any-return]
-
-    def outputs_at(self, features: Any, numbers: Tensor) -> Any:
-        """The whole network at these inputs."""
-        return self.rest(functional.linear(numbers, self.weight, self.own_bias))
-
-    def outputs(self, features: Any, gates: Tensor) -> Any:
-        """The whole network at gated inputs."""
-        if self.conditional is not None:
-            return self.outputs_at(features, self.gated(self.encoded_numbers(features), gates))
-        x = features * gates.to(features)[..., self.column_of]
-        return self.rest(functional.linear(x, self.weight, self.bias))
+        return per_row(self.loss, outputs, rows.labels, rows.weights)
 
     def values(self, batch: Rows, masks: Tensor) -> Tensor:
-        """From one mask to the next only the columns that change go through the first layer."""
-        if self.conditional is not None:
-            return super().values(batch, masks)
-        gates = masks.to(batch.features)[:, self.column_of]
-        moves = torch.diff(gates, dim=0, prepend=torch.zeros_like(gates[:1]))
+        """(m,) float64: −Σ over encoded rows of the loss at each mask."""
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
         with torch.no_grad():
-            for rows in batch.pieces(self._rows):
-                x = rows.features
-                hidden = self.bias.expand(len(x), -1)
-                for k, move in enumerate(moves):
-                    at = torch.nonzero(move).squeeze(1)
-                    step = x.index_select(1, at) * move[at]
-                    hidden = torch.addmm(hidden, step, self.weight.T.index_select(0, at))
-                    # A copy, as the layers behind may begin with a step in place.
-                    losses = self._losses(rows, self.rest(hidden.clone()))
-                    total[k] -= losses.sum(dtype=torch.float64)
+            for rows in batch.pieces(self._chunk):
+                for k, gates in enumerate(masks.to(self.device)):
+                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
         return total
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
-        """One product for `before` and `along`, then the rest of the network at every point."""
-        line = Line.of(masks)
-        if line is None:
-            return super().gradient(batch, masks, weights)
-        taken = line.selected.to(self.device)[self.column_of]
-        on, off = torch.nonzero(taken).squeeze(1), torch.nonzero(~taken).squeeze(1)
-        of_selected, of_others = self.weight.T[on], self.weight.T[off]
-        imputed = self.conditional
-        regression = None if imputed is None else imputed.regression(line.selected)
-        if regression is not None:
-            of_selected = torch.addmm(of_selected, regression.coefficients, of_others)
+        """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
+
+        Columns that are 1 in all masks, S, have 0: they do not move, and the others are imputed
+        from them. At the full table the path is that from nothing.
+        """
+        selected = (masks == 1).all(0)
+        selected = torch.zeros_like(selected) if bool(selected.all()) else selected
+        conditional = self.conditional if self.credits_others else None
+        split = self._split(selected, conditional)
+        free = masks[:, ~selected]
+        if self.layers is not None and bool((free == free[:, :1]).all()):
+            slopes_of = self._behind(*self.layers, split, free[:, 0].tolist(), weights.tolist())
+        else:
+            slopes_of = partial(self._through, split, masks, weights.tolist())
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        for rows in batch.pieces(self._rows):
-            x = rows.features
-            known, rest = x.index_select(1, on), x.index_select(1, off)
-            if regression is not None:
-                rest = torch.addmm(rest, known, regression.coefficients, alpha=-1)
-            before = torch.addmm(self.bias, known, of_selected)
-            along = rest @ of_others
-            slopes = self._slopes(rows, before, line.nodes, weights, along, self.rest)
-            if imputed is None:
-                total = total + (slopes @ self.weight).mul_(x).sum(0).double()
-            else:
-                total = total + imputed.gather(rest, slopes @ of_others.T)
-        if imputed is None or regression is None:
-            return self.per_column(torch.arange(len(taken), device=self.device), total)
-        return self.per_column(off, imputed.per_number(regression, total))
+        for rows in batch.pieces(self._chunk):
+            news, slopes = slopes_of(rows)
+            total = total + split.product(news, slopes)
+        if conditional is not None:
+            total = conditional.per_number(selected, total)
+        scores = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
+        return scores.index_add_(0, self.column_of[split.off], total)
+
+    def _behind(
+        self,
+        first: nn.Linear,
+        rest: Callable[[Tensor], Any],
+        split: Split,
+        nodes: list[float],
+        weights: list[float],
+    ) -> Callable[[Rows], tuple[Tensor, Tensor]]:
+        """The news of some rows and their slopes, on a straight path behind the first layer.
+
+        From 1_S to 1 the first layer's output is before + t · step: `before` is made by the columns
+        of S, `step` by the others, so both together cost one product per batch, whatever the number
+        of points. Backwards the layer is linear too: the points' gradients are added up at its
+        output and sent through it once. Twice the rows per second of a training step
+        (benchmarks/tables.py).
+        """
+        bias, of_others = first(self.baseline), first.weight.T[split.off]
+        of_selected = first.weight.T[split.on]
+        if split.coefficients is not None:
+            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
+
+        def slopes_of(rows: Rows) -> tuple[Tensor, Tensor]:
+            known, news = split.news(rows.features[0] - self.baseline)
+            before, step = torch.addmm(bias, known, of_selected), news @ of_others
+            total = torch.zeros_like(before)
+            for node, weight in zip(nodes, weights, strict=True):
+                point = torch.add(before, step, alpha=node)
+                total.add_(self._slopes(rows, point, rest), alpha=weight)
+            return news, total @ of_others.T
+
+        return slopes_of
+
+    def _through(
+        self, split: Split, masks: Tensor, weights: list[float], rows: Rows
+    ) -> tuple[Tensor, Tensor]:
+        """The same through the whole model, at any masks."""
+        x, *parts = rows.features
+        start, total = self._start(x, split), torch.zeros_like(x)
+        for mask, weight in zip(masks.to(x), weights, strict=True):
+            point = torch.lerp(start, x, mask[self.column_of])
+            slopes = self._slopes(rows, point, lambda inputs: self.outputs_at(inputs, parts))
+            total.add_(slopes, alpha=weight)
+        return (x - start).index_select(1, split.off), total.index_select(1, split.off)
+
+    def _slopes(self, rows: Rows, point: Tensor, outputs: Callable[[Tensor], Any]) -> Tensor:
+        """The gradient of −Σ loss in the point, of the same shape."""
+        leaf = point.detach().requires_grad_()
+        with torch.enable_grad():
+            # A copy, as the model may write on its inputs.
+            value = -self.losses(rows, outputs(leaf.clone())).sum()
+            if not value.requires_grad:
+                raise NotDifferentiable(NO_GRADIENT)
+            (slopes,) = torch.autograd.grad(value, leaf, allow_unused=True)
+        if slopes is None:
+            raise NotDifferentiable(NO_GRADIENT)
+        return slopes
+
+    @property
+    def _chunk(self) -> int:
+        """Rows that are worked on at a time."""
+        return ROWS if self.layers is not None and self.device.type == "cpu" else 1 << 30
 
 
 def network_for(
@@ -424,94 +254,162 @@ def network_for(
     *,
     fast: bool = True,
 ) -> Network:
-    """The kind of network that fits this model, decided from the model and one batch.
+    """The network of this model, decided from the model and one batch.
 
     fast=False leaves even a linear first layer to autograd, for comparison and for training.
     """
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
-    example = feed.example()
-    table = replace(Table.of(example.features), check=partial(check_labels, loss_name))
-    # Names that do not fit yet may fit once bags are known as single columns.
-    fits = names is not None and len(names) == table.columns
-    fitting = table.named(names) if fits else table
-    parts = fitting.read(example).features
-    like = _like(frozen, parts)
-    parts = [part.to(like.device) for part in parts]
-    few = [part[:PROBED] for part in parts]
-    takes_gates, module = _takes("gates", frozen), _with_embeddings(frozen)
-    if any(table.categorical) and module is not None and not takes_gates:
-        lookups, bags = find_lookups(frozen, module, fitting, parts)
+    example = feed.example
+    table = Table.of(example.features, partial(check_labels, loss_name))
+    if names is not None and len(names) == table.columns:
+        table = table.named(names)
+    rows = table.read(example)
+    modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
+    like = _like(modules, rows.features)
+    subject = Subject(frozen, table, loss, rows.changed(lambda t: t.to(like.device)), like)
+    lookups: list[LookUp] = []
+    if any(table.categorical) and (with_ids := embeddings(modules)) and not _takes_gates(frozen):
+        lookups = find_lookups(frozen, with_ids, table, subject.example.features)
+        bags = [table.part_of[c].key for one in lookups if one.joins for c in one.columns]
         if bags:
-            table = replace(Table.of(example.features, bags), check=table.check)
-        hooked_model = PlainModel(frozen, table.named(names), loss, like, lookups, module)
-        hooked_model.find_weighting(few)
-        return hooked_model
-    table = table.named(names)
-    if takes_gates:
-        return _gated(frozen, table, loss, like, few, fast=fast)
-    if fast and len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
-        first, rest = layers[0], nn.Sequential(*layers[1:])
-        _check_width(first.in_features, table)
-        owners, dtype = torch.arange(table.columns), first.weight.dtype
-        return LinearNetwork(lambda parts: parts[0].to(dtype), first, rest, table, loss, owners)
-    plain = PlainModel(frozen, table, loss, like)
-    if any(table.categorical):
-        _check_takes_numbers(plain, few)
-    return plain
+            table = Table.of(example.features, table.check, bags)
+            lookups = find_lookups(frozen, with_ids, table, subject.example.features)
+    subject = replace(subject, table=table.named(names))
+    if _takes_gates(frozen):
+        return _gated(subject, fast=fast)
+    if len(table.parts) == 1 and not lookups and (layers := _linear_chain(frozen)) is not None:
+        _check_width(layers[0].in_features, table)
+        if fast:
+            rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
+            return _layered(subject, lambda parts: parts[0], layers[0], rest, owners)
+    return _open(subject, lookups)
 
 
-def _gated(
-    frozen: Frozen, table: Table, loss: Loss, like: Tensor, few: list[Tensor], *, fast: bool
+def _open(subject: Subject, lookups: list[LookUp]) -> Network:
+    """Any model: numbers are gated where they enter, categories where their embeddings come out.
+
+    Without embeddings every column is a number.
+    """
+    table, frozen, dtype = subject.table, subject.model, subject.like.dtype
+    is_number = [not (lookups and part.categorical) for part in table.parts]
+    numbers = [part for part, number in zip(table.parts, is_number, strict=True) if number]
+    modules = list({id(one.module): one.module for one in lookups}.values())
+    owners = [c for c, part in enumerate(table.part_of) if part in numbers]
+    own = len(owners)
+    owners += [column for one in lookups for column in one.owners]
+    widths = [part.width for part in numbers] + [len(one.owners) for one in lookups]
+
+    def inputs(parts: list[Tensor]) -> Tensor:
+        tensors = [part for part, number in zip(parts, is_number, strict=True) if number]
+        if lookups:
+            with replaced(modules, lambda _, output: tensors.append(output)):
+                table.call(frozen, parts)
+        return torch.cat([t.reshape(len(parts[0]), -1).to(dtype) for t in tensors], dim=1)
+
+    def outputs(x: Tensor, parts: list[Tensor]) -> Any:
+        pieces, following = iter(torch.split(x, widths, dim=1)), iter(lookups)
+        given = [
+            next(pieces).reshape(part.shape) if number else part
+            for part, number in zip(parts, is_number, strict=True)
+        ]
+
+        def put(module: nn.Module, output: Tensor) -> Tensor:
+            lookup = next(following, None)
+            if lookup is None or lookup.module is not module:
+                raise InvalidInput(
+                    "Expected the same embeddings to be looked up in every batch (got others). "
+                    + INSTEAD
+                )
+            return next(pieces).reshape(output.shape)
+
+        with replaced(modules, put):
+            return table.call(frozen, given)
+
+    network = Network(subject, inputs, outputs, torch.tensor(owners))
+    few = subject.few.features
+    if lookups:
+        moved = [p.roll(1, 0) if number else p for p, number in zip(few, is_number, strict=True)]
+        if not torch.equal(inputs(few)[:, own:], inputs(moved)[:, own:]):
+            raise InvalidInput(
+                "Expected embeddings that depend on category ids alone (got ones that change with "
+                f"the numbers, as by per_sample_weights). {INSTEAD}"
+            )
+    elif any(table.categorical):
+        _check_takes_numbers(network, few)
+    return network
+
+
+def _layered(
+    subject: Subject,
+    inputs: Inputs,
+    first: nn.Linear,
+    rest: Callable[[Tensor], Any],
+    column_of: Tensor,
+    *,
+    fast: bool = True,
 ) -> Network:
+    """inputs(parts) → first (linear) → rest, with gates between inputs and first."""
+    return Network(
+        replace(subject, like=first.weight.detach()),
+        lambda parts: inputs(parts).to(first.weight.dtype),
+        lambda x, _: rest(first(x)),
+        column_of,
+        layers=(first, rest) if fast else None,
+    )
+
+
+def _gated(subject: Subject, *, fast: bool) -> Network:
     """A model with forward(…, gates=…), by its linear first layer where it shows one."""
+    table, frozen = subject.table, subject.model
     module: Any = frozen.module
     _check_width(getattr(module, "n_columns", None), table)
-    shows_inputs = all(hasattr(module, name) for name in ("inputs", "column_of"))
-    baselined = module if shows_inputs and _takes("baseline", frozen) else None
-    gated = GatedModel(frozen, table, loss, like, baselined)
-    if not (fast and shows_inputs and _is_private(frozen) and hasattr(module, "rest")):
-        return gated
-    if type(getattr(module, "first", None)) is not nn.Linear:
-        return gated
-    linear = LinearNetwork(
-        partial(table.call, module.inputs), module.first, module.rest, table, loss, module.column_of
+    ones = subject.like.new_ones(1, table.columns)
+    own = Network(
+        subject,
+        lambda parts: ones,
+        lambda gates, parts: table.call(frozen, parts, gates=gates[0]),
+        torch.arange(table.columns),
+        gates_itself=True,
     )
+    shown = all(hasattr(module, name) for name in ("inputs", "column_of", "first", "rest"))
+    if not (shown and _is_private(frozen) and type(module.first) is nn.Linear):
+        return own
+    inputs = partial(table.call, module.inputs)
+    layered = _layered(subject, inputs, module.first, module.rest, module.column_of, fast=fast)
     # The outputs of a subclass may differ from those of its parts.
-    gates = torch.linspace(0, 1, table.columns, device=like.device).roll(1)
+    gates = torch.linspace(0, 1, table.columns, device=own.device).roll(1)
     try:
         with torch.no_grad():
-            ours = linear.outputs(linear.encode(few), gates)
-            theirs = gated.outputs(gated.encode(few), gates)
+            ours, theirs = (n.outputs(n.encoded(subject.few), gates) for n in (layered, own))
     except (RuntimeError, TypeError, AttributeError):
-        return gated
+        return own
     agree = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
-    return linear if agree else gated
+    return layered if agree else own
 
 
-def _check_takes_numbers(network: PlainModel, few: list[Tensor]) -> None:
+def _check_takes_numbers(network: Network, few: list[Tensor]) -> None:
     """Whole numbers are given as floating point, which no look-up of ids takes."""
     try:
         with torch.no_grad():
-            network.outputs(network.encode(few), torch.ones(network.columns))
+            network.outputs_at(network.inputs(few), few)
     except (RuntimeError, IndexError, TypeError) as error:
         ids = [c for c, whole in enumerate(network.table.categorical) if whole]
         raise InvalidInput(
             f"Expected a model that takes {network.table.listed(ids)} as numbers or looks them up "
             f"in an nn.Embedding, not by a function or an index (got {type(error).__name__}: "
-            f"{first_line(error)}). Try nn.Embedding, or a model with "
-            "forward(numeric, categorical, gates=…)."
+            f"{first_line(error)}). Try nn.Embedding. {INSTEAD}"
         ) from error
 
 
-def _takes(argument: str, frozen: Frozen) -> bool:
+def _takes_gates(frozen: Frozen) -> bool:
     called = frozen.call
     try:
         signature = inspect.signature(called.forward if isinstance(called, nn.Module) else called)
     except (TypeError, ValueError):
         return False
-    return argument in signature.parameters
+    return "gates" in signature.parameters
 
 
 def _is_private(frozen: Frozen) -> bool:
@@ -522,25 +420,12 @@ def _is_private(frozen: Frozen) -> bool:
 def _linear_chain(frozen: Frozen) -> list[Any] | None:
     """The layers of a plain chain that begins with a linear one; None for any other model."""
     module = frozen.module
-    if module is None or not _is_private(frozen) or _has_hooks(module):
+    if module is None or not _is_private(frozen):
         return None
     layers = list(module) if type(module) is nn.Sequential else [module]
-    return layers if type(layers[0]) is nn.Linear and not _has_hooks(layers[0]) else None
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    """Hooks of the caller's are to be called, so the module must be called, too."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
-
-
-def _modules(frozen: Frozen) -> list[nn.Module]:
-    return [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
-
-
-def _with_embeddings(frozen: Frozen) -> nn.Module | None:
-    """The module whose embeddings are looked up, if there are any."""
-    modules = [module for module in _modules(frozen) if embeddings(module)]
-    return modules[0] if len(modules) == 1 else (nn.ModuleList(modules) if modules else None)
+    # Hooks of the caller's are to be called, so the module must be called, too.
+    hooks = [m._forward_hooks or m._forward_pre_hooks for m in (module, *layers[:1])]
+    return layers if layers and type(layers[0]) is nn.Linear and not any(hooks) else None
 
 
 def _check_width(own: Any, table: Table) -> None:
@@ -550,9 +435,9 @@ def _check_width(own: Any, table: Table) -> None:
         )
 
 
-def _like(frozen: Frozen, parts: list[Tensor]) -> Tensor:
+def _like(modules: list[nn.Module], parts: list[Tensor]) -> Tensor:
     """An empty tensor with the device and the dtype of the model, else of the numbers."""
-    parameters = [p.detach() for module in _modules(frozen) for p in module.parameters()]
+    parameters = [p.detach() for module in modules for p in module.parameters()]
     for tensor in (*parameters, *parts):
         if tensor.is_floating_point():
             return tensor.new_empty(0)

@@ -49,41 +49,53 @@ class TableObjective(OwnGradient):
         sample: int | None = None,
     ) -> None:
         start = torch.zeros(1, 1, network.columns, dtype=torch.float64)
-        super().__init__(
-            lambda masks, _: self._sampled(masks), start, torch.ones_like(start),
-            batch_size=ALL_POINTS,
-        )  # fmt: skip
+        super().__init__(self._measured, start, torch.ones_like(start), batch_size=ALL_POINTS)
         self.network, self.feed, self.group = network, feed, group
         self.shares, self.sample = shares, sample
-        self._shared |= {"batches": 0, "rows read": 0}
+        self._paid = {"batches": 0, "rows": 0}
+        """What gradients have cost all processes; the objectives of all rounds count together."""
 
     @property
     def batches_used(self) -> int:
         """Batches paid by all processes: one per batch and point of a path."""
-        return self._shared["batches"]
+        return self._paid["batches"]
 
     @property
     def rows_used(self) -> int:
         """Rows of those batches, times points."""
-        return self._shared["rows read"]
+        return self._paid["rows"]
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n), on this round's share of the batches."""
         points, weights = masks[0].double(), weights.double()
-        self._shared["gradients"] += len(points)
-        total = self._over(
-            self.share(), self.n, lambda batch: self.network.gradient(batch, points, weights)
+        self.count_gradients(len(points))
+        network = self.network
+        gradient = self._mean(
+            self.share(),
+            self.n,
+            lambda rows: network.gradient(network.encoded(rows), points, weights),
+            points=len(points),
         )
-        gradient = self._paid(total, len(points)).unsqueeze(0)
         if not bool(torch.isfinite(gradient).all()):
-            names = self.network.table.listed(
-                torch.nonzero(~torch.isfinite(gradient[0])).squeeze(1).tolist()
-            )
+            columns = torch.nonzero(~torch.isfinite(gradient)).squeeze(1).tolist()
             raise NonFinite(
                 "Expected finite gradients (got NaN or infinity in the columns "
-                f"{names} in round {self.round + 1})."
+                f"{network.table.listed(columns)} in round {self.round + 1})."
             )
-        return gradient
+        return gradient.unsqueeze(0)
+
+    def permuted(self) -> Tensor:
+        """(n,): how much g falls if a column's values change places among the rows of a batch."""
+        network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
+
+        def falls(rows: Rows) -> Tensor:
+            values = [
+                network.values(network.encoded(replace(rows, features=parts)), everything)
+                for parts in self._shuffled(rows.features)
+            ]
+            return values[0] - torch.cat(values[1:])
+
+        return self._mean(self.share(), self.n, falls, points=self.n + 1)
 
     def toward(self, end: Tensor) -> NoReturn:
         """A table's rows are not one input that could be changed."""
@@ -100,62 +112,41 @@ class TableObjective(OwnGradient):
         """One mask serves all rows."""
         self.toward(self.end)
 
-    def permuted(self) -> Tensor:
-        """(n,): how much g falls if a column's values change places among the rows of a batch."""
-        network, everything = self.network, torch.ones(1, self.n, dtype=torch.float64)
-        total = torch.zeros(self.n + 3, dtype=torch.float64)
-        for batch in self.share():
-            rows = network.read(batch)
-            total[-1] += 1
-            if not len(rows):
-                continue
-            values = [
-                network.values(network.encoded(replace(rows, features=parts)), everything).cpu()
-                for parts in self._shuffled(rows.features)
-            ]
-            total[:-3] += values[0] - torch.cat(values[1:])
-            total[-3:-1] += torch.tensor([rows.weight, len(rows)], dtype=torch.float64)
-        return self._paid(self.group.sum(total), self.n + 1)
-
     def share(self) -> Iterator[Batch]:
         """This process's part of the batches that this round's gradients are taken on."""
         if self.shares is None:
             return self.feed.all()
-        if self.round >= len(self.shares):
-            raise InvalidInput(
-                f"Expected at most the {len(self.shares)} rounds that the budget is shared by."
-            )
         return self.feed.take(sum(self.shares[: self.round]), self.shares[self.round])
 
     def sampled(self) -> Iterator[Batch]:
         """This process's part of the batches that values are measured on."""
         return self.feed.all() if self.sample is None else self.feed.sample(self.sample)
 
-    def _sampled(self, masks: Tensor) -> Tensor:
+    def _measured(self, masks: Tensor, _: Tensor) -> Tensor:
         """(m, n) masks → (m,) values, by the forward pass alone."""
-        total = self._over(
-            self.sampled(), len(masks), lambda batch: self.network.values(batch, masks)
+        network = self.network
+        return self._mean(
+            self.sampled(), len(masks), lambda rows: network.values(network.encoded(rows), masks)
         )
-        return total[:-3] / _weight(total[-3])
 
-    def _over(self, batches: Iterator[Batch], width: int, work: Callable[[Rows], Tensor]) -> Tensor:
-        """Σ over batches and processes of work(batch) (width,), weight, rows and batches, in one
-        exchange."""
-        total = torch.zeros(width + 3, dtype=torch.float64)
-        for batch in batches:
-            rows = self.network.encoded(self.network.read(batch))
-            total[-1] += 1
+    def _mean(
+        self, batches: Iterator[Batch], width: int, work: Callable[[Rows], Tensor], points: int = 0
+    ) -> Tensor:
+        """(width,): the mean over the rows of all processes of work(rows), in one exchange.
+
+        points: how often every batch is paid.
+        """
+        total = torch.zeros(3 + width, dtype=torch.float64)
+        for rows in map(self.network.read, batches):
+            total[:3] += torch.tensor([rows.weight, len(rows), 1], dtype=torch.float64)
             if len(rows):
-                total[:-3] += work(rows).cpu()
-                total[-3] += rows.weight
-                total[-2] += len(rows)
-        return self.group.sum(total)
-
-    def _paid(self, total: Tensor, points: int) -> Tensor:
-        """The mean over rows, having counted what it cost."""
-        self._shared["batches"] += int(total[-1]) * points
-        self._shared["rows read"] += int(total[-2]) * points
-        return total[:-3] / _weight(total[-3])
+                total[3:] += work(rows).cpu()
+        total = self.group.sum(total)
+        self._paid["rows"] += int(total[1]) * points
+        self._paid["batches"] += int(total[2]) * points
+        if not total[0] > 0:
+            raise InvalidInput("Expected at least one row that counts in the batches (got none).")
+        return total[3:] / total[0]
 
     def _shuffled(self, parts: list[Tensor]) -> Iterator[list[Tensor]]:
         """The parts as they are, then with every column in turn in an order drawn by seed."""
@@ -179,12 +170,6 @@ class Permutation:
         if not isinstance(objective, TableObjective):
             raise InvalidType("Expected a table for method='permutation' (got another objective).")
         return objective.permuted()
-
-
-def _weight(total: Tensor) -> float:
-    if not total > 0:
-        raise InvalidInput("Expected at least one row that counts in the batches (got none).")
-    return float(total)
 
 
 def held_out(

@@ -40,6 +40,12 @@ class Training:
     """In the table's order: a set, not a ranking."""
     seed: int
 
+    @staticmethod
+    def of(names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int) -> Training:
+        """The training on the top k columns of this seed's ranking. names: of all columns."""
+        top = set(rankings[seed % len(rankings)][:k])
+        return Training(tuple(name for name in names if name in top), seed)
+
     @property
     def key(self) -> str:
         """A short name of its own."""
@@ -78,8 +84,31 @@ class Retrained:
     accuracy_all: Summary | None
 
 
-def _default_network(schema: Schema, seed: int) -> nn.Module:
-    return new_network(schema, seed=seed)
+class TrainingCache:
+    """Results of trainings, each in a small file of a folder; in memory where there is none."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._scores: dict[str, Scores] = {}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, training: Training) -> Scores | None:
+        """The result of a training; None if it was not done, or its file is damaged."""
+        if training.key not in self._scores and self.folder is not None:
+            try:
+                record = json.loads((self.folder / f"{training.key}.json").read_text())
+                self._scores[training.key] = Scores(**record["scores"])
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
+        return self._scores.get(training.key)
+
+    def put(self, training: Training, scores: Scores) -> None:
+        """Keep a result."""
+        self._scores[training.key] = scores
+        if self.folder is not None:
+            record = {"columns": training.columns, "seed": training.seed, "scores": asdict(scores)}
+            write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
 def retrain_on(
@@ -89,18 +118,40 @@ def retrain_on(
     *,
     seed: int,
     effort: Effort | None = None,
-    fresh: Callable[[Schema, int], nn.Module] = _default_network,
+    fresh: Callable[[Schema, int], nn.Module] | None = None,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Trained:
     """Train a fresh network on these columns.
 
-    fresh: (schema, seed) → network with fresh weights.
+    fresh: (schema, seed) → network with fresh weights; None makes the default network.
     """
     subset = train.only(columns)
-    network = fresh(subset.schema, seed).to(device)
-    valid = valid.only(subset.schema.names)
+    schema = subset.schema
+    network = new_network(schema, seed=seed) if fresh is None else fresh(schema, seed)
+    valid = valid.only(schema.names)
+    network = network.to(device)
     return train_network(network, subset, valid, effort=effort, seed=seed, progress=progress)
+
+
+def trainings_of(
+    names: Sequence[str], orders: Orders, ks: Iterable[int], seeds: int
+) -> list[Training]:
+    """Every training that is needed, each once; all columns first."""
+    trainings = [Training(tuple(names), seed) for seed in range(seeds)]
+    for k in ks:
+        for rankings in orders.values():
+            trainings += [Training.of(names, rankings, k, seed) for seed in range(seeds)]
+    return list(dict.fromkeys(trainings))
+
+
+def own_trainings(
+    trainings: Sequence[Training], cache: TrainingCache, group: Group
+) -> list[Training]:
+    """This process's share of the trainings that are not done."""
+    own = group.share([t for t in trainings if cache.get(t) is None])
+    group.barrier()  # A training that ends while others still look would shift their shares.
+    return own
 
 
 def retrain(
@@ -123,101 +174,27 @@ def retrain(
     names = train.schema.names
     if group.size > 1 and cache is None:
         raise InvalidInput("Expected a cache for several processes (got none).")
-    cache = cache or TrainingCache(None)
-    for training in own_trainings(trainings_of(names, orders, ks, seeds), cache, group):
+    results = cache or TrainingCache(None)
+    for training in own_trainings(trainings_of(names, orders, ks, seeds), results, group):
         progress = None if watch is None else partial(watch, training)
-        trained = retrain_on(
-            training.columns,
-            train,
-            valid,
-            seed=training.seed,
-            effort=effort,
-            device=device,
-            progress=progress,
-        )
-        cache.put(training, trained.scores)
+        more = {"seed": training.seed, "effort": effort, "device": device, "progress": progress}
+        trained = retrain_on(training.columns, train, valid, **more)  # type: ignore[arg-type]
+        results.put(training, trained.scores)
     group.barrier()
-    return _summarised(names, orders, ks, seeds, cache)
-
-
-def trainings_of(
-    names: Sequence[str], orders: Orders, ks: Iterable[int], seeds: int
-) -> list[Training]:
-    """Every training that is needed, each once; all columns first."""
-    wanted = {Training(tuple(names), seed): None for seed in range(seeds)}
-    for k in ks:
-        for rankings in orders.values():
-            for seed in range(seeds):
-                wanted[_training(names, rankings, k, seed)] = None
-    return list(wanted)
-
-
-def own_trainings(
-    trainings: Sequence[Training], cache: TrainingCache, group: Group
-) -> list[Training]:
-    """This process's share of the trainings that are not done."""
-    own = group.share([t for t in trainings if cache.get(t) is None])
-    group.barrier()  # A training that ends while others still look would shift their shares.
-    return own
-
-
-class TrainingCache:
-    """Results of trainings, each in a small file of a folder; in memory where there is none."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._scores: dict[str, Scores] = {}
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def get(self, training: Training) -> Scores | None:
-        """The result of a training; None if it was not done, or its file is damaged."""
-        if training.key not in self._scores and self.folder is not None:
-            try:
-                text = (self.folder / f"{training.key}.json").read_text()
-                record = json.loads(text)
-                if tuple(record["columns"]) != training.columns:
-                    return None
-                self._scores[training.key] = Scores(**record["scores"])
-            except (OSError, ValueError, KeyError, TypeError):
-                return None
-        return self._scores.get(training.key)
-
-    def put(self, training: Training, scores: Scores) -> None:
-        """Keep a result."""
-        self._scores[training.key] = scores
-        if self.folder is not None:
-            record = {"columns": training.columns, "seed": training.seed, "scores": asdict(scores)}
-            write_whole(self.folder / f"{training.key}.json", json.dumps(record))
-
-
-def _training(
-    names: Sequence[str], rankings: Sequence[Sequence[str]], k: int, seed: int
-) -> Training:
-    wanted = set(rankings[seed % len(rankings)][:k])
-    return Training(tuple(name for name in names if name in wanted), seed)
-
-
-def _summarised(
-    names: Sequence[str], orders: Orders, ks: Sequence[int], seeds: int, cache: TrainingCache
-) -> Retrained:
-    def scores(training: Training) -> Scores:
-        result = cache.get(training)
-        if result is None:
-            raise InvalidInput(
-                f"Expected the result of a training on {len(training.columns)} columns in "
-                f"{cache.folder} (got none). Try a folder that all processes see."
-            )
-        return result
 
     def over_seeds(attribute: str, rankings: Sequence[Sequence[str]], k: int) -> Summary:
-        each = [scores(_training(names, rankings, k, seed)) for seed in range(seeds)]
-        return Summary(tuple(getattr(one, attribute) for one in each))
+        scores = [results.get(Training.of(names, rankings, k, seed)) for seed in range(seeds)]
+        if None in scores:
+            raise InvalidInput(
+                f"Expected the result of a training on {k} columns in {results.folder} (got none). "
+                "Try a folder that all processes see."
+            )
+        return Summary(tuple(getattr(one, attribute) for one in scores))
 
     def of(attribute: str) -> dict[str, dict[int, Summary]]:
         return {m: {k: over_seeds(attribute, r, k) for k in ks} for m, r in orders.items()}
 
-    has_classes = scores(Training(tuple(names), 0)).accuracy is not None
+    has_classes = train.schema.label.task != "number"
     return Retrained(
         losses=of("loss"),
         accuracies=of("accuracy") if has_classes else {},

@@ -40,28 +40,6 @@ Batch = tuple[tuple[Tensor, Tensor], Tensor]
 """((numeric, categorical), label)."""
 
 
-class Numbers(Sequence[tuple[Tensor, Tensor]]):
-    """The same batches as (numeric, label), for models of a single input."""
-
-    def __init__(self, batches: Batches) -> None:
-        if batches.schema.categories:
-            raise InvalidInput(
-                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
-                "of categories). Try a model with forward(numeric, categorical, gates=…)."
-            )
-        self.batches = batches
-        self.order, self.homes = batches.order, batches.homes
-        self.identity = batches.identity
-        self.schema = batches.schema
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: Any) -> Any:
-        (numeric, _), label = self.batches[index]
-        return numeric, label
-
-
 class Batches(Sequence[Batch]):
     """A sequence of ((numeric, categorical), label), the same however often it is read.
 
@@ -114,9 +92,18 @@ class Batches(Sequence[Batch]):
     @cached_property
     def batch_size(self) -> int:
         """Rows of a batch, about."""
-        if self._batch_size is not None:
-            return self._batch_size
-        return max(SMALLEST, min(LARGEST, self.rows // STEPS))
+        return self._batch_size or max(SMALLEST, min(LARGEST, self.rows // STEPS))
+
+    @property
+    def rows(self) -> int:
+        """How many rows all batches have together."""
+        return int(self._counts.sum())
+
+    def identity(self) -> str:
+        """Names and sizes of the files, rows of their pieces, and how they are shared out."""
+        files = [(f.path.name, f.path.stat().st_size) for f in self.table.files]
+        shared = (self.batch_size, self.part, self.share, self.split_seed, self.seed, self.shuffle)
+        return repr((files, self.survey.rows, *shared))
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The numbers of all batches, shuffled so that every pool is read once."""
@@ -125,12 +112,6 @@ class Batches(Sequence[Batch]):
     def homes(self, seed: int) -> NDArray[np.int64]:
         """For each batch of `order(seed)` its lane: no pool is in two of them."""
         return self._laid(seed)[:, 1]
-
-    def identity(self) -> str:
-        """Names and sizes of the files, rows of their pieces, and how they are shared out."""
-        files = [(f.path.name, f.path.stat().st_size) for f in self.table.files]
-        return repr((files, self.survey.rows, self.batch_size, self.part, self.share,
-                     self.split_seed, self.seed, self.shuffle))  # fmt: skip
 
     def _laid(self, seed: int) -> NDArray[np.int64]:
         """(batches, 2): number and lane."""
@@ -145,18 +126,8 @@ class Batches(Sequence[Batch]):
     def __len__(self) -> int:
         return len(self._plan)
 
-    @property
-    def rows(self) -> int:
-        """How many rows all batches have together."""
-        return int(self._counts.sum())
-
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        i = int(index)
-        if not -len(self) <= i < len(self):
-            raise IndexError(f"batch {i} of {len(self)}")
-        pool, start, stop = self._plan[i].tolist()
+        pool, start, stop = self._plan[int(index)].tolist()
         rows = self._pool(pool)
         inputs = (
             torch.from_numpy(rows.numeric[start:stop]),
@@ -165,8 +136,13 @@ class Batches(Sequence[Batch]):
         return inputs, torch.from_numpy(rows.label[start:stop])
 
     def __iter__(self) -> Iterator[Batch]:
-        for i in range(len(self)):
-            yield self[i]
+        return map(self.__getitem__, range(len(self)))
+
+    def _mine(self, piece: int) -> NDArray[np.bool_]:
+        """Which labelled rows of a piece belong to this part."""
+        drawn = np.random.default_rng([self.split_seed, piece]).random(self.survey.rows[piece])
+        is_valid = drawn < self.share
+        return {"valid": is_valid, "train": ~is_valid, None: np.ones(len(drawn), bool)}[self.part]
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
@@ -180,16 +156,9 @@ class Batches(Sequence[Batch]):
             )
         return np.array(counts, np.int64)
 
-    def _mine(self, piece: int) -> NDArray[np.bool_]:
-        """Which labelled rows of a piece belong to this part."""
-        rows = self.survey.rows[piece]
-        if self.part is None:
-            return np.ones(rows, bool)
-        drawn = np.random.default_rng([self.split_seed, piece]).random(rows) < self.share
-        return drawn if self.part == "valid" else ~drawn
-
     @cached_property
     def _pools(self) -> list[list[int]]:
+        """The pieces of each pool."""
         pieces = np.flatnonzero(self._counts)
         if self.shuffle:
             pieces = np.random.default_rng([self.seed, 1]).permutation(pieces)
@@ -206,20 +175,19 @@ class Batches(Sequence[Batch]):
     @cached_property
     def lanes(self) -> int:
         """How many pools are read side by side."""
-        width = 4 * len(self.schema.names) + 8
-        largest = max(sum(int(self._counts[p]) for p in pool) for pool in self._pools) * width
-        return max(1, min(LANES, len(self._pools), self.memory // max(largest, 1)))
+        largest = max(int(self._counts[pool].sum()) for pool in self._pools)
+        size = largest * (4 * len(self.schema.names) + 8)
+        return max(1, min(LANES, len(self._pools), self.memory // size))
 
     @cached_property
     def _plan(self) -> NDArray[np.int64]:
         """(batches, 3): pool, first row, row behind the last."""
         batches = []
         for pool, pieces in enumerate(self._pools):
-            rows = sum(int(self._counts[p]) for p in pieces)
+            rows = int(self._counts[pieces].sum())
             # Batches of nearly the same size, rather than a small one at the end.
             cuts = np.linspace(0, rows, max(1, round(rows / self.batch_size)) + 1).round()
-            ends = cuts.astype(int).tolist()
-            batches += [(pool, a, b) for a, b in pairwise(ends)]
+            batches += [(pool, a, b) for a, b in pairwise(cuts.astype(int).tolist())]
         return np.array(batches, np.int64)
 
     def _pool(self, pool: int) -> Encoded:
@@ -240,12 +208,30 @@ class Batches(Sequence[Batch]):
                     f"{self.table.source} (got {len(rows.label):,}). The files have changed: "
                     "try the survey again."
                 )
-            parts.append((rows, None if self.part is None else self._mine(piece)))
-        n = int(sum(len(r.label) if k is None else k.sum() for r, k in parts))
-        order = np.arange(n)
+            mine = self._mine(piece)
+            parts.append([array[mine] for array in rows])
+        whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
         if self.shuffle:
-            order = np.random.default_rng([self.seed, 2, pool]).permutation(n)
-        whole = [
-            np.concatenate([r[i] if k is None else r[i][k] for r, k in parts]) for i in range(3)
-        ]
-        return Encoded(*(array[order] for array in whole))
+            order = np.random.default_rng([self.seed, 2, pool]).permutation(len(whole[0]))
+            whole = [array[order] for array in whole]
+        return Encoded(*whole)
+
+
+class Numbers(Sequence[tuple[Tensor, Tensor]]):
+    """The same batches as (numeric, label), for models of a single input."""
+
+    def __init__(self, batches: Batches) -> None:
+        if batches.schema.categories:
+            raise InvalidInput(
+                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
+                "of categories). Try a model with forward(numeric, categorical, gates=…)."
+            )
+        self.batches, self.schema = batches, batches.schema
+        self.order, self.homes, self.identity = batches.order, batches.homes, batches.identity
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: Any) -> Any:
+        (numeric, _), label = self.batches[index]
+        return numeric, label

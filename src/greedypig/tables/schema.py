@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,24 +78,12 @@ class Category:
     def encode(self, column: Any) -> NDArray[np.int32]:
         """Numbers from 0 to size − 1."""
         texts = as_texts(column)
-        return in_rows(texts, self._numbers(texts.dictionary), 0)
-
-    def _numbers(self, texts: Any) -> NDArray[np.int32]:
-        pa, pc = arrow(), arrow("compute")
-        if not len(texts):
-            return np.empty(0, np.int32)
-        known = pa.array(self.values, texts.type)
-        places = pc.index_in(texts, known).fill_null(-1).to_numpy(zero_copy_only=False)
-        numbers: NDArray[np.int32] = places.astype(np.int32) + 1
-        rare = np.flatnonzero(places < 0)
-        if len(rare):
-            # Nulls of a dictionary's own are missing values too.
-            there = np.asarray(pc.is_valid(texts))[rare]
-            hashed = text_hash(texts.take(pa.array(rare[there])))
-            numbers[rare[there]] = 1 + len(self.values) + (hashed % max(self.buckets, 1))
-            if not self.buckets:
-                numbers[rare] = 0
-        return numbers
+        numbers = 1 + _places(texts.dictionary, self.values)
+        is_rare = (numbers == 0) & np.asarray(texts.dictionary.is_valid())
+        if is_rare.any():
+            hashes = text_hash(texts.dictionary.filter(arrow().array(is_rare)))
+            numbers[is_rare] = 1 + len(self.values) + hashes % self.buckets
+        return in_rows(texts, numbers.astype(np.int32), 0)
 
 
 @dataclass(frozen=True)
@@ -128,11 +117,8 @@ class Label:
             x, _, _ = as_numbers(column)
             there = np.isfinite(x)
             return ((x[there] - self.mean) / self.deviation).astype(np.float32), there
-        pa, pc = arrow(), arrow("compute")
         texts = as_classes(column)
-        known = pa.array(self.values, texts.dictionary.type)
-        of_texts = pc.index_in(texts.dictionary, known).fill_null(-1)
-        classes = in_rows(texts, of_texts.to_numpy(zero_copy_only=False), -1)
+        classes = in_rows(texts, _places(texts.dictionary, self.values), -1)
         there = classes >= 0
         return classes[there].astype(np.float32 if self.task == "binary" else np.int64), there
 
@@ -227,6 +213,13 @@ def _tupled(kind: Any, record: Mapping[str, Any], *lists: str) -> Any:
     return kind(**{**record, **{name: tuple(record[name]) for name in lists if name in record}})
 
 
+def _places(texts: Any, values: tuple[str, ...]) -> NDArray[np.int64]:
+    """Each text's place among the values, −1 where it is none of them."""
+    known = arrow().array(values, texts.type)
+    places = arrow("compute").index_in(texts, known, skip_nulls=True).fill_null(-1)
+    return np.array(places.to_numpy(zero_copy_only=False), np.int64)
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
@@ -237,27 +230,5 @@ def signed_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def text_hash(texts: Any) -> NDArray[np.int64]:
-    """A number ≥ 0 for every string, the same on every machine: a polynomial of its bytes."""
-    pa = arrow()
-    texts = texts.cast(pa.large_string())
-    if not len(texts):
-        return np.empty(0, np.int64)
-    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
-    raw = texts.buffers()[2]
-    data = np.empty(0, np.uint8) if raw is None else np.frombuffer(raw, np.uint8)
-    lengths = np.diff(offsets)
-    data = data[offsets[0] : offsets[-1]].astype(np.uint64)
-    sums = np.zeros(len(texts), np.uint64)
-    full = np.flatnonzero(lengths)
-    if len(full):
-        starts = offsets[:-1] - offsets[0]
-        place = np.arange(len(data)) - np.repeat(starts, lengths)
-        powers = np.full(int(lengths.max()), 0x100000001B3, np.uint64).cumprod(dtype=np.uint64)
-        sums[full] = np.add.reduceat((data + np.uint64(1)) * powers[place], starts[full])
-    # Low bits of a polynomial are poor: mixed as in splitmix64.
-    sums ^= sums >> np.uint64(30)
-    sums *= np.uint64(0xBF58476D1CE4E5B9)
-    sums ^= sums >> np.uint64(27)
-    sums *= np.uint64(0x94D049BB133111EB)
-    sums ^= sums >> np.uint64(31)
-    return (sums >> np.uint64(1)).astype(np.int64)
+    """A number ≥ 0 for every string, the same on every machine; 0 for a missing one."""
+    return np.array([crc32((text or "").encode()) for text in texts.to_pylist()], np.int64)

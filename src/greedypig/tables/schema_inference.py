@@ -1,6 +1,6 @@
 """One pass over a table, piece by piece: what its columns hold, and how each will be encoded.
 
-Memory does not grow with the rows. Moments are merged piece by piece; of the different texts of a
+Memory does not grow with the rows. Moments are added up piece by piece; of the different texts of a
 column the most frequent ones are counted, and rare ones are dropped when there are too many.
 """
 
@@ -8,36 +8,32 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput, listed, quoted
-from .arrow import HUGE, arrow, as_classes, as_numbers, as_texts, in_rows
-from .column_checks import (
-    LEAKS,
-    NUMBERED,
-    ColumnWarning,
-    Draw,
-    Trace,
-    check_copies,
-    check_leaks,
-    row_number,
-    written_number,
-)
+from ..core.errors import InvalidFile, InvalidInput, quoted
+from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
+from .column_checks import LEAKS, ColumnWarning, check_columns, row_number
 from .files import CRITEO, Table
 from .losses import CLASSES
-from .schema import Category, Label, Number, Schema, Task, signed_log
+from .schema import Category, Label, Number, Schema, Task, signed_log, text_hash
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
 FORGIVEN = 0.02
 """A column of numbers may hold this share of texts that are none; they count as missing."""
 MOST_CLASSES = 1000
+VOCABULARY, RARE, BUCKETS = 10_000, 10, 16
+"""Most values that a category knows by name; values seen less often than RARE share the buckets."""
+COMPARED, MEMORY = 10_000, 64 * 2**20
+"""Rows that are compared with each other, and bytes that they may take with many columns."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +47,11 @@ class Reading:
     """Columns that stay although they number the rows, besides those named above; None keeps
     every column."""
     task: Task | None = None
-    vocabulary: int = 10_000
-    """Most values that a category knows by name."""
-    rare: int = 10
-    """Values seen less often share numbers by their hash."""
-    buckets: int = 16
+
+
+def criteo_reading(**more: Any) -> Reading:
+    """Criteo's 13 counts by their logarithm, its 26 hashed columns as categories."""
+    return Reading(categorical=CRITEO[14:], numeric=CRITEO[1:14], log=CRITEO[1:14], **more)
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,15 @@ class Survey:
 
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
-        return json.dumps({"schema": json.loads(self.schema.to_json()), "rows": self.rows,
-                           "left_out": self.left_out, "warnings": self.warnings})  # fmt: skip
+        record = {"rows": self.rows, "left_out": self.left_out, "warnings": self.warnings}
+        return json.dumps({"schema": self.schema.to_json(), **record})
 
     @staticmethod
     def from_json(text: str) -> Survey:
         """Read what `to_json` wrote."""
         try:
             record = json.loads(text)
-            schema = Schema.from_json(json.dumps(record["schema"]))
+            schema = Schema.from_json(record["schema"])
             warnings = tuple(ColumnWarning(k, tuple(c), t) for k, c, t in record["warnings"])
             return Survey(schema, tuple(record["rows"]), tuple(record["left_out"]), warnings)
         except (ValueError, TypeError, KeyError) as error:
@@ -108,30 +104,21 @@ def survey(
     """
     reading = reading or Reading()
     columns = _columns(table, label, reading)
-    of_label = _LabelColumn(label, table.kinds[label], Reading(vocabulary=reading.vocabulary))
-    rows, total = _read(table, of_label, columns, progress)
-    concerns: list[ColumnWarning] = []
-    encoded_label = _label(of_label, total, reading.task, table, concerns)
-    rows = _with_known_labels(table, encoded_label, of_label, rows)
-    encoded = {column.name: column.decide() for column in columns}
-    columns, left_out = _without_row_numbers(columns, encoded, reading, label, concerns)
-    for column in columns:
-        concerns += column.warnings()
-    concerns += _missing_numbers(columns, encoded) + _constant(columns, encoded)
-    useless = {name for w in concerns if w.kind == "constant" for name in w.columns}
-    traces = {column.name: column.trace for column in columns if column.name not in useless}
-    concerns += check_leaks(encoded_label, of_label.trace, traces)
-    equal = [name for w in concerns if w.kind == "equals label" for name in w.columns]
-    concerns += check_copies(traces, equal)
+    target = Column(label, table.kinds[label], reading, is_label=True)
+    rows, total = _read(table, target, columns, progress)
+    encoded_label = _label(target, total, reading.task, table)
+    numbering = _row_numbers(columns, reading)
+    columns = [column for column in columns if column.name not in numbering]
+    concerns = check_columns(columns, numbering, encoded_label, target, total)
     for concern in concerns:
         warnings.warn(concern.text, stacklevel=2)
-    numbers = tuple(e for c in columns if isinstance(e := encoded[c.name], Number))
-    categories = tuple(e for c in columns if isinstance(e := encoded[c.name], Category))
+    numbers = tuple(c.code for c in columns if isinstance(c.code, Number))
+    categories = tuple(c.code for c in columns if isinstance(c.code, Category))
     schema = Schema(numbers, categories, encoded_label)
-    return Survey(schema, tuple(rows), tuple(left_out), tuple(concerns))
+    return Survey(schema, tuple(rows), tuple(numbering), tuple(concerns))
 
 
-def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
+def _columns(table: Table, label: str, reading: Reading) -> list[Column]:
     """The columns besides the label, all of a kind that can be used."""
     named = (*reading.categorical, *reading.numeric, *reading.log, *(reading.keep or ()))
     for name in (label, *named):
@@ -144,18 +131,19 @@ def _columns(table: Table, label: str, reading: Reading) -> list[_Column]:
             f"Expected columns of numbers or text (got {quoted(other)}, of another kind). Try "
             "leaving them out."
         )
-    return [_Column(name, table.kinds[name], reading) for name in names]
+    return [Column(name, table.kinds[name], reading) for name in names]
 
 
 def _read(
     table: Table,
-    label: _LabelColumn,
-    columns: Sequence[_Column],
+    label: Column,
+    columns: Sequence[Column],
     progress: Callable[[int, int], object] | None,
 ) -> tuple[list[int], int]:
     """Show the columns every piece; the rows with a label in each, and all rows together."""
     counts, total, pieces = [], 0, len(table.pieces)
-    draw = Draw(pieces, len(columns))
+    most = min(COMPARED, max(200, MEMORY // (16 * len(columns))))
+    share = most / max(table.rows, 1)
     for piece in range(pieces):
         rows = table.read(piece, [*(column.name for column in columns), label.name])
         total += rows.num_rows
@@ -163,7 +151,8 @@ def _read(
         if not there.all():
             rows = rows.filter(arrow().array(there))
         counts.append(rows.num_rows)
-        drawn = draw.places(piece, rows.num_rows)
+        # By chance rather than evenly: rows may come in turns.
+        drawn = np.random.default_rng([piece, 11]).random(rows.num_rows) < share
         for column in (label, *columns):
             column.add(rows[column.name], drawn)
         if progress is not None:
@@ -171,30 +160,18 @@ def _read(
     return counts, total
 
 
-def _without_row_numbers(
-    columns: Sequence[_Column],
-    encoded: Mapping[str, Number | Category],
-    reading: Reading,
-    label: str,
-    concerns: list[ColumnWarning],
-) -> tuple[list[_Column], list[str]]:
-    """The columns to rank, and the names of those that number the rows."""
-    keep = {*(reading.keep or ()), *reading.categorical, *reading.numeric}
-    why = {}
-    for column in columns if reading.keep is not None else ():
-        reason = column.numbers_the_rows(isinstance(encoded[column.name], Category))
-        if reason and column.name not in keep and not column.is_time:
-            why[column.name] = reason
-    if len(why) == len(columns):
+def _row_numbers(columns: Sequence[Column], reading: Reading) -> dict[str, str]:
+    """Columns that number the rows, each with the reason."""
+    if reading.keep is None:
+        return {}
+    keep = {*reading.keep, *reading.categorical, *reading.numeric}
+    reasons = {c.name: reason for c in columns if c.name not in keep and (reason := row_number(c))}
+    if len(reasons) == len(columns):
         raise InvalidInput(
-            f"Expected columns besides the label {label!r} and those that number the rows (got "
-            f"{quoted(list(why))} alone)."
+            "Expected columns besides the label and those that number the rows (got "
+            f"{quoted(list(reasons))} alone)."
         )
-    if why:
-        words = listed([f"{name!r} ({reason})" for name, reason in why.items()])
-        text = f"Left out because they number the rows: {words}."
-        concerns.append(ColumnWarning("row number", tuple(why), text))
-    return [column for column in columns if column.name not in why], list(why)
+    return reasons
 
 
 def count_rows(table: Table, schema: Schema) -> Survey:
@@ -204,343 +181,215 @@ def count_rows(table: Table, schema: Schema) -> Survey:
             f"Expected the columns of the rows to learn from in {table.source} too (got none "
             f"called {quoted(gone)})."
         )
-    rows, dropped = [], 0
+    label, rows, dropped = schema.label, [], 0
     for piece in range(len(table.pieces)):
-        read = table.read(piece, [schema.label.name])
-        rows.append(len(schema.label.encode(read[schema.label.name])[0]))
-        dropped += read.num_rows - rows[-1]
+        there = label.encode(table.read(piece, [label.name])[label.name])[1]
+        rows.append(int(there.sum()))
+        dropped += len(there) - rows[-1]
     if not sum(rows):
         raise InvalidInput(
-            f"Expected rows of {table.source} whose label {schema.label.name!r} is one of the "
-            f"rows to learn from, {schema.label.in_words()} (got none in {dropped:,} rows)."
+            f"Expected rows of {table.source} whose label {label.name!r} is one of the rows to "
+            f"learn from, {label.in_words()} (got none in {dropped:,} rows)."
         )
     if not dropped:
         return Survey(schema, tuple(rows))
     text = (
-        f"{dropped:,} rows of {table.source} are left out: their label {schema.label.name!r} "
-        "is missing, or one that the training rows do not have."
+        f"{dropped:,} rows of {table.source} are left out: their label {label.name!r} is missing, "
+        "or one that the training rows do not have."
     )
     warnings.warn(text, stacklevel=2)
-    missing = ColumnWarning("missing", (schema.label.name,), text)
+    missing = ColumnWarning("missing", (label.name,), text)
     return Survey(schema, tuple(rows), warnings=(missing,))
 
 
-@dataclass
 class Moments:
-    """Mean, variance and skewness of numbers that arrive in parts (Pébay's update formulas)."""
+    """Mean, variance and skewness of numbers that arrive in parts."""
 
-    n: int = 0
-    mean: float = 0.0
-    second: float = 0.0
-    third: float = 0.0
-    low: float = float("inf")
-    high: float = float("-inf")
+    def __init__(self) -> None:
+        self.n, self.low, self.high = 0, float("inf"), float("-inf")
+        self._origin = 0.0
+        """Power sums are taken about the mean of the first part, against rounding."""
+        self._sums = np.zeros(3)
 
     def add(self, x: NDArray[np.float64]) -> None:
         """Take in finite numbers."""
         if not len(x):
             return
-        n, mean = len(x), float(x.mean())
-        centred = x - mean
-        squares = centred * centred
-        second, third = float(squares.sum()), float(np.dot(squares, centred))
-        total, delta = self.n + n, mean - self.mean
-        self.third += (
-            third
-            + delta**3 * self.n * n * (self.n - n) / total**2
-            + 3 * delta * (self.n * second - n * self.second) / total
-        )
-        self.second += second + delta**2 * self.n * n / total
-        self.mean += delta * n / total
-        self.n = total
+        if self.n == 0:
+            self._origin = float(x.mean())
+        shifted = x - self._origin
+        self._sums += [shifted.sum(), (shifted**2).sum(), (shifted**3).sum()]
+        self.n += len(x)
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
+
+    @property
+    def mean(self) -> float:
+        """0 without any number."""
+        return self._origin + float(self._sums[0]) / max(self.n, 1)
+
+    @property
+    def variance(self) -> float:
+        """0 where all numbers are the same."""
+        if self.n == 0 or self.low == self.high:
+            return 0.0
+        first, second = self._sums[:2] / self.n
+        variance = max(0.0, float(second - first**2))
+        return variance if isfinite(variance) else 0.0
 
     @property
     def deviation(self) -> float:
         """0 where all numbers are the same."""
-        if self.n == 0 or self.low == self.high:
-            return 0.0
-        deviation = sqrt(self.second / self.n)
-        return deviation if isfinite(deviation) else 0.0
+        return sqrt(self.variance)
 
     @property
     def skewness(self) -> float:
         """0 for symmetric numbers, large for counts."""
+        first, second, third = self._sums / max(self.n, 1)
         spread = self.deviation
-        return self.third / self.n / spread**3 if spread else 0.0
+        return float(third - 3 * first * second + 2 * first**3) / spread**3 if spread else 0.0
 
 
 class Counts:
     """How often each text occurs: exactly for few, for the frequent ones of very many."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.table: Any = None
-        self.waiting: list[Any] = []
-        self.size = 0
-        self.lost = False
+    def __init__(self, most: int = VOCABULARY) -> None:
+        self.most, self._counter = most, Counter[str]()
 
     def add(self, texts: Any) -> None:
         """Take in a dictionary-encoded array; nulls do not count."""
-        pa, pc = arrow(), arrow("compute")
-        counted = pc.value_counts(texts.indices)
-        places, numbers = counted.field("values"), counted.field("counts")
-        valid = pc.is_valid(places)
-        values = texts.dictionary.take(places.filter(valid))
-        part = pa.table({"value": values, "count": numbers.filter(valid)})
-        self.waiting.append(part.filter(pc.is_valid(part["value"])))
-        self.size += part.num_rows
-        if self.size > 4 * self.most:
-            self._merge()
-
-    def _merge(self) -> None:
-        pa = arrow()
-        parts = self.waiting if self.table is None else [self.table, *self.waiting]
-        if not parts:
-            return
-        summed = pa.concat_tables(parts).group_by("value").aggregate([("count", "sum")])
-        summed = summed.rename_columns({"count_sum": "count"}).select(["value", "count"])
-        # By count, then by text: the same whatever order they came in.
-        summed = summed.sort_by([("count", "descending"), ("value", "ascending")])
-        if summed.num_rows > 2 * self.most:
-            self.lost = True
-            summed = summed.slice(0, 2 * self.most)
-        self.table, self.waiting, self.size = summed.combine_chunks(), [], summed.num_rows
+        values = texts.dictionary.to_pylist()
+        times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
+        for value, number in zip(values, times.tolist(), strict=True):
+            if number and value is not None:
+                self._counter[value] += number
+        if len(self._counter) > 4 * self.most:
+            self._counter = Counter(dict(self.common()[: 2 * self.most]))
 
     def common(self) -> list[tuple[str, int]]:
-        """Texts and counts, most frequent first."""
-        self._merge()
-        if self.table is None:
-            return []
-        values, counts = self.table["value"].to_pylist(), self.table["count"].to_pylist()
-        return list(zip(values, counts, strict=True))
+        """Texts and counts, most frequent first; equally frequent ones by text."""
+        return sorted(self._counter.items(), key=lambda item: (-item[1], item[0]))
 
 
-@dataclass
-class _Column:
-    """What is known of a column so far."""
+class Column:
+    """What is known of a column so far, over the rows that have a label."""
 
-    name: str
-    kind: str
-    reading: Reading
-    rows: int = 0
-    missing: int = 0
-    infinite: int = 0
-    odd: int = 0
-    example: str = ""
-    plain: Moments = field(default_factory=Moments)
-    log: Moments = field(default_factory=Moments)
-    trace: Trace = field(default_factory=Trace)
-    written: str = ""
-    """A text that looks like a number, where most do."""
-    as_category: bool = False
-    """Was it decided that the column holds categories?"""
-
-    def __post_init__(self) -> None:
-        self.counts = Counts(self.reading.vocabulary)
+    def __init__(self, name: str, kind: str, reading: Reading, *, is_label: bool = False) -> None:
+        self.name, self.kind, self.is_label = name, kind, is_label
+        self.is_forced = name in reading.categorical and not is_label
+        """Was it said that these are categories?"""
+        self.is_text = self.is_forced or (kind == "text" and name not in reading.numeric)
+        self.by_logarithm = name in reading.log
+        self.rows = self.missing = self.infinite = self.odd = 0
+        """Rows, and those whose value is missing, infinite, or no number."""
+        self.example = ""
+        """A text that is no number."""
+        self.plain, self.log, self.counts = Moments(), Moments(), Counts()
         self.is_time = False
-        self.as_text = self.name in self.reading.categorical or (
-            self.kind == "text" and self.name not in self.reading.numeric
-        )
+        self._drawn: list[NDArray[np.float64]] = [np.empty(0)]
+        self._codes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
 
-    def add(self, column: Any, drawn: NDArray[np.int64]) -> None:
+    @property
+    def drawn(self) -> NDArray[np.float64]:
+        """Values in the rows drawn, NaN where they are no numbers."""
+        return np.concatenate(self._drawn)
+
+    @property
+    def codes(self) -> NDArray[np.int64]:
+        """A code for each different value in the rows drawn, −1 where it is missing."""
+        return np.concatenate(self._codes)
+
+    def is_given(self, column: Any) -> NDArray[np.bool_]:
+        """(rows,): which rows of a piece have this label."""
+        values, odd, _ = as_numbers(column)
+        return np.isfinite(values) | odd
+
+    def add(self, column: Any, drawn: NDArray[np.bool_]) -> None:
         """Take in a piece; of the rows drawn the values are kept."""
+        values, odd, example = np.full(len(column), np.nan), np.zeros(len(column), bool), ""
+        if not self.is_forced:
+            values, odd, example = as_numbers(column)
         self.rows += len(column)
-        self.is_time = self.is_time or bool(arrow("types").is_temporal(column.type))
-        if self.as_text:
-            self._add_texts(as_texts(column), drawn)
-            return
-        values, odd, example = as_numbers(column)
-        self.odd += odd
-        self.example = self.example or example
-        self._add_numbers(values)
-        self.trace.add_numbers(values, drawn)
-
-    def _add_texts(self, texts: Any, drawn: NDArray[np.int64]) -> None:
-        """Count texts, and see which are numbers: each different one is looked at once."""
-        self.missing += int(texts.null_count)
-        self.counts.add(texts)
-        if self.name in self.reading.categorical:
-            self.trace.add_texts(texts, None, drawn)
-            return
-        values, odd, example = as_numbers(texts.dictionary)
-        if odd:
-            self.trace.add_texts(texts, values, drawn)
-            times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
-            no_numbers = np.isnan(values) & np.asarray(arrow("compute").is_valid(texts.dictionary))
-            self.odd += int(times[no_numbers].sum())
-            self.example = self.example or example
-            if self.odd > 0.5 * self.rows:
-                return  # A column of texts.
-        numbers = in_rows(texts, values, np.nan)
-        self._add_numbers(numbers)
-        if not odd:
-            self.trace.add_numbers(numbers, drawn)
-
-    def _add_numbers(self, values: NDArray[np.float64]) -> None:
+        self.odd += int(odd.sum())
         self.infinite += int(np.isinf(values).sum())
+        self.example = self.example or example
+        self.is_time = self.is_time or bool(arrow("types").is_temporal(column.type))
         finite = values[np.isfinite(values)]
         self.plain.add(finite)
         self.log.add(signed_log(finite))
-        if not self.as_text:
-            self.missing = self.rows - self.plain.n
+        if self.is_label:
+            self.counts.add(as_classes(column))
+        elif self.is_text:
+            self.counts.add(as_texts(column))
+        self.missing += column.null_count if self.is_text else len(values) - len(finite)
+        self._drawn.append(values[drawn])
+        if self.is_text and (self.is_forced or odd.any()):
+            texts = as_texts(column.filter(arrow().array(drawn)))
+            self._codes.append(in_rows(texts, text_hash(texts.dictionary), -1))
+        else:
+            plain = values[drawn] + 0.0  # −0 is 0.
+            self._codes.append(np.where(np.isnan(plain), -1, plain.view(np.int64)))
 
-    def decide(self) -> Number | Category:
-        """Number or category, and how it is encoded."""
-        reading, there = self.reading, self.rows - self.missing
+    @property
+    def there(self) -> int:
+        """Rows with a value."""
+        return self.rows - self.missing
+
+    @property
+    def is_category(self) -> bool:
+        """Is it encoded as categories?"""
+        return isinstance(self.code, Category)
+
+    @property
+    def is_constant(self) -> bool:
+        """Is there nothing in the column, or the same value throughout?"""
+        same = len(self.counts.common()) == 1 if self.is_category else self.plain.deviation == 0
+        return not self.there or (same and self.code.missing == 0)
+
+    @cached_property
+    def code(self) -> Number | Category:
+        """Number or category, and how it is encoded: for the end, when all pieces are in."""
         numbers = self.plain.n + self.infinite
-        forced = self.name in reading.categorical
-        is_number = there > 0 and numbers >= (1 - FORGIVEN) * there
-        if self.as_text and (forced or not is_number):
-            self.as_category = True
-            common = self.counts.common()[: reading.vocabulary]
-            rare = min(reading.rare, max(2, self.rows // 1000))
-            if not forced:
-                self.written = written_number([value for value, _ in common])
-            missing = self.missing / self.rows if self.rows else 1.0
-            known = tuple(value for value, n in common if n >= rare)
-            return Category(self.name, known, reading.buckets, missing)
-        log = self.name in reading.log or abs(self.plain.skewness) > SKEWED
+        is_number = self.there > 0 and numbers >= (1 - FORGIVEN) * self.there
+        if self.is_text and (self.is_forced or not is_number):
+            fewest = min(RARE, max(2, self.rows // 1000))
+            common = self.counts.common()[:VOCABULARY]
+            known = tuple(value for value, n in common if n >= fewest)
+            return Category(self.name, known, BUCKETS, self.missing / max(self.rows, 1))
+        log = self.by_logarithm or abs(self.plain.skewness) > SKEWED
         used = self.log if log else self.plain
-        missing = 1 - self.plain.n / self.rows if self.rows else 1.0
+        missing = 1 - self.plain.n / max(self.rows, 1)
         return Number(self.name, used.mean, used.deviation, log, missing)
 
-    def warnings(self) -> list[ColumnWarning]:
-        """Texts that look like numbers, and values that are none in a column of numbers."""
-        mixed = self.plain.n + self.infinite > 0.5 * (self.rows - self.missing)
-        odd = f"{self.odd:,} values of {self.name!r} are no numbers, such as {self.example[:40]!r}"
-        if self.as_category:
-            why = odd if self.odd and mixed else ""
-            if self.written:
-                why = f"its texts look like numbers, such as {self.written!r}"
-            text = f"{self.name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
-            return [ColumnWarning("text number", (self.name,), text)] if why else []
-        missing = [f"{odd}; they count as missing."] if self.odd else []
-        if self.infinite:
-            missing.append(
-                f"{self.infinite:,} values of {self.name!r} are infinite, or beyond {HUGE:.0e}; "
-                "they count as missing."
-            )
-        return [ColumnWarning("missing", (self.name,), text) for text in missing]
 
-    def numbers_the_rows(self, as_category: bool) -> str:
-        """Why the column counts as a row number, in words; "" where it does not."""
-        if not as_category:
-            return row_number(self.name, self.trace)
-        common = self.counts.common()
-        plain = not (self.missing or self.written) and self.rows >= NUMBERED
-        return "no text occurs twice" if plain and common and common[0][1] == 1 else ""
-
-
-class _LabelColumn(_Column):
-    """What is known of the label so far, over the rows that have one."""
-
-    def is_given(self, column: Any) -> NDArray[np.bool_]:
-        """(rows,): which rows have a label."""
-        if self.kind == "text":
-            return np.asarray(arrow("compute").is_valid(as_classes(column)))
-        return np.isfinite(as_numbers(column)[0])
-
-    def add(self, column: Any, drawn: NDArray[np.int64]) -> None:
-        """Take in a piece; numbers are counted as classes too."""
-        super().add(column, drawn)
-        if not self.as_text:
-            self.counts.add(as_classes(column))
-
-
-def _label(
-    column: _LabelColumn,
-    total: int,
-    task: Task | None,
-    table: Table,
-    concerns: list[ColumnWarning],
-) -> Label:
+def _label(column: Column, total: int, task: Task | None, table: Table) -> Label:
     """The label's encoding; a task of None is decided from its values. total: all rows."""
+    name = column.name
     if not column.rows:
         raise InvalidInput(
-            f"Expected rows with a label {column.name!r} in {table.source} "
+            f"Expected rows with a label {name!r} in {table.source} "
             f"(got {'only missing ones' if total else 'none at all'})."
         )
-    if column.rows < total:
-        text = (
-            f"{total - column.rows:,} of {total:,} rows are left out: their label "
-            f"{column.name!r} is missing."
-        )
-        concerns.append(ColumnWarning("missing", (column.name,), text))
-    common = column.counts.common()
-    values = sorted(value for value, _ in common)
-    is_text = column.kind == "text" and column.odd > 0
-    whole = not is_text and all(float(v).is_integer() for v in values[: CLASSES + 1] if v)
-    if task is None and not (is_text or (whole and len(values) <= CLASSES) or len(values) == 2):
-        task = "number"
-    if len(values) < 2:
+    times = dict(column.counts.common())
+    if len(times) < 2:
         raise InvalidInput(
-            f"Expected a label with at least two different values in {column.name!r} "
-            f"(got {values[0][:40]!r} throughout)."
+            f"Expected a label with at least two different values in {name!r} "
+            f"(got {next(iter(times))[:40]!r} throughout)."
         )
-    if task == "number":
+    is_text = column.odd > 0
+    few = len(times) <= CLASSES and (is_text or all(float(v).is_integer() for v in times))
+    if task == "number" or (task is None and not (is_text or few or len(times) == 2)):
         if is_text:
             raise InvalidInput(
-                f"Expected numbers in the label {column.name!r} (got {column.example[:40]!r})."
+                f"Expected numbers in the label {name!r} (got {column.example[:40]!r})."
             )
-        return Label(column.name, "number", (), column.plain.mean, column.plain.deviation)
-    if len(values) > MOST_CLASSES:
+        return Label(name, "number", (), column.plain.mean, column.plain.deviation)
+    if len(times) > MOST_CLASSES:
         raise InvalidInput(
-            f"Expected a label of at most {MOST_CLASSES:,} classes (got {len(values):,} different "
-            f"values in {column.name!r}). Try task='number', or another label."
+            f"Expected a label of at most {MOST_CLASSES:,} classes (got {len(times):,} different "
+            f"values in {name!r}). Try task='number', or another label."
         )
-    if not is_text:
-        values.sort(key=float)
-    times = dict(common)
-    shares = tuple(times[value] / sum(times.values()) for value in values)
+    values = sorted(times) if is_text else sorted(times, key=float)
+    shares = tuple(times[value] / column.rows for value in values)
     if len(values) > 2:
-        return Label(column.name, "classes", tuple(values), shares=shares)
-    return Label(column.name, "binary", tuple(values), shares[1], shares=shares)
-
-
-def _with_known_labels(
-    table: Table, label: Label, column: _Column, rows: Sequence[int]
-) -> list[int]:
-    """Rows per piece as `Schema.encode` will find them: a number label drops texts."""
-    if column.kind != "text" or label.task != "number":
-        return list(rows)
-    return [
-        int(np.isfinite(as_numbers(table.read(i, [label.name])[label.name])[0]).sum())
-        for i in range(len(table.pieces))
-    ]
-
-
-def _constant(
-    columns: Sequence[_Column], encoded: Mapping[str, Number | Category]
-) -> list[ColumnWarning]:
-    """Columns with nothing in them, or the same value throughout."""
-    names = []
-    for column in columns:
-        code = encoded[column.name]
-        spread = code.deviation if isinstance(code, Number) else len(column.counts.common()) - 1
-        if (spread == 0 and code.missing == 0) or column.missing == column.rows:
-            names.append(column.name)
-    text = f"The values of {quoted(names)} are constant or all missing: of no use to any model."
-    return [ColumnWarning("constant", tuple(names), text)] if names else []
-
-
-def _missing_numbers(
-    columns: Sequence[_Column], encoded: Mapping[str, Number | Category]
-) -> list[ColumnWarning]:
-    """How many numbers are missing, of which columns, the most first."""
-    gaps = [(c.rows - c.plain.n, c.name) for c in columns
-            if isinstance(code := encoded[c.name], Number) and 0 < code.missing < 1]  # fmt: skip
-    if not gaps:
-        return []
-    rows, most = columns[0].rows, sorted(gaps, key=lambda gap: -gap[0])
-    words = [f"{count:,} of {name!r} ({100 * count / rows:.2g} %)" for count, name in most]
-    text = (
-        f"Missing numbers: {listed(words)}. They are filled with the mean of their "
-        "column, and a missing indicator is part of the column."
-    )
-    return [ColumnWarning("missing", tuple(name for _, name in most), text)]
-
-
-def criteo_reading(**more: Any) -> Reading:
-    """Criteo's 13 counts by their logarithm, its 26 hashed columns as categories."""
-    return Reading(categorical=CRITEO[14:], numeric=CRITEO[1:14], log=CRITEO[1:14], **more)
+        return Label(name, "classes", tuple(values), shares=shares)
+    return Label(name, "binary", tuple(values), shares[1], shares=shares)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput, InvalidType
-from ..core.randomness import Fork
 
 __all__ = ["TabularMLP"]
 
@@ -58,34 +58,29 @@ class TabularMLP(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        sizes = [int(size) for size in vocabularies]
-        self.gaps = tuple(int(column) for column in gaps)
+        sizes, self.gaps = [int(size) for size in vocabularies], tuple(map(int, gaps))
         _check(numeric, sizes, self.gaps, [*hidden, embedding, outputs, buckets])
         self.numeric, self.categorical = int(numeric), len(sizes)
         self.embedding, self.outputs, self.buckets = int(embedding), int(outputs), int(buckets)
-        self.vocabularies, self.hidden = tuple(sizes), tuple(int(h) for h in hidden)
+        self.vocabularies, self.hidden = tuple(sizes), tuple(map(int, hidden))
+        self.n_columns = self.numeric + self.categorical
         rows = torch.tensor([size + buckets for size in sizes], dtype=torch.long)
         self.register_buffer("sizes", torch.tensor(sizes, dtype=torch.long), persistent=False)
         self.register_buffer("offsets", rows.cumsum(0) - rows, persistent=False)
         owners = [*range(self.numeric), *self.gaps]
-        for column in range(self.categorical):
-            owners += [self.numeric + column] * self.embedding
+        for column in range(self.numeric, self.n_columns):
+            owners += [column] * self.embedding
         self.register_buffer("column_of", torch.tensor(owners), persistent=False)
         # One table for all columns: one look-up per batch, whatever the number of columns.
-        total = int(rows.sum())
-        empty = torch.empty(total, self.embedding)
-        self.table = nn.Embedding(total, self.embedding, _weight=empty) if sizes else None
+        empty = torch.empty(int(rows.sum()), self.embedding)
+        self.table = nn.Embedding(len(empty), self.embedding, _weight=empty) if sizes else None
         widths = [len(owners), *self.hidden, self.outputs]
-        # Layers draw their first numbers from the global generator, which is not ours to turn.
-        linear = Fork(seed).call(lambda: [nn.Linear(a, b) for a, b in pairwise(widths)])
+        # Without a draw from the global generator, which is not ours to turn.
+        skip_init: Any = nn.utils.skip_init
+        linear = [skip_init(nn.Linear, a, b) for a, b in pairwise(widths)]
         self.first = linear[0]
         self.rest = nn.Sequential(*(m for layer in linear[1:] for m in (nn.ReLU(), layer)))
         self.reset(seed)
-
-    @property
-    def n_columns(self) -> int:
-        """Numbers and categories together."""
-        return self.numeric + self.categorical
 
     def reset(self, seed: int = 0) -> None:
         """Fresh weights: Glorot's uniform for the layers, small normal for the embeddings.
@@ -112,28 +107,26 @@ class TabularMLP(nn.Module):
         bias is their log-odds (of the second, where there is one output) or logarithm."""
         p = torch.tensor(shares, dtype=torch.float64).clamp(min=1e-6)
         logits = p.log() if self.outputs > 1 else (p[1:] / (p.sum() - p[1:])).log()
-        last = self.rest[-1] if len(self.rest) else self.first
-        if not isinstance(last, nn.Linear) or len(logits) != self.outputs:
+        if len(logits) != self.outputs:
             raise InvalidInput(f"Expected shares of {max(self.outputs, 2)} classes (got {len(p)}).")
+        last = self.rest[-1] if len(self.rest) else self.first
         with torch.no_grad():
-            last.bias.copy_(logits)
+            last.bias.copy_(logits)  # type: ignore[operator]
 
     def forward(
         self,
         numeric: Tensor | None,
         categorical: Tensor | None = None,
         gates: Tensor | None = None,
-        baseline: Tensor | None = None,
     ) -> Tensor:
         """Logits (rows, outputs).
 
-        gates (n_columns,) or (rows, n_columns): 1 leaves a column as it is, 0 replaces it by the
-        baseline (inputs,), by default zeros: the standardised mean, the empty embedding.
+        gates (n_columns,) or (rows, n_columns): 1 leaves a column as it is, 0 replaces it by
+        zeros: the standardised mean, the empty embedding.
         """
         x = self.inputs(numeric, categorical)
         if gates is not None:
-            spread = gates.to(x)[..., self.column_of]
-            x = x * spread if baseline is None else baseline + (x - baseline) * spread
+            x = x * gates.to(x)[..., self.column_of]
         return self.rest(self.first(x))  # type: ignore[no-any-return]
 
     def inputs(self, numeric: Tensor | None, categorical: Tensor | None = None) -> Tensor:
@@ -184,8 +177,8 @@ def _check(numeric: int, sizes: list[int], gaps: tuple[int, ...], widths: list[i
         raise InvalidInput(
             f"Expected gaps as different number columns from 0 to {numeric - 1} (got {gaps})."
         )
-    if any(size < 0 for size in sizes) or any(int(w) < 1 for w in widths):
+    if min(sizes, default=0) < 0 or min(map(int, widths)) < 1:
         raise InvalidInput(
-            "Expected vocabularies ≥ 0, and widths, outputs and buckets ≥ 1 "
-            f"(got vocabularies from {min(sizes, default=0)}, widths {widths})."
+            f"Expected vocabularies ≥ 0, and widths, outputs and buckets ≥ 1 (got {sizes}, "
+            f"{widths})."
         )

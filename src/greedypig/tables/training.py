@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import NonFinite
-from .losses import per_row, resolve
+from .losses import LOSSES, per_row
 from .row_batches import Batches, Numbers
 from .schema import Schema
 from .schema_inference import Moments
@@ -33,18 +32,17 @@ from .tabular_mlp import TabularMLP
 
 EPOCHS, STEPS = 20, 3000
 """At most so many epochs, unless they are fewer steps than that."""
-RATE = 1e-3
 PATIENCE, MOST_PATIENCE, PATIENT_ROWS = 2, 20, 20_000
 """Checks without a smaller loss: as many as see PATIENT_ROWS rows, between these two."""
 CHECK = 200_000
 """Validation follows every epoch, and every so many rows within a long one."""
 DECAY, MOST_DECAY, DECAY_ROWS, STEADY = 1e-5, 1e-2, 3.0, 10_000
 """Weight decay is DECAY with STEADY rows, with fewer about DECAY_ROWS / rows."""
-
 UNSEEN = 0.5
 """Rows that a class counts for which only the others have: its loss would be infinite."""
 
 Progress = Callable[[float], object]
+"""Called with the epochs that are done, in parts of one."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,10 @@ class Effort:
 
     epochs: int | None = None
     """At most; None means 20, and for a small table so many that they are 3,000 steps."""
-    rate: float = RATE
+    rate: float = 1e-3
     patience: int | None = None
     """Stop after so many checks without a smaller loss; None means 2, and up to 20 for a table of
     fewer than 10,000 rows."""
-    check: int = CHECK
-    decay: float | None = None
-    """Weight decay; None means 1e-5, and up to 0.01 for a table of fewer than 10,000 rows."""
 
     def longest(self, train: Batches) -> int:
         """Epochs at most."""
@@ -67,14 +62,11 @@ class Effort:
 
     def waits(self, train: Batches) -> int:
         """Checks without a smaller loss, at most."""
-        if self.patience is not None:
-            return self.patience
-        return max(PATIENCE, min(MOST_PATIENCE, round(PATIENT_ROWS / train.rows)))
+        usual = max(PATIENCE, min(MOST_PATIENCE, round(PATIENT_ROWS / train.rows)))
+        return usual if self.patience is None else max(1, self.patience)
 
     def weight_decay(self, train: Batches) -> float:
-        """Adam's weight decay."""
-        if self.decay is not None:
-            return self.decay
+        """Adam's weight decay: 1e-5, and up to 0.01 for a table of fewer than 10,000 rows."""
         falling = DECAY_ROWS / train.rows * (1 - train.rows / STEADY)
         return max(DECAY, min(MOST_DECAY, falling))
 
@@ -130,26 +122,23 @@ def train_network(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Trained:
-    """Train a copy of `model`; neither it nor the global random state is touched.
-
-    progress: called with the epochs that are done, in parts of one.
-    """
+    """Train a copy of `model`; neither it nor the global random state is touched."""
     effort = effort or Effort()
-    _, loss = resolve(train.schema.loss)
+    loss = LOSSES[train.schema.loss]
     model = deepcopy(model).train().requires_grad_(True)
-    device = next(model.parameters()).device
     optimiser = torch.optim.Adam(
         model.parameters(), lr=effort.rate, weight_decay=effort.weight_decay(train)
     )
-    patience, every = max(1, effort.waits(train)), max(1, min(effort.check, train.rows))
+    patience, every = effort.waits(train), max(1, min(CHECK, train.rows))
     steps = effort.longest(train) * len(train)
     began, rows, since, checks, worse = monotonic(), 0, 0, 0, 0
     best: Scores | None = None
     for step, i in enumerate(_endless(train, seed), 1):
-        (numeric, categorical), label = train[i]
-        outputs = model(numeric.to(device), categorical.to(device))
+        features, label = train[i]
+        outputs = answer_to(model, features)
         optimiser.zero_grad(set_to_none=True)
-        per_row(loss, outputs, label.to(device)).mean().backward()  # type: ignore[no-untyped-call]
+        mean = per_row(loss, outputs, label.to(outputs.device)).mean()
+        mean.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         rows, since = rows + len(label), since + len(label)
         if progress is not None:
@@ -159,8 +148,7 @@ def train_network(
         since, checks = 0, checks + 1
         scores = evaluate(model, valid)
         if best is None or scores.loss < best.loss:
-            best, worse = scores, 0
-            weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+            best, worse, weights = scores, 0, deepcopy(model.state_dict())
         else:
             worse += 1
             if worse % max(1, patience // 4) == 0:
@@ -170,7 +158,7 @@ def train_network(
             break
     assert best is not None
     model.load_state_dict(weights)
-    optimiser.zero_grad(set_to_none=True)
+    model.zero_grad(set_to_none=True)
     return Trained(model.eval().requires_grad_(False), best, rows, checks, monotonic() - began)
 
 
@@ -182,43 +170,36 @@ def _endless(train: Batches, seed: int) -> Iterator[int]:
 
 def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
     """Mean loss over all rows, and accuracy for classes; the model's mode is as it was."""
-    schema = batches.schema
-    _, per_example = resolve(schema.loss)
-    before, total, right, rows = model.training, 0.0, 0, 0
+    label, loss = batches.schema.label, LOSSES[batches.schema.loss]
+    was_training, total, right, rows = model.training, 0.0, 0, 0
     model.eval()
     try:
         with torch.no_grad():
-            for features, label in batches:
-                out, label = answer_to(model, features), label.to(_device(model))
-                total += float(per_row(per_example, out, label).double().sum())
-                right += _right(out, label, schema.label.task)
-                rows += len(label)
+            for features, labels in batches:
+                outputs = answer_to(model, features)
+                labels = labels.to(outputs.device)
+                total += float(per_row(loss, outputs, labels).double().sum())
+                rows += len(labels)
+                if label.task != "number":
+                    is_binary = label.task == "binary"
+                    classes = outputs.reshape(-1) > 0 if is_binary else outputs.argmax(1)
+                    right += int((classes == labels).sum())
     finally:
-        model.train(before)
+        model.train(was_training)
     if not isfinite(total):
         raise NonFinite(
             "Expected a finite validation loss (got NaN or infinity). Try a smaller learning rate."
         )
-    number = schema.label.task == "number"
-    scale = schema.label.deviation**2 if number else 1.0
-    return Scores(scale * total / rows, None if number else right / rows, rows)
+    if label.task == "number":
+        return Scores(label.deviation**2 * total / rows, None, rows)
+    return Scores(total / rows, right / rows, rows)
 
 
 def answer_to(model: nn.Module, features: Tensor | Sequence[Tensor]) -> Any:
-    """What a model says to the features of a batch, wherever it lies."""
+    """A model's outputs for the features of a batch, on the model's device."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
     parts = (features,) if isinstance(features, Tensor) else features
-    return model(*(part.to(_device(model)) for part in parts))
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
-
-
-def _right(out: Tensor, label: Tensor, task: str) -> int:
-    if task == "number":
-        return 0
-    classes: Any = out.reshape(-1) > 0 if task == "binary" else out.argmax(1)
-    return int((classes.to(label.dtype) == label).sum())
+    return model(*(part.to(device) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -240,25 +221,19 @@ def constant_answer(train: Batches, valid: Batches) -> Constant:
     variance + (mean of `train` − mean of `valid`)².
     """
     label = train.schema.label
+    moments, counts = (Moments(), Moments()), np.zeros((2, max(len(label.values), 1)))
+    for part, batches in enumerate((train, valid)):
+        for _, labels in batches.only(()):
+            if label.task == "number":
+                moments[part].add(labels.double().numpy())
+            else:
+                counts[part] += np.bincount(labels.long().numpy(), minlength=counts.shape[1])
     if label.task == "number":
-        learned, other = Moments(), Moments()
-        for batches, moments in ((train, learned), (valid, other)):
-            for _, labels in batches.only(()):
-                moments.add(labels.double().numpy())
-        scale = label.deviation**2
-        variance = scale * other.second / other.n
+        scale, (learned, other) = label.deviation**2, moments
+        variance = scale * other.variance
         return Constant(variance + scale * (learned.mean - other.mean) ** 2, None, variance)
-    counts, there = _counts(train), _counts(valid)
-    known = np.where((counts == 0) & (there > 0), UNSEEN, counts)
-    rates, shares = known / known.sum(), there / there.sum()
-    loss = -float(sum(q * np.log(p) for p, q in zip(rates, shares, strict=True) if q > 0))
-    return Constant(loss, float(shares[int(counts.argmax())]), None)
-
-
-def _counts(batches: Batches) -> NDArray[np.float64]:
-    """Rows of each class."""
-    classes = len(batches.schema.label.values)
-    total = np.zeros(classes)
-    for _, label in batches.only(()):
-        total += np.bincount(label.long().numpy(), minlength=classes)
-    return total
+    shares = counts[1] / counts[1].sum()
+    known = np.where((counts[0] == 0) & (shares > 0), UNSEEN, counts[0])
+    there = shares > 0
+    loss = -float(shares[there] @ np.log(known[there] / known.sum()))
+    return Constant(loss, float(shares[counts[0].argmax()]), None)
