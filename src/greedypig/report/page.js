@@ -145,10 +145,9 @@
   const image = context.createImageData(width, height);
   const out = image.data.fill(255);
 
-  const { last, wide, shift } = e.order;
-  const stretch = (number) => (wide ? Math.log(shift + number) : number);
+  const last = e.order.last;
   // Where a number lies on the scale of the order: 0 for the first, 1 for the last.
-  const along = (number) => (stretch(number) - stretch(1)) / (stretch(last) - stretch(1));
+  const along = (number) => Math.sqrt((number - 1) / (last - 1));
   const unselected = ranks.some((rank) => rank >= e.selected);
   const neverTaken = first.some((rank) => rank >= e.selected);
 
@@ -243,7 +242,7 @@
     const notes = [];
     if (view === "order") {
       ticks = e.order.ticks.map((number) => [count(number), along(number)]);
-      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; ${e.order.words}`);
+      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; square-root scale`);
       notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
       if (view === "overlay") notes.push("The bar is drawn over dark and light gray, as the map is over the photo");
