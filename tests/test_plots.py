@@ -18,7 +18,7 @@ import greedypig as gp
 from greedypig import plots
 from greedypig.results.line_styles import KNOWN, looks
 from greedypig.results.photo_notes import Notes
-from greedypig.results.picture import DARK, LIGHT, Picture
+from greedypig.results.picture import Picture
 from seen import ABOUT, COMPARISON, known_order, photo, pixels, ranked, unmeasured
 
 viridis = colormaps["viridis"]
@@ -148,19 +148,6 @@ def test_overlays_lie_on_the_picture_in_gray():
         plots.overlay(ranked())
     with pytest.raises(gp.InvalidInput, match="opacity from 0 to 1"):
         plots.overlay(a, opacity=2)
-
-
-def test_an_overlay_s_bar_shows_the_map_as_opaque_as_it_is_over_dark_and_light():
-    ax = plots.overlay(photo(), opacity=0.4)
-    ax.figure.savefig(shown := io.BytesIO(), dpi=100, format="raw")
-    width, height = (round(100 * side) for side in ax.figure.get_size_inches())
-    levels = np.frombuffer(shown.getvalue(), np.uint8).reshape(height, width, 4)[..., :3]
-    box = bar_of(ax).get_window_extent()
-    middle = viridis(0.5)[:3]
-    for gray, share in ((DARK, 0.75), (LIGHT, 0.25)):
-        row, column = height - (box.y0 + share * box.height), (box.x0 + box.x1) / 2
-        expected = 0.4 * 255 * np.array(middle) + 0.6 * gray
-        assert np.abs(levels[int(row), int(column)] - expected).max() <= 4
 
 
 def test_order_maps_show_when_a_place_was_first_taken():

@@ -93,29 +93,10 @@ def test_a_class_less_likely_than_on_the_bare_baseline_is_told_as_that():
     assert "marked ▲" not in visible(report.index_html({"a.html": photo(about=about)}))
 
 
-SELECTED = {
-    "greedy-pig": "selected greedily by path-integrated gradients (Greedy PIG).",
-    "sequential-gradient": "selected greedily by the gradient at the selected features",
-    "ig": "ranked once, by their score (ig).",
-    "smooth-ig": "ranked once, by their score (smooth-ig).",
-    "random": "in a random order",
-}
-
-
-@pytest.mark.parametrize("method", SELECTED)
-def test_the_footer_says_how_this_method_orders_features(method):
-    footer = visible(report.html(photo(method=method))).partition("from the result alone.")[2]
-    assert f"Features are {SELECTED[method]}" in footer
-    assert ("Greedy PIG" in footer) == method.endswith("pig")
-    assert ("used" in footer) == (method != "random")
-
-
-def test_views_are_named_in_the_footer():
-    method = gp.SteadyPIG(rounds=2, views=2)
-    a = gp.explain(lambda x: x.flatten(1)[:, :2], torch.rand(3, 8, 8), method=method)
-    text = visible(report.html(a))
-    assert "over changing views of the photo (steady-pig" in text
-    assert "steady-pig: 2 rounds × 2 views" in text
+def test_only_an_order_of_a_method_says_what_the_model_used():
+    for method, used in (("greedy-pig", True), ("ig", True), ("random", False)):
+        footer = visible(report.html(photo(method=method))).partition("from the result alone.")[2]
+        assert ("model used" in footer) == used
 
 
 @pytest.mark.parametrize(
@@ -124,8 +105,9 @@ def test_views_are_named_in_the_footer():
         ({"method": "greedy-pig", "rounds": 3, "steps": 2}, "3 rounds × 2 midpoints, geometric"),
         ({"method": "ig", "steps": 4}, "ig: 4 steps"),
         ({"method": "smooth-ig"}, "smooth-ig: 25 samples × 50 steps"),
+        ({"method": gp.SteadyPIG(rounds=2, views=2)}, "steady-pig: 2 rounds × 2 views"),
     ],
-    ids=["greedy", "one-shot", "smooth"],
+    ids=["greedy", "one-shot", "smooth", "views"],
 )
 def test_the_method_s_setting_and_the_seed_are_on_the_page(options, told):
     assert told in visible(report.html(photo(**options)))
@@ -135,8 +117,9 @@ def test_predictions_settings_versions_and_cost_are_on_the_page():
     a = photo()
     text = visible(report.html(a))
     parts = ["coffee mug", "0.062", "efficientnet-lite0", "photo.jpg", a.provenance["input"]]
-    for part in [*parts, str(a.gradients_used), "gp.models.load('efficientnet-lite0')"]:
+    for part in [*parts, str(a.gradients_used)]:
         assert part in text, part
+    assert "Do it again" not in text
     told = visible(report.html(photo(about={"command": "greedypig explain photo.jpg"})))
     assert "greedypig explain photo.jpg" in told
 
@@ -402,22 +385,3 @@ def test_an_index_shows_second_opinions_where_there_are_any():
     assert page.count("second opinion, AUC") == 1
     assert "0.250</td>" in page  # Half of 0.5, straight from nothing to everything.
     assert "second opinion, AUC" not in report.index_html({"b.html": without})
-
-
-@pytest.mark.parametrize("method", ["greedy-pig", "steady-pig", "sequential-gradient", "ig",
-                                    "gradient", "random"])  # fmt: skip
-def test_the_call_on_the_page_gives_the_same_result(method):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(3, 8, 8, generator=generator)
-    weights = torch.rand(192, 3, generator=generator)
-
-    def model(batch):
-        return batch.flatten(1) @ weights
-
-    a = gp.explain(model, x, method=method)
-    page = html.unescape(report.html(a))
-    code = page[page.index("import greedypig as gp") : page.index("</pre>")]
-    names = {"model": model, "x": x}
-    exec(code, names)
-    assert torch.equal(names["a"].order, a.order)
-    assert names["a"].settings == a.settings

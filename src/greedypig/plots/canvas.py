@@ -74,16 +74,11 @@ def picture_of(a: Attribution, view: str) -> Picture:
 
 
 def shorten(text: str, length: int = 40) -> str:
-    """Text that fits a title or label; a cut shows as an ellipsis, `$` is no mathematics here."""
-    cut = text if len(text) <= length else text[: length - 1].rstrip() + "…"
-    return cut.replace("$", r"\$")
-
-
-def shorten_name(text: str, length: int = 32) -> str:
-    """A name that fits a label, cut in the middle: names of a kind often differ in their ends."""
+    """Text that fits a title or label, cut in the middle, as names of a kind often differ in their
+    ends; `$` is no mathematics here."""
     head = length // 2
     cut = text if len(text) <= length else f"{text[:head]}…{text[head + 1 - length :]}"
-    return shorten(cut, length)
+    return cut.replace("$", r"\$")
 
 
 def headline(notes: Notes) -> str:

@@ -23,7 +23,7 @@ from .canvas import (
     level,
     line_styles,
     plain,
-    shorten_name,
+    shorten,
     title,
 )
 
@@ -125,7 +125,7 @@ def curve_of(a: Attribution) -> tuple[Curve | None, float | None]:
 def _label(name: str, line: Curve) -> str:
     name = {"softmax": "probability", DELETION: "probability"}.get(name, name)
     judge = f" by {line.judge}" if line.judge else ""
-    return f"{shorten_name(name + judge, LONGEST)}, AUC {line.auc:.3f}"
+    return f"{shorten(name + judge, LONGEST)}, AUC {line.auc:.3f}"
 
 
 def _full(ax: Axes, lines: list[Curve], full: float) -> None:
@@ -157,7 +157,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     count = min(top, a.features.units)
     lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
-    names = [shorten_name(label) for label in unit_labels(a, a.order[:count].tolist())]
+    names = [shorten(label, 32) for label in unit_labels(a, a.order[:count].tolist())]
     if "gain" not in quantity and len(set(rounds)) > 1:
         texts = [f"round {number}" if number else "not selected" for number in rounds]
         names = [f"{name} · {text}" for name, text in zip(names, texts, strict=True)]

@@ -19,7 +19,6 @@ from .canvas import (
     new_figure,
     plain,
     shorten,
-    shorten_name,
     title,
 )
 
@@ -85,7 +84,7 @@ def _losses(notes: ColumnNotes, ax: Axes) -> None:
 def _path(a: Attribution, ax: Axes) -> None:
     """The loss of the model itself, not retrained, as columns are added in the order chosen."""
     count = min(len(a.picks), MOST_NAMES)
-    names = ["none", *(shorten_name(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
+    names = ["none", *(shorten(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
     losses = (-a.values[: count + 1]).tolist()
     ax.plot(range(count + 1), losses, color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     level(ax, -a.full_value, f"all columns: {0.0 - a.full_value:.4f}")

@@ -13,8 +13,6 @@ from ..core.errors import InvalidInput
 from ..core.numbers import check_between
 from ..results.photo_notes import Notes
 from ..results.picture import (
-    DARK,
-    LIGHT,
     Picture,
     order_last,
     order_ticks,
@@ -107,8 +105,7 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
     image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
                       interpolation_stage="rgba")  # fmt: skip
     untick(ax)
-    words = f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque"
-    _bar(ax, image, f"{words}; bar over dark and light gray", TENTHS, behind=(DARK, LIGHT))
+    _bar(ax, image, f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque", TENTHS)
     title(ax, _headed("importance over the picture", a))
     return ax
 
@@ -154,26 +151,13 @@ def _importance_words(a: Attribution, picture: Picture) -> str:
     return f"importance: 1 = {done} first, 0 = last\n{'; '.join(words)}".rstrip()
 
 
-def _bar(
-    ax: Axes,
-    image: ScalarMappable,
-    label: str,
-    ticks: Sequence[float],
-    *,
-    behind: tuple[int, int] | None = None,
-) -> None:
-    """The colours' scale below a picture and as wide as it, so that pictures keep their places.
-
-    behind: two gray levels, under the upper and the lower half of colours that are see-through.
-    """
+def _bar(ax: Axes, image: ScalarMappable, label: str, ticks: Sequence[float]) -> None:
+    """The colours' scale below a picture and as wide as it, so that pictures keep their places."""
     ax.set_anchor("N")
     place = ax.inset_axes((0, -0.065, 1, 0.035))
     bar = ax.figure.colorbar(image, cax=place, orientation="horizontal")
     bar.set_label(label, fontsize=8)
     bar.outline.set_visible(False)
-    if behind is not None:
-        for gray, bottom in zip(behind, (0.5, 0.0), strict=True):
-            place.axhspan(bottom, bottom + 0.5, color=str(gray / 255), linewidth=0, zorder=-1)
     bar.set_ticks(ticks, labels=[f"{tick:,g}" if tick < 1 else f"{tick:,.0f}" for tick in ticks])
     place.minorticks_off()
     place.tick_params(labelsize=8)

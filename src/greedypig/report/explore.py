@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution, is_one_shot
 from ..results.photo_notes import Notes
 from ..results.picture import (
-    DARK,
-    LIGHT,
     Picture,
     order_last,
     order_ticks,
@@ -76,7 +74,6 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "alike": shares_alike(a, [k for k, _ in stops]),
         "order": {"last": last, "ticks": order_ticks(last)},
         "once": is_one_shot(a),
-        "grays": [DARK, LIGHT],
         "bytes": size,
         "ranks": raw(ranks),
         "shared": None if np.array_equal(shared, ranks) else raw(shared),

@@ -245,7 +245,6 @@
       notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; square-root scale`);
       notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
-      if (view === "overlay") notes.push("The bar is drawn over dark and light gray, as the map is over the photo");
       if (unselected) notes.push("Features that no round selected are ranked by their last score");
     }
     $("ticks").replaceChildren(...ticks.map(([text, place]) => {
@@ -258,20 +257,18 @@
     $("key-note").hidden = notes.length === 0;
   };
 
-  // The colours as the view shows them; of the overlay at its opacity, over dark and over light gray.
+  // The colours as the view shows them; of the overlay at its opacity, over gray.
   const ramps = $("ramp").getContext("2d");
   const drawRamp = () => {
-    const strip = ramps.createImageData(256, 2);
+    const strip = ramps.createImageData(256, 1);
     const colours = view === "heat" ? cividis : viridis;
     const over = view === "overlay" ? +opacity.value / 100 : 1;
-    e.grays.forEach((gray, row) => {
-      for (let i = 0; i < 256; i++) {
-        const level = 3 * (view === "order" ? 255 - i : i);
-        for (let c = 0; c < 3; c++)
-          strip.data[4 * (256 * row + i) + c] = Math.round(over * colours[level + c] + (1 - over) * gray);
-        strip.data[4 * (256 * row + i) + 3] = 255;
-      }
-    });
+    for (let i = 0; i < 256; i++) {
+      const level = 3 * (view === "order" ? 255 - i : i);
+      for (let c = 0; c < 3; c++)
+        strip.data[4 * i + c] = Math.round(over * colours[level + c] + (1 - over) * 128);
+      strip.data[4 * i + 3] = 255;
+    }
     ramps.putImageData(strip, 0, 0);
   };
 

@@ -26,8 +26,6 @@ GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
-DARK, LIGHT = 64, 192
-"""Gray levels of the legend of a map that is drawn over the photo."""
 
 
 @dataclass(frozen=True)
