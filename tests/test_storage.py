@@ -84,6 +84,7 @@ def test_several_inputs_come_back_in_their_container(path, container):
     "options",
     [
         {"method": "random"},
+        {"objective": "logit"},
         {"method": gp.MarginalGains()},  # −∞ among the scores.
         {"baseline": [0.0, row(4), "mean", lambda x: x * 0]},
         {"objective": lambda z: z[:, 0]},
@@ -127,13 +128,6 @@ def test_values_that_were_not_measured_come_back_as_nan(path):
     assert b.full_value != b.full_value
 
 
-def test_float64_scores_keep_their_bits(path):
-    a = gp.explain(mlp().double(), row().double(), method=TWO)
-    a.save(path)
-    assert gp.load(path).unit_scores.dtype == torch.float64
-    assert identical(a, gp.load(path))
-
-
 def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
     example().save(path)
     assert os.listdir(path.parent) == [path.name]
@@ -142,14 +136,6 @@ def test_the_file_is_one_safetensors_file_with_json_in_its_header(path):
         assert set(file.keys()) == {*TENSORS, "first_scores", "score_sums", "features.ids"}
     assert record["schema"] == 3
     assert record["stop"] == "ALL"
-
-
-def test_paths_may_be_text_and_files_get_the_usual_mode(path):
-    example().save(str(path))
-    assert identical(example(), gp.load(str(path)))
-    mask = os.umask(0)
-    os.umask(mask)
-    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_settings_and_provenance_tell_where_it_came_from(path):
@@ -291,8 +277,9 @@ def test_fingerprints_depend_on_what_a_model_computes_and_not_on_where_it_lies()
 
 
 def assert_refused(path) -> str:
-    with pytest.raises(gp.InvalidFile) as caught:
+    with pytest.raises(gp.InvalidFile, match=r"^Expected .*\(got ") as caught:
         gp.load(path)
+    assert os.fspath(path) in str(caught.value)
     return str(caught.value)
 
 
@@ -520,27 +507,6 @@ def test_tensors_that_do_not_fit_are_refused(path, name, tensor):
     assert_refused(path)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"schema": 0},
-        {"selected": 2},
-        {"totals": [1.0]},
-        {"features": {"kind": "bees", "n": 6, "names": None}},
-        {"layout": {"kind": "tensor", "names": ["x"], "shapes": [[5]]}},
-        {"stop": "BOOM"},
-    ],
-    ids=str,
-)
-def test_refusals_name_the_file_what_was_expected_and_what_came(path, odd):
-    record, tensors = parts_of(example(), path)
-    write(path, record | odd, tensors)
-    message = assert_refused(path)
-    assert message.startswith("Expected ")
-    assert "(got " in message
-    assert os.fspath(path) in message
-
-
 @pytest.mark.slow
 def test_every_truncation_is_refused(path):
     example().save(path)
@@ -606,31 +572,8 @@ def test_any_json_in_any_field_is_refused_or_harmless(whole, field, value):
 # Saving whole or not at all.
 
 
-@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=type)
-@pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, monkeypatch, error, where):
-    example().save(path)
-    old = path.read_bytes()
-
-    def not_at_all(*_):
-        raise error
-
-    monkeypatch.setattr(os, where, not_at_all)
-    with pytest.raises(type(error)):
-        gp.explain(mlp(), row(2), method=TWO).save(path)
-    assert path.read_bytes() == old
-    assert os.listdir(path.parent) == [path.name]
-
-
 def test_settings_that_no_file_can_hold_are_refused_before_anything_is_written(path):
     a = replace(example(), settings={"model": object()})
     with pytest.raises(gp.InvalidFile, match=r"Expected settings and notes.*\(got"):
         a.save(path)
     assert os.listdir(path.parent) == []
-
-
-def test_saving_over_a_result_replaces_it(path):
-    example().save(path)
-    other = gp.explain(mlp(), row(2), method=TWO)
-    other.save(path)
-    assert identical(gp.load(path), other)

@@ -192,29 +192,3 @@ def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float,
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     last = max(last, first + 1)
     return first * step, last * step, [i * step for i in range(first, last + 1)]
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A row of a name, a bar to the left or right of zero, and its number."""
-
-    label: str
-    start: float
-    """In hundredths of the width, as `width` is."""
-    width: float
-    kind: str
-    """up or down."""
-    text: str
-
-
-def bars(labels: Sequence[str], lengths: Sequence[float], texts: Sequence[str]) -> list[Bar]:
-    """Bars on one scale that holds zero."""
-    low, high = min(0.0, *lengths, 0.0), max(0.0, *lengths, 0.0)
-    span = (high - low) or 1.0
-    rows = []
-    for label, length, text in zip(labels, lengths, texts, strict=True):
-        width = max(100 * abs(length) / span, 0.4)
-        zero = 100 * -low / span
-        kind = "down" if length < 0 else "up"
-        rows.append(Bar(label, zero - width if length < 0 else zero, width, kind, text))
-    return rows

@@ -12,7 +12,7 @@ from ..results.photo_notes import Notes
 from ..results.picture import rounds_line
 from ..results.table_notes import ColumnNotes, Loss, Losses
 from .chart import Chart, Level, Line, share_chart
-from .made import made
+from .details import details
 from .parts import first_units
 from .render import Cell, render
 
@@ -36,7 +36,7 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         {"charts": [path.data] if path else [], "explore": None},
         a=a,
         columns=columns,
-        made=made(a, notes),
+        details=details(a, notes),
         eyebrow=[notes.source, columns.network, a.method],
         source=notes.source,
         first=first_units(a, LISTED),

@@ -12,7 +12,7 @@ from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
 from ..results.wording import percent, signed
 from .chart import share_chart
-from .made import made
+from .details import details
 from .render import Cell, render
 
 SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}
@@ -40,7 +40,7 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         {"charts": [chart.data for chart in charts], "explore": None},
         a=a,
         graph=graph,
-        made=made(a, notes),
+        details=details(a, notes),
         eyebrow=[graph.source, graph.model],
         charts=charts,
         caution=[higher] if higher else [],
@@ -95,7 +95,7 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
         },
         a=a,
         node=node,
-        made=made(a, notes),
+        details=details(a, notes),
         eyebrow=[node.source, node.model],
         charts=charts,
         caution=[higher] if higher else [],

@@ -23,11 +23,11 @@ from ..results.picture import (
     unranked,
 )
 from ..results.table_notes import ColumnNotes
-from .chart import Chart, bars, share_chart
+from .chart import Chart, share_chart
 from .columns import columns_html
+from .details import details
 from .explore import explorer, explorer_data
 from .graphs import compression_html, node_html
-from .made import made
 from .parts import compared, first_units
 from .render import png, render
 
@@ -67,9 +67,9 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
     context: dict[str, Any] = {
         "a": a,
         "notes": notes,
-        "made": made(a, notes),
+        "details": details(a, notes),
         "eyebrow": [notes.source, notes.model, a.settings.get("method") or ""],
-        "predictions": _predictions(notes),
+        "predictions": [(name, p, f"{p:.3f}") for name, p in notes.predictions],
         "reason": reason,
         "units": unit_word(a, a.features.units),
         "picture": picture is not None,
@@ -108,12 +108,6 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
 def _finite(values: list[float]) -> list[str]:
     """Numbers as they are written; none where one is not known."""
     return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
-
-
-def _predictions(notes: Notes) -> Any:
-    """The classes with the highest probability for the whole input."""
-    values = [probability for _, probability in notes.predictions]
-    return bars([name for name, _ in notes.predictions], values, [f"{v:.3f}" for v in values])
 
 
 def _shares(a: Attribution, notes: Notes) -> list[tuple[float, float, bool]]:

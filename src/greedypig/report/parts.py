@@ -8,7 +8,7 @@ from typing import Any
 from ..core.attribution import Attribution
 from ..results.photo_notes import COMPARED, Method
 from ..results.picture import strengths, unit_labels, unit_word
-from .chart import Chart, bars, share_chart
+from .chart import Chart, share_chart
 from .render import Cell
 
 
@@ -25,7 +25,7 @@ def first_units(a: Attribution, most: int = 20) -> dict[str, Any]:
         "word": unit_word(a),
         "meaning": meaning,
         "more": a.features.units - count,
-        "bars": bars(labels, lengths, texts),
+        "bars": list(zip(labels, lengths, texts, strict=True)),
     }
 
 

@@ -64,7 +64,7 @@ def environment() -> Environment:
     def finalize(value: Any) -> Any:
         return value if isinstance(value, Markup | jinja2.Undefined) else clean(str(value))
 
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         finalize=finalize,
@@ -72,8 +72,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    made.filters |= {
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.filters |= {
         "chance": chance,
         "percent": lambda share: percent(share).replace(" ", "\u00a0"),
         "short_percent": lambda share: short_percent(share).replace(" ", "\u00a0"),
@@ -83,7 +83,7 @@ def environment() -> Environment:
         "capital": lambda text: text[:1].upper() + text[1:],
         "own_code": Markup,  # For the style and script that this package brings.
     }
-    return made
+    return templates
 
 
 def _decimals(number: float, digits: int = 3) -> str:

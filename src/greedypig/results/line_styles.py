@@ -37,16 +37,11 @@ KNOWN = {
 TITLES = {
     "integrated gradients": "ig",
     "pig (integrated gradients)": "ig",
-    "greedy pig": "greedy-pig",
     "greedy pig, our default": "greedy-pig",
     "greedy pig, the paper's setting": "greedy-pig (paper)",
-    "sequential gradient": "sequential-gradient",
-    "smooth ig": "smooth-ig",
-    "blur ig": "blur-ig",
-    "guided ig": "guided-ig",
     "random order": "random",
 }
-"""Titles of methods in the tables of the paper."""
+"""Titles of methods in the tables of the paper, where they are not the names without hyphens."""
 ALL = [Look(i % 8, i % 5) for i in range(40)]
 """Every style once."""
 
@@ -59,7 +54,7 @@ def looks(names: Sequence[str]) -> list[Look]:
     styles: dict[int, Look] = {}
     for i, name in enumerate(names):
         key = name.lower().removesuffix(" (cut)")
-        look = KNOWN.get(TITLES.get(key, key))
+        look = KNOWN.get(TITLES.get(key, key)) or KNOWN.get(key.replace(" ", "-"))
         if look is not None and look not in styles.values():
             styles[i] = look  # A second line of the same name gets another style.
     colours = {look.colour for look in styles.values()}

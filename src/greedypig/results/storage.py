@@ -66,16 +66,15 @@ class Header:
     about: Mapping[str, Any]
 
 
-AS_THEY_ARE = (
-    "selected", "picks", "gradients_used", "seconds", "settings", "provenance", "about",
-)  # fmt: skip
+PLAIN = ("selected", "picks", "gradients_used", "seconds", "settings", "provenance", "about")
+"""Fields of a result that JSON holds as they are."""
 
 
 def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     """Write `attribution` to `path`, whole or not at all."""
     a = attribution
     features, feature_tensors = a.features.state()
-    record = {name: getattr(a, name) for name in AS_THEY_ARE} | {
+    record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
@@ -142,7 +141,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         )
     if seal != digest(dict(sorted(tensors.items())), json.dumps(record)):
         raise InvalidInput("Expected the file as it was written (got one whose digest differs).")
-    plain: dict[str, Any] = {name: getattr(header, name) for name in AS_THEY_ARE}
+    plain: dict[str, Any] = {name: getattr(header, name) for name in PLAIN}
     plain |= {name: tensors[name] for name in TENSORS}
     plain |= {name: tensors.get(name) for name in SCORES}
     a = Attribution(

@@ -17,7 +17,7 @@ LONGEST = 200
 """Rounds in the table; a longer one says what it leaves out."""
 
 
-def made(a: Attribution, notes: Notes) -> dict[str, Any]:
+def details(a: Attribution, notes: Notes) -> dict[str, Any]:
     """The last section of a page."""
     word, name = unit_word(a), a.settings.get("method")
     facts = {
