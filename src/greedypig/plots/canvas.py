@@ -21,7 +21,12 @@ INK, SOFT, FAINT = "#1f2430", "#5b6270", "#d5d8de"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
 """Okabe and Ito's colours, which the colour-blind can distinguish; lines also differ in dashes."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
-EXCESS = "#D55E00"
+Style = dict[str, Any]
+"""Keyword arguments of matplotlib."""
+KEY: Style = {"fontsize": 8, "frameon": False}
+"""How legends look."""
+KEY_BELOW: Style = KEY | {"loc": "upper left", "bbox_to_anchor": (0, -0.16), "borderaxespad": 0}
+"""Legends under their diagrams."""
 
 
 def line_styles(names: Sequence[str]) -> list[dict[str, Any]]:

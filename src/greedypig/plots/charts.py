@@ -14,8 +14,9 @@ from ..results.photo_notes import CLEARLY, SECOND, Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
     COLOURS,
-    EXCESS,
+    KEY_BELOW,
     SOFT,
+    Style,
     axes_or,
     check,
     headline,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 UNBOUNDED = ("loss", "lic")
 """Curves in nats: lower is better and there is no upper end."""
+EXCESS: Style = {"color": COLOURS[1], "alpha": 0.22, "hatch": "///", "linewidth": 0}
 LONGEST = 56
 """Letters of a curve's name: with its area as wide as the narrowest diagram of a sheet."""
 
@@ -75,8 +77,7 @@ def curve(
     if len(curves) == 1 and isinstance(curves[0], Attribution):
         title(ax, headline(Notes.of(curves[0])))
     columns = legend_columns(ax.get_legend_handles_labels()[1])
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
-              borderaxespad=0, ncols=columns)  # fmt: skip
+    ax.legend(**KEY_BELOW, ncols=columns)
     return ax
 
 
@@ -139,9 +140,8 @@ def _full(ax: Axes, lines: list[Curve], full: float) -> None:
         # A judge has a value of its own for the whole; how far a prediction moves has none.
         if line.judge is not None or line.off or values.max() <= full + CLEARLY:
             continue
-        ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
-                        interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,
-                        label=label)  # fmt: skip
+        above: Style = {"where": (values > full).tolist(), "interpolate": True}
+        ax.fill_between(line.fractions, full, values, **above, **EXCESS, label=label)
         label = None
 
 

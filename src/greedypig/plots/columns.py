@@ -11,6 +11,8 @@ from ..results.picture import unit_labels
 from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
+    KEY,
+    Style,
     check,
     heading,
     labels,
@@ -61,8 +63,8 @@ def _losses(notes: ColumnNotes, ax: Axes) -> None:
         ks = [k + (i - (len(methods) - 1) / 2) * 0.012 * width for k in losses]
         means = [loss.mean for loss in losses.values()]
         errors = [loss.error or 0.0 for loss in losses.values()]
-        ax.errorbar(ks, means, yerr=errors, label=shorten(method), marker=MARKS[i % len(MARKS)],
-                    markersize=5, capsize=3, linewidth=1.8, **style)  # fmt: skip
+        style |= {"marker": MARKS[i % len(MARKS)], "markersize": 5, "linewidth": 1.8}
+        ax.errorbar(ks, means, errors, label=shorten(method), capsize=3, **style)
     whole = notes.loss_all.mean
     level(ax, whole, f"all {len(notes.kinds)} columns: {notes.figure(whole)}")
     if notes.constant is not None:
@@ -88,11 +90,11 @@ def _path(a: Attribution, ax: Axes) -> None:
     losses = (-a.values[: count + 1]).tolist()
     ax.plot(range(count + 1), losses, color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     level(ax, -a.full_value, f"all columns: {0.0 - a.full_value:.4f}")
-    ax.set_xticks(range(count + 1), names, rotation=60 if count > 6 else 35, ha="right",
-                  rotation_mode="anchor")  # fmt: skip
+    turned: Style = {"rotation": 60 if count > 6 else 35, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(count + 1), names, **turned)
     labels(ax, y="loss of the model as it is")
     plain(ax)
     ax.tick_params(axis="x", labelsize=8 if count <= 25 else 6.5)
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(**KEY)
     more = len(a.picks) - count
     title(ax, f"Columns in order of selection{f' ({more} more not shown)' if more else ''}")

@@ -14,7 +14,19 @@ from ..results.graph_notes import COMPRESSION, NODE
 from ..results.photo_notes import COMPARED, SECOND, Method, Notes
 from ..results.picture import Picture, unit_word, unranked
 from ..results.table_notes import KEY
-from .canvas import SOFT, check, heading, headline, new_figure, note, shorten, title, untick
+from .canvas import (
+    KEY_BELOW,
+    SOFT,
+    Style,
+    check,
+    heading,
+    headline,
+    new_figure,
+    note,
+    shorten,
+    title,
+    untick,
+)
 from .charts import bars, curve, curve_of
 from .columns import selected_columns
 from .graphs import compression, node_panel
@@ -195,8 +207,7 @@ def _all_curves(figure: Figure, place: Any, rows: Sequence[Method], full: float 
         title(ax, text)
         if len(diagrams) > 2:  # Few ticks and a legend of one column fit three in a row.
             ax.set_xticks([0, 0.5, 1])
-            ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
-                      borderaxespad=0)  # fmt: skip
+            ax.legend(**KEY_BELOW)
         if lines is losses:
             ax.set_ylabel("KL (nats)")
             ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
@@ -233,8 +244,8 @@ def _table(ax: Axes, rows: Sequence[Method]) -> None:
         for row in rows
     ]
     heads, names = [COMPARED[c][0] for c in columns], [shorten(row.name, 22) for row in rows]
-    table = ax.table(cellText=cells, colLabels=heads, rowLabels=names, loc="upper center",
-                     cellLoc="right", edges="horizontal")  # fmt: skip
+    look: Style = {"loc": "upper center", "cellLoc": "right", "edges": "horizontal"}
+    table = ax.table(cellText=cells, colLabels=heads, rowLabels=names, **look)
     table.auto_set_font_size(False)
     table.set_fontsize(8.5)
     table.scale(1, 1.45)

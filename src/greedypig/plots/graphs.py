@@ -16,7 +16,9 @@ from .canvas import (
     COLOURS,
     FAINT,
     INK,
+    KEY,
     SOFT,
+    Style,
     check,
     heading,
     labels,
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 
 SHAPES = ("o", "s", "^", "D", "v", "p", "h", "P")
 """Marks of classes, so that colours are not needed to tell them apart."""
-HALO = {"boxstyle": "round,pad=0.08", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
+HALO: Style = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+TEXT: Style = {"fontsize": 7.5, "color": INK, "zorder": 5, "bbox": HALO}
+"""The names of nodes and the numbers of edges."""
 LISTED = 16
 """Edges in the list beside a subgraph."""
 
@@ -105,8 +109,8 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
             _bands(ax, panel, names)
             handles, texts = ax.get_legend_handles_labels()
             legend |= dict(zip(texts, handles, strict=True))
-    figure.legend(list(legend.values()), list(legend), loc="outside lower center", frameon=False,
-                  fontsize=9, ncols=len(legend))  # fmt: skip
+    key = KEY | {"loc": "outside lower center", "ncols": len(legend)}
+    figure.legend(list(legend.values()), list(legend), **key)
     if title:
         heading(figure, shorten(title, 150), 11)
     return figure
@@ -116,19 +120,18 @@ def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
     styles = dict(zip(names, line_styles(names), strict=True))
     values = [v for band in panel.bands.values() for v in band.values]
     for name, band in panel.bands.items():
-        mark = SHAPES[names.index(name) % len(SHAPES)]
-        ax.plot(band.shares, band.values, linewidth=1.9, marker=mark, markersize=3.6, label=name,
-                **styles[name])  # fmt: skip
+        look = styles[name] | {"marker": SHAPES[names.index(name) % len(SHAPES)], "markersize": 3.6}
+        ax.plot(band.shares, band.values, linewidth=1.9, label=name, **look)
         if band.errors is not None:
             middle, error = np.asarray(band.values), np.asarray(band.errors)
-            ax.fill_between(band.shares, middle - error, middle + error,
-                            color=styles[name]["color"], alpha=0.18, linewidth=0)  # fmt: skip
+            area: Style = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
+            ax.fill_between(band.shares, middle - error, middle + error, **area)
     if panel.full is not None:
         level(ax, panel.full, "all edges", (4, 3))
         values.append(panel.full)
     if panel.keep is not None:
-        ax.axvline(panel.keep, color=SOFT, linewidth=1.1, linestyle=(0, (1, 2)),
-                   label=f"kept: {percent(panel.keep)}")  # fmt: skip
+        label = f"kept: {percent(panel.keep)}"
+        ax.axvline(panel.keep, color=SOFT, linewidth=1.1, linestyle=(0, (1, 2)), label=label)
     plain(ax)
     ax.set_xlim(0, 1)
     room = 0.06 * (max(values) - min(values)) or 0.05
@@ -158,7 +161,7 @@ def node_panel(a: Attribution) -> Figure:
     values = [node.alone, *node.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
     level(ax, node.full, f"all {node.around:,} edges within reach: {node.full:.3f}", (4, 3))
-    ax.legend(fontsize=8, frameon=False, loc="lower right")
+    ax.legend(**KEY, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -182,29 +185,24 @@ def _subgraph(ax: Axes, node: Explained) -> None:
     for radius in radii:
         ax.add_patch(Circle((0, 0), radius, fill=False, edgecolor=FAINT, zorder=0))
     last = max(len(node.edges) - 1, 1)
-    number = {"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": FAINT}
+    cividis = colormaps["cividis"]
     for i, (u, v) in enumerate(node.edges):
         late = i / last
-        (x1, y1), (x2, y2) = spots[u], spots[v]
-        ax.plot([x1, x2], [y1, y2], color=colormaps["cividis"](0.8 * late), zorder=1,
-                linewidth=3.4 - 2.2 * late, solid_capstyle="round")  # fmt: skip
-        ax.text(*ranks[i], str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
-                bbox=number)  # fmt: skip
+        ends = zip(spots[u], spots[v], strict=True)
+        ax.plot(*ends, color=cividis(0.8 * late), linewidth=3.4 - 2.2 * late, zorder=1)
+        ax.text(*ranks[i], str(i + 1), **TEXT, ha="center", va="center")
     legend: dict[str, Any] = {}
     for i, each in enumerate(node.nodes):
         colour, mark = class_style(each.kind)
         (x, y), (dx, dy) = spots[i], names[i]
-        size, rim, width = (130, "white", 0.9) if i else (420, INK, 2.4)
-        dot = ax.scatter([x], [y], s=size, c=colour, marker=mark, zorder=4, edgecolors=rim,
-                         linewidths=width)  # fmt: skip
+        rim: Style = {"s": 130, "edgecolors": "white"} if i else {"s": 420, "edgecolors": INK}
+        dot = ax.scatter([x], [y], c=colour, marker=mark, zorder=4, linewidths=1.5, **rim)
         legend.setdefault(shorten(node.class_name(each), 32), dot)
         across = "left" if dx > 0.25 else "right" if dx < -0.25 else "center"
         up = "bottom" if dy > 0.25 else "top" if dy < -0.25 or i == 0 else "center"
-        below = 0.0 if i else -0.062
-        ax.text(x + 0.05 * dx, y + 0.05 * dy + below, shorten(each.name, 14), color=INK, zorder=5,
-                ha=across, va=up, fontsize=7.5 if i else 9, bbox=HALO)  # fmt: skip
-    key = ax.legend(list(legend.values()), list(legend), loc="lower left", fontsize=8,
-                    framealpha=0.85, edgecolor="none")  # fmt: skip
+        place = (x + 0.05 * dx, y + 0.05 * dy) if i else (0.0, -0.062)
+        ax.text(*place, shorten(each.name, 14), **TEXT, ha=across, va=up)
+    key = ax.legend(list(legend.values()), list(legend), loc="lower left", **KEY)
     for handle in key.legend_handles:
         handle.set_sizes([60])  # type: ignore[union-attr]
     ax.set_aspect("equal")
@@ -214,5 +212,5 @@ def _subgraph(ax: Axes, node: Explained) -> None:
     own = shorten(node.truth or node.label)
     truth = "" if own == shorten(node.label) else f" (its own class: {own})"
     name = shorten(node.centre.name, 30)
-    title(ax, f"node {name} of {shorten(node.source, 30)}: {shorten(node.label)}{truth}"
-              f"\n{len(node.edges)} of the {node.around:,} edges within reach")  # fmt: skip
+    head = f"node {name} of {shorten(node.source, 30)}: {shorten(node.label)}{truth}"
+    title(ax, f"{head}\n{len(node.edges)} of the {node.around:,} edges within reach")

@@ -21,7 +21,7 @@ from ..results.picture import (
     units_within,
 )
 from ..results.wording import chance_cell, percent
-from .canvas import axes_or, headline, labels, picture_of, shorten, title, untick
+from .canvas import Style, axes_or, headline, labels, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NEVER = "#b8b8b8"
 MAP = (4.4, 5.6)
 """Inches of a figure with one map and the scale of its colours below."""
+SCALE: Style = {"vmin": 0, "vmax": 1, "interpolation_stage": "rgba"}
+"""How importance is drawn."""
 TENTHS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 """Ticks of importance."""
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -82,9 +84,7 @@ def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
     """
     picture = picture_of(a, "heatmap")
     ax = axes_or(ax, *MAP)
-    image = ax.imshow(
-        picture.importance, cmap="cividis", vmin=0, vmax=1, interpolation_stage="rgba"
-    )
+    image = ax.imshow(picture.importance, cmap="cividis", **SCALE)
     untick(ax)
     _bar(ax, image, _importance_words(a, picture), TENTHS)
     title(ax, _headed("importance", a))
@@ -102,8 +102,7 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
         )
     ax = axes_or(ax, *MAP)
     ax.imshow(picture.pixels @ LUMA, cmap="gray", vmin=0, vmax=255, interpolation_stage="rgba")
-    image = ax.imshow(picture.importance, cmap="viridis", vmin=0, vmax=1, alpha=opacity,
-                      interpolation_stage="rgba")  # fmt: skip
+    image = ax.imshow(picture.importance, cmap="viridis", alpha=opacity, **SCALE)
     untick(ax)
     _bar(ax, image, f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque", TENTHS)
     title(ax, _headed("importance over the picture", a))

@@ -133,8 +133,10 @@ def _chart(columns: ColumnNotes) -> Chart:
     ks = sorted({k for by in columns.losses.values() for k in by})
     margin = 0.04 * (ks[-1] - ks[0]) or 1.0
     caption = f"Validation {columns.metric} after retraining (lower is better)"
-    return Chart("losses", caption, "columns kept, k", lines, levels, {k: str(k) for k in ks},
-                 (ks[0] - margin, ks[-1] + margin), zoom=True, live=False)  # fmt: skip
+    ticks = {float(k): str(k) for k in ks}
+    ends = (ks[0] - margin, ks[-1] + margin)
+    axis = "columns kept, k"
+    return Chart("losses", caption, axis, lines, levels, ticks, ends, zoom=True, live=False)
 
 
 def _path(a: Attribution) -> Chart | None:
@@ -149,8 +151,9 @@ def _path(a: Attribution) -> Chart | None:
         after = replace(after, fractions=after.fractions[:-1], values=after.values[:-1])
     full = a.full_value if isfinite(a.full_value) else None
     lines = {"minus the loss of the columns so far": after}
-    return share_chart("curve-rounds", "G(S) after each column", lines, full, word="columns",
-                       zoom=True, plain=True)  # fmt: skip
+    return share_chart(
+        "curve-rounds", "G(S) after each column", lines, full, word="columns", zoom=True, plain=True
+    )
 
 
 def _rankings(columns: ColumnNotes) -> list[list[str | Cell]]:

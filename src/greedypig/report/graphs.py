@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import cos, pi, sin
 from typing import Any
 
@@ -30,9 +31,9 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         lines = {m.title: m.lines[measure] for m in graph.methods if measure in m.lines}
         if lines:
             caption = meaning[:1].upper() + meaning[1:]
-            full = graph.full_value(measure)
-            charts.append(share_chart(f"chart-{measure}", caption, lines, full, word="edges",
-                                      zoom=True, plain=True, keep=graph.keep))  # fmt: skip
+            full, name = graph.full_value(measure), f"chart-{measure}"
+            chart = share_chart(name, caption, lines, full, word="edges", plain=True, zoom=True)
+            charts.append(replace(chart, keep=graph.keep))
     needed = [(m.title, graph.share_for(m, 0.99)) for m in graph.methods]
     higher = verdicts.excess_edges(graph)
     return render(
@@ -83,8 +84,9 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
         points = ((i / len(node.values), v) for i, v in enumerate(values))
         lines = {node.label: Curve.from_points(points, "probability")}
         caption = f"Probability of {node.label} with only the first edges"
-        charts.append(share_chart("chart-node", caption, lines, node.full, word="edges shown",
-                                  plain=True))  # fmt: skip
+        charts.append(
+            share_chart("chart-node", caption, lines, node.full, word="edges shown", plain=True)
+        )
     higher = verdicts.excess_node(node)
     return render(
         "node.html",

@@ -77,8 +77,9 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
     if reason is not None:
         whole = None if picture is None else picture.pixels
         size = None if whole is None else whole.shape
-        return render("unranked.html", png=None if whole is None else png(whole), size=size,
-                      **context)  # fmt: skip
+        return render(
+            "unranked.html", png=None if whole is None else png(whole), size=size, **context
+        )
     charts, methods = _curves(a, notes), compared(notes.methods, notes.probability)
     drawn = charts + (methods["charts"] if methods else [])
     named = picture is None or a.features.names is not None
@@ -99,10 +100,11 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
-        way=WAYS.get(str(a.settings.get("objective"))) if a.settings.get("outputs") == "values"
+        way=WAYS.get(str(a.settings.get("objective")))
+        if a.settings.get("outputs") == "values"
         else None,
         **context,
-    )  # fmt: skip
+    )
 
 
 def _finite(values: list[float]) -> list[str]:
@@ -135,8 +137,11 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         part = "the best features switched off" if off else "only the best features"
         lines = {_label(name, line, notes): line for name, line in probabilities.items()}
         caption = f"Probability of {notes.label or 'the class'} with {part}"
-        charts.append(share_chart("curve-probability", caption, lines, notes.probability,
-                                  plain=off, done=done))  # fmt: skip
+        charts.append(
+            share_chart(
+                "curve-probability", caption, lines, notes.probability, plain=off, done=done
+            )
+        )
     for i, (name, line) in enumerate(notes.curves.items()):
         if name not in probabilities:
             distance = "Distance from the whole input’s prediction (KL, nats; 0 is the same)"
@@ -149,8 +154,9 @@ def _curves(a: Attribution, notes: Notes) -> list[Chart]:
         caption = f"The objective{objective} after each round"
         if off:
             caption = "How far the prediction moves (KL, nats)"
-        charts.append(share_chart("curve-rounds", caption, {after.name: after}, full,
-                                  plain=off, done=done))  # fmt: skip
+        charts.append(
+            share_chart("curve-rounds", caption, {after.name: after}, full, plain=off, done=done)
+        )
     return charts
 
 

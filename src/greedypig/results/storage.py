@@ -20,7 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ..core.attribution import Attribution, check_attachment
-from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
+from ..core.errors import InvalidFile, InvalidInput
 from ..core.features import Elements, Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.stopping import StopReason
@@ -32,6 +32,8 @@ SCHEMA = 3
 KEY = "greedypig"
 CHECK = "digest"
 ATTACHMENTS = "attachments."
+REFUSED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""Errors that a file of another kind leads to."""
 TENSORS = ("order", "unit_scores", "values", "last_scores")
 SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
@@ -125,8 +127,7 @@ def load(path: str | PathLike[str]) -> Attribution:
     try:
         record = json.loads(metadata[KEY], parse_constant=_refuse)
         return _build(record, tensors)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
-            RecursionError, RuntimeError, GreedyPigError) as error:  # fmt: skip
+    except REFUSED as error:
         raise InvalidFile(
             f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
         ) from error
