@@ -83,9 +83,7 @@ def curve_from(bare: float, part: float) -> dict[str, object]:
 def test_what_the_bare_baseline_gives_already_is_no_part_s_doing():
     unlikely = Notes.of(photo(about=curve_from(bare=0.178, part=0.18)))
     assert unlikely.excess() is None
-    assert unlikely.bare_excess() == 0.178
     assert Notes.of(photo(about=curve_from(bare=0.178, part=0.5))).excess() == (0.1, 0.5)
-    assert Notes.of(photo()).bare_excess() is None
 
 
 ODD = {
@@ -126,21 +124,6 @@ def test_a_method_s_curve_runs_through_what_was_measured_of_it():
     assert with_kept.curve.auc == without.curve.auc == pytest.approx(0.4)
     assert with_kept.second.judge == "mobilenet-v2"
     assert without.second is None
-
-
-@pytest.mark.parametrize(
-    ("baseline", "drawn"),
-    [
-        ("gray", None),
-        ("black,white", "drawn at the mean of black and white; the numbers average them"),
-        ("black, white,0.5",
-         "drawn at the mean of black and white and 0.5; the numbers average them"),
-        (None, None),
-        (",", None),
-    ],
-)  # fmt: skip
-def test_of_several_baselines_pictures_show_the_mean(baseline, drawn):
-    assert Notes.of(photo(about={"baseline": baseline})).drawn_at == drawn
 
 
 @pytest.mark.parametrize(

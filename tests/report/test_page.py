@@ -5,6 +5,7 @@ import hashlib
 import html
 import re
 import struct
+import sys
 import zlib
 from itertools import pairwise
 
@@ -84,15 +85,6 @@ def test_a_part_that_outdoes_the_whole_is_warned_of_with_the_second_opinion():
     assert "higher probability" not in calm
 
 
-def test_a_class_less_likely_than_on_the_bare_baseline_is_told_as_that():
-    line = {"softmax": {"fractions": [0, 0.1, 1], "values": [0.178, 0.15, 0.139]}}
-    about = {"curves": line, "kept": {}, "probability": 0.139}
-    text = visible(report.html(photo(about=about)))
-    assert "The baseline alone (gray) gives a higher probability (0.178)" in text
-    assert "of the features give a higher probability" not in text
-    assert "marked ▲" not in visible(report.index_html({"a.html": photo(about=about)}))
-
-
 def test_only_an_order_of_a_method_says_what_the_model_used():
     for method, used in (("greedy-pig", True), ("ig", True), ("random", False)):
         footer = visible(report.html(photo(method=method))).partition("from the result alone.")[2]
@@ -153,15 +145,6 @@ def test_a_judge_s_curves_of_all_methods_are_a_chart_of_their_own():
     chart = page[page.index('id="curve-methods-second"') :]
     assert len(re.findall("<polyline", chart[: chart.index("</svg>")])) == 2
     assert "curve-methods-second" not in report.html(photo(about={"comparison": COMPARISON}))
-
-
-def test_pages_say_that_several_baselines_are_drawn_at_their_mean():
-    said = "drawn at the mean of black and white; the numbers average them"
-    several = photo(about={"baseline": "black,white"})
-    assert f"Kept: the rest is {said}." in visible(report.html(several))
-    assert visible(report.index_html({"a.html": several, "b.html": several})).count(said) == 1
-    for page in (report.html(photo()), report.index_html({"a.html": photo()})):
-        assert "drawn at the mean" not in page
 
 
 def test_a_method_s_line_looks_the_same_on_every_page():
@@ -311,6 +294,13 @@ def test_odd_notes_are_refused_and_no_page_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(gp.InvalidType, match=r"Try gp\.load"):
         report.html("a.gpig")
+
+
+def test_a_missing_jinja2_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    environment.cache_clear()
+    with pytest.raises(gp.MissingPackage, match=r"jinja2.*greedypig\[cli\]"):
+        report.html(photo())
 
 
 # Parts.

@@ -133,8 +133,6 @@ def _headed(figure: Figure, a: Attribution, notes: Notes) -> Figure:
     footnote = shorten(" · ".join(part for part in parts if part), 160)
     if excess := verdicts.excess(notes):
         footnote += f"\n{excess} {verdicts.advice(notes)}".rstrip()
-    elif bare := verdicts.bare_excess(notes):
-        footnote += f"\n{bare}"
     figure.supxlabel(footnote, fontsize=8.5, color=SOFT, x=0.01, ha="left")
     return figure
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,6 @@ from ..core.errors import InvalidInput
 from ..core.numbers import check_between
 from ..results.photo_notes import Notes
 from ..results.picture import (
-    Picture,
     order_last,
     order_ticks,
     shares_alike,
@@ -21,7 +19,7 @@ from ..results.picture import (
     units_within,
 )
 from ..results.wording import chance_cell, percent
-from .canvas import Style, axes_or, headline, labels, picture_of, shorten, title, untick
+from .canvas import Style, axes_or, headline, picture_of, shorten, title, untick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +30,7 @@ MAP = (4.4, 5.6)
 """Inches of a figure with one map and the scale of its colours below."""
 SCALE: Style = {"vmin": 0, "vmax": 1, "interpolation_stage": "rgba"}
 """How importance is drawn."""
+IMPORTANCE = "importance: 1 = first, 0 = last or never selected"
 TENTHS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 """Ticks of importance."""
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -71,9 +70,6 @@ def _part(a: Attribution, share: float, ax: Axes | None, *, off: bool) -> Axes:
         beside = "" if whole is None else f" (all: {chance_cell(whole)})"
         text += f"\n{shorten(notes.label or 'probability', 20)} {value}{beside}"
     title(ax, text)
-    if notes.drawn_at is not None:
-        what = "what is switched off" if off else "the rest"
-        labels(ax, fill(shorten(f"{what} is {notes.drawn_at}", 160), 46))
     return ax
 
 
@@ -86,7 +82,7 @@ def heatmap(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax = axes_or(ax, *MAP)
     image = ax.imshow(picture.importance, cmap="cividis", **SCALE)
     untick(ax)
-    _bar(ax, image, _importance_words(a, picture), TENTHS)
+    _bar(ax, image, IMPORTANCE, TENTHS)
     title(ax, _headed("importance", a))
     return ax
 
@@ -104,7 +100,7 @@ def overlay(a: Attribution, *, opacity: float = 0.65, ax: Axes | None = None) ->
     ax.imshow(picture.pixels @ LUMA, cmap="gray", vmin=0, vmax=255, interpolation_stage="rgba")
     image = ax.imshow(picture.importance, cmap="viridis", alpha=opacity, **SCALE)
     untick(ax)
-    _bar(ax, image, f"{_importance_words(a, picture)}\n{100 * opacity:.0f} % opaque", TENTHS)
+    _bar(ax, image, f"{IMPORTANCE}\n{100 * opacity:.0f} % opaque", TENTHS)
     title(ax, _headed("importance over the picture", a))
     return ax
 
@@ -137,17 +133,6 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
 def _headed(what: str, a: Attribution) -> str:
     head = headline(Notes.of(a))
     return f"{what}: {head}" if head else what
-
-
-def _importance_words(a: Attribution, picture: Picture) -> str:
-    """What the scale of importance means, with what it would hide."""
-    words = []
-    if bool((picture.ranks != picture.ranks[:1]).any()):
-        words.append("mean over the colours")
-    if bool((picture.ranks >= a.selected).any()):
-        words.append("not selected: 0")
-    done = "ranked" if is_one_shot(a) else "selected"
-    return f"importance: 1 = {done} first, 0 = last\n{'; '.join(words)}".rstrip()
 
 
 def _bar(ax: Axes, image: ScalarMappable, label: str, ticks: Sequence[float]) -> None:

@@ -18,8 +18,6 @@ from .render import Cell, render
 
 LISTED = 24
 """Columns in the list of bars; the rankings name more."""
-SHORT_LIST = 8
-"""A list this short leaves room for a chart below it."""
 DEPTH = 40
 """Places in the table of rankings."""
 
@@ -40,7 +38,6 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         eyebrow=[notes.source, columns.network, a.method],
         source=notes.source,
         first=first_units(a, LISTED),
-        short=a.features.units <= SHORT_LIST,
         k=k,
         loss=losses[k],
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",

@@ -63,7 +63,6 @@ def index_html(
         shares=[f"{word} {percent(share)}" for share in SHARES],
         judged=any(row["second"] for row in rows),
         higher=sum(row["higher"] for row in rows),
-        drawn=dict.fromkeys(n.drawn_at for n in notes if n.drawn_at),
         failed=failed,
         methods=None if over is None else compared(over.methods, over.probability),
         compared_on=None if over is None else over.source,

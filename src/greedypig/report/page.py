@@ -179,8 +179,5 @@ def _caution(a: Attribution, notes: Notes) -> list[str]:
             verdicts.second_opinion(notes) or "",
             verdicts.advice(notes, judge="a second network, as a second opinion"),
         ]
-    if notes.curve is not None:
-        bare = verdicts.bare_excess(notes)
-        return [bare] if bare else []
-    value = verdicts.excess_value(a, unit_word(a))
+    value = verdicts.excess_value(a, unit_word(a)) if notes.curve is None else None
     return [value, verdicts.advice(notes)] if value else []

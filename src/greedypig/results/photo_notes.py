@@ -113,14 +113,6 @@ class Notes:
         return tuple(self.comparison.values())
 
     @property
-    def drawn_at(self) -> str | None:
-        """A remark for pictures of a result with several baselines; None for a single one."""
-        names = [name.strip() for name in (self.baseline or "").split(",")]
-        if len(names) < 2 or not all(names):
-            return None
-        return f"drawn at the mean of {' and '.join(names)}; the numbers average them"
-
-    @property
     def curve(self) -> Curve | None:
         """The probability over the share kept, by the network itself."""
         return self.curves.get("softmax")
@@ -216,12 +208,6 @@ class Notes:
         if best <= bar:
             return None
         return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
-
-    def bare_excess(self) -> float | None:
-        """The baseline's probability where it lies above the whole input by more than 0.01."""
-        if self.bare is None or self.probability is None or self.bare <= self.probability + CLEARLY:
-            return None
-        return self.bare
 
 
 def _method(name: str, row: Method) -> Method:

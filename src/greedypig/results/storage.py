@@ -40,15 +40,6 @@ SCORES = ("first_scores", "score_sums")
 
 
 @dataclass(frozen=True)
-class LayoutRecord:
-    """A `Layout` as the header holds it."""
-
-    kind: str
-    names: tuple[str, ...]
-    shapes: tuple[tuple[Count, ...], ...]
-
-
-@dataclass(frozen=True)
 class Header:
     """The JSON of a file: the fields of an `Attribution` that are no tensors."""
 
@@ -62,7 +53,7 @@ class Header:
     seconds: float
     stop: str
     features: Mapping[str, Any]
-    layout: LayoutRecord
+    layout: Layout
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
     about: Mapping[str, Any]
@@ -151,7 +142,7 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
         totals=tuple(_number(total) for total in header.totals),
         stop=StopReason[header.stop],
         features=_features(header.features, tensors),
-        layout=_layout(header.layout),
+        layout=header.layout,
         attachments={
             key.removeprefix(ATTACHMENTS): tensor
             for key, tensor in tensors.items()
@@ -164,9 +155,16 @@ def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
 
 def _check(a: Attribution) -> None:
     """The parts fit together: a file edited by hand must not surprise later code."""
-    units = a.features.units
-    if a.layout.n != a.features.n:
-        raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
+    units, layout = a.features.units, a.layout
+    names, shapes = len(set(layout.names)), layout.shapes
+    known = layout.kind in ("tuple", "dict") or (layout.kind == "tensor" and names == 1)
+    sized = all(d >= 0 for shape in shapes for d in shape)
+    if not known or not sized or not names == len(layout.names) == len(shapes):
+        raise InvalidInput(
+            f"a layout {layout.kind!r:.40} of {names} names and {len(shapes)} shapes"
+        )
+    if layout.n != a.features.n:
+        raise InvalidInput(f"a layout of {layout.n} elements with features over {a.features.n}")
     for name in ("unit_scores", "last_scores", *SCORES):
         tensor = getattr(a, name)
         if tensor is None:
@@ -183,16 +181,6 @@ def _check(a: Attribution) -> None:
         raise InvalidInput(f"picks that do not add up to the {a.selected} selected units")
     for name, tensor in a.attachments.items():
         check_attachment(name, tensor)
-
-
-def _layout(record: LayoutRecord) -> Layout:
-    names, shapes = record.names, record.shapes
-    if record.kind not in ("tensor", "tuple", "dict"):
-        raise InvalidInput(f"unknown layout {record.kind!r:.60}")
-    alone = record.kind == "tensor" and len(names) != 1
-    if alone or len(names) != len(shapes) or len(set(names)) != len(names):
-        raise InvalidInput(f"{len(names)} names for {len(shapes)} inputs")
-    return Layout(record.kind, names, shapes)
 
 
 def _features(settings: Mapping[str, Any], tensors: dict[str, Tensor]) -> Features:

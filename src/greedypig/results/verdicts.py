@@ -36,16 +36,6 @@ def excess(notes: Notes, whole: str = "the whole photo") -> str | None:
     return f"{higher(part, chance(value), whole, chance(notes.probability))}."
 
 
-def bare_excess(notes: Notes, whole: str = "the whole photo") -> str | None:
-    """That the baseline alone gives a higher probability than the whole, if it does."""
-    value = notes.bare_excess()
-    if value is None or notes.probability is None:
-        return None
-    part = f"The baseline alone ({notes.baseline or 'no feature present'})"
-    sentence = higher(part, chance(value), whole, chance(notes.probability), verb="gives")
-    return f"{sentence}: most features count against this class."
-
-
 def excess_value(a: Attribution, units: str) -> str | None:
     """That some features give a higher G than all of them, if they do."""
     values = a.values[a.values.isfinite()]
