@@ -11,7 +11,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, NODE
-from ..results.photo_notes import COMPARED, SECOND, Method, Notes
+from ..results.photo_notes import COMPARED, SECOND, Method, Notes, compared_curves
 from ..results.picture import Picture, unit_word, unranked
 from ..results.table_notes import KEY
 from .canvas import (
@@ -181,32 +181,18 @@ def comparison(results: Mapping[str, Attribution] | Attribution, *, share: float
 
 def _all_curves(figure: Figure, place: Any, rows: Sequence[Method], full: float | None) -> None:
     """The methods' curves, and beside them those of the loss and of a judge, as far as known."""
-    shares, losses, judged = (
-        {row.name: line for row in rows if (line := getattr(row, kind)) is not None}
-        for kind in ("curve", "loss", "second")
-    )
-    off = any(line.off for line in shares.values())
-    sure = f"probability with {OFF_BEST} ↓" if off else f"SIC: probability with {ONLY_BEST} ↑"
-    judge = next((line.judge for line in judged.values() if line.judge), "another network")
-    # The heading names the judge once for all curves.
-    judged = {name: replace(line, settings={}) for name, line in judged.items()}
-    diagrams = [
-        (lines, text, whole)
-        for lines, text, whole in (
-            (shares, sure, full),
-            (losses, "LIC: distance from the prediction ↓", None),
-            (judged, f"second opinion by {shorten(judge, 24)} {'↓' if off else '↑'}", None),
-        )
-        if lines
-    ]
+    diagrams = compared_curves(rows)
     parts = place.subgridspec(1, max(len(diagrams), 1))
-    for i, (lines, text, whole) in enumerate(diagrams):
+    for i, (kind, caption, lines) in enumerate(diagrams):
+        # The caption names the judge once for all curves.
+        lines = {name: replace(line, settings={"off": line.off}) for name, line in lines.items()}
+        whole = full if kind == "curve" else None
         ax = curve(lines, full=whole, ax=figure.add_subplot(parts[0, i]))
-        title(ax, text)
+        title(ax, caption)
         if len(diagrams) > 2:  # Few ticks and a legend of one column fit three in a row.
             ax.set_xticks([0, 0.5, 1])
             ax.legend(**KEY_BELOW)
-        if lines is losses:
+        if kind == "loss":
             ax.set_ylabel("KL (nats)")
             ax.autoscale(axis="y")  # It is no probability, even where it stays below 1.
             ax.set_ylim(bottom=0)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results.photo_notes import COMPARED, Method
+from ..results.photo_notes import COMPARED, Method, compared_curves
 from ..results.picture import strengths, unit_labels, unit_word
-from .chart import Chart, share_chart
+from .chart import share_chart
 from .render import Cell
+
+NAMES = {"curve": "curve-methods", "loss": "curve-methods-loss", "second": "curve-methods-second"}
+"""The charts of a comparison as the page's script knows them."""
 
 
 def first_units(a: Attribution, most: int = 20) -> dict[str, Any]:
@@ -41,29 +44,11 @@ def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | 
             [m.name, *(_cell(c, m.numbers.get(c), best[c]) for c in columns)] for m in methods
         ],
         "bold": any(text is not None for text in best.values()),
-        "charts": _charts(methods, full),
+        "charts": [
+            share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None, own=False)
+            for kind, caption, lines in compared_curves(methods)
+        ],
     }
-
-
-def _charts(methods: Sequence[Method], full: float | None) -> list[Chart]:
-    """The methods' curves: probability, distance from the prediction, probability by a judge."""
-    alone = "with only each method’s best features"
-    shares, losses, judged = (
-        {m.name: line for m in methods if (line := getattr(m, kind)) is not None}
-        for kind in ("curve", "loss", "second")
-    )
-    judge = next((line.judge for line in judged.values() if line.judge), "another network")
-    distance = f"Distance from the whole input’s prediction (KL, nats) {alone}"
-    opinion = f"Second opinion: probability by {judge} {alone}"
-    return [
-        share_chart(name, caption, lines, whole, own=False)
-        for name, caption, lines, whole in (
-            ("curve-methods", f"Probability {alone}", shares, full),
-            ("curve-methods-loss", distance, losses, None),
-            ("curve-methods-second", opinion, judged, None),
-        )
-        if lines
-    ]
 
 
 def _best(column: str, methods: Sequence[Method]) -> str | None:

@@ -6,7 +6,7 @@ before they are drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -208,6 +208,25 @@ class Notes:
         if best <= bar:
             return None
         return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
+
+
+def compared_curves(methods: Sequence[Method]) -> list[tuple[str, str, dict[str, Curve]]]:
+    """(kind, caption, curves by method) of a comparison: "curve", "loss" and "second"."""
+    curves = {
+        kind: {m.name: line for m in methods if (line := getattr(m, kind)) is not None}
+        for kind in ("curve", "loss", "second")
+    }
+    off = any(line.off for line in curves["curve"].values())
+    judges = [line.judge for line in curves["second"].values() if line.judge]
+    captions = {
+        "curve": "probability with the best features switched off ↓"
+        if off
+        else "SIC: probability with only the best features ↑",
+        "loss": "LIC: distance from the prediction (KL, nats) ↓",
+        "second": f"second opinion by {judges[0] if judges else 'another network'} "
+        f"{'↓' if off else '↑'}",
+    }
+    return [(kind, captions[kind], lines) for kind, lines in curves.items() if lines]
 
 
 def _method(name: str, row: Method) -> Method:
