@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, InvalidType
 from .reader import read
 
 DELETION = "deletion"
@@ -221,6 +221,8 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
         raise InvalidInput(f"Expected at least one curve for the {how} (got none).")
     first = curves[0]
     for curve in curves:
+        if not isinstance(curve, Curve):
+            raise InvalidType(f"Expected curves (got a {type(curve).__name__} among them).")
         if curve.name != first.name:
             raise InvalidInput(
                 f"Expected curves of one kind (got {first.name!r} and {curve.name!r})."
