@@ -129,6 +129,15 @@ class Curve:
             return None
         return float(np.interp(fraction, self.fractions.numpy(), self.values.numpy()))
 
+    def stays_from(self, value: float) -> float | None:
+        """The smallest fraction from which on the curve does not fall below a value."""
+        smallest = None
+        for fraction, measured in reversed(self.points):
+            if measured < value:
+                break
+            smallest = fraction
+        return smallest
+
     def through(self, measured: Mapping[float, float]) -> Curve:
         """The same curve with further measured points; its area stays."""
         points = sorted({**measured, **dict(self.points)}.items())
@@ -180,6 +189,7 @@ class Curve:
 
 
 CurveLike = Curve
+"""An older name of the type."""
 
 
 def median_curve(curves: Sequence[Curve]) -> Curve:

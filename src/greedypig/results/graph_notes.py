@@ -129,12 +129,7 @@ class Compression:
 
     def share_for(self, method: Method, agreement: float) -> float | None:
         """The smallest measured share from which on a method keeps this agreement."""
-        smallest = None
-        for share, value in reversed(method.lines["agreement"].points):
-            if value < agreement:
-                break
-            smallest = share
-        return smallest
+        return method.lines["agreement"].stays_from(agreement)
 
 
 @dataclass(frozen=True)

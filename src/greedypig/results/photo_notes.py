@@ -181,12 +181,7 @@ class Notes:
         """The smallest share from which on the probability stays above 9/10 of the whole's."""
         if self.curve is None or not self.probability:
             return None
-        smallest = None
-        for share, value in reversed(self.curve.points):
-            if value < REACHED * self.probability:
-                break
-            smallest = share
-        return smallest
+        return self.curve.stays_from(REACHED * self.probability)
 
     def fall(self) -> Fall | None:
         """Where the probability reached that of the whole and fell again with more features."""
