@@ -7,7 +7,7 @@ import pytest
 
 import greedypig as gp
 from graph_seen import compressed, crowd, explained, plain_result
-from greedypig.results.graph_notes import Compression, Explained, hops_from, places
+from greedypig.results.graph_notes import Compression, Explained, hops_from
 
 
 def test_other_results_have_neither():
@@ -17,7 +17,7 @@ def test_other_results_have_neither():
 
 def test_a_compression_is_read():
     found = Compression.of(compressed())
-    assert (found.nodes, found.edges, found.kept, found.keep) == (5, 6, 3, 0.5)
+    assert (found.graph.nodes, found.graph.edges, found.kept, found.keep) == (5, 6, 3, 0.5)
     assert [m.title for m in found.methods] == ["Greedy PIG", "random edges"]
     assert found.first.lines["agreement"].at(0.5) == 0.99
     assert found.share_for(found.first, 0.99) == 0.5
@@ -52,7 +52,7 @@ def test_hops_are_breadth_first_and_strangers_lie_behind_all():
 
 def test_every_node_has_a_place_of_its_own_in_its_ring():
     found = Explained.of(crowd())
-    spots = places(found.hops, found.edges)
+    spots = np.array(found.drawing().spots)
     apart = np.linalg.norm(spots[:, None] - spots[None], axis=2) + 2 * np.eye(len(spots))
     assert len(spots) == 31
     assert apart.min() > 0.08

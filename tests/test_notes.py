@@ -1,16 +1,18 @@
 """Notes are checked before anybody draws them; ranks become places as the order says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import greedypig as gp
 from greedypig.metrics.ranking import counts_needed
-from greedypig.results.curve import Curve
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import (
-    OrderScale,
     Picture,
+    order_last,
+    order_ticks,
     probability_within,
     rounds_line,
     shares_alike,
@@ -30,16 +32,22 @@ def test_notes_are_read_as_they_were_written():
     assert notes.kept == {0.01: 0.02, 0.05: 0.1, 0.1: 0.2}
     assert notes.curve.auc == pytest.approx(0.6875)
     assert notes.curves["second-opinion"].judge == "mobilenet-v2"
-    assert [m.name for m in notes.comparison] == ["greedy-pig", "ig"]
-    assert notes.comparison[0].curve.values.tolist() == [0.1, 0.7]
-    assert notes.comparison[1].curve is None
+    assert [m.name for m in notes.methods] == ["greedy-pig", "ig"]
+    assert notes.methods[0].curve.values.tolist() == [0.1, 0.7]
+    assert notes.methods[1].curve is None
+    assert notes.methods[1].numbers == {
+        "sic_auc": 0.2,
+        "lic_auc": 3.0,
+        "gradients": 50,
+        "seconds": 8,
+    }
 
 
 def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings():
     notes = Notes.of(gp.explain(torch.nn.Linear(3, 2), torch.ones(3), target=1, method=gp.IG(1)))
     assert notes.label == "output 1"
     assert notes.objective == "softmax"
-    assert (notes.probability, notes.curve, notes.comparison) == (None, None, ())
+    assert (notes.probability, notes.curve, notes.methods) == (None, None, ())
 
 
 def test_probabilities_are_measured_ones_first_else_on_the_line_between_points():
@@ -75,9 +83,7 @@ def curve_from(bare: float, part: float) -> dict[str, object]:
 def test_what_the_bare_baseline_gives_already_is_no_part_s_doing():
     unlikely = Notes.of(photo(about=curve_from(bare=0.178, part=0.18)))
     assert unlikely.excess() is None
-    assert unlikely.bare_excess() == 0.178
     assert Notes.of(photo(about=curve_from(bare=0.178, part=0.5))).excess() == (0.1, 0.5)
-    assert Notes.of(photo()).bare_excess() is None
 
 
 ODD = {
@@ -113,36 +119,11 @@ def test_a_method_s_curve_runs_through_what_was_measured_of_it():
            "second_opinion_curve": {**line, "judge": "mobilenet-v2"}}  # fmt: skip
     with_kept, without = Notes.of(
         photo(about={"comparison": {"a": row, "b": {"curve": line}}})
-    ).comparison
+    ).methods
     assert with_kept.curve.values.tolist() == [0.1, 0.2, 0.6, 0.7]
     assert with_kept.curve.auc == without.curve.auc == pytest.approx(0.4)
     assert with_kept.second.judge == "mobilenet-v2"
     assert without.second is None
-
-
-@pytest.mark.parametrize(
-    ("baseline", "drawn"),
-    [
-        ("gray", None),
-        ("black,white", "drawn at the mean of black and white; the numbers average both"),
-        ("black, white,0.5",
-         "drawn at the mean of black, white and 0.5; the numbers average all 3"),
-        (None, None),
-        (",", None),
-    ],
-)  # fmt: skip
-def test_of_several_baselines_pictures_show_the_mean(baseline, drawn):
-    assert Notes.of(photo(about={"baseline": baseline})).drawn_at == drawn
-
-
-def test_unmeasured_values_leave_a_gap_in_a_line():
-    line = Curve.of(type("C", (), {"fractions": [0, 0.5, 1], "values": [0, float("nan"), 1]})())
-    assert line.fractions.tolist() == [0, 1]
-
-
-def test_what_is_no_curve_is_refused():
-    with pytest.raises(gp.InvalidType, match=r"got int"):
-        Curve.of(3)
 
 
 @pytest.mark.parametrize(
@@ -267,26 +248,25 @@ def test_a_share_of_large_units_is_told_as_measured():
     assert probability_within(a, Notes.of(a), 0.6) is None
 
 
-def test_an_order_s_scale_ends_with_what_was_selected():
-    first = np.arange(4096).reshape(64, 64)
-    whole, part = OrderScale.of(first, 4096), OrderScale.of(first, 50)
-    assert (whole.last, whole.wide) == (4096, True)
-    assert (part.last, part.wide, part.shift) == (50, False, 0)
-    numbers = np.arange(1, 4097)
-    assert (np.diff(whole.stretch(numbers)) > 0).all()  # No two share a colour.
-    assert whole.number(whole.stretch(numbers)) == pytest.approx(numbers)
-    assert OrderScale.of(first, 0).last == 2
+def test_unmeasured_values_leave_a_gap_in_a_line():
+    line = {"fractions": [0, 0.5, 1], "values": [0, None, 1]}
+    assert Notes.of(photo(about={"curves": {"loss": line}})).curves["loss"].points == [
+        (0, 0),
+        (1, 1),
+    ]
 
 
-def test_an_order_s_scale_says_what_it_is_and_marks_round_numbers():
-    photo_s = OrderScale(148_836, True, 253)
-    assert photo_s.words == "log scale above about 250, nearly even below"
-    assert photo_s.ticks() == [1, 1_000, 10_000, 148_836]
-    slopes = np.diff(photo_s.stretch(np.array([1, 2, 126, 127, 253, 254, 2530, 2531])))[::2]
-    assert slopes[0] < 2.1 * slopes[2]  # Below it hardly a log scale, whose slopes are 1 to 253,
-    assert slopes[2] / slopes[3] == pytest.approx(5.5, rel=0.02)  # above it nearly one (10).
-    assert OrderScale(400, True, 0).words == "log scale"
-    assert OrderScale(6, False, 0).words == "even scale"
+@pytest.mark.parametrize("selected", [4096, 50, 1, 0])
+def test_an_order_s_scale_ends_with_what_was_selected_and_marks_round_numbers(selected):
+    last = order_last(
+        replace(ranked((1, 64, 64)), selected=selected), np.arange(4096).reshape(64, 64)
+    )
+    assert last == max(selected, 2)
+    ticks = order_ticks(last)
+    assert (ticks[0], ticks[-1]) == (1, last)
+    places = np.sqrt((np.array(ticks) - 1) / (last - 1))
+    assert len(ticks) <= 5
+    assert len(ticks) == 2 or np.diff(places).min() > 0.1
 
 
 def test_units_are_called_by_name_else_by_place():

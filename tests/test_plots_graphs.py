@@ -25,12 +25,12 @@ def test_compression_draws_every_method_in_every_panel(tmp_path):
         assert lines["Greedy PIG"].get_marker() != lines["random edges"].get_marker()
     assert figure.axes[1].lines[0].get_ydata().tolist() == [0.5, 0.9, 0.99, 1.0]
     assert "generated" in figure.get_suptitle()
-    assert len(plots.compression(compressed(accuracy=False)).axes) == 2
+    assert len(plots.panel(compressed(accuracy=False)).axes) == 2
     figure.savefig(tmp_path / "a.png")
 
 
 def test_a_subgraph_shows_numbers_names_and_classes():
-    ax = plots.subgraph(explained())
+    ax = plots.node_panel(explained()).axes[0]
     shown = texts(ax)
     assert shown[:4] == ["1", "2", "3", "4"]
     assert set(shown[4:]) == {f"paper <{i}>" for i in range(4)}
@@ -87,7 +87,7 @@ def test_error_bands_are_drawn():
     assert figure.axes[0].get_title(loc="left") == "Cora"
 
 
-@pytest.mark.parametrize("draw", [plots.compression, plots.subgraph, plots.node_panel])
+@pytest.mark.parametrize("draw", [plots.compression, plots.node_panel])
 def test_other_results_are_refused(draw):
     with pytest.raises(gp.InvalidInput, match="Expected the result of"):
         draw(plain_result())

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, SOFT, FAINT = "#1f2430", "#5b6270", "#d5d8de"
-# Both in the order of `looks.Look`.
+# Both in the order of `line_styles.Look`.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
 """Okabe and Ito's colours, which the colour-blind can distinguish; lines also differ in dashes."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
-EXCESS = "#D55E00"
+Style = dict[str, Any]
+"""Keyword arguments of matplotlib."""
+KEY: Style = {"fontsize": 8, "frameon": False}
+"""How legends look."""
+KEY_BELOW: Style = KEY | {"loc": "upper left", "bbox_to_anchor": (0, -0.16), "borderaxespad": 0}
+"""Legends under their diagrams."""
 
 
 def line_styles(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -48,49 +53,37 @@ def axes_or(ax: Axes | None, width: float, height: float) -> Axes:
     return new_figure(width, height).add_subplot() if ax is None else ax
 
 
-def check(a: Any) -> Attribution:
-    """Refuse what is no result."""
+def check(a: Any, view: str = "") -> Attribution:
+    """Refuse what is no result; for a view of the order also a run that ranked nothing."""
     if not isinstance(a, Attribution):
         raise InvalidType(
             f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
         )
+    if view and (reason := unranked(a)):
+        raise InvalidInput(
+            f"Expected a result with an order for plots.{view} (got: {reason}). Try plots.panel."
+        )
     return a
 
 
-def picture_of(a: Attribution, what: str) -> Picture:
+def picture_of(a: Attribution, view: str) -> Picture:
     """The result over the places of a picture, else an error that names what can be drawn."""
-    picture = Picture.of(check(a))
+    picture = Picture.of(check(a, view))
     if picture is None:
+        shapes = ", ".join(str(tuple(shape)) for shape in a.layout.shapes)
         raise InvalidInput(
-            f"Expected the result of a picture for {what} (got inputs of shape "
-            f"{', '.join(str(tuple(s)) for s in a.layout.shapes)}). Try plots.bars."
+            f"Expected the result of a picture for plots.{view} (got inputs of shape {shapes}). "
+            "Try plots.bars."
         )
-    check_order(a, what)
     return picture
 
 
-def check_order(a: Attribution, what: str) -> None:
-    """Refuse a run that ranked nothing: drawn, the order of the indices would look like one."""
-    reason = unranked(a)
-    if reason is not None:
-        raise InvalidInput(
-            f"Expected a result with an order for {what} (got a run without a round: "
-            f"{reason[0].lower()}{reason[1:].rstrip('.')}). Try plots.panel, which says so."
-        )
-
-
 def shorten(text: str, length: int = 40) -> str:
-    """Text that fits a title or label; a cut shows as an ellipsis, `$` is no mathematics here."""
-    cut = text if len(text) <= length else text[: length - 1].rstrip() + "…"
-    return cut.replace("$", r"\$")
-
-
-def shorten_name(text: str, length: int = 32) -> str:
-    """A name that fits a label, cut in the middle: names of a kind often differ in their ends."""
-    if len(text) <= length:
-        return shorten(text, length)
+    """Text that fits a title or label, cut in the middle, as names of a kind often differ in their
+    ends; `$` is no mathematics here."""
     head = length // 2
-    return shorten(f"{text[:head]}…{text[head + 1 - length :]}", length)
+    cut = text if len(text) <= length else f"{text[:head]}…{text[head + 1 - length :]}"
+    return cut.replace("$", r"\$")
 
 
 def headline(notes: Notes) -> str:
@@ -120,6 +113,11 @@ def untick(ax: Axes) -> None:
         spine.set_visible(False)
 
 
+def level(ax: Axes, value: float, label: str, dash: tuple[float, ...] = (2, 2)) -> None:
+    """A level line with the value of everything, or of nothing."""
+    ax.axhline(value, color=SOFT, linewidth=1, linestyle=(0, dash), label=label)
+
+
 def title(ax: Axes, text: str) -> None:
     """A left-aligned title in the figure's ink."""
     ax.set_title(text, loc="left", fontsize=9.5, color=INK)
@@ -136,7 +134,8 @@ def heading(figure: Figure, text: str, size: float = 12) -> None:
     figure.suptitle(text, fontsize=size, color=INK, x=0.01, ha="left")
 
 
-def note(ax: Axes, text: str) -> None:
+def note(ax: Axes, text: str, place: float = 0.5) -> None:
     """Words in the place of a diagram."""
     ax.set_axis_off()
-    ax.text(0, 0.5, text, color=SOFT, transform=ax.transAxes)
+    middle = "center" if place == 0.5 else "top"
+    ax.text(0, place, text, color=INK, fontsize=9, va=middle, transform=ax.transAxes)

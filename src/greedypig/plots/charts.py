@@ -6,26 +6,25 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
-from ..results.curve import DELETION, Curve, CurveLike
-from ..results.photo_notes import Notes
+from ..results.curve import DELETION, Curve
+from ..results.photo_notes import CLEARLY, SECOND, Notes
 from ..results.picture import rounds_line, strengths, unit_labels, unit_word
 from .canvas import (
-    EXCESS,
-    INK,
+    COLOURS,
+    KEY_BELOW,
     SOFT,
+    Style,
     axes_or,
     check,
-    check_order,
     headline,
     labels,
+    level,
     line_styles,
     plain,
-    shorten_name,
+    shorten,
     title,
 )
 
@@ -34,54 +33,51 @@ if TYPE_CHECKING:
 
 UNBOUNDED = ("loss", "lic")
 """Curves in nats: lower is better and there is no upper end."""
+EXCESS: Style = {"color": COLOURS[1], "alpha": 0.22, "hatch": "///", "linewidth": 0}
 LONGEST = 56
 """Letters of a curve's name: with its area as wide as the narrowest diagram of a sheet."""
 
 
 def curve(
-    *curves: Attribution | CurveLike | Mapping[str, CurveLike],
+    *curves: Attribution | Curve | Mapping[str, Curve],
     full: float | None = None,
-    median: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """One or several curves over the share of features kept (or switched off), each with its AUC.
 
-    curves: anything with `fractions` and `values`; mappings from names to such; results, which
-        give the curve in their notes, else G(S) after each round. A single result gives the
-        second opinion too, if it has one. A counterfactual's go over the share switched off.
+    curves: curves; mappings from names to curves; results, which give the curve in their notes,
+        else G(S) after each round. A single result gives the second opinion too, if it has one.
     full: the value of everything. It is drawn as a line and what rises above it is shaded, except
         of a judge's curves, which have a whole of their own; for a single result it is known.
-    median: also the pointwise median of all curves, over the union of their fractions.
     """
     lines, known = _lines(curves)
     full = known if full is None else full
     ax = axes_or(ax, 6, 4)
-    many = median and len(lines) > 1
-    for line, style in zip(lines, line_styles([line.name for line in lines]), strict=True):
-        ax.plot(line.fractions, line.values, linewidth=0.8 if many else 1.8,
-                alpha=0.45 if many else 1, label=_label(line), **style)  # fmt: skip
-    if many:
-        line = _median(lines)
-        ax.plot(line.fractions, line.values, color=INK, linewidth=2.6, label=_label(line))
+    for (name, line), style in zip(lines, line_styles([n for n, _ in lines]), strict=True):
+        ax.plot(line.fractions, line.values, linewidth=1.8, label=_label(name, line), **style)
+    drawn = [line for _, line in lines]
     if full is not None:
-        _full(ax, lines if not many else [line], full)
-    loss = all(line.name.lower() in UNBOUNDED for line in lines)
+        _full(ax, drawn, full)
+    bounded = all(0 <= v <= 1 for line in drawn for v in line.values.tolist())
+    loss = all(name.lower() in UNBOUNDED for name, _ in lines)
     ax.set_xlim(0, 1)
-    if all(0 <= v <= 1 for line in lines for v in line.values.tolist()):
+    if bounded:
         ax.set_ylim(0, 1.02)
     elif loss:
         ax.set_ylim(bottom=0)
     ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-    done = "switched off" if all(line.off for line in lines) else "kept"
-    if done == "kept" and any(line.off for line in lines):
-        done += " (deletion: switched off)"
-    labels(ax, f"share of the features {done}, best first", _quantity(lines))
+    done = "switched off" if all(line.off for line in drawn) else "kept"
+    quantity = "probability of the class" if bounded else "value"
+    if loss:
+        quantity = "KL from the whole input's prediction (nats)"
+    elif all(name.startswith("G(S)") for name, _ in lines):
+        quantity = "G(S)"
+    labels(ax, f"share of the features {done}, best first", quantity)
     plain(ax)
     if len(curves) == 1 and isinstance(curves[0], Attribution):
         title(ax, headline(Notes.of(curves[0])))
     columns = legend_columns(ax.get_legend_handles_labels()[1])
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16),
-              borderaxespad=0, ncols=columns)  # fmt: skip
+    ax.legend(**KEY_BELOW, ncols=columns)
     return ax
 
 
@@ -90,129 +86,89 @@ def legend_columns(labels: Sequence[str]) -> int:
     return 2 if len(labels) > 4 and max(map(len, labels)) <= 34 else 1
 
 
-def _lines(curves: Sequence[Any]) -> tuple[list[Curve], float | None]:
-    lines: list[Curve] = []
+def _lines(curves: Sequence[Any]) -> tuple[list[tuple[str, Curve]], float | None]:
+    """The curves with their names, and the value of everything if it is one's."""
+    lines: dict[int, tuple[str, Curve]] = {}
     full: list[float | None] = []
     for item in curves:
         if isinstance(item, Attribution):
-            line, value = curve_of(item)
-            second = Notes.of(item).curves.get("second-opinion")
-            lines += [line, second] if second is not None and len(curves) == 1 else [line]
-            full.append(value)
+            own, value = curve_of(item)
+            if own is None:
+                raise InvalidInput(
+                    "Expected a curve in the notes or measured values (got a result with neither)."
+                    " Try a.with_notes({'curves': …})."
+                )
+            second = Notes.of(item).curves.get(SECOND) if len(curves) == 1 else None
+            named = {line.name: line for line in (own, second) if line is not None}
         elif isinstance(item, Mapping):
-            lines += [Curve.of(c, str(name)) for name, c in item.items()]
-            full.append(None)
+            named, value = dict(item), None
+        elif isinstance(item, Curve):
+            named, value = {item.name: item}, None if item.name in UNBOUNDED else item.full
         else:
-            lines.append(Curve.of(item))
-            full.append(None if lines[-1].name.lower() in UNBOUNDED else lines[-1].full)
+            raise InvalidType(f"Expected curves or results (got {type(item).__name__}).")
+        full.append(value)
+        for name, line in named.items():
+            lines[len(lines)] = str(name), line.without_gaps()
     if not lines:
         raise InvalidInput("Expected at least one curve or result (got none).")
-    return lines, full[0] if len(full) == 1 else None
+    return list(lines.values()), full[0] if len(full) == 1 else None
 
 
-def curve_of(a: Attribution) -> tuple[Curve, float | None]:
-    """A result's own curve and the value of everything on it."""
+def curve_of(a: Attribution) -> tuple[Curve | None, float | None]:
+    """A result's own curve, if it has one, and the value of everything on it."""
     notes = Notes.of(a)
     own = notes.deletion or notes.curve
     if own is not None:
         return own, notes.probability
-    line = rounds_line(a)
-    if line is None:
-        raise InvalidInput(
-            "Expected a curve in the notes or measured values (got a result with neither). "
-            "Try a.with_notes({'curves': …})."
-        )
-    return line, a.full_value if isfinite(a.full_value) else None
+    return rounds_line(a), a.full_value if isfinite(a.full_value) else None
 
 
-def _median(lines: list[Curve]) -> Curve:
-    """Pointwise over the fractions that every curve covers."""
-    every = sorted({f for line in lines for f in line.fractions.tolist()})
-    values = {f: [line.get(f) for line in lines] for f in every}
-    points = [(f, float(np.median(v))) for f, v in values.items() if None not in v]  # type: ignore[arg-type]
-    return Curve.from_points(points, f"median of {len(lines)}")
-
-
-def _label(line: Curve) -> str:
-    name = {"softmax": "probability", DELETION: "probability"}.get(line.name, line.name)
+def _label(name: str, line: Curve) -> str:
+    name = {"softmax": "probability", DELETION: "probability"}.get(name, name)
     judge = f" by {line.judge}" if line.judge else ""
-    return f"{shorten_name(name + judge, LONGEST)}, AUC {line.auc:.3f}"
-
-
-def _quantity(lines: list[Curve]) -> str:
-    names = {line.name.lower() for line in lines}
-    if names <= set(UNBOUNDED):
-        return "KL from the whole input's prediction (nats)"
-    if names == {"g(s) after each round"}:
-        return "G(S)"
-    probability = all(0 <= v <= 1 for line in lines for v in line.values.tolist())
-    return "probability of the class" if probability else "value"
+    return f"{shorten(name + judge, LONGEST)}, AUC {line.auc:.3f}"
 
 
 def _full(ax: Axes, lines: list[Curve], full: float) -> None:
     """The whole input's value as a line, and every curve's excess above it shaded."""
     # Of what is switched off: a deletion begins with everything there, G ends with nothing left.
     whole = "everything" if not lines[0].off or lines[0].name == DELETION else "everything off"
-    ax.axhline(full, color=SOFT, linewidth=1, linestyle=(0, (2, 2)), label=f"{whole}: {full:.3f}")
-    slack = 0.01 if 0 <= full <= 1 else 1e-9 + 1e-6 * abs(full)
-    marked = False
+    level(ax, full, f"{whole}: {full:.3f}")
+    label: str | None = "more than the whole input gives"
     for line in lines:
         values = line.values.numpy()
         # A judge has a value of its own for the whole; how far a prediction moves has none.
-        if line.judge is not None or line.off or values.max() <= full + slack:
+        if line.judge is not None or line.off or values.max() <= full + CLEARLY:
             continue
-        ax.fill_between(line.fractions, full, values, where=(values > full).tolist(),
-                        interpolate=True, color=EXCESS, alpha=0.22, hatch="///", linewidth=0,
-                        label=None if marked else "more than the whole input gives")  # fmt: skip
-        marked = True
+        above: Style = {"where": (values > full).tolist(), "interpolate": True}
+        ax.fill_between(line.fractions, full, values, **above, **EXCESS, label=label)
+        label = None
 
 
 def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     """The first units by name, in order of selection from top to bottom.
 
     Where every round took one unit and G was measured, a bar is the gain G(S ∪ {i}) − G(S). Else
-    it is the score in the round that took the unit, and the colour tells the round: scores of
-    different rounds do not compare. A one-shot method has one round, and all its scores do.
+    it is the score in the round that took the unit, and the round is named: scores of different
+    rounds do not compare.
     """
-    check(a)
+    check(a, "bars")
     check_count("top", top)
-    check_order(a, "plots.bars")
     count = min(top, a.features.units)
-    units = a.order[:count].tolist()
     lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
-    shades = _shades(rounds)
-    places = range(count)
-    ax.barh(places, lengths, color=shades, height=0.72)
+    names = [shorten(label, 32) for label in unit_labels(a, a.order[:count].tolist())]
+    if "gain" not in quantity and len(set(rounds)) > 1:
+        texts = [f"round {number}" if number else "not selected" for number in rounds]
+        names = [f"{name} · {text}" for name, text in zip(names, texts, strict=True)]
+    ax.barh(range(count), lengths, color=COLOURS[0], height=0.72)
     ax.axvline(0, color=SOFT, linewidth=0.8)
-    ax.set_yticks(places, [shorten_name(label, 32) for label in unit_labels(a, units)])
+    ax.set_yticks(range(count), names)
     ax.set_ylim(count - 0.4, -0.6)
     labels(ax, quantity)
     plain(ax)
     ax.grid(False, axis="y")
     left = a.features.units - count
-    tail = f" ({left:,} more not shown)" if left else ""
-    title(ax, f"first {count} of {a.features.units:,} {unit_word(a)}{tail}")
-    if len(set(rounds)) > 1 and "gain" not in quantity:
-        _round_legend(ax, rounds, shades)
+    more = f" ({left:,} more not shown)" if left else ""
+    title(ax, f"first {count} of {a.features.units:,} {unit_word(a)}{more}")
     return ax
-
-
-def _shades(rounds: list[int]) -> list[Any]:
-    from matplotlib import colormaps
-
-    last = max(*rounds, 2)
-    scale = colormaps["cividis"]
-    return [scale(0.85 * (r - 1) / (last - 1)) if r else "#b8b8b8" for r in rounds]
-
-
-def _round_legend(ax: Axes, rounds: list[int], shades: list[Any]) -> None:
-    from matplotlib.patches import Patch
-
-    entries = [
-        Patch(color=shade, label=f"round {r}" if r else "not selected; last score")
-        for r, shade in dict(zip(rounds, shades, strict=True)).items()
-    ]
-    if len(entries) > 6:
-        entries = entries[:3] + entries[-2:]
-    ax.legend(handles=entries, fontsize=8, frameon=False, loc="lower right")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
@@ -12,17 +11,16 @@ from ..results.picture import unit_labels
 from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
-    FAINT,
-    SOFT,
-    axes_or,
+    KEY,
+    Style,
     check,
     heading,
     labels,
+    level,
     line_styles,
     new_figure,
     plain,
     shorten,
-    shorten_name,
     title,
 )
 
@@ -35,39 +33,46 @@ MOST_NAMES = 40
 
 
 def selected_columns(a: Attribution) -> Figure:
-    """Both diagrams in one figure; of a one-shot method, which has no way, the losses alone."""
-    notes = _notes(a)
-    if any(taken > 1 for taken in a.picks):
-        figure = new_figure(6.5, 5.0)
-        column_losses(a, ax=figure.subplots())
-    else:
+    """Loss after retraining over k; where each round took one column, also the way it took."""
+    notes = ColumnNotes.of(check(a))
+    if notes is None:
+        raise InvalidInput(
+            "Expected the result of a selection that was retrained (got another). Try plots.panel."
+        )
+    measured = all(isfinite(value) for value in a.values.tolist())
+    if measured and a.picks and all(taken == 1 for taken in a.picks):
         figure = new_figure(11.5, 5.0)
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.15))
-        column_losses(a, ax=left)
-        column_path(a, ax=right)
+        _path(a, right)
+    else:
+        figure = new_figure(6.5, 5.0)
+        left = figure.subplots()
+    _losses(notes, left)
     text = f"{a.about.get('source') or 'table'}: which columns predict {notes.label}?"
     heading(figure, shorten(text, 110), 11)
     return figure
 
 
-def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
+def _losses(notes: ColumnNotes, ax: Axes) -> None:
     """Validation loss after retraining on each method's top k; bars are standard errors."""
-    notes = _notes(a)
-    ax = axes_or(ax, 6, 4.4)
     methods = list(notes.losses)
     width = max(notes.ks) - min(notes.ks) or 1
     for i, (method, style) in enumerate(zip(methods, line_styles(methods), strict=True)):
-        by_k = notes.losses[method]
+        losses = notes.losses[method]
         # Side by side: bars at the same k must not hide each other.
-        ks = [k + (i - (len(methods) - 1) / 2) * 0.012 * width for k in by_k]
-        ax.errorbar(ks, [v.mean for v in by_k.values()],
-                    yerr=[v.error or 0.0 for v in by_k.values()], label=shorten(method),
-                    marker=MARKS[i % len(MARKS)], markersize=5, capsize=3, linewidth=1.8,
-                    **style)  # fmt: skip
-    ax.axhline(notes.loss_all.mean, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
-               label=f"all {len(notes.kinds)} columns: {notes.figure(notes.loss_all.mean)}",
-               )  # fmt: skip
-    _draw_constant(ax, notes)
+        ks = [k + (i - (len(methods) - 1) / 2) * 0.012 * width for k in losses]
+        means = [loss.mean for loss in losses.values()]
+        errors = [loss.error or 0.0 for loss in losses.values()]
+        style |= {"marker": MARKS[i % len(MARKS)], "markersize": 5, "linewidth": 1.8}
+        ax.errorbar(ks, means, errors, label=shorten(method), capsize=3, **style)
+    whole = notes.loss_all.mean
+    level(ax, whole, f"all {len(notes.kinds)} columns: {notes.figure(whole)}")
+    if notes.constant is not None:
+        label = f"constant prediction: {notes.figure(notes.constant.loss)}"
+        if notes.constant_is_near():
+            level(ax, notes.constant.loss, label, (6, 2))
+        else:
+            ax.plot([], [], " ", label=f"{label}, not in the picture")
     ax.set_xticks(notes.ks)
     if len(notes.ks) == 1:
         ax.set_xlim(notes.ks[0] - 0.5, notes.ks[0] + 0.5)
@@ -76,51 +81,20 @@ def column_losses(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax.legend(fontsize=8, facecolor="white", edgecolor="none", framealpha=0.85)
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
     title(ax, f"Retrained on the top k ({seeds}; lower is better)")
-    return ax
 
 
-def _draw_constant(ax: Axes, notes: ColumnNotes) -> None:
-    """The loss of a constant prediction: a line, or only a name where it lies far away."""
-    if notes.constant is None:
-        return
-    label = f"constant prediction: {notes.figure(notes.constant.loss)}"
-    if notes.constant_is_near():
-        ax.axhline(notes.constant.loss, color=SOFT, linewidth=1, linestyle=(0, (6, 2)), label=label)
-    else:
-        ax.plot([], [], " ", label=f"{label}, not in the picture")
-
-
-def column_path(a: Attribution, *, ax: Axes | None = None) -> Axes:
+def _path(a: Attribution, ax: Axes) -> None:
     """The loss of the model itself, not retrained, as columns are added in the order chosen."""
-    check(a)
-    values = -a.values.double().cpu().numpy()
-    count = min(len(a.picks), MOST_NAMES, len(values) - 1)
-    if count < 1 or any(p != 1 for p in a.picks[:count]) or not np.isfinite(values).any():
-        raise InvalidInput(
-            "Expected a result with one column a round and measured values (got another)."
-        )
-    ax = axes_or(ax, 6.5, 4.4)
-    places = np.arange(count + 1)
-    names = ["none", *(shorten_name(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
-    ax.plot(places, values[: count + 1], color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
-    ax.axhline(-a.full_value, color=SOFT, linewidth=1, linestyle=(0, (2, 2)),
-               label=f"all columns: {0.0 - a.full_value:.4f}")  # fmt: skip
-    ax.set_xticks(places, names, rotation=60 if count > 6 else 35, ha="right",
-                  rotation_mode="anchor", fontsize=8 if count <= 25 else 6.5)  # fmt: skip
+    count = min(len(a.picks), MOST_NAMES)
+    names = ["none", *(shorten(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
+    losses = (-a.values[: count + 1]).tolist()
+    ax.plot(range(count + 1), losses, color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
+    level(ax, -a.full_value, f"all columns: {0.0 - a.full_value:.4f}")
+    turned: Style = {"rotation": 60 if count > 6 else 35, "ha": "right", "rotation_mode": "anchor"}
+    ax.set_xticks(range(count + 1), names, **turned)
     labels(ax, y="loss of the model as it is")
     plain(ax)
-    ax.grid(True, axis="x", color=FAINT, linewidth=0.4)
-    ax.legend(fontsize=8, frameon=False)
+    ax.tick_params(axis="x", labelsize=8 if count <= 25 else 6.5)
+    ax.legend(**KEY)
     more = len(a.picks) - count
     title(ax, f"Columns in order of selection{f' ({more} more not shown)' if more else ''}")
-    return ax
-
-
-def _notes(a: Attribution) -> ColumnNotes:
-    notes = ColumnNotes.of(check(a))
-    if notes is None:
-        raise InvalidInput(
-            "Expected the result of a selection that was retrained (got another). "
-            "Try greedypig select."
-        )
-    return notes

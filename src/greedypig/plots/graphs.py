@@ -10,20 +10,25 @@ import numpy as np
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.graph_notes import MEASURES, Compression, Explained, inner_nodes, places, ring
+from ..results.graph_notes import MEASURES, Compression, Explained
+from ..results.wording import percent
 from .canvas import (
     COLOURS,
     FAINT,
     INK,
+    KEY,
     SOFT,
-    axes_or,
+    Style,
     check,
     heading,
     labels,
+    level,
     line_styles,
     new_figure,
+    note,
     plain,
     shorten,
+    title,
 )
 
 if TYPE_CHECKING:
@@ -32,13 +37,17 @@ if TYPE_CHECKING:
 
 SHAPES = ("o", "s", "^", "D", "v", "p", "h", "P")
 """Marks of classes, so that colours are not needed to tell them apart."""
-GRAY = "#9a9fab"
+HALO: Style = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
+TEXT: Style = {"fontsize": 7.5, "color": INK, "zorder": 5, "bbox": HALO}
+"""The names of nodes and the numbers of edges."""
+LISTED = 16
+"""Edges in the list beside a subgraph."""
 
 
 def class_style(index: int | None) -> tuple[str, str]:
     """(colour, marker) of a class: eight colours, then the same with another mark."""
     if index is None:
-        return GRAY, "o"
+        return "#9a9fab", "o"
     return COLOURS[index % len(COLOURS)], SHAPES[(index + index // len(COLOURS)) % len(SHAPES)]
 
 
@@ -69,21 +78,18 @@ def compression(a: Attribution) -> Figure:
     graph = Compression.of(check(a))
     if graph is None:
         raise InvalidInput(
-            "Expected the result of `greedypig compress` (got another). Try plots.panel."
+            "Expected the result of a compressed graph (got another). Try plots.panel."
         )
     panels = []
     for measure, meaning in MEASURES.items():
-        bands = {
-            m.title: Band(m.lines[measure].fractions.tolist(), m.lines[measure].values.tolist())
-            for m in graph.methods
-            if measure in m.lines
-        }
+        lines = {m.title: m.lines[measure] for m in graph.methods if measure in m.lines}
+        bands = {t: Band(c.fractions.tolist(), c.values.tolist()) for t, c in lines.items()}
         if bands:
-            full = 1.0 if measure == "agreement" else graph.full.get(measure)
-            panels.append(BandPanel("", meaning, bands, full, graph.keep))
-    name = f"{graph.source}: {graph.nodes:,} nodes, {graph.edges:,} edges, {graph.model}"
-    note = " ".join(n for n in graph.notes if "generated" in n)
-    return band_sheet([panels], title=f"{name}  {note}".strip())
+            panels.append(BandPanel("", meaning, bands, graph.full_value(measure), graph.keep))
+    facts = graph.graph
+    name = f"{graph.source}: {facts.nodes:,} nodes, {facts.edges:,} edges, {graph.model}"
+    generated = " ".join(text for text in facts.notes if "generated" in text)
+    return band_sheet([panels], title=f"{name}  {generated}".strip())
 
 
 def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figure:
@@ -95,175 +101,116 @@ def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figur
     # Wide enough for the title and the names below, however few panels there are.
     figure = new_figure(max(4.3 * across, 9.5), 3.5 * len(rows) + 0.9)
     axes = figure.subplots(len(rows), across, squeeze=False)
+    legend: dict[str, Any] = {}
     for line, row in zip(axes, rows, strict=True):
         for ax in line[len(row) :]:
             ax.set_axis_off()
         for ax, panel in zip(line, row, strict=False):
             _bands(ax, panel, names)
-    legend: dict[str, Any] = {}
-    for ax in axes.reshape(-1):
-        handles, texts = ax.get_legend_handles_labels()
-        legend |= dict(zip(texts, handles, strict=True))
-    names = list(legend)
-    figure.legend(
-        list(legend.values()), names, loc="outside lower center", frameon=False, fontsize=9,
-        ncols=len(names),
-    )  # fmt: skip
+            handles, texts = ax.get_legend_handles_labels()
+            legend |= dict(zip(texts, handles, strict=True))
+    key = KEY | {"loc": "outside lower center", "ncols": len(legend)}
+    figure.legend(list(legend.values()), list(legend), **key)
     if title:
         heading(figure, shorten(title, 150), 11)
     return figure
 
 
 def _bands(ax: Axes, panel: BandPanel, names: Sequence[str]) -> None:
-    low, styles = [], line_styles(names)
+    styles = dict(zip(names, line_styles(names), strict=True))
+    values = [v for band in panel.bands.values() for v in band.values]
     for name, band in panel.bands.items():
-        i = names.index(name)
-        x, y = np.asarray(band.shares, float), np.asarray(band.values, float)
-        ax.plot(x, y, linewidth=1.9, marker=SHAPES[i % len(SHAPES)], markersize=3.6, label=name,
-                **styles[i])  # fmt: skip
+        look = styles[name] | {"marker": SHAPES[names.index(name) % len(SHAPES)], "markersize": 3.6}
+        ax.plot(band.shares, band.values, linewidth=1.9, label=name, **look)
         if band.errors is not None:
-            e = np.asarray(band.errors, float)
-            ax.fill_between(x, y - e, y + e, color=styles[i]["color"], alpha=0.18, linewidth=0)
-        low.append(y.min())
+            middle, error = np.asarray(band.values), np.asarray(band.errors)
+            area: Style = {"color": look["color"], "alpha": 0.18, "linewidth": 0}
+            ax.fill_between(band.shares, middle - error, middle + error, **area)
     if panel.full is not None:
-        ax.axhline(panel.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
-                   label="all edges")  # fmt: skip
+        level(ax, panel.full, "all edges", (4, 3))
+        values.append(panel.full)
     if panel.keep is not None:
-        ax.axvline(panel.keep, color=SOFT, linewidth=1.1, linestyle=(0, (1, 2)),
-                   label=f"kept: {100 * panel.keep:g} %")  # fmt: skip
+        label = f"kept: {percent(panel.keep)}"
+        ax.axvline(panel.keep, color=SOFT, linewidth=1.1, linestyle=(0, (1, 2)), label=label)
     plain(ax)
     ax.set_xlim(0, 1)
-    tops = [max(b.values) for b in panel.bands.values()] + [panel.full or -np.inf]
-    bottom, top = min(low), max(tops)
-    room = 0.06 * (top - bottom) or 0.05
-    ax.set_ylim(bottom - room, top + room)
+    room = 0.06 * (max(values) - min(values)) or 0.05
+    ax.set_ylim(min(values) - room, max(values) + room)
     ax.xaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
     labels(ax, "share of the edges kept", panel.quantity)
-    if panel.title:
-        ax.set_title(panel.title, loc="left", fontsize=10, color=INK)
-
-
-def subgraph(a: Attribution, *, ax: Axes | None = None) -> Axes:
-    """A node and the edges that its prediction uses, numbered in order of selection.
-
-    Rings are steps from the node. Colour and mark of a node tell its class; early edges are dark
-    and thick, late ones light and thin.
-    """
-    node = _explained(a)
-    ax = axes_or(ax, 8.2, 8.4)
-    spots = places(node.hops, node.edges)
-    _rings(ax, max((n.hop for n in node.nodes), default=0))
-    _edges(ax, node, spots)
-    _nodes(ax, node, spots)
-    ax.set_aspect("equal")
-    ax.set_xlim(-1.22, 1.22)
-    ax.set_ylim(-1.2, 1.2)
-    ax.set_axis_off()
-    ax.set_title(_headline(node), loc="left", fontsize=10, color=INK)
-    return ax
+    title(ax, panel.title)
 
 
 def node_panel(a: Attribution) -> Figure:
-    """The subgraph, and how sure the network is with the first edges."""
-    node = _explained(a)
+    """A node, the edges that its prediction uses, and the probability with the first of them.
+
+    Edges are numbered in order of selection; early ones are dark and thick. Rings are steps from
+    the node. Colour and mark of a node tell its class.
+    """
+    node = Explained.of(check(a))
+    if node is None:
+        raise InvalidInput(
+            "Expected the result of an explained node (got another). Try plots.panel."
+        )
     from matplotlib.ticker import MaxNLocator
 
     figure = new_figure(12.8, 8.2)
     grid = figure.add_gridspec(2, 2, width_ratios=[1.75, 1], height_ratios=[1, 1])
-    subgraph(a, ax=figure.add_subplot(grid[:, 0]))
+    _subgraph(figure.add_subplot(grid[:, 0]), node)
     ax = figure.add_subplot(grid[0, 1])
     values = [node.alone, *node.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
-    ax.axhline(node.full, color="#c0392b", linewidth=1.1, linestyle=(0, (4, 3)),
-               label=f"all {node.around:,} edges within reach: {node.full:.3f}")  # fmt: skip
-    ax.legend(fontsize=8, frameon=False, loc="lower right")
+    level(ax, node.full, f"all {node.around:,} edges within reach: {node.full:.3f}", (4, 3))
+    ax.legend(**KEY, loc="lower right")
     plain(ax)
     ax.set_ylim(0, 1.03)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     labels(ax, "edges kept, in order of selection", f"probability of {shorten(node.label, 30)}")
-    _listing(figure.add_subplot(grid[1, 1]), node)
+    lines = []
+    for i, pair in enumerate(node.edges[:LISTED]):
+        ends = " – ".join(shorten(node.nodes[end].name, 12) for end in pair)
+        value = f"{node.values[i]:.3f}" if i < len(node.values) else ""
+        lines.append(f"{i + 1:>2}. {ends}   {value}")
+    if len(node.edges) > LISTED:
+        lines.append(f"… and {len(node.edges) - LISTED} more")
+    note(figure.add_subplot(grid[1, 1]), "\n".join(lines), 1)
     return figure
 
 
-def _explained(a: Attribution) -> Explained:
-    node = Explained.of(check(a))
-    if node is None:
-        raise InvalidInput("Expected the result of `greedypig explain-node` (got another).")
-    return node
-
-
-def _headline(node: Explained) -> str:
-    truth = "" if node.truth in (None, node.label) else f" (its own class: {node.truth})"
-    name, source = node.nodes[0].name, shorten(node.source, 30)
-    return (
-        f"node {name} of {source}: {shorten(node.label)}{truth}\n"
-        f"{len(node.edges)} of the {node.around:,} edges within reach"
-    )
-
-
-def _rings(ax: Axes, rings: int) -> None:
+def _subgraph(ax: Axes, node: Explained) -> None:
+    from matplotlib import colormaps
     from matplotlib.patches import Circle
 
-    for i in range(1, rings + 1):
-        ax.add_patch(Circle((0, 0), ring(i, rings), fill=False, edgecolor=FAINT, linewidth=0.8,
-                            zorder=0))  # fmt: skip
-
-
-def _edges(ax: Axes, node: Explained, spots: Any) -> None:
-    from matplotlib import colormaps
-
-    count = max(len(node.edges), 2)
+    spots, names, ranks, radii = node.drawing()
+    for radius in radii:
+        ax.add_patch(Circle((0, 0), radius, fill=False, edgecolor=FAINT, zorder=0))
+    last = max(len(node.edges) - 1, 1)
+    cividis = colormaps["cividis"]
     for i, (u, v) in enumerate(node.edges):
-        late = i / (count - 1)
-        ax.plot(*spots[[u, v]].T, color=colormaps["cividis"](0.8 * late), zorder=1,
-                linewidth=3.4 - 2.2 * late, solid_capstyle="round")  # fmt: skip
-        # Two fifths from the outer end: numbers of edges that meet in the centre do not collide.
-        outer, inner = (u, v) if node.nodes[u].hop >= node.nodes[v].hop else (v, u)
-        x, y = 0.6 * spots[outer] + 0.4 * spots[inner]
-        ax.text(x, y, str(i + 1), fontsize=7, color=INK, ha="center", va="center", zorder=3,
-                bbox={"boxstyle": "round,pad=0.18", "facecolor": "white", "edgecolor": FAINT,
-                      "linewidth": 0.6})  # fmt: skip
-
-
-def _nodes(ax: Axes, node: Explained, spots: Any) -> None:
-    shown: dict[str, Any] = {}
-    inner = inner_nodes(node.hops, node.edges)
-    for i, neighbour in enumerate(node.nodes):
-        colour, mark = class_style(neighbour.kind)
-        name = "class not known" if neighbour.kind is None else node.classes[neighbour.kind]
-        size, rim, width = (420, INK, 2.4) if i == 0 else (130, "white", 0.9)
-        dot = ax.scatter([spots[i][0]], [spots[i][1]], s=size, c=colour, marker=mark, zorder=4,
-                         edgecolors=rim, linewidths=width)  # fmt: skip
-        shown.setdefault(shorten(name, 32), dot)
-        if i == 0:
-            ax.text(0, -0.062, shorten(neighbour.name, 14), ha="center", va="top", fontsize=9,
-                    zorder=5, fontweight="bold", color=INK, bbox=_halo())  # fmt: skip
-            continue
-        away = spots[i] / (np.hypot(*spots[i]) or 1)
-        away = away[::-1] * (-1, 1) if i in inner else away
-        x, y = spots[i] + 0.05 * away
-        ax.text(x, y, shorten(neighbour.name, 14), fontsize=7.5, color=INK, zorder=5,
-                ha="left" if away[0] > 0.25 else "right" if away[0] < -0.25 else "center",
-                va="bottom" if away[1] > 0.25 else "top" if away[1] < -0.25 else "center",
-                bbox=_halo())  # fmt: skip
-    legend = ax.legend(list(shown.values()), list(shown), loc="lower left", fontsize=8,
-                       frameon=True, framealpha=0.85, edgecolor="none")  # fmt: skip
-    for handle in legend.legend_handles:
+        late = i / last
+        ends = zip(spots[u], spots[v], strict=True)
+        ax.plot(*ends, color=cividis(0.8 * late), linewidth=3.4 - 2.2 * late, zorder=1)
+        ax.text(*ranks[i], str(i + 1), **TEXT, ha="center", va="center")
+    legend: dict[str, Any] = {}
+    for i, each in enumerate(node.nodes):
+        colour, mark = class_style(each.kind)
+        (x, y), (dx, dy) = spots[i], names[i]
+        rim: Style = {"s": 130, "edgecolors": "white"} if i else {"s": 420, "edgecolors": INK}
+        dot = ax.scatter([x], [y], c=colour, marker=mark, zorder=4, linewidths=1.5, **rim)
+        legend.setdefault(shorten(node.class_name(each), 32), dot)
+        across = "left" if dx > 0.25 else "right" if dx < -0.25 else "center"
+        up = "bottom" if dy > 0.25 else "top" if dy < -0.25 or i == 0 else "center"
+        place = (x + 0.05 * dx, y + 0.05 * dy) if i else (0.0, -0.062)
+        ax.text(*place, shorten(each.name, 14), **TEXT, ha=across, va=up)
+    key = ax.legend(list(legend.values()), list(legend), loc="lower left", **KEY)
+    for handle in key.legend_handles:
         handle.set_sizes([60])  # type: ignore[union-attr]
-
-
-def _halo() -> dict[str, Any]:
-    return {"boxstyle": "round,pad=0.08", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
-
-
-def _listing(ax: Axes, node: Explained) -> None:
+    ax.set_aspect("equal")
+    ax.set_xlim(-1.22, 1.22)
+    ax.set_ylim(-1.2, 1.2)
     ax.set_axis_off()
-    lines = []
-    for i, (u, v) in enumerate(node.edges[:16]):
-        ends = " – ".join(shorten(node.nodes[e].name, 12) for e in (u, v))
-        value = f"{node.values[i]:.3f}" if i < len(node.values) else ""
-        lines.append(f"{i + 1:>2}. {ends}   {value}")
-    left = len(node.edges) - len(lines)
-    if left > 0:
-        lines.append(f"… and {left} more")
-    ax.text(0, 1, "\n".join(lines), va="top", fontsize=8.5, color=INK, transform=ax.transAxes)
+    own = shorten(node.truth or node.label)
+    truth = "" if own == shorten(node.label) else f" (its own class: {own})"
+    name = shorten(node.centre.name, 30)
+    head = f"node {name} of {shorten(node.source, 30)}: {shorten(node.label)}{truth}"
+    title(ax, f"{head}\n{len(node.edges)} of the {node.around:,} edges within reach")

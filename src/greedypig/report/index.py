@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil
 from os import PathLike
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results.files import write_whole
-from ..results.photo_notes import Notes
+from ..results.photo_notes import SECOND, Notes
 from ..results.picture import Picture, probability_within, unit_word, units_within, unranked
 from ..results.wording import percent
-from .markup import document, escape, png, table
-from .sections import comparison as comparison_section
+from .parts import compared
+from .render import png, render
 
 THUMBNAIL = 112
 SHARES = (0.01, 0.05, 0.1)
@@ -53,95 +54,55 @@ def index_html(
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
-    seconds = [_second_opinion(a) for a in results.values()]
-    judged = any(seconds)
-    if judged:
-        rows = [[*row[:-2], second or "–", *row[-2:]]
-                for row, second in zip(rows, seconds, strict=True)]  # fmt: skip
-    word = "without" if any(Notes.of(a).removed for a in results.values()) else "with"
-    heads = ["result", "whole", "top 10 %", "class", "probability",
-             *(f"{word} {percent(s)}" for s in SHARES),
-             *(["second opinion, AUC"] if judged else []), "gradients", "seconds"]  # fmt: skip
-    sure = [n.excess() is not None for n in map(Notes.of, results.values())]
-    caution = ""
-    if any(sure):
-        caution = (
-            f'<p class="warn" role="note">{sum(sure)} of {len(sure)}, marked ▲, have a part that '
-            "gives a higher probability than the whole: their pages say how to check it.</p>"
-        )
-    mixed = dict.fromkeys(n.drawn_at for n in map(Notes.of, results.values()) if n.drawn_at)
-    caution += "".join(f'<p class="note">Pictures are {escape(text)}.</p>' for text in mixed)
-    body = f"""
-<header><p class="eyebrow">greedypig</p><h1>{len(results):,} result{"s" * (len(results) != 1)}</h1>
-<p class="lead">Which few features did the model use? Each row leads to its own page.</p></header>
-<main>{_compared(comparison)}{caution}{table(heads, rows, caption="Results", words=4)}
-{_missing(failed)}</main>"""
-    return document("Results · greedypig", body, script=False)
+    notes = [row["notes"] for row in rows]
+    over = None if comparison is None else Notes.of(comparison)
+    word = "without" if any(n.removed for n in notes) else "with"
+    return render(
+        "index.html",
+        rows=rows,
+        shares=[f"{word} {percent(share)}" for share in SHARES],
+        judged=any(row["second"] for row in rows),
+        higher=sum(row["higher"] for row in rows),
+        failed=failed,
+        methods=None if over is None else compared(over.methods, over.probability),
+        compared_on=None if over is None else over.source,
+    )
 
 
-def _compared(a: Attribution | None) -> str:
-    """Methods over all results: a table and their median curves."""
-    if a is None:
-        return ""
-    notes = Notes.of(a)
-    heading = f"Methods over {escape(notes.source or 'all')}"
-    return comparison_section(notes.comparison, notes.probability, heading)[0]
-
-
-def _missing(failed: Sequence[tuple[str, str]]) -> str:
-    """What has no row, and why."""
-    if not failed:
-        return ""
-    rows = [[escape(name), escape(reason)] for name, reason in failed]
-    text = table(["photo", "reason"], rows, caption="Without a result", words=2)
-    return f"<section><h2>{len(failed):,} could not be explained</h2>{text}</section>"
-
-
-def _row(link: str, a: Attribution) -> list[str]:
+def _row(link: str, a: Attribution) -> dict[str, Any]:
     if not isinstance(a, Attribution):
         raise InvalidType(f"Expected {link!r:.60} to be an Attribution (got {type(a).__name__}).")
     notes, picture = Notes.of(a), Picture.of(a)
-    name = escape(notes.source or link)
-    # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
-    how = f"{a.settings.get('method') or ''} {a.features.units:,} {unit_word(a)}".strip()
-    cells = [f'<a href="./{escape(quote(link))}">{name}</a><small>{escape(how)}</small>']
-    if picture is None:
-        cells += ["–", "–"]
-    else:
-        whole = None if picture.pixels is None else picture.pixels
-        cells.append("–" if whole is None else _thumbnail(whole, f"{notes.source or link}, whole"))
-        if unranked(a) is None:
-            part = picture.kept(units_within(a, 0.1))
-            cells.append(_thumbnail(part, f"{notes.source or link}, top 10 % of its features"))
-        else:
-            cells.append("–")
-    mark = (
-        ""
-        if notes.excess() is None
-        else ' <span title="a part gives a higher probability">▲</span>'
-    )
-    cells.append(escape(notes.label or "–") + mark)
-    cells.append("–" if notes.probability is None else f"{notes.probability:.3f}")
-    for share in SHARES:
-        found = probability_within(a, notes, share)
-        if share in notes.removed:
-            found = notes.removed[share], True
-        cells.append("–" if found is None else f"{'' if found[1] else '≈ '}{found[0]:.3f}")
-    return [*cells, f"{a.gradients_used:,}", f"{a.seconds:.1f}"]
+    whole = part = None
+    if picture is not None:
+        whole = None if picture.pixels is None else _thumbnail(picture.pixels)
+        part = None if unranked(a) else _thumbnail(picture.kept(units_within(a, 0.1)))
+    second = notes.curves.get(SECOND)
+    return {
+        # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
+        "link": f"./{quote(link)}",
+        "name": notes.source or link,
+        "how": f"{a.settings.get('method') or ''} {a.features.units:,} {unit_word(a)}".strip(),
+        "notes": notes,
+        "whole": whole,
+        "part": part,
+        "higher": notes.excess() is not None,
+        "probabilities": [_probability(a, notes, share) for share in SHARES],
+        "second": "" if second is None else f"{second.auc:.3f}",
+        "gradients": f"{a.gradients_used:,}",
+        "seconds": f"{a.seconds:.1f}",
+    }
 
 
-def _second_opinion(a: Attribution) -> str:
-    """The area under another network's curve, where one was asked."""
-    curve = Notes.of(a).curves.get("second-opinion")
-    return "" if curve is None else f"{curve.auc:.3f}"
+def _probability(a: Attribution, notes: Notes, share: float) -> str:
+    if share in notes.removed:
+        return f"{notes.removed[share]:.3f}"
+    point = probability_within(a, notes, share)
+    return "–" if point is None else f"{'' if point[1] else '≈ '}{point[0]:.3f}"
 
 
-def _thumbnail(pixels: NDArray[np.uint8], text: str) -> str:
+def _thumbnail(pixels: NDArray[np.uint8]) -> dict[str, Any]:
     stride = max(1, ceil(max(pixels.shape[:2]) / (2 * THUMBNAIL)))
     small = np.ascontiguousarray(pixels[::stride, ::stride])
-    height, width = small.shape[:2]
-    ratio = THUMBNAIL / max(height, width)
-    return (
-        f'<img class="thumb" src="{png(small)}" alt="{escape(text)}" '
-        f'width="{max(1, round(width * ratio))}" height="{max(1, round(height * ratio))}">'
-    )
+    height, width = (max(1, round(THUMBNAIL * n / max(small.shape[:2]))) for n in small.shape[:2])
+    return {"png": png(small), "width": width, "height": height}

@@ -145,10 +145,9 @@
   const image = context.createImageData(width, height);
   const out = image.data.fill(255);
 
-  const { last, wide, shift } = e.order;
-  const stretch = (number) => (wide ? Math.log(shift + number) : number);
+  const last = e.order.last;
   // Where a number lies on the scale of the order: 0 for the first, 1 for the last.
-  const along = (number) => (stretch(number) - stretch(1)) / (stretch(last) - stretch(1));
+  const along = (number) => Math.sqrt((number - 1) / (last - 1));
   const unselected = ranks.some((rank) => rank >= e.selected);
   const neverTaken = first.some((rank) => rank >= e.selected);
 
@@ -243,10 +242,9 @@
     const notes = [];
     if (view === "order") {
       ticks = e.order.ticks.map((number) => [count(number), along(number)]);
-      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; ${e.order.words}`);
+      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; square-root scale`);
       notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
-      if (view === "overlay") notes.push("The bar is drawn over dark and light gray, as the map is over the photo");
       if (unselected) notes.push("Features that no round selected are ranked by their last score");
     }
     $("ticks").replaceChildren(...ticks.map(([text, place]) => {
@@ -259,20 +257,18 @@
     $("key-note").hidden = notes.length === 0;
   };
 
-  // The colours as the view shows them; of the overlay at its opacity, over dark and over light gray.
+  // The colours as the view shows them; of the overlay at its opacity, over gray.
   const ramps = $("ramp").getContext("2d");
   const drawRamp = () => {
-    const strip = ramps.createImageData(256, 2);
+    const strip = ramps.createImageData(256, 1);
     const colours = view === "heat" ? cividis : viridis;
     const over = view === "overlay" ? +opacity.value / 100 : 1;
-    e.grays.forEach((gray, row) => {
-      for (let i = 0; i < 256; i++) {
-        const level = 3 * (view === "order" ? 255 - i : i);
-        for (let c = 0; c < 3; c++)
-          strip.data[4 * (256 * row + i) + c] = Math.round(over * colours[level + c] + (1 - over) * gray);
-        strip.data[4 * (256 * row + i) + 3] = 255;
-      }
-    });
+    for (let i = 0; i < 256; i++) {
+      const level = 3 * (view === "order" ? 255 - i : i);
+      for (let c = 0; c < 3; c++)
+        strip.data[4 * i + c] = Math.round(over * colours[level + c] + (1 - over) * 128);
+      strip.data[4 * i + 3] = 255;
+    }
     ramps.putImageData(strip, 0, 0);
   };
 

@@ -1,22 +1,43 @@
-"""One result, one page."""
+"""One result, one page: of a photo, or of any other input."""
 
 from __future__ import annotations
 
+from math import isfinite
 from os import PathLike
 from typing import Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidType
+from ..results import verdicts
+from ..results.curve import Curve
 from ..results.files import write_whole
-from ..results.photo_notes import Notes
-from ..results.picture import Picture, unranked
+from ..results.graph_notes import Compression, Explained
+from ..results.photo_notes import SECOND, Notes
+from ..results.picture import (
+    Picture,
+    probability_within,
+    rounds_line,
+    unit_labels,
+    unit_word,
+    units_within,
+    unranked,
+)
 from ..results.table_notes import ColumnNotes
+from .chart import Chart, share_chart
 from .columns import columns_html
-from .explore import explorer_data, explorer_html
-from .graphs import graph_html
-from .markup import escape, page, png
-from .sections import comparison, curves, first_units, made, predictions, warned
-from .words import how_selected, summary, warning
+from .details import details
+from .explore import explorer, explorer_data
+from .graphs import compression_html, node_html
+from .parts import compared, first_units
+from .render import png, render
+
+SUMMARISED = (0.01, 0.05, 0.1)
+"""Shares of the features that the summary names."""
+WAYS = {
+    "increase": "increase it: G is the output",
+    "decrease": "decrease it: G is the output times −1",
+}
+"""How the single output of a model was read, by the objective."""
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
@@ -30,81 +51,133 @@ def html(a: Attribution) -> str:
         raise InvalidType(
             f"Expected an Attribution (got {type(a).__name__}). Try gp.load(path) for a file."
         )
-    about_graph = graph_html(a)
-    if about_graph is not None:
-        return about_graph
-    notes, picture = Notes.of(a), Picture.of(a)
-    columns = ColumnNotes.of(a)
-    if columns is not None:
-        return columns_html(a, notes, columns)
-    if unranked(a) is not None:
-        return _bare(a, notes, picture)
-    charts = curves(a, notes)
-    others, more = comparison(notes.comparison, notes.probability)
-    data: dict[str, Any] = {
-        "charts": [c.data for c in (*charts, *more)],
+    notes = Notes.of(a)
+    if (graph := Compression.of(a)) is not None:
+        return compression_html(a, notes, graph)
+    if (node := Explained.of(a)) is not None:
+        return node_html(a, notes, node)
+    if (selection := ColumnNotes.of(a)) is not None:
+        return columns_html(a, notes, selection)
+    return _photo_html(a, notes)
+
+
+def _photo_html(a: Attribution, notes: Notes) -> str:
+    """The page of a picture, or of any input without a page of its own."""
+    picture, reason = Picture.of(a), unranked(a)
+    context: dict[str, Any] = {
+        "a": a,
+        "notes": notes,
+        "details": details(a, notes),
+        "eyebrow": [notes.source, notes.model, a.settings.get("method") or ""],
+        "predictions": [(name, p, f"{p:.3f}") for name, p in notes.predictions],
+        "reason": reason,
+        "units": unit_word(a, a.features.units),
+        "picture": picture is not None,
+    }
+    if reason is not None:
+        whole = None if picture is None else picture.pixels
+        size = None if whole is None else whole.shape
+        return render(
+            "unranked.html", png=None if whole is None else png(whole), size=size, **context
+        )
+    charts, methods = _curves(a, notes), compared(notes.methods, notes.probability)
+    drawn = charts + (methods["charts"] if methods else [])
+    named = picture is None or a.features.names is not None
+    data = {
+        "charts": [chart.data for chart in drawn],
         "explore": None if picture is None else explorer_data(a, notes, picture),
     }
-    drawn = "".join(c.svg for c in charts)
-    plots = f"<section><h2>Curves</h2>{drawn}</section>" if drawn else ""
-    caution = warning(a, notes)
-    noted = f'<div class="warn" role="note">{caution}</div>' if caution else ""
-    noted += warned(notes.warnings)
-    if picture is None:
-        left = first_units(a)
-        right = plots + predictions(notes)
-    else:
-        left = explorer_html(a, notes, picture)
-        right = predictions(notes) + plots
-        if a.features.names is not None:
-            others = first_units(a) + others
-    return page(
-        a,
-        name=_name(notes),
-        eyebrow=_eyebrow(a, notes),
-        title=_title(notes),
-        lead=summary(a, notes, picture is not None),
-        main=f"""{noted}
-<div class="columns"><div>{left}</div><div>{right}</div></div>
-{others}{made(a, notes)}""",
-        closing=how_selected(a),
-        data=data,
+    return render(
+        "photo.html",
+        data,
+        caution=_caution(a, notes),
+        charts=charts,
+        methods=methods,
+        explore=None if picture is None else explorer(a, notes, picture),
+        first=first_units(a) if named else None,
+        shares=_shares(a, notes) if picture is not None else [],
+        fitting=_fitting(a, notes),
+        best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
+        g=_finite([float(a.values[0]), float(a.values[-1])]),
+        full=_finite([a.full_value]),
+        way=WAYS.get(str(a.settings.get("objective")))
+        if a.settings.get("outputs") == "values"
+        else None,
+        **context,
     )
 
 
-def _bare(a: Attribution, notes: Notes, picture: Picture | None) -> str:
-    """The page of a run that ended before its first round."""
-    shown = ""
-    if picture is not None and picture.pixels is not None:
-        height, width = picture.pixels.shape[:2]
-        shown = (
-            f'<section><h2>The photo</h2><img class="thumb" src="{png(picture.pixels)}" '
-            f'alt="{escape(notes.source or "the photo")}" width="{width}" height="{height}">'
-            "</section>"
+def _finite(values: list[float]) -> list[str]:
+    """Numbers as they are written; none where one is not known."""
+    return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
+
+
+def _shares(a: Attribution, notes: Notes) -> list[tuple[float, float, bool]]:
+    """(share, probability, was it measured?) for the summary."""
+    if notes.removed:
+        return [(share, value, True) for share, value in notes.removed.items()]
+    points = {share: probability_within(a, notes, share) for share in SUMMARISED}
+    return [(share, *point) for share, point in points.items() if point is not None]
+
+
+def _fitting(a: Attribution, notes: Notes) -> str:
+    """How many features the first share of the summary is; of larger ones those that fit whole."""
+    fit = units_within(a, next(iter(notes.removed), SUMMARISED[0]))
+    if a.features.kind == "elements":
+        return f"{fit:,} of {a.features.n:,}"
+    return f"as many whole {unit_word(a)} as fit: {fit:,} of {a.features.units:,}"
+
+
+def _curves(a: Attribution, notes: Notes) -> list[Chart]:
+    """Charts of the curves in the notes, else of G(S) after each round."""
+    off, charts = notes.removing, []
+    done = "switched off" if off else "kept"
+    probabilities = notes.probabilities
+    if probabilities:
+        part = "the best features switched off" if off else "only the best features"
+        lines = {_label(name, line, notes): line for name, line in probabilities.items()}
+        caption = f"Probability of {notes.label or 'the class'} with {part}"
+        charts.append(
+            share_chart(
+                "curve-probability", caption, lines, notes.probability, plain=off, done=done
+            )
         )
-    return page(
-        a,
-        name=_name(notes),
-        eyebrow=_eyebrow(a, notes),
-        title=f"No explanation of “{escape(notes.label or 'the prediction')}”",
-        lead=summary(a, notes, picture is not None),
-        main=f"{shown}{predictions(notes)}{made(a, notes)}",
-    )
+    for i, (name, line) in enumerate(notes.curves.items()):
+        if name not in probabilities:
+            distance = "Distance from the whole input’s prediction (KL, nats; 0 is the same)"
+            caption = distance if name == "loss" else name
+            charts.append(share_chart(f"curve-{i}", caption, {_label(name, line, notes): line}))
+    after = rounds_line(a)
+    if (off or not probabilities) and after is not None:
+        full = a.full_value if isfinite(a.full_value) else None
+        objective = f" ({notes.objective})" if notes.objective else ""
+        caption = f"The objective{objective} after each round"
+        if off:
+            caption = "How far the prediction moves (KL, nats)"
+        charts.append(
+            share_chart("curve-rounds", caption, {after.name: after}, full, plain=off, done=done)
+        )
+    return charts
 
 
-def _name(notes: Notes) -> str:
-    return " · ".join(p for p in (notes.label, notes.source, "greedypig") if p)
+def _label(name: str, line: Curve, notes: Notes) -> str:
+    if name in ("softmax", "deletion"):
+        return f"{notes.model or 'the model'} itself"
+    return f"second opinion by {line.judge or 'another network'}" if name == SECOND else name
 
 
-def _eyebrow(a: Attribution, notes: Notes) -> tuple[str | None, ...]:
-    return notes.source, notes.model, str(a.settings.get("method") or "")
-
-
-def _title(notes: Notes) -> str:
-    if notes.label is None:
-        return "What the model used"
-    probability = ""
-    if notes.probability is not None:
-        probability = f' <span class="sure">{notes.probability:.3f}</span>'
-    question = "What would change" if notes.removing else "Why"
-    return f"{question} “{escape(notes.label)}”?{probability}"
+def _caution(a: Attribution, notes: Notes) -> list[str]:
+    """Why a result is to be doubted, and how to check it; empty if there is no reason."""
+    if notes.removing:
+        return []
+    if lost := verdicts.fall(notes):
+        return [lost, "Try another seed or more rounds, and compare what they select first."]
+    if excess := verdicts.excess(notes):
+        return [
+            excess,
+            "That is a fact about the model; it does not make the explanation better.",
+            verdicts.second_opinion(notes) or "",
+            verdicts.advice(notes, judge="a second network, as a second opinion"),
+        ]
+    value = verdicts.excess_value(a, unit_word(a)) if notes.curve is None else None
+    return [value, verdicts.advice(notes)] if value else []

@@ -8,30 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, nan
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType
-from .reader import Reader
+from .reader import read
 
 DELETION = "deletion"
 OF_ONE_CLASS = ("softmax", "insertion", DELETION)
 """Curves whose values are the target's own, so that they can lie above the full input's."""
 
 
-class CurveLike(Protocol):
-    """Anything that can be drawn as a curve."""
+@dataclass(frozen=True)
+class Record:
+    """A curve as a file holds it."""
 
-    @property
-    def fractions(self) -> Any:
-        """Shares kept, from 0 to 1."""
-
-    @property
-    def values(self) -> Any:
-        """One value per share."""
+    fractions: tuple[float, ...]
+    values: tuple[float | None, ...]
+    """None where one was not measured."""
+    name: str = ""
+    full: float | None = None
+    auc: float | None = None
+    judge: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,13 +61,13 @@ class Curve:
         count = len(self.fractions)
         if count < 2 or count != len(self.values):
             raise InvalidInput(
-                f"Expected at least two points of {self.name!r}, one value for each fraction (got "
-                f"{count} fractions and {len(self.values)} values)."
+                f"Expected at least two points of {self.name!r:.60}, one value for each fraction "
+                f"(got {count} fractions and {len(self.values)} values)."
             )
         low, high = float(self.fractions[0]), float(self.fractions[-1])
         if not bool((self.fractions.diff() >= 0).all()) or not 0 <= low <= high <= 1:
             raise InvalidInput(
-                f"Expected fractions of {self.name!r} that rise within 0 and 1 "
+                f"Expected fractions of {self.name!r:.60} that rise within 0 and 1 "
                 f"(got {low:g} … {high:g}, or some that fall or are NaN)."
             )
 
@@ -74,20 +76,6 @@ class Curve:
         """The curve through (fraction, value) pairs."""
         pairs = torch.tensor(list(points), dtype=torch.float64).view(-1, 2)
         return Curve(pairs[:, 0], pairs[:, 1], name, settings=settings)
-
-    @staticmethod
-    def of(curve: CurveLike, name: str | None = None) -> Curve:
-        """From anything with `fractions` and `values`; gaps are left out."""
-        if not hasattr(curve, "fractions") or not hasattr(curve, "values"):
-            raise InvalidType(
-                f"Expected a curve with fractions and values (got {type(curve).__name__})."
-            )
-        if not isinstance(curve, Curve):
-            own = str(getattr(curve, "name", "") or "curve")
-            settings = dict(getattr(curve, "settings", None) or {})
-            full = getattr(curve, "full", None)
-            curve = Curve(curve.fractions, curve.values, own, full, settings)
-        return replace(curve, name=name or curve.name).without_gaps()
 
     @property
     def judge(self) -> str | None:
@@ -129,19 +117,29 @@ class Curve:
 
     def at(self, fraction: float) -> float:
         """The value at a fraction, by linear interpolation."""
-        low, high = float(self.fractions[0]), float(self.fractions[-1])
-        if not low <= fraction <= high:
+        value = self.get(fraction)
+        if value is None:
+            low, high = float(self.fractions[0]), float(self.fractions[-1])
             raise InvalidInput(f"Expected a fraction from {low:g} to {high:g} (got {fraction!r}).")
-        return float(np.interp(fraction, self.fractions.numpy(), self.values.numpy()))
+        return value
 
     def get(self, fraction: float) -> float | None:
         """The same; None outside of the curve's fractions."""
-        return self.at(fraction) if self.fractions[0] <= fraction <= self.fractions[-1] else None
+        if not self.fractions[0] <= fraction <= self.fractions[-1]:
+            return None
+        return float(np.interp(fraction, self.fractions.numpy(), self.values.numpy()))
+
+    def stays_from(self, value: float) -> float | None:
+        """The smallest fraction from which on the curve does not fall below a value."""
+        smallest = None
+        for fraction, measured in reversed(self.points):
+            if measured < value:
+                break
+            smallest = fraction
+        return smallest
 
     def through(self, measured: Mapping[float, float]) -> Curve:
         """The same curve with further measured points; its area stays."""
-        if not measured:
-            return self
         points = sorted({**measured, **dict(self.points)}.items())
         line = Curve.from_points(points, self.name)
         return replace(self, fractions=line.fractions, values=line.values, area=self.auc)
@@ -149,8 +147,6 @@ class Curve:
     def without_gaps(self) -> Curve:
         """The same curve without the points that were not measured."""
         known = ~self.values.isnan()
-        if bool(known.all()):
-            return self
         return replace(self, fractions=self.fractions[known], values=self.values[known])
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,18 +163,19 @@ class Curve:
         }
 
     @staticmethod
-    def from_dict(record: Any, name: str | None = None) -> Curve:
-        """The curve that `to_dict` wrote, checked; `name` is for records without one."""
-        reader = Reader(record, f"the curve {name!r:.60}" if name else "a curve")
-        settings = dict(reader.part("settings").record)
-        if judge := reader.text("judge"):
-            settings["judge"] = judge
+    def from_dict(record: Any, where: str = "a curve") -> Curve:
+        """The curve that `to_dict` wrote, checked; `where` names the record in errors."""
+        own = read(Record, record, where)
+        judge = {"judge": own.judge} if own.judge else {}
+        values = [nan if value is None else value for value in own.values]
         return Curve(
-            torch.tensor(reader.numbers("fractions"), dtype=torch.float64),
-            torch.tensor(reader.numbers("values", gaps=True), dtype=torch.float64),
-            name or reader.text("name") or "curve",
-            reader.number_if_any("full"), settings, reader.number_if_any("auc"),
-        )  # fmt: skip
+            torch.tensor(own.fractions, dtype=torch.float64),
+            torch.tensor(values, dtype=torch.float64),
+            own.name or "curve",
+            own.full,
+            {**own.settings, **judge},
+            own.auc,
+        )
 
     def __repr__(self) -> str:
         above = ""
@@ -191,13 +188,17 @@ class Curve:
         )
 
 
+CurveLike = Curve
+"""An older name of the type."""
+
+
 def median_curve(curves: Sequence[Curve]) -> Curve:
     """The median of several curves at each fraction, as the paper reports over examples.
 
     Of an even number it is the mean of the middle two. The area under it is not the median of the
     areas, and its `excess` is the median curve's own.
     """
-    return _combined(curves, "median", _median)
+    return _combined(curves, "median", lambda values: values.quantile(0.5, 0))
 
 
 def mean_curve(curves: Sequence[Curve]) -> Curve:
@@ -224,11 +225,6 @@ def aligned(curves: Sequence[Curve]) -> list[Curve]:
     return [replace(c, fractions=shares, values=values(c)) for c in curves]
 
 
-def _median(values: Tensor) -> Tensor:
-    ordered, count = values.sort(0).values, len(values)
-    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-
-
 def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tensor]) -> Curve:
     curves = list(curves)
     if not curves:
@@ -253,8 +249,7 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
         if all(curve.settings.get(key) == value for curve in curves)
     }
     values = reduce(torch.stack([c.values for c in curves]))
-    fulls = [c.full for c in curves if c.full is not None]
-    known = len(fulls) == len(curves)
-    full = float(reduce(torch.tensor(fulls, dtype=torch.float64))) if known else None
+    fulls = torch.tensor([nan if c.full is None else c.full for c in curves], dtype=torch.float64)
+    full = None if bool(fulls.isnan().any()) else float(reduce(fulls))
     settings = common | {"combined": how, "examples": len(curves)}
     return Curve(first.fractions, values, first.name, full, settings)

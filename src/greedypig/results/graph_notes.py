@@ -1,22 +1,20 @@
 """The notes of results about graphs: curves of compression, a node's subgraph and its drawing.
 
-Like `photo_notes`, they are read from the result alone, and checked. In a drawing the explained
-node is the centre, and every other node lies in the ring of its hop.
+In a drawing the explained node is the centre, and every other node lies in the ring of its hop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
+from math import cos, pi, sin
+from typing import ClassVar, NamedTuple
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .curve import Curve
-from .reader import Reader, as_count, as_number
+from .photo_notes import CLEARLY
+from .reader import Count, Positive, Probability, read
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
 MEASURES = {
@@ -26,59 +24,94 @@ MEASURES = {
 }
 """What compressed graphs are judged by, and what each one is."""
 Edges = Sequence[tuple[int, int]]
-MARGIN = 0.01
-"""A part that lies above the whole by more than this is worth a warning, as in photos."""
 
 
 @dataclass(frozen=True)
 class Method:
     """One method's curves over the share of edges kept."""
 
-    name: str
-    title: str
-    lines: Mapping[str, Curve]
-    """By measure."""
-    edges: tuple[int, ...]
+    fractions: tuple[float, ...]
+    agreement: tuple[float | None, ...]
+    accuracy: tuple[float | None, ...] | None = None
+    g: tuple[float | None, ...] | None = None
+    edges: tuple[Count, ...] = ()
     """How many edges were kept at each share."""
-    numbers: Mapping[str, float]
-    """gradients, seconds."""
+    gradients: float = 0.0
+    seconds: float = 0.0
+    title: str = ""
+    name: str = ""
+    lines: Mapping[str, Curve] = field(default_factory=dict)
+    """The curves by measure, without gaps."""
+
+    def named(self, name: str) -> Method:
+        """The same method with its name, and its curves as such."""
+        title = self.title or name
+        lines = {
+            measure: Curve.from_dict(
+                {"fractions": self.fractions, "values": values, "name": title}
+            ).without_gaps()
+            for measure in MEASURES
+            if (values := getattr(self, measure)) is not None
+        }
+        return replace(self, name=name, title=title, lines=lines)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What the method cost."""
+        return {"gradients": self.gradients, "seconds": self.seconds}
+
+    def at(self, measure: str, share: float) -> float | None:
+        """The value of a measure at a share; None where it was not measured."""
+        return self.lines[measure].get(share) if measure in self.lines else None
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """The graph that was compressed."""
+
+    nodes: Positive
+    edges: Positive
+    notes: tuple[str, ...] = ()
+    """Facts such as that it is generated."""
 
 
 @dataclass(frozen=True)
 class Compression:
     """A compressed graph: the methods' curves, and what was kept."""
 
-    source: str
-    model: str
-    nodes: int
-    edges: int
-    keep: float
-    kept: int
-    full: Mapping[str, float]
+    KEYS: ClassVar = {"kept": "kept_edges"}
+    graph: GraphFacts
+    keep: Probability
+    kept: Positive
+    traces: Mapping[str, Method]
+    full: Mapping[str, float] = field(default_factory=dict)
     """accuracy and g with all edges."""
-    methods: tuple[Method, ...]
-    notes: tuple[str, ...]
-    """Facts about the graph, such as that it is generated."""
+    source: str = ""
+    model: str = ""
 
     @staticmethod
     def of(a: Attribution) -> Compression | None:
         """The notes of a result of `greedypig compress`; None for others."""
         if a.about.get("kind") != COMPRESSION:
             return None
-        about = Reader(a.about, "the notes")
-        graph, traces = about.part("graph"), about.parts("traces")
-        if not traces:
+        notes = read(Compression, a.about, "the notes")
+        if not notes.traces:
             raise InvalidInput("Expected the curves of at least one method (got none).")
-        return Compression(
-            about.text("source"), about.text("model"), graph.count("nodes"), graph.count("edges"),
-            about.number("keep"), about.count("kept_edges"), _numbers(about.part("full")),
-            tuple(_method(name, trace) for name, trace in traces.items()), graph.texts("notes"),
-        )  # fmt: skip
+        return replace(notes, traces={name: m.named(name) for name, m in notes.traces.items()})
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """All methods."""
+        return tuple(self.traces.values())
 
     @property
     def first(self) -> Method:
         """The method whose edges were kept."""
         return self.methods[0]
+
+    def full_value(self, measure: str) -> float | None:
+        """A measure with all edges; the full graph agrees with itself."""
+        return 1.0 if measure == "agreement" else self.full.get(measure)
 
     def excess(self) -> tuple[float, float] | None:
         """(share, G) at which the kept edges give a higher G than all edges; None if none do.
@@ -88,7 +121,7 @@ class Compression:
         line, full = self.first.lines.get("g"), self.full.get("g")
         if line is None or full is None:
             return None
-        above = {share: value for share, value in line.points if value > full + MARGIN}
+        above = {share: value for share, value in line.points if value > full + CLEARLY}
         if not above:
             return None
         share = self.keep if self.keep in above else min(above)
@@ -96,43 +129,19 @@ class Compression:
 
     def share_for(self, method: Method, agreement: float) -> float | None:
         """The smallest measured share from which on a method keeps this agreement."""
-        line = method.lines.get("agreement")
-        smallest = None
-        for share, value in reversed(line.points if line is not None else []):
-            if value < agreement:
-                break
-            smallest = share
-        return smallest
-
-
-def _method(name: str, trace: Reader) -> Method:
-    lines = {
-        measure: Curve.from_dict(
-            {"fractions": trace.record.get("fractions"), "values": trace.record[measure]}, name
-        ).without_gaps()
-        for measure in MEASURES
-        if trace.record.get(measure) is not None
-    }
-    edges = tuple(as_count(e, f"edges of {name}", 0) for e in trace.items("edges"))
-    numbers = _numbers(trace, ("gradients", "seconds"))
-    return Method(name, trace.text("title") or name, lines, edges, numbers)
-
-
-def _numbers(record: Reader, names: Sequence[str] | None = None) -> dict[str, float]:
-    """The numbers that a record has."""
-    wanted = record if names is None else names
-    return {k: v for k in wanted if (v := record.number_if_any(k)) is not None}
+        return method.lines["agreement"].stays_from(agreement)
 
 
 @dataclass(frozen=True)
 class DrawnNode:
     """A node of a drawing."""
 
-    id: int
-    name: str
-    kind: int | None
+    KEYS: ClassVar = {"kind": "class"}
+    id: Count
+    name: str = ""
+    kind: Count | None = None
     """Index of its class; None where it has none."""
-    hop: int
+    hop: int = 0
     """Steps from the centre along the edges drawn."""
 
 
@@ -140,30 +149,31 @@ class DrawnNode:
 class Explained:
     """One node's prediction, and the edges it rests on, in order of selection."""
 
-    node: int
-    source: str
-    model: str
+    KEYS: ClassVar = {"label": "class", "full": "probability", "values": "kept_probabilities"}
+    node: Count
     label: str
     """The class that the network gives the node."""
-    truth: str | None
-    """Its own class, where it is known."""
-    full: float
+    full: Probability
     """Probability of `label` in the full graph."""
-    alone: float
+    alone: Probability
     """The same without any edge."""
-    values: tuple[float, ...]
-    """The same with the first 1, 2, … edges."""
     nodes: tuple[DrawnNode, ...]
     """The centre first."""
-    edges: tuple[tuple[int, int], ...]
-    """Places in `nodes`, in order of selection."""
-    classes: tuple[str, ...]
-    around: int
+    around: Count
     """Edges within the network's receptive field."""
-    same: float | None
+    values: tuple[Probability, ...] = ()
+    """The probability with the first 1, 2, … edges."""
+    edges: tuple[tuple[Count, Count], ...] = ()
+    """Places in `nodes`, in order of selection."""
+    classes: tuple[str, ...] = ()
+    truth: str | None = None
+    """The node's own class, where it is known."""
+    same: float | None = None
     """Share of the selected nodes that have the centre's class."""
-    random: Mapping[str, float]
+    random: Mapping[str, float] = field(default_factory=dict)
     """The same numbers for random growth: same, kept."""
+    source: str = ""
+    model: str = ""
     note: str = ""
     """A further remark, such as that there are fewer edges than asked for."""
 
@@ -172,27 +182,29 @@ class Explained:
         """The notes of a result of `greedypig explain-node`; None for others."""
         if a.about.get("kind") != NODE:
             return None
-        about = Reader(a.about, "the notes")
-        records = [Reader(node, "a node of the notes") for node in about.items("nodes")]
-        edges = [_edge(pair, len(records)) for pair in about.items("edges")]
-        classes = about.texts("classes")
-        centre = about.count("node", 0)
-        if not records or records[0].count("id", 0) != centre:
+        notes = read(Explained, a.about, "the notes")
+        count = len(notes.nodes)
+        if not count or notes.nodes[0].id != notes.node:
             raise InvalidInput("Expected the explained node first among the nodes (got another).")
-        hops = hops_from(0, edges, len(records))
-        nodes = [_node(node, len(classes), hop) for node, hop in zip(records, hops, strict=True)]
-        return Explained(
-            centre, about.text("source"), about.text("model"), about.text("class"),
-            about.text("truth") or None, about.number("probability"), about.number("alone"),
-            tuple(as_number(v, "kept_probabilities") for v in about.items("kept_probabilities")),
-            tuple(nodes), tuple(edges), classes, about.count("around", 0),
-            about.number_if_any("same"), _numbers(about.part("random")), about.text("note"),
-        )  # fmt: skip
+        if any(end >= count for edge in notes.edges for end in edge):
+            raise InvalidInput(f"Expected edges between the {count} nodes (got others).")
+        if any(n.kind is not None and n.kind >= len(notes.classes) for n in notes.nodes):
+            raise InvalidInput(f"Expected nodes of {len(notes.classes)} classes (got others).")
+        hops = hops_from(0, notes.edges, count)
+        nodes = [
+            replace(node, name=node.name or str(node.id), hop=hop)
+            for node, hop in zip(notes.nodes, hops, strict=True)
+        ]
+        return replace(notes, nodes=tuple(nodes))
 
     @property
-    def hops(self) -> list[int]:
-        """Steps of every node from the centre, for `places`."""
-        return [node.hop for node in self.nodes]
+    def centre(self) -> DrawnNode:
+        """The explained node."""
+        return self.nodes[0]
+
+    def class_name(self, node: DrawnNode) -> str:
+        """The class of a node in words."""
+        return "class not known" if node.kind is None else self.classes[node.kind]
 
     def excess(self) -> tuple[int, float] | None:
         """(edges, probability): the fewest edges that give a higher probability than all edges.
@@ -200,91 +212,89 @@ class Explained:
         0 edges where the node's own features do so: then no edge is the reason.
         """
         values = (self.alone, *self.values) if self.values else ()
-        return next(((i, v) for i, v in enumerate(values) if v > self.full + MARGIN), None)
+        return next(((i, v) for i, v in enumerate(values) if v > self.full + CLEARLY), None)
+
+    def drawing(self) -> Drawing:
+        """Where nodes, their names and the numbers of edges are drawn, within the unit disc."""
+        hops = [node.hop for node in self.nodes]
+        spots = places(hops, self.edges)
+        rings = max(hops) or 1
+        inner = {a for u, v in self.edges for a, b in ((u, v), (v, u)) if hops[b] > hops[a]}
+        names, ranks = [(0.0, 0.0)], []
+        for i, (x, y) in enumerate(spots[1:], 1):
+            size = (x * x + y * y) ** 0.5 or 1.0
+            names.append((-y / size, x / size) if i in inner else (x / size, y / size))
+        for u, v in self.edges:
+            outer, other = (u, v) if hops[u] >= hops[v] else (v, u)
+            (x, y), (x2, y2) = spots[outer], spots[other]
+            # Two fifths from the outer end: edges that meet in the centre keep their numbers apart.
+            ranks.append((0.6 * x + 0.4 * x2, 0.6 * y + 0.4 * y2))
+        radii = [_radius(hop, rings) for hop in range(1, max(hops) + 1)]
+        return Drawing(spots, names, ranks, radii)
 
 
-def _node(record: Reader, classes: int, hop: int) -> DrawnNode:
-    kind = None if record.record.get("class") is None else record.count("class", 0, classes - 1)
-    number = record.count("id", 0)
-    return DrawnNode(number, record.text("name") or str(number), kind, hop)
+class Drawing(NamedTuple):
+    """A subgraph laid out within the unit disc."""
 
-
-def _edge(pair: Any, count: int) -> tuple[int, int]:
-    if not isinstance(pair, Sequence) or len(pair) != 2:
-        raise InvalidInput(f"Expected edges as pairs of nodes (got {pair!r:.60}).")
-    u, v = (as_count(i, "the end of an edge", 0, count - 1) for i in pair)
-    return u, v
+    spots: list[tuple[float, float]]
+    """Each node's place."""
+    names: list[tuple[float, float]]
+    """The direction from a node to its name: outwards, or beside the edges that lead outwards."""
+    ranks: list[tuple[float, float]]
+    """The place of each edge's number."""
+    radii: list[float]
+    """The rings of the hops."""
 
 
 def hops_from(start: int, edges: Edges, count: int) -> list[int]:
     """Steps from a node along edges; unreachable nodes are one hop beyond all others."""
-    hops = [-1] * count
-    hops[start] = 0
+    hops = {start: 0}
     front = {start}
     while front:
-        depth = hops[next(iter(front))] + 1
-        near = {v for u, v in edges if u in front} | {u for u, v in edges if v in front}
-        front = {node for node in near if hops[node] < 0}
-        for node in front:
-            hops[node] = depth
-    last = max(hops) + 1
-    return [last if hop < 0 else hop for hop in hops]
+        near = {b for u, v in edges for a, b in ((u, v), (v, u)) if a in front} - hops.keys()
+        hops |= dict.fromkeys(near, max(hops.values()) + 1)
+        front = near
+    beyond = max(hops.values()) + 1
+    return [hops.get(node, beyond) for node in range(count)]
 
 
-def places(hops: Sequence[int], edges: Edges) -> NDArray[np.float64]:
-    """(nodes, 2) within the unit disc: node 0 in the middle, every node in its hop's ring.
+def places(hops: Sequence[int], edges: Edges) -> list[tuple[float, float]]:
+    """(x, y) within the unit disc: node 0 in the middle, every node in its hop's ring.
 
     The edge that first reached a node makes it a child of the other end. A child lies in its
     parent's sector, and a sector is as wide as the number of ends of its branch.
     """
     children = _children(hops, edges)
-    ends = _ends(children)
+    ends = [0] * len(hops)
+    for node in sorted(range(len(hops)), key=lambda i: -hops[i]):
+        ends[node] = sum(ends[child] for child in children[node]) or 1
     rings = max(hops, default=1) or 1
-    spots = np.zeros((len(hops), 2))
-    sectors = [(0, 0.0, 2 * np.pi)]
+    spots = [(0.0, 0.0)] * len(hops)
+    sectors = [(0, 0.0, 2 * pi)]
     while sectors:
         node, start, width = sectors.pop()
         if node:
-            angle, radius = start + width / 2, ring(hops[node], rings)
-            spots[node] = radius * np.cos(angle), radius * np.sin(angle)
-        total = sum(ends[child] for child in children[node])
+            angle, radius = start + width / 2, _radius(hops[node], rings)
+            spots[node] = radius * cos(angle), radius * sin(angle)
         for child in children[node]:
-            part = width * ends[child] / total
+            part = width * ends[child] / sum(ends[other] for other in children[node])
             sectors.append((child, start, part))
             start += part
     return spots
 
 
-def ring(hop: int, rings: int) -> float:
+def _radius(hop: int, rings: int) -> float:
     """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
     return float((hop / rings) ** 0.8)
 
 
-def inner_nodes(hops: Sequence[int], edges: Edges) -> set[int]:
-    """Nodes from which an edge leads further out: their names lie beside them, not beyond."""
-    return {a for u, v in edges for a, b in ((u, v), (v, u)) if hops[b] > hops[a]}
-
-
-def _children(hops: Sequence[int], edges: Edges) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {i: [] for i in range(len(hops))}
+def _children(hops: Sequence[int], edges: Edges) -> list[list[int]]:
+    children: list[list[int]] = [[] for _ in hops]
     placed = {0}
-    for u, v in [*edges, *((0, i) for i in range(len(hops)))]:  # Unreached nodes come last.
+    for u, v in edges:
         for parent, child in ((u, v), (v, u)):
             if parent in placed and child not in placed and hops[child] > hops[parent]:
                 children[parent].append(child)
                 placed.add(child)
-    children[0] += [i for i in range(len(hops)) if i not in placed]
+    children[0] += [i for i in range(len(hops)) if i not in placed]  # Nodes without a path.
     return children
-
-
-def _ends(children: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """How many ends every branch has."""
-    order, stack = [], [0]
-    while stack:
-        node = stack.pop()
-        order.append(node)
-        stack.extend(children[node])
-    counts: dict[int, int] = {}
-    for node in reversed(order):
-        counts[node] = sum(counts[child] for child in children[node]) or 1
-    return counts

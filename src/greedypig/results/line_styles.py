@@ -1,7 +1,7 @@
 """Line styles: a known method has one colour and dash by its name, in every figure and page.
 
-A style is a pair of indices: `plots` and `report` each have a palette of `COLOURS` colours, Okabe
-and Ito's, and of `DASHES` dashes.
+A style is a pair of indices: `plots` and `report` each have a palette of eight colours, Okabe and
+Ito's, and of five dashes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from typing import NamedTuple
-
-COLOURS, DASHES = 8, 5
 
 
 class Look(NamedTuple):
@@ -36,8 +34,6 @@ KNOWN = {
     "random": Look(6, 2),
 }
 """Methods that are often drawn together differ in colour, all others in colour or dash."""
-
-
 TITLES = {
     "integrated gradients": "ig",
     "pig (integrated gradients)": "ig",
@@ -45,18 +41,9 @@ TITLES = {
     "greedy pig, the paper's setting": "greedy-pig (paper)",
     "random order": "random",
 }
-"""Titles of methods in the tables of the paper."""
-
-
-def _key(name: str) -> str:
-    """The method that a title such as "Greedy PIG" or "greedy-pig (cut)" means."""
-    name = name.lower().removesuffix(" (cut)")
-    return TITLES.get(name, name).replace(" ", "-")
-
-
-_BY_KEY = {_key(name): look for name, look in KNOWN.items()}
-ALL = tuple(Look(i % COLOURS, i % DASHES) for i in range(COLOURS * DASHES))
-"""Every style once, as the two counts have no common divisor."""
+"""Titles of methods in the tables of the paper, where they are not the names without hyphens."""
+ALL = [Look(i % 8, i % 5) for i in range(40)]
+"""Every style once."""
 
 
 def looks(names: Sequence[str]) -> list[Look]:
@@ -64,12 +51,13 @@ def looks(names: Sequence[str]) -> list[Look]:
 
     Others take colours that no known method among `names` has, as long as there are any.
     """
-    own: dict[Look, int] = {}
+    styles: dict[int, Look] = {}
     for i, name in enumerate(names):
-        look = _BY_KEY.get(_key(name))
-        if look is not None:
-            own.setdefault(look, i)  # A second line of the same name gets another style.
-    colours = {look.colour for look in own}
-    left = sorted((look for look in ALL if look not in own), key=lambda k: k.colour in colours)
-    known, rest = {i: look for look, i in own.items()}, cycle(left)
-    return [known[i] if i in known else next(rest) for i in range(len(names))]
+        key = name.lower().removesuffix(" (cut)")
+        look = KNOWN.get(TITLES.get(key, key)) or KNOWN.get(key.replace(" ", "-"))
+        if look is not None and look not in styles.values():
+            styles[i] = look  # A second line of the same name gets another style.
+    colours = {look.colour for look in styles.values()}
+    left = [look for look in ALL if look not in styles.values()]
+    others = cycle(sorted(left, key=lambda look: look.colour in colours))
+    return [styles[i] if i in styles else next(others) for i in range(len(names))]

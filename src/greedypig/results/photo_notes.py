@@ -1,20 +1,18 @@
-"""The notes that a result carries, checked: names, predictions, curves, a comparison of methods.
+"""The notes that a result carries: names, predictions, curves, a comparison of methods.
 
-Notes are written by `Attribution.with_notes` and are all optional. A file may come from a stranger,
-so each note is checked here before it is drawn.
+Notes are written by `Attribution.with_notes` and are all optional. They are read and checked here
+before they are drawn.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from ..core.attribution import REACHED, Attribution, Fall, find_fall
-from ..core.errors import InvalidInput
 from .curve import DELETION, Curve
-from .reader import Reader, as_number
+from .reader import Probability, read
 
 COMPARED = {
     "sic_auc": ("SIC AUC ↑", "{:.3f}"),
@@ -26,81 +24,93 @@ COMPARED = {
 }
 """What methods are compared by: the heading of a column, and the format of its numbers. The excess
 is how far the curve rises above the full input's value."""
+SECOND = "second-opinion"
+CLEARLY = 0.01
+"""A part of the input whose value lies above the whole's by more than this is worth a warning."""
+Shares = Mapping[float, float]
+"""A measured value by the share of the features."""
 
 
 @dataclass(frozen=True)
 class Method:
     """One method's row in a comparison."""
 
-    name: str
-    numbers: Mapping[str, float]
-    """Any of COMPARED."""
-    curve: Curve | None
-    """Its SIC, drawn through the shares at which it was measured too."""
+    KEYS: ClassVar = {"loss": "loss_curve", "second": "second_opinion_curve"}
+    name: str = ""
+    sic_auc: float | None = None
+    lic_auc: float | None = None
+    second_opinion_auc: float | None = None
+    excess: float | None = None
+    gradients: float | None = None
+    seconds: float | None = None
+    kept: Shares = field(default_factory=dict)
+    """Values at further shares, through which the curve is drawn too."""
+    curve: Curve | None = None
+    """Its SIC."""
     loss: Curve | None = None
     """Its LIC."""
     second: Curve | None = None
     """Its SIC by another network."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers of COMPARED that are known."""
+        return {key: v for key in COMPARED if (v := getattr(self, key)) is not None}
 
 
 @dataclass(frozen=True)
 class Notes:
     """The notes of a result, checked; None or empty where there are none."""
 
-    kind: str | None
-    source: str | None
-    model: str | None
-    label: str | None
+    KEYS: ClassVar = {"label": "class"}
+    kind: str | None = None
+    source: str | None = None
+    model: str | None = None
+    label: str | None = None
     """The explained class, else "output 7" (0 for a single output that is no class)."""
-    probability: float | None
-    predictions: tuple[tuple[str, float], ...]
-    baseline: str | None
-    objective: str | None
-    command: str | None
-    curves: Mapping[str, Curve]
+    probability: Probability | None = None
+    predictions: tuple[tuple[str, Probability], ...] = ()
+    baseline: str | None = None
+    objective: str | None = None
+    command: str | None = None
+    curves: Mapping[str, Curve] = field(default_factory=dict)
     """"softmax" is drawn through the points of `kept` too, "deletion" through `removed`."""
-    kept: Mapping[float, float]
+    kept: Shares = field(default_factory=dict)
     """Probability with only this share kept, as measured."""
-    removed: Mapping[float, float]
+    removed: Shares = field(default_factory=dict)
     """Probability with this share removed, as measured, for counterfactuals."""
-    comparison: tuple[Method, ...]
+    comparison: Mapping[str, Method] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """Warnings of the run."""
 
     @staticmethod
     def of(a: Attribution) -> Notes:
         """Read and check a result's notes."""
-        about = Reader(a.about, "the notes")
+        notes = read(Notes, a.about, "the notes")
         target = a.about.get("target", a.settings.get("target"))
-        kept, removed = _by_share(about, "kept"), _by_share(about, "removed")
         objective = a.settings.get("objective")
-        return Notes(
-            kind=about.text("kind") or None,
-            source=about.text("source") or None,
-            model=about.text("model") or None,
-            label=about.text("class") or (f"output {target}" if type(target) is int else None),
-            probability=_probability(a.about.get("probability")),
-            predictions=tuple(_prediction(p) for p in about.items("predictions")),
-            baseline=about.text("baseline") or None,
-            objective=about.text("objective")
-            or (objective if isinstance(objective, str) else None),
-            command=about.text("command") or None,
-            curves=_curves(about, kept, removed),
-            kept=kept,
-            removed=removed,
-            comparison=tuple(_method(*item) for item in about.parts("comparison").items()),
-            warnings=about.texts("warnings"),
+        curves = {
+            name: replace(line.without_gaps().through(notes._measured(name)), name=name)
+            for name, line in notes.curves.items()
+        }
+        if DELETION in curves and SECOND in curves:
+            second = curves[SECOND]
+            curves[SECOND] = replace(second, settings={**second.settings, "off": True})
+        return replace(
+            notes,
+            label=notes.label or (f"output {target}" if type(target) is int else None),
+            objective=notes.objective or (objective if isinstance(objective, str) else None),
+            curves=curves,
+            comparison={name: _method(name, row) for name, row in notes.comparison.items()},
         )
 
+    def _measured(self, curve: str) -> Shares:
+        return {"softmax": self.kept, DELETION: self.removed}.get(curve, {})
+
     @property
-    def drawn_at(self) -> str | None:
-        """A remark for pictures of a result with several baselines; None for a single one."""
-        names = [name.strip() for name in (self.baseline or "").split(",")]
-        if len(names) < 2 or not all(names):
-            return None
-        several = f"{', '.join(names[:-1])} and {names[-1]}"
-        every = "both" if len(names) == 2 else f"all {len(names)}"
-        return f"drawn at the mean of {several}; the numbers average {every}"
+    def methods(self) -> tuple[Method, ...]:
+        """The rows of the comparison."""
+        return tuple(self.comparison.values())
 
     @property
     def curve(self) -> Curve | None:
@@ -111,6 +121,12 @@ class Notes:
     def deletion(self) -> Curve | None:
         """The probability over the share removed, for counterfactuals."""
         return self.curves.get(DELETION)
+
+    @property
+    def probabilities(self) -> dict[str, Curve]:
+        """The curves of a probability: by the network itself, and by a second one."""
+        wanted = (DELETION if self.removing else "softmax", SECOND)
+        return {name: line for name, line in self.curves.items() if name in wanted}
 
     @property
     def removing(self) -> bool:
@@ -136,8 +152,8 @@ class Notes:
         for place, value in points:
             if low <= place < high:
                 return value, True
-        read = None if line is None else line.get(share)
-        return None if read is None else (read, False)
+        value_between = None if line is None else line.get(share)
+        return None if value_between is None else (value_between, False)
 
     @property
     def bare(self) -> float | None:
@@ -165,10 +181,7 @@ class Notes:
         """The smallest share from which on the probability stays above 9/10 of the whole's."""
         if self.curve is None or not self.probability:
             return None
-        points = self.curve.points
-        enough = [v >= REACHED * self.probability for _, v in points]
-        last = max((i for i, each in enumerate(enough) if not each), default=-1)
-        return points[last + 1][0] if last + 1 < len(points) else None
+        return self.curve.stays_from(REACHED * self.probability)
 
     def fall(self) -> Fall | None:
         """Where the probability reached that of the whole and fell again with more features."""
@@ -186,68 +199,39 @@ class Notes:
         if self.curve is None or self.probability is None:
             return None
         best = float(self.curve.values.max())
-        bar = max(self.probability, self.bare or 0.0) + 0.01
+        bar = max(self.probability, self.bare or 0.0) + CLEARLY
         if best <= bar:
             return None
         return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
 
-    def bare_excess(self) -> float | None:
-        """The baseline's probability where it lies above the whole input by more than 0.01."""
-        if self.bare is None or self.probability is None or self.bare <= self.probability + 0.01:
-            return None
-        return self.bare
+
+def compared_curves(methods: Sequence[Method]) -> list[tuple[str, str, dict[str, Curve]]]:
+    """(kind, caption, curves by method) of a comparison: "curve", "loss" and "second"."""
+    curves = {
+        kind: {m.name: line for m in methods if (line := getattr(m, kind)) is not None}
+        for kind in ("curve", "loss", "second")
+    }
+    off = any(line.off for line in curves["curve"].values())
+    judges = [line.judge for line in curves["second"].values() if line.judge]
+    captions = {
+        "curve": "probability with the best features switched off ↓"
+        if off
+        else "SIC: probability with only the best features ↑",
+        "loss": "LIC: distance from the prediction (KL, nats) ↓",
+        "second": f"second opinion by {judges[0] if judges else 'another network'} "
+        f"{'↓' if off else '↑'}",
+    }
+    return [(kind, captions[kind], lines) for kind, lines in curves.items() if lines]
 
 
-def _curves(
-    about: Reader, kept: Mapping[float, float], removed: Mapping[float, float]
-) -> dict[str, Curve]:
-    curves = {name: _curve(about.part("curves"), name, name) for name in about.part("curves")}
-    if "softmax" in curves:
-        curves["softmax"] = curves["softmax"].through(kept)
-    if DELETION in curves:
-        curves[DELETION] = curves[DELETION].through(removed)
-        if (second := curves.get("second-opinion")) is not None:
-            settings = {**second.settings, "off": True}
-            curves["second-opinion"] = replace(second, settings=settings)
-    return curves
+def _method(name: str, row: Method) -> Method:
+    def drawn(line: Curve | None, measured: Shares) -> Curve | None:
+        return None if line is None else replace(line.without_gaps().through(measured), name=name)
 
-
-def _curve(record: Reader, key: str, name: str) -> Curve:
-    return Curve.from_dict(record.record[key], name).without_gaps()
-
-
-def _method(name: str, row: Reader) -> Method:
-    numbers = {key: v for key in COMPARED if (v := row.number_if_any(key)) is not None}
-    curve, loss, second = (
-        None if row.record.get(key) is None else _curve(row, key, name)
-        for key in ("curve", "loss_curve", "second_opinion_curve")
+    return replace(
+        row,
+        name=name,
+        curve=drawn(row.curve, row.kept),
+        loss=drawn(row.loss, {}),
+        second=drawn(row.second, {}),
     )
-    return Method(name, numbers, curve and curve.through(_by_share(row, "kept")), loss, second)
-
-
-def _probability(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = as_number(value, "probability")
-    if not -1e-6 <= number <= 1 + 1e-6:
-        raise InvalidInput(f"Expected a probability from 0 to 1 (got {number:g}).")
-    return number
-
-
-def _by_share(about: Reader, name: str) -> dict[float, float]:
-    """Values by share, rising."""
-    record = about.part(name)
-    return dict(sorted((_share(key), record.number(key)) for key in record))
-
-
-def _share(key: str) -> float:
-    fine = re.fullmatch(r"\d{0,3}\.?\d{0,12}", key) and key.strip(".")
-    if not fine or float(key) > 1:
-        raise InvalidInput(f"Expected shares such as '0.05' in kept (got {key[:40]!r}).")
-    return float(key)
-
-
-def _prediction(pair: Any) -> tuple[str, float]:
-    if not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
-        raise InvalidInput(f"Expected predictions as [name, probability] (got {pair!r:.60}).")
-    return pair[0], _probability(pair[1]) or 0.0

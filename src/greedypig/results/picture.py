@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,14 +26,6 @@ GROUPS = ("pixel", "square", "region")
 """What groups may be called by a result's note "unit"."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
-WIDE = 100
-"""An order of at least so many features is drawn on a log scale."""
-SMALL = 0.005
-"""A share of the pixels that is too small to see differences in."""
-ROOM = 0.2
-"""The share of a scale that the text of a tick needs."""
-DARK, LIGHT = 64, 192
-"""Gray levels of the legend of a map that is drawn over the photo."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +55,9 @@ class Picture:
         positions = a.shared_positions()[a.order].cpu().numpy()[flat]
 
         def placed(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-            ranks = ranks.reshape(shape)
-            return ranks.reshape(-1, *size) if shape[-2:] == size else np.moveaxis(ranks, -1, 0)
+            if shape[-2:] == size:
+                return ranks.reshape(-1, *size)
+            return np.moveaxis(ranks.reshape(shape), -1, 0)
 
         if baseline is None:
             level = COLOURS.get(str(a.about.get("baseline")), 127)
@@ -121,61 +113,19 @@ class Picture:
         return np.round(mixed).astype(np.uint8)
 
 
-@dataclass(frozen=True)
-class OrderScale:
-    """The colour scale of an order of selection, from position 1 to the last selected.
+def order_last(a: Attribution, first: NDArray[np.int64]) -> int:
+    """The last position that a map of the order shows; at least 2, so that a scale has two ends.
 
-    A position is drawn at log(shift + position), or at the position itself where there are few. The
-    shift keeps the first positions, which cover few pixels, from taking much of the scale.
+    first: (h, w) positions at which pixels were first selected, counted from 0. The colours of an
+    order are spread by the square root of the position, as early picks cover few pixels.
     """
+    return max(int(first[first < a.selected].max(initial=0)) + 1, 2)
 
-    last: int
-    wide: bool
-    """Is it a log scale?"""
-    shift: int
-    """Up to about this position the log scale is nearly even; 0 for a plain log scale."""
 
-    @staticmethod
-    def of(first: NDArray[np.int64], selected: int) -> OrderScale:
-        """first: (h, w) positions at which pixels were first selected, counted from 0."""
-        taken = first[first < selected]
-        last = int(taken.max()) + 1 if taken.size else 1
-        wide = last >= WIDE
-        small = int(np.quantile(taken, SMALL)) if wide else 0
-        return OrderScale(max(last, 2), wide, small if small >= 10 else 0)
-
-    def stretch(self, numbers: Any) -> Any:
-        """Positions on the scale, before they are normalised to 0 … 1."""
-        numbers = np.asanyarray(numbers)  # A masked array stays one.
-        return np.log(self.shift + numbers) if self.wide else numbers
-
-    def number(self, stretched: Any) -> Any:
-        """The inverse of `stretch`."""
-        stretched = np.asanyarray(stretched)
-        return np.exp(stretched) - self.shift if self.wide else stretched
-
-    @property
-    def words(self) -> str:
-        """The kind of scale, in words."""
-        if not self.wide:
-            return "even scale"
-        bend = int(float(f"{self.shift:.2g}"))
-        return f"log scale above about {bend:,}, nearly even below" if bend else "log scale"
-
-    def ticks(self) -> list[int]:
-        """The first position, the last, and round ones between them that have room."""
-        decades = [10**e for e in range(len(str(self.last)))]
-        round_ones = (
-            [step * size for step in (1, 5, 2) for size in decades] if self.wide
-            else [*range(10, self.last, 10), *range(2, self.last)]
-        )  # fmt: skip
-        whole = np.ptp(self.stretch([1, self.last]))
-        ticks = [1, self.last]
-        for tick in round_ones:
-            gaps = abs(self.stretch(ticks) - self.stretch(tick)) / whole
-            if tick < self.last and gaps.min() >= ROOM:
-                ticks.append(tick)
-        return sorted(ticks)
+def order_ticks(last: int) -> list[int]:
+    """The first position, the last, and round ones between them that have room on the scale."""
+    steps = [round(float(f"{last * share:.1g}")) for share in (0.04, 0.2, 0.5)]
+    return sorted({1, *(step for step in steps if step > 1), last})
 
 
 def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]:
@@ -189,8 +139,8 @@ def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]
     counts = torch.searchsorted(ranks, torch.tensor(ks).to(ranks))
     after = torch.searchsorted(ranks, ranks[counts.clamp(max=n - 1)], right=True)
     after = torch.where(counts < n, after, n + 1)
-    bounds = ((torch.stack([counts, after], 1).double() - 0.5) / n).tolist()
-    return [(low, high) for low, high in bounds]
+    low, high = (((count.double() - 0.5) / n).tolist() for count in (counts, after))
+    return list(zip(low, high, strict=True))
 
 
 def probability_within(a: Attribution, notes: Notes, share: float) -> tuple[float, bool] | None:
@@ -241,14 +191,14 @@ def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
 
 def unit_word(a: Attribution, count: int = 2) -> str:
     """What a feature is called in a sentence."""
-    words = {"elements": "feature", "groups": "group", "windows": "window"}
-    if a.about.get("kind") == "table":
-        words["elements"] = "column"
-    if a.about.get("unit") in GROUPS:
-        words["groups"] = a.about["unit"]
-    word = words.get(a.features.kind, "unit")
-    if str(a.about.get("kind") or "").startswith("graph"):
+    kind, unit = a.about.get("kind"), a.about.get("unit")
+    word = {"elements": "feature", "groups": "group", "windows": "window"}[a.features.kind]
+    if str(kind).startswith("graph"):
         word = "edge"
+    elif kind == "table" and word == "feature":
+        word = "column"
+    elif unit in GROUPS and word == "group":
+        word = unit
     return word if count == 1 else f"{word}s"
 
 

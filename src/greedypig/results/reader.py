@@ -1,95 +1,123 @@
-"""Records from files, checked field by field: a file may come from a stranger."""
+"""Records of files as dataclasses, checked field by field: a file may come from a stranger.
+
+A dataclass is the schema: `read` takes every field from the record by its name, or by the key that
+the class's KEYS give it, and checks it against the field's type. Null counts as missing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import nan
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from math import inf
 from sys import float_info
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ..core.errors import InvalidInput
 
-LARGEST = float_info.max
+T = TypeVar("T")
+MOST = float_info.max
 
 
-class Reader:
-    """One record; a field that is null counts as missing."""
+@dataclass(frozen=True)
+class Within:
+    """The bounds of a number, both included."""
 
-    def __init__(self, record: Any, where: str) -> None:
-        if not isinstance(record, Mapping):
-            raise InvalidInput(f"Expected {where} as a mapping (got {record!r:.60}).")
-        self.record, self.where = record, where
+    low: float
+    high: float = inf
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.record)
 
-    def number(self, name: str) -> float:
-        """A finite number."""
-        return as_number(self.record.get(name), f"{name} in {self.where}")
+Count = Annotated[int, Within(0)]
+Positive = Annotated[int, Within(1)]
+Probability = Annotated[float, Within(-1e-6, 1 + 1e-6)]
+"""From 0 to 1, up to rounding."""
 
-    def number_if_any(self, name: str) -> float | None:
-        """A finite number; None where it is missing."""
-        return None if self.record.get(name) is None else self.number(name)
 
-    def count(self, name: str, least: int = 1, most: float = float("inf")) -> int:
-        """A whole number."""
-        return as_count(self.record.get(name), f"{name} in {self.where}", least, most)
+def read(kind: type[T], value: Any, where: str) -> T:
+    """`value`, as JSON holds it, as an object of type `kind`; `where` names it in errors."""
+    checked: T = _read(kind, value, where)
+    return checked
 
-    def text(self, name: str) -> str:
-        """Text; empty where it is missing."""
-        value = self.record.get(name)
-        return "" if value is None else as_text(value, f"{name} in {self.where}")
 
-    def items(self, name: str) -> Sequence[Any]:
-        """A list; empty where it is missing."""
-        value = self.record.get(name)
-        if value is None:
-            return ()
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            raise InvalidInput(f"Expected {name} in {self.where} as a list (got {value!r:.60}).")
-        return value
-
-    def numbers(self, name: str, *, gaps: bool = False) -> list[float]:
-        """A list of finite numbers; with gaps=True null stands for NaN."""
-        what = f"{name} in {self.where}"
-        if self.record.get(name) is None:
-            raise InvalidInput(f"Expected {what} as a list of numbers (got none).")
-        return [nan if gaps and v is None else as_number(v, what) for v in self.items(name)]
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
-        return tuple(as_text(value, f"{name} in {self.where}") for value in self.items(name))
-
-    def part(self, name: str) -> Reader:
-        """The record inside this one; empty where it is missing."""
-        value = self.record.get(name)
-        return Reader({} if value is None else value, f"{name} in {self.where}")
-
-    def parts(self, name: str) -> dict[str, Reader]:
-        """The records inside that record, by name."""
-        record = self.part(name).record
+def _read(kind: Any, value: Any, where: str) -> Any:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _bounded(_read(inner[0], value, where), inner[1], where)
+    if origin in (Union, UnionType):  # Only "… or None".
+        return None if value in (None, "") else _read(inner[0], value, where)
+    if origin is tuple:
+        return _items(inner, value, where)
+    if origin is not None and issubclass(origin, Mapping):
+        record = _mapping(value, where)
+        if inner[1] is Any:
+            return dict(record)
         return {
-            str(k): Reader(v, f"{k!r:.40} of {name} in {self.where}") for k, v in record.items()
+            _key(inner[0], key, where): _read(inner[1], item, f"{key!r:.40} of {where}")
+            for key, item in record.items()
+            if item is not None
         }
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict(value, where)
+    if is_dataclass(kind):
+        return _record(kind, _mapping(value, where), where)
+    return _scalar(kind, value, where)
 
 
-def as_number(value: Any, what: str) -> float:
-    """A finite number."""
-    if type(value) not in (int, float) or not abs(value) <= LARGEST:
-        raise InvalidInput(f"Expected {what} as a finite number (got {value!r:.60}).")
-    return float(value)
+def _record(kind: Any, record: Mapping[str, Any], where: str) -> Any:
+    types, keys = _types(kind), getattr(kind, "KEYS", {})
+    parts = {}
+    for part in fields(kind):
+        key = keys.get(part.name, part.name)
+        optional = part.default is not MISSING or part.default_factory is not MISSING
+        if record.get(key) is not None or not optional:
+            parts[part.name] = _read(types[part.name], record.get(key), f"{key} in {where}")
+    return kind(**parts)
 
 
-def as_count(value: Any, what: str, least: int = 1, most: float = float("inf")) -> int:
-    """A whole number from least to most."""
-    if type(value) is not int or not least <= value <= most:
-        bound = f"≥ {least}" if most == float("inf") else f"from {least} to {most}"
-        raise InvalidInput(f"Expected {what} as a whole number {bound} (got {value!r:.60}).")
+@cache
+def _types(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _items(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidInput(f"Expected {where} as a list (got {value!r:.60}).")
+    if kinds[-1] is Ellipsis:
+        return tuple(_read(kinds[0], item, where) for item in value)
+    if len(value) != len(kinds):
+        raise InvalidInput(f"Expected {len(kinds)} items for {where} (got {value!r:.60}).")
+    return tuple(_read(kind, item, where) for kind, item in zip(kinds, value, strict=True))
+
+
+def _key(kind: Any, key: str, where: str) -> Any:
+    """Keys of JSON are text; whole numbers, and shares from 0 to 1, are written in digits."""
+    if kind is str:
+        return key
+    digits = r"\d{1,9}" if kind is int else r"(?=\.?\d)[01]?\.?\d{0,20}"
+    if not re.fullmatch(digits, key) or (kind is float and float(key) > 1):
+        raise InvalidInput(f"Expected keys such as '0.05' in {where} (got {key!r:.40}).")
+    return kind(key)
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"Expected {where} as a mapping (got {value!r:.60}).")
     return value
 
 
-def as_text(value: Any, what: str) -> str:
-    """Text."""
-    if not isinstance(value, str):
-        raise InvalidInput(f"Expected {what} as text (got {value!r:.60}).")
-    return value
+def _bounded(number: Any, bounds: Within, where: str) -> Any:
+    if not bounds.low <= number <= bounds.high:
+        span = f"≥ {bounds.low:g}" if bounds.high == inf else f"{bounds.low:g} to {bounds.high:g}"
+        raise InvalidInput(f"Expected {where} in the range {span} (got {number!r:.60}).")
+    return number
+
+
+def _scalar(kind: Any, value: Any, where: str) -> Any:
+    if kind is float and type(value) in (int, float) and abs(value) <= MOST:
+        return float(value)
+    if kind is not float and type(value) is kind:
+        return value
+    name = {float: "a finite number", int: "a whole number", str: "text"}[kind]
+    raise InvalidInput(f"Expected {where} as {name} (got {value!r:.60}).")

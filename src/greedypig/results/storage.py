@@ -1,16 +1,15 @@
 """One file per result: tensors as safetensors, everything else as JSON in its header.
 
-Reading never runs code: safetensors holds numbers only, and the JSON is data. A newer schema is
-refused. Schema 2 added notes: `about` in the JSON, `attachments.<name>` among the tensors. Files of
-schema 1 and 2 are still read: their stop reasons BUDGET and REACHED are GRADIENTS and VALUE now,
-and their tensor `memory` is ignored. A digest covers all that is in the file; files of earlier
-versions have none.
+Reading never runs code: safetensors holds numbers only, and the JSON is data. A digest covers all
+that is in the file. A file of another schema is refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike, fspath
 from typing import Any
@@ -21,65 +20,80 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from ..core.attribution import Attribution, check_attachment
-from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
+from ..core.errors import InvalidFile, InvalidInput
 from ..core.features import Elements, Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.stopping import StopReason
 from ..network.fingerprint import digest
 from .files import write_whole
-from .reader import Reader, as_count, as_number
+from .reader import Count, Positive, read
 
 SCHEMA = 3
-RENAMED = {"BUDGET": "GRADIENTS", "REACHED": "VALUE"}
-"""Reasons to stop as schemas 1 and 2 call them."""
-SCORES = ("first_scores", "score_sums")
-"""Tensors that a result may lack."""
 KEY = "greedypig"
 CHECK = "digest"
 ATTACHMENTS = "attachments."
+REFUSED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""Errors that a file of another kind leads to."""
+TENSORS = ("order", "unit_scores", "values", "last_scores")
+SCORES = ("first_scores", "score_sums")
+"""Tensors that a result may lack."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The JSON of a file: the fields of an `Attribution` that are no tensors."""
+
+    schema: Positive
+    selected: Count
+    full_value: float | None
+    """None for a number that was not measured, as JSON has no NaN."""
+    picks: tuple[Positive, ...]
+    totals: tuple[float | None, ...]
+    gradients_used: Count
+    seconds: float
+    stop: str
+    features: Mapping[str, Any]
+    layout: Layout
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    about: Mapping[str, Any]
+
+
+PLAIN = ("selected", "picks", "gradients_used", "seconds", "settings", "provenance", "about")
+"""Fields of a result that JSON holds as they are."""
 
 
 def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     """Write `attribution` to `path`, whole or not at all."""
-    settings, feature_tensors = attribution.features.state()
-    record = {
+    a = attribution
+    features, feature_tensors = a.features.state()
+    record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
-        "selected": attribution.selected,
-        "full_value": _known(attribution.full_value),
-        "picks": list(attribution.picks),
-        "totals": [_known(t) for t in attribution.totals],
-        "gradients_used": attribution.gradients_used,
-        "seconds": attribution.seconds,
-        "stop": attribution.stop.name,
-        "features": settings,
-        "layout": {"kind": attribution.layout.kind, "names": attribution.layout.names,
-                   "shapes": attribution.layout.shapes},
-        "settings": dict(attribution.settings),
-        "provenance": dict(attribution.provenance),
-        "about": dict(attribution.about),
-    }  # fmt: skip
-    tensors = {
-        "order": attribution.order,
-        "unit_scores": attribution.unit_scores,
-        "values": attribution.values,
-        "last_scores": attribution.last_scores,
-    } | {f"features.{name}": t for name, t in feature_tensors.items()}
-    for name, tensor in attribution.attachments.items():
+        "full_value": None if isnan(a.full_value) else a.full_value,
+        "totals": [None if isnan(total) else total for total in a.totals],
+        "stop": a.stop.name,
+        "features": features,
+        "layout": {"kind": a.layout.kind, "names": a.layout.names, "shapes": a.layout.shapes},
+    }
+    tensors = {name: getattr(a, name) for name in (*TENSORS, *SCORES)}
+    tensors |= {f"features.{name}": tensor for name, tensor in feature_tensors.items()}
+    for name, tensor in a.attachments.items():
         check_attachment(name, tensor)
         tensors[ATTACHMENTS + name] = tensor
-    for name in SCORES:
-        if (extra := getattr(attribution, name)) is not None:
-            tensors[name] = extra
     try:
         text = json.dumps(record, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidFile(
             f"Expected settings and notes that JSON can hold (got: {error})."
         ) from error
-    whole = {k: v.detach().cpu().contiguous().clone() for k, v in sorted(tensors.items())}
-    # In the JSON, as safetensors puts several texts down in any order: equal results are to
-    # be equal files.
-    sealed = json.dumps({**record, CHECK: digest(whole, text)}, allow_nan=False)
+    whole = {
+        name: tensor.detach().cpu().contiguous().clone()
+        for name, tensor in sorted(tensors.items())
+        if tensor is not None
+    }
+    # The digest is in the JSON, because safetensors writes several texts in any order and equal
+    # results are to be equal files.
+    sealed = json.dumps({**record, CHECK: digest(whole, text)})
     write_whole(path, to_bytes(whole, metadata={KEY: sealed}))
 
 
@@ -103,64 +117,59 @@ def load(path: str | PathLike[str]) -> Attribution:
         )
     try:
         record = json.loads(metadata[KEY], parse_constant=_refuse)
-        if Reader(record, "the header").count("schema") > SCHEMA:
-            raise InvalidFile(
-                f"Expected schema {SCHEMA} or older in {name!r} (got {record['schema']}). "
-                "Try a newer greedypig."
-            )
-        seal = record.pop(CHECK, "")
-        if seal and seal != digest(dict(sorted(tensors.items())), json.dumps(record)):
-            raise InvalidFile(
-                f"Expected a greedypig result in {name!r} as it was written (got one that was "
-                "changed or damaged since: its digest differs)."
-            )
         return _build(record, tensors)
-    except InvalidFile:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
-            RecursionError, RuntimeError, GreedyPigError) as error:  # fmt: skip
+    except REFUSED as error:
         raise InvalidFile(
             f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
         ) from error
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
-    header = Reader(record, "the header")
-    stop = record["stop"]
-    attribution = Attribution(
-        order=tensors["order"],
-        selected=header.count("selected", 0),
-        unit_scores=tensors["unit_scores"],
-        values=tensors["values"],
-        full_value=_number(record["full_value"]),
-        picks=tuple(as_count(pick, "picks") for pick in record["picks"]),
-        totals=tuple(_number(total) for total in record["totals"]),
-        gradients_used=header.count("gradients_used", 0),
-        seconds=header.number("seconds"),
-        stop=StopReason[RENAMED.get(stop, stop) if record["schema"] < SCHEMA else stop],
-        last_scores=tensors["last_scores"],
-        features=_restore_features(record["features"], tensors),
-        layout=_restore_layout(record["layout"]),
-        settings=_mapping(record, "settings"),
-        provenance=_mapping(record, "provenance"),
-        about=_mapping(record, "about") if record["schema"] > 1 else {},
-        attachments=_restore_attachments(record, tensors),
-        **{name: tensors.get(name) for name in SCORES},
+    seal = record.pop(CHECK)
+    header = read(Header, record, "the header")
+    if header.schema != SCHEMA:
+        raise InvalidInput(
+            f"Expected schema {SCHEMA} (got {header.schema}). Try the greedypig that wrote it."
+        )
+    if seal != digest(dict(sorted(tensors.items())), json.dumps(record)):
+        raise InvalidInput("Expected the file as it was written (got one whose digest differs).")
+    plain: dict[str, Any] = {name: getattr(header, name) for name in PLAIN}
+    plain |= {name: tensors[name] for name in TENSORS}
+    plain |= {name: tensors.get(name) for name in SCORES}
+    a = Attribution(
+        **plain,
+        full_value=_number(header.full_value),
+        totals=tuple(_number(total) for total in header.totals),
+        stop=StopReason[header.stop],
+        features=_features(header.features, tensors),
+        layout=header.layout,
+        attachments={
+            key.removeprefix(ATTACHMENTS): tensor
+            for key, tensor in tensors.items()
+            if key.startswith(ATTACHMENTS)
+        },
     )
-    _check(attribution)
-    return attribution
+    _check(a)
+    return a
 
 
 def _check(a: Attribution) -> None:
     """The parts fit together: a file edited by hand must not surprise later code."""
-    units = a.features.units
-    if a.layout.n != a.features.n:
-        raise InvalidInput(f"a layout of {a.layout.n} elements with features over {a.features.n}")
-    for name in ("order", "unit_scores", "last_scores", *SCORES):
+    units, layout = a.features.units, a.layout
+    names, shapes = len(set(layout.names)), layout.shapes
+    known = layout.kind in ("tuple", "dict") or (layout.kind == "tensor" and names == 1)
+    sized = all(d >= 0 for shape in shapes for d in shape)
+    if not known or not sized or not names == len(layout.names) == len(shapes):
+        raise InvalidInput(
+            f"a layout {layout.kind!r:.40} of {names} names and {len(shapes)} shapes"
+        )
+    if layout.n != a.features.n:
+        raise InvalidInput(f"a layout of {layout.n} elements with features over {a.features.n}")
+    for name in ("unit_scores", "last_scores", *SCORES):
         tensor = getattr(a, name)
-        if tensor is None and name in SCORES:
+        if tensor is None:
             continue
-        if tensor.shape != (units,) or tensor.is_floating_point() == (name == "order"):
+        if tensor.shape != (units,) or not tensor.is_floating_point():
             raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
     if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
         raise InvalidInput("an order that is not a permutation of the units")
@@ -170,59 +179,32 @@ def _check(a: Attribution) -> None:
         raise InvalidInput(f"{len(a.totals)} totals for {len(a.picks)} rounds")
     if sum(a.picks) != a.selected or a.selected > units:
         raise InvalidInput(f"picks that do not add up to the {a.selected} selected units")
-
-
-def _restore_attachments(record: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    attachments = {
-        key.removeprefix(ATTACHMENTS): tensor
-        for key, tensor in tensors.items()
-        if key.startswith(ATTACHMENTS)
-    }
-    if attachments and record["schema"] < 2:
-        raise InvalidInput(f"Expected no attachments in schema {record['schema']} (got some).")
-    for name, tensor in attachments.items():
+    for name, tensor in a.attachments.items():
         check_attachment(name, tensor)
-    return attachments
 
 
-def _restore_layout(settings: dict[str, Any]) -> Layout:
-    kind, names = settings["kind"], tuple(settings["names"])
-    shapes = tuple(tuple(as_count(d, "shape", 0) for d in s) for s in settings["shapes"])
-    if kind not in ("tensor", "tuple", "dict") or not all(isinstance(n, str) for n in names):
-        raise InvalidInput(f"unknown layout {kind!r}")
-    lone = kind == "tensor" and len(names) != 1
-    if lone or len(names) != len(shapes) or len(set(names)) != len(names):
-        raise InvalidInput(f"{len(names)} names for {len(shapes)} inputs")
-    return Layout(kind, names, shapes)
-
-
-def _restore_features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Features:
-    kind, names = settings["kind"], settings["names"]
-    if not (names is None or (isinstance(names, list) and all(isinstance(n, str) for n in names))):
-        raise InvalidInput("names that are not text")
+def _features(settings: Mapping[str, Any], tensors: dict[str, Tensor]) -> Features:
+    kind, texts = settings["kind"], settings["names"]
+    names = None if texts is None else read(tuple[str, ...], texts, "names of features")
     if kind == "elements":
-        return Elements(as_count(settings["n"], "n", 0), names)
+        return Elements(read(int, settings["n"], "n"), names)
     if kind == "groups":
         return Groups(tensors["features.ids"], names)
     if kind == "windows":
-        shape = [as_count(d, "shape") for d in settings["shape"]]
-        return Windows(shape, settings["size"], axes=settings["axes"],
-                       stride=settings["stride"], names=names)  # fmt: skip
-    raise InvalidInput(f"unknown features {kind!r}")
-
-
-def _mapping(record: dict[str, Any], name: str) -> dict[str, Any]:
-    return dict(Reader(record[name], name).record)
+        return Windows(
+            read(tuple[Positive, ...], settings["shape"], "shape"),
+            settings["size"],
+            axes=settings["axes"],
+            stride=settings["stride"],
+            names=names,
+        )
+    raise InvalidInput(f"unknown features {kind!r:.60}")
 
 
 def _refuse(constant: str) -> float:
     raise InvalidInput(f"Expected finite numbers (got {constant}).")
 
 
-def _number(value: Any) -> float:
+def _number(value: float | None) -> float:
     """JSON has no NaN; null stands for it."""
-    return nan if value is None else as_number(value, "a number")
-
-
-def _known(value: float) -> float | None:
-    return None if isnan(value) else value
+    return nan if value is None else value

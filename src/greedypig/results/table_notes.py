@@ -1,16 +1,18 @@
-"""The notes of a selection of columns, checked: losses after retraining, rankings.
+"""The notes of a selection of columns: losses after retraining, rankings, and what they say.
 
 `greedypig select` writes them under "selection"; figures and pages are drawn from them alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
+from typing import ClassVar
 
 from ..core.attribution import Attribution
-from .reader import Reader, as_count
+from ..core.errors import InvalidInput
+from .reader import Count, Positive, read
 
 KEY = "selection"
 FEW_ROWS, HARDLY_ANY = 1000, 200
@@ -24,9 +26,14 @@ METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error
 class Loss:
     """A loss after retraining, over seeds."""
 
+    KEYS: ClassVar = {"error": "standard_error"}
     mean: float
-    error: float | None
+    error: float | None = None
     """Standard error; None for one seed."""
+
+
+Losses = Mapping[str, Mapping[int, Loss]]
+"""Method → k → loss."""
 
 
 @dataclass(frozen=True)
@@ -35,93 +42,92 @@ class Constant:
 
     loss: float
     """On the validation rows."""
-    accuracy: float | None
-    variance: float | None
+    accuracy: float | None = None
+    variance: float | None = None
     """Variance of the label on the validation rows; None for classes."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How the explained network does on the validation rows with its first columns."""
+
+    columns: Count | None = None
+    """After so many columns its loss does not improve; None where it does, or is not known."""
 
 
 @dataclass(frozen=True)
 class ColumnNotes:
     """The notes of a selection."""
 
-    label: str
-    metric: str
-    """What the loss is: "log-loss" or "squared error"."""
-    train_rows: int
-    valid_rows: int
-    seeds: int
-    ks: tuple[int, ...]
-    losses: Mapping[str, Mapping[int, Loss]]
-    """Method → k → loss."""
-    accuracies: Mapping[str, Mapping[int, Loss]]
-    """The same as shares of correct predictions; empty for a number."""
+    train_rows: Positive
+    valid_rows: Positive
+    seeds: Positive
+    ks: tuple[Positive, ...]
+    losses: Losses
     loss_all: Loss
-    accuracy_all: Loss | None
-    orders: Mapping[str, tuple[str, ...]]
+    label: str = ""
+    metric: str = ""
+    """What the loss is: "log-loss" or "squared error"."""
+    accuracies: Losses = field(default_factory=dict)
+    """The same as shares of correct predictions; empty for a number."""
+    accuracy_all: Loss | None = None
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Method → its columns, best first."""
-    kinds: Mapping[str, str]
+    kinds: Mapping[str, str] = field(default_factory=dict)
     """Column → what it holds, in words."""
-    network: str
-    network_loss: float | None
+    network: str = ""
+    network_loss: float | None = None
     """Loss of the explained network on the validation rows."""
     task: str = ""
     """What is predicted, in words: classes and their shares, or a number."""
     constant: Constant | None = None
-    """The prediction without any column; None in older files."""
+    """The prediction without any column; None where it was not measured."""
     warnings: tuple[str, ...] = ()
     """Warnings about columns: leaks, row numbers, missing values, and so on."""
     left_out: tuple[str, ...] = ()
     """Columns that number the rows, and were not ranked."""
-    enough: int | None = None
-    """The explained network's validation loss does not improve after so many columns; None where
-    it does, or where that was not measured."""
+    held_out: HeldOut = HeldOut()
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
         """Read and check a result's notes; None where it is no selection that was retrained."""
         if KEY not in a.about:
             return None
-        about = Reader(a.about[KEY], "the notes of the selection")
-        ks = tuple(as_count(k, "ks") for k in about.items("ks"))
-        held_out = Reader(a.about.get("held_out", {}), "held_out in the notes")
-        orders, kinds = about.part("orders"), about.part("kinds")
-        every = about.record.get("accuracy_all")
-        return ColumnNotes(
-            label=about.text("label"),
-            metric=about.text("metric"),
-            train_rows=about.count("train_rows"),
-            valid_rows=about.count("valid_rows"),
-            seeds=about.count("seeds"),
-            ks=ks,
-            losses=_losses(about, "losses", ks),
-            accuracies=_losses(about, "accuracies", ks),
-            loss_all=_loss(about.part("loss_all")),
-            accuracy_all=None if every is None else _loss(about.part("accuracy_all")),
-            orders={method: orders.texts(method) for method in orders},
-            kinds={column: kinds.text(column) for column in kinds},
-            network=about.text("network"),
-            network_loss=about.number_if_any("network_loss"),
-            task=about.text("task"),
-            constant=_constant(about),
-            warnings=about.texts("warnings"),
-            left_out=about.texts("left_out"),
-            enough=None if held_out.record.get("columns") is None
-            else held_out.count("columns", 0, a.features.units),
-        )  # fmt: skip
+        notes = read(ColumnNotes, a.about[KEY], "the notes of the selection")
+        if not notes.ks or not notes.losses or not all(notes.losses.values()):
+            raise InvalidInput("Expected losses of at least one method and k (got none).")
+        held_out = read(HeldOut, a.about.get("held_out") or {}, "held_out in the notes")
+        if (held_out.columns or 0) > a.features.units:
+            raise InvalidInput(
+                f"Expected at most {a.features.units} columns in held_out (got {held_out.columns})."
+            )
+        return replace(notes, held_out=held_out)
+
+    @property
+    def first(self) -> str:
+        """The method whose selection this is."""
+        return next(iter(self.losses))
 
     @property
     def useful(self) -> int | None:
         """After so many columns of the first method the loss does not improve, neither that of the
         explained network nor that of the retrained ones; None where that is not known."""
-        if self.enough is None:
+        enough = self.held_out.columns
+        if enough is None:
             return None
-        losses = next(iter(self.losses.values()), {})
-        sets = [*((k, losses[k]) for k in self.ks if k in losses), (len(self.kinds), self.loss_all)]
-        poor = [k for i, (k, loss) in enumerate(sets)
-                if any(self._better(other, loss) for _, other in sets[i + 1 :])]  # fmt: skip
-        if not poor or max(poor) < self.enough:
-            return self.enough
-        return next((k for k, _ in sets[:-1] if k > max(poor)), None)
+        losses = self.losses[self.first]
+        sets = [*sorted(losses.items()), (len(self.kinds), self.loss_all)]
+        poor = max(
+            (
+                k
+                for i, (k, loss) in enumerate(sets)
+                if any(self._better(other, loss) for _, other in sets[i + 1 :])
+            ),
+            default=-1,
+        )
+        if poor < enough:
+            return enough
+        return next((k for k in sorted(losses) if k > poor), None)
 
     def _better(self, loss: Loss, other: Loss) -> bool:
         """Is a loss lower than another by more than the noise of the seeds?"""
@@ -140,11 +146,11 @@ class ColumnNotes:
             return ""
         if useful == 0:
             return "No column lowers the validation loss by more than its standard error."
-        last = next(iter(self.orders.values()))[useful - 1]
         first = f"the first {useful} columns" if useful > 1 else "the first column"
+        last = self.orders.get(self.first, ())[useful - 1 : useful]
         return (
-            f"Nothing is gained after {first}, up to {last!r}: further columns lower the "
-            "validation loss by less than one standard error."
+            f"Nothing is gained after {first}{''.join(f', up to {name!r}' for name in last)}: "
+            "further columns lower the validation loss by less than one standard error."
         )
 
     def figure(self, value: float) -> str:
@@ -219,26 +225,6 @@ class ColumnNotes:
         if self.valid_rows < FEW_ROWS:
             return f"{first} (only {self.valid_rows} validation rows: not reliable)"
         return first
-
-
-def _losses(about: Reader, name: str, ks: Sequence[int]) -> dict[str, dict[int, Loss]]:
-    return {
-        method: {k: _loss(by.part(str(k))) for k in ks if str(k) in by.record}
-        for method, by in about.parts(name).items()
-    }
-
-
-def _loss(record: Reader) -> Loss:
-    return Loss(record.number("mean"), record.number_if_any("standard_error"))
-
-
-def _constant(about: Reader) -> Constant | None:
-    if about.record.get("constant") is None:
-        return None
-    record = about.part("constant")
-    return Constant(
-        record.number("loss"), record.number_if_any("accuracy"), record.number_if_any("variance")
-    )
 
 
 def student(freedom: int) -> float:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from .photo_notes import Notes
-from .wording import chance, short_percent
+from math import isfinite
+
+from ..core.attribution import Attribution
+from .graph_notes import Compression, Explained
+from .photo_notes import SECOND, Notes
+from .wording import chance, percent, short_percent, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
 
 
 def higher(
-    part: str, value: str, whole: str, full: str, *, quantity: str = "probability",
+    part: str,
+    value: str,
+    whole: str,
+    full: str,
+    *,
+    quantity: str = "probability",
     verb: str = "give",
-) -> str:  # fmt: skip
+) -> str:
     """13 % of the features give a higher probability (0.994) than the whole photo (0.951)"""
     return f"{part} {verb} a higher {quantity} ({value}) than {whole} ({full})"
 
@@ -27,14 +36,40 @@ def excess(notes: Notes, whole: str = "the whole photo") -> str | None:
     return f"{higher(part, chance(value), whole, chance(notes.probability))}."
 
 
-def bare_excess(notes: Notes, whole: str = "the whole photo") -> str | None:
-    """That the baseline alone gives a higher probability than the whole, if it does."""
-    value = notes.bare_excess()
-    if value is None or notes.probability is None:
+def excess_value(a: Attribution, units: str) -> str | None:
+    """That some features give a higher G than all of them, if they do."""
+    values = a.values[a.values.isfinite()]
+    if not isfinite(a.full_value) or values.numel() == 0:
         return None
-    part = f"The baseline alone ({notes.baseline or 'no feature present'})"
-    sentence = higher(part, chance(value), whole, chance(notes.probability), verb="gives")
-    return f"{sentence}: most features count against this class."
+    best = float(values.max())
+    if best <= a.full_value + 0.01 * max(abs(a.full_value), best - float(values.min())):
+        return None
+    full = f"{a.full_value:.3g}"
+    return f"{higher(f'Some of the {units}', f'{best:.3g}', 'all of them', full, quantity='G')}."
+
+
+def excess_edges(graph: Compression) -> str | None:
+    """That some of the edges give a higher G than all of them, if they do."""
+    point = graph.excess()
+    if point is None:
+        return None
+    share, value = point
+    part, full = f"{percent(share)} of the edges", signed(graph.full["g"])
+    sentence = higher(part, signed(value), "all edges", full, quantity="G")
+    return f"{sentence}. Compare methods by agreement and accuracy."
+
+
+def excess_node(node: Explained) -> str | None:
+    """That the first edges give a higher probability than all of them, if they do."""
+    point = node.excess()
+    if point is None:
+        return None
+    edges, value = point
+    part = "No edges" if edges == 0 else f"The first {edges} edge{'s' * (edges > 1)}"
+    verb = "gives" if edges == 1 else "give"
+    sentence = higher(part, f"{value:.3f}", "all edges", f"{node.full:.3f}", verb=verb)
+    own = " The prediction uses the node's own features and does not need these edges."
+    return f"{sentence}.{own if edges == 0 else ''}"
 
 
 def fall(notes: Notes) -> str | None:
@@ -48,6 +83,18 @@ def fall(notes: Notes) -> str | None:
     )
 
 
+def second_opinion(notes: Notes) -> str | None:
+    """What another network says of the part that gives a higher probability, if one was asked."""
+    second, point = notes.curves.get(SECOND), notes.excess()
+    value = None if second is None or point is None else second.get(point[0])
+    if second is None or value is None:
+        return None
+    whole = second.full if second.full is not None else second.get(1.0)
+    beside = "" if whole is None else f" (the whole photo: {whole:.3f})"
+    judge = second.judge or "another network"
+    return f"As a second opinion, {judge} gives the same features {value:.3f}{beside}."
+
+
 def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str:
     """What to do about a part that gives a higher probability; "" where all has been done.
 
@@ -56,7 +103,7 @@ def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str
     ways = []
     if notes.advises_log_likelihood:
         ways.append(f"use {objective} to match the photo's own prediction")
-    if "second-opinion" not in notes.curves:
+    if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)
     return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -7,6 +7,9 @@ from typing import Any
 
 from ..core.attribution import Attribution
 
+KNOBS = ("method", "rounds", "steps", "views", "samples", "inner_steps", "rule", "schedule")
+"""Settings that say how a result was made."""
+
 
 def count(number: int, one: str, many: str | None = None) -> str:
     """A number with its noun: 1 photo, 2 photos."""
@@ -35,6 +38,11 @@ def chance_cell(p: float) -> str:
     if text == "0.000" and p > 0:
         return "<0.001"
     return ">0.999" if text == "1.000" and p < 1 else text
+
+
+def signed(value: float | None) -> str:
+    """A number in three decimals with a proper minus; a dash where there is none."""
+    return "–" if value is None else f"{value:.3f}".replace("-", "−")
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
@@ -72,5 +80,4 @@ def kept_settings(a: Attribution) -> dict[str, Any]:
     own |= {k: v for k, v in own.get("one_shot", {}).items() if k != "method"}  # Greedy's.
     if isinstance(own.get("scorer"), Mapping):  # A scorer around another, such as SmoothIG.
         own["inner_steps"] = own["scorer"].get("steps", 1)
-    wanted = ("method", "rounds", "steps", "views", "samples", "inner_steps", "rule", "schedule")
-    return {k: own[k] for k in wanted if isinstance(own.get(k), str | int | float)}
+    return {k: own[k] for k in KNOBS if isinstance(own.get(k), str | int | float)}

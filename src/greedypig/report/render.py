@@ -1,0 +1,119 @@
+"""The templates as whole pages: escaped texts, and a policy that names the page's own code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import MissingPackage
+from ..results.wording import chance, percent, short_percent, signed
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FOLDER = Path(__file__).parent
+JOINED = "\n\t\u00a0\u202f\u200c\u200d"
+"""Signs that are not printable, but are text: spaces without a break, and the joiners that are part
+of some scripts' spelling."""
+
+
+class Cell(NamedTuple):
+    """A cell of a table, where it is more than a text."""
+
+    text: str
+    small: str = ""
+    bold: bool = False
+
+
+def render(template: str, data: Any = None, **context: Any) -> str:
+    """A whole page. data: what its script draws from; without it there is no script."""
+    style = (FOLDER / "page.css").read_text("utf-8")
+    script = "" if data is None else (FOLDER / "page.js").read_text("utf-8")
+    policy = [
+        "default-src 'none'",
+        f"style-src '{_digest(style)}'",
+        f"script-src '{_digest(script)}'" if script else "script-src 'none'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    page = environment().get_template(template)
+    return page.render(data=data, style=style, script=script, policy="; ".join(policy), **context)
+
+
+@cache
+def environment() -> Environment:
+    """Jinja2 with autoescaping; every text is also freed from signs that could disguise it."""
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected the package jinja2 for pages (it is not installed). "
+            'Try pip install "greedypig[cli]".'
+        ) from error
+
+    def finalize(value: Any) -> Any:
+        return value if isinstance(value, Markup | jinja2.Undefined) else clean(str(value))
+
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    templates.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    templates.filters |= {
+        "chance": chance,
+        "percent": lambda share: percent(share).replace(" ", "\u00a0"),
+        "short_percent": lambda share: short_percent(share).replace(" ", "\u00a0"),
+        "signed": signed,
+        "thousands": lambda number: f"{number:,}",
+        "decimals": _decimals,
+        "capital": lambda text: text[:1].upper() + text[1:],
+        "own_code": Markup,  # For the style and script that this package brings.
+    }
+    return templates
+
+
+def _decimals(number: float, digits: int = 3) -> str:
+    return f"{number:.{digits}f}"
+
+
+def clean(text: str) -> str:
+    """Text without control characters, which are no HTML, and without right-to-left overrides."""
+    return "".join(c if c.isprintable() or c in JOINED else "\ufffd" for c in text)
+
+
+def packed(raw: bytes) -> str:
+    """Bytes as base64."""
+    return base64.b64encode(raw).decode()
+
+
+def png(pixels: NDArray[np.uint8]) -> str:
+    """(h, w, 3) levels as a data URI."""
+    height, width, _ = pixels.shape
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(name + content))
+        return struct.pack(">I", len(content)) + name + content + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    whole = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head)
+    whole += chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)) + chunk(b"IEND", b"")
+    return f"data:image/png;base64,{packed(whole)}"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + packed(hashlib.sha256(text.encode()).digest())
