@@ -26,10 +26,9 @@ from .core.methods import Greedy, GreedyPIG, SequentialGradient
 from .core.objective import Objective, SetFunction, objective
 from .core.quadrature import Rule, rule
 from .core.rounds import State
+from .core.run import Run as rounds
 from .core.run import best_subset, maximize
-from .core.run import iterate as rounds
-from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random
-from .core.scorers import Smooth as SmoothIG
+from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
 from .core.stopping import Stop, StopReason
 from .results.storage import load
 from .tensors.api import explain, explain_many

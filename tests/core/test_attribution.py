@@ -251,4 +251,4 @@ def test_the_top_of_what_was_never_ranked_is_told():
     a = gp.maximize(objective, gp.GreedyPIG(rounds=3), stop=gp.Stop(value=0.1))
     assert a.selected == 0
     with pytest.warns(UserWarning, match="nothing is ranked"):
-        assert a.top(2) == ["0", "1"]
+        assert a.top(2) == [0, 1]

@@ -17,7 +17,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
-from .naming import unit_texts
+from .naming import unit_names
 from .numbers import whole
 from .stopping import StopReason
 
@@ -240,11 +240,11 @@ class Attribution:
         """(n,) long: a full permutation of the elements, unit by unit, for curves."""
         return torch.sort(self.features.first_rank(self.order), stable=True).indices
 
-    def top(self, k: int) -> list[str]:
-        """The first k units by name; without names by place, else by index, as text.
+    def top(self, k: int) -> list[Any]:
+        """The first k features by name; without names by place, else by index.
 
-        A place is written as one would index x: x[0, 3, 4] for an element of a picture, x[2, :]
-        for a token. For x with one axis the index is the place: "7".
+        A place is a text written as one would index x: x[0, 3, 4] for an element of a picture,
+        x[2, :] for a token. For x with one axis the index is the place: 7.
         """
         if not self.picks:
             warnings.warn(
@@ -252,7 +252,7 @@ class Attribution:
                 "index.",
                 stacklevel=2,
             )
-        return unit_texts(self.features, self.layout, self.order[:k].tolist())
+        return [*unit_names(self.features, self.layout, self.order[:k].tolist())]
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.

@@ -10,23 +10,19 @@ Minoux 1978.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from math import isclose
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .features import Features
-from .numbers import check_between, check_count, whole
+from .features import Features, best_first
+from .numbers import check_knobs
 from .objective import Objective
 from .quadrature import Rule, rule
-from .schedule import plan_picks
-
-if TYPE_CHECKING:
-    from .rounds import State
 
 
 class Scorer(Protocol):
@@ -92,7 +88,7 @@ class Gradient:
     cost = 1
 
     def __post_init__(self) -> None:
-        check_between("at", self.at, 0, 1)
+        check_knobs(self, at=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -107,7 +103,7 @@ def rest_of(objective: Objective, mask: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothIG:
     """The mean of a scorer's scores over noisy inputs: x + noise · (range of x) · N(0, 1) off S."""
 
     scorer: Scorer = IG()
@@ -116,15 +112,12 @@ class Smooth:
     name = "smooth-ig"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", whole(self.samples))
-        check_count("samples", self.samples)
-        if not callable(self.scorer) or getattr(self.scorer, "of_features", False):
+        check_knobs(self, "samples", noise=(0, 10))
+        if not callable(self.scorer) or isinstance(self.scorer, Random | MarginalGains):
             raise InvalidType(
                 "Expected a scorer that follows a path, such as gp.IG "
                 f"(got {type(self.scorer).__name__})."
             )
-        if not (math.isfinite(self.noise) and self.noise >= 0):
-            raise InvalidInput(f"Expected noise ≥ 0, a share of the range (got {self.noise!r}).")
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -158,10 +151,7 @@ class GuidedIG:
     name = "guided-ig"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole(self.steps))
-        check_count("steps", self.steps)
-        check_between("fraction", self.fraction, 0, 1)
-        check_between("max_dist", self.max_dist, 0, 1)
+        check_knobs(self, "steps", fraction=(0, 1), max_dist=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -199,7 +189,7 @@ class GuidedIG:
         rank = int(self.fraction * (at.numel() - 1)) + 1
         while True:
             left = float(((1 - at) * length).sum())
-            if left <= goal or math.isclose(left, goal, rel_tol=1e-9, abs_tol=1e-9):
+            if left <= goal or isclose(left, goal, rel_tol=1e-9, abs_tol=1e-9):
                 return at
             cut = torch.kthvalue(slope, rank).values
             pick = (slope <= cut) & torch.isfinite(slope)
@@ -219,12 +209,12 @@ class Random:
 
     name = "random"
     cost = 0
-    of_features = True
 
-    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
-        """(b, units)."""
-        scores = torch.rand(features.units, generator=objective.generator(0), dtype=torch.float64)
-        return scores.to(objective.end.device).expand(objective.b, -1)
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(b, n)."""
+        units = objective.features.units
+        scores = torch.rand(units, generator=objective.generator(0), dtype=torch.float64)
+        return objective.features.spread(scores.expand(objective.b, -1).to(mask))
 
 
 @dataclass(frozen=True)
@@ -238,38 +228,41 @@ class MarginalGains:
     lazy: bool = False
     name = "marginal-gains"
     cost = 0
-    of_features = True
 
-    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
-        """(b, units)."""
-        scores = state.last.masked_fill(state.taken, 0)
-        fresh = state.taken
-        units = torch.nonzero(~state.taken)[:, 1].view(objective.b, -1)
-        if self.lazy and state.picks:
-            units = features.pick_units(scores, state.taken, z)[0]
-        while not bool(fresh.gather(1, units).all()):
-            gains = self._gains(objective, features, state.taken, units)
-            scores = scores.scatter(1, units, gains.to(scores))
-            fresh = fresh.scatter(1, units, True)
-            units = features.pick_units(scores, state.taken, z)[0]
-        return scores
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(b, n)."""
+        features, state = objective.features, objective.state
+        if features.kind == "windows":
+            raise InvalidInput(
+                "Expected features that do not overlap for marginal gains (got windows). "
+                "Try gp.grid(b)."
+            )
+        taken = mask.new_zeros(len(mask), features.units).bool() if state is None else state.taken
+        gains = mask.new_zeros(taken.shape)
+        units = torch.nonzero(~taken)[:, 1].view(objective.b, -1)
+        if state is None or not state.picks or not self.lazy:
+            return features.spread(gains.scatter(1, units, self._gains(objective, taken, units)))
+        gains, fresh, z = state.last, taken, min(objective.picks, units.shape[1])
+        while not bool(fresh.gather(1, best := best_first(gains, taken, z)).all()):
+            gains = gains.scatter(1, best, self._gains(objective, taken, best))
+            fresh = fresh.scatter(1, best, True)
+        return features.spread(gains)
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
-        return plan_picks(features.units, k=k, per_round=1)
+        return (1,) * (features.units if k is None else k)
 
-    def _gains(
-        self, objective: Objective, features: Features, taken: Tensor, units: Tensor
-    ) -> Tensor:
+    def _gains(self, objective: Objective, taken: Tensor, units: Tensor) -> Tensor:
         """(b, units) bool, (b, m) long → (b, m): what each of these features adds to S."""
-        before = objective.values(features.mask(taken).unsqueeze(1).to(objective.end))
+        features = objective.features
+        before = objective.values(features.mask(taken).unsqueeze(1))
         values = []
         for part in torch.split(units, objective.points, 1):
             sets = taken.unsqueeze(1).repeat(1, part.shape[1], 1)
             sets = sets.scatter(2, part.unsqueeze(2), True)
             masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
-            values.append(objective.values(masks.to(objective.end)))
-        return torch.cat(values, 1) - before
+            values.append(objective.values(masks))
+        return (torch.cat(values, 1) - before).to(objective.end)
 
 
 def cost_of(scorer: Any) -> int:
