@@ -281,10 +281,11 @@ class Objective:
         for what, each in finite.items():
             for problem, step, *value in torch.nonzero(~each)[:1].tolist():
                 place = f" with respect to {self.layout.place(value[0])}" if value else ""
+                which = "of mask" if slopes is None else "at step"
                 of = f" of {self.labels[problem]}" if self.labels else ""
                 before, total = self._steps
                 raise NonFinite(
-                    f"Expected finite numbers (got NaN or infinity as the {what}{place} at step "
+                    f"Expected finite numbers (got NaN or infinity as the {what}{place} {which} "
                     f"{before + first + step + 1} of {total or steps} in round "
                     f"{self.round + 1}{of}).",
                     step=first + step,

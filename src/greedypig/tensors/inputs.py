@@ -48,7 +48,7 @@ class Example:
     def fingerprint(self) -> str:
         """A digest of the input, of every baseline and of what is passed along."""
         tensors = {f"baseline {i}": b for i, b in enumerate(self.baselines)} | {"x": self.x}
-        return f"{digest(tensors, str(self.layout))} {identity(self.fixed)}"
+        return digest(tensors, f"{self.layout} {identity(self.fixed)}")
 
 
 class ModelObjective(Objective):
