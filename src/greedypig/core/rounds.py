@@ -74,11 +74,11 @@ def rounds(
 ) -> Iterator[State]:
     """Algorithm 1, one frozen `State` after every round."""
     for z in schedule[len(state.picks) :]:
-        mask = features.mask(state.taken).to(objective.end)
+        selected = features.mask(state.taken)
         goal = features.goal(state.taken, z)
         now = objective.at(len(state.picks), goal=goal, features=features, state=state, picks=z)
         # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
-        scores = checked(scorer(now, mask.clone()), mask, now.round)
+        scores = checked(scorer(now, selected.to(objective.end)), selected, now)
         chosen, own = features.pick(scores, state.taken, z)
         if chosen.shape[1] == 0:
             return
@@ -86,14 +86,16 @@ def rounds(
         yield state
 
 
-def checked(scores: Any, mask: Tensor, round: int) -> Tensor:
+def checked(scores: Any, selected: Tensor, objective: Objective) -> Tensor:
     """A scorer's scores, with 0 for what is selected already."""
-    if not isinstance(scores, Tensor) or scores.numel() != mask.numel():
+    if not isinstance(scores, Tensor) or scores.numel() != selected.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise InvalidType(f"Expected scores of shape {tuple(mask.shape)} (got {got}).")
-    new = torch.where(mask == 0, scores.detach().reshape(mask.shape).to(mask), 0)
+        raise InvalidType(f"Expected scores of shape {tuple(selected.shape)} (got {got}).")
+    scores = scores.detach().reshape(selected.shape).to(objective.end)
+    new = scores.masked_fill(selected, 0)
     if not isfinite(float(new.sum())) and not bool(torch.isfinite(new).all()):
         raise NonFinite(
-            f"Expected finite scores (got NaN or infinity from the scorer in round {round + 1})."
+            "Expected finite scores (got NaN or infinity from the scorer in round "
+            f"{objective.round + 1})."
         )
     return new
