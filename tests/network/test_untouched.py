@@ -376,7 +376,7 @@ def test_the_result_does_not_change_with_the_caller_s_tensors():
     assert torch.equal(a.mask(1), mask)
 
 
-FREEZING = ("network/frozen.py", "network/eval_mode.py", "contextlib.py")
+FREEZING = ("network/frozen.py", "network/reach.py", "contextlib.py")
 
 
 def interrupt_at(call: int, run) -> int:

@@ -91,8 +91,8 @@ def checked(scores: Any, selected: Tensor, objective: Objective) -> Tensor:
     if not isinstance(scores, Tensor) or scores.numel() != selected.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InvalidType(f"Expected scores of shape {tuple(selected.shape)} (got {got}).")
-    scores = scores.detach().reshape(selected.shape).to(objective.end)
-    new = scores.masked_fill(selected, 0)
+    new: Tensor = scores.detach().reshape(selected.shape).to(objective.end)
+    new = new.masked_fill(selected, 0)
     if not isfinite(float(new.sum())) and not bool(torch.isfinite(new).all()):
         raise NonFinite(
             "Expected finite scores (got NaN or infinity from the scorer in round "

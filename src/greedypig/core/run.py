@@ -170,14 +170,15 @@ class Run:
 
     def _values(self, after: Sequence[int]) -> tuple[Tensor, ...]:
         """(b,) float64 G of what is selected after each of these numbers of rounds."""
-        everything = torch.ones_like(self.objective.end[0], dtype=torch.bool)
-        masks = []
-        for r in after:
-            chosen = self.state.order[:, : sum(self.state.picks[:r])]
-            units = torch.zeros_like(self.state.taken).scatter(1, chosen, True)
-            masks.append(self.features.mask(units) if r != ALL else everything)
+        order, (b, units) = self.state.order, self.state.taken.shape
+        places = torch.arange(order.shape[1]).to(order).expand_as(order)
+        places = torch.full((b, units), units).to(order).scatter(1, order, places)
+        counts = torch.tensor([sum(self.state.picks[: max(r, 0)]) for r in after]).to(order)
+        taken = places.unsqueeze(1) < counts.view(1, -1, 1)
+        masks = self.features.mask(taken.flatten(0, 1)).view(b, len(after), -1)
+        masks[:, [r == ALL for r in after]] = True
         try:
-            return self.objective.values(torch.stack(masks, 1)).double().cpu().unbind(1)
+            return self.objective.values(masks).double().cpu().unbind(1)
         except NonFinite as error:
             r = after[error.step]
             names = {0: "no features", ALL: "all features"}
