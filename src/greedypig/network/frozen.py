@@ -154,7 +154,8 @@ def _check_parameters(modules: Iterable[nn.Module]) -> None:
         else:
             continue
         raise InvalidInput(
-            f"Expected weights that are there and take gradients (got {name!r}, {state}). Try {way}."
+            f"Expected weights that are there and take gradients (got {name!r}, {state}). "
+            f"Try {way}."
         )
 
 
