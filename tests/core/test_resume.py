@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from greedypig.core.run import Run
-from problems import copies, history, modular, net, random_coverage
+from problems import copies, modular, net, random_coverage
 
 N = 9
 SCORERS = {
@@ -85,13 +85,6 @@ def test_a_run_resumed_from_any_round_equals_the_unbroken_run(name, kept, tmp_pa
         if kept == "file":
             half = through_file(half, tmp_path)
         assert_same(finish(begin(name, resume=half)), whole)
-
-
-@pytest.mark.parametrize("name", SCORERS)
-def test_resuming_holds_in_float32(name, tmp_path):
-    whole = finish(begin(name, dtype=torch.float32))
-    half = through_file(broken_after(2, name, dtype=torch.float32), tmp_path)
-    assert_same(finish(begin(name, dtype=torch.float32, resume=half)), whole)
 
 
 @pytest.mark.parametrize("name", SCORERS)
@@ -222,17 +215,6 @@ def test_what_is_left_over_from_a_resumed_run_counts_its_rounds_and_gradients():
     assert now.values.tolist() == half.values.tolist()
 
 
-def test_resumed_rounds_are_only_the_new_ones_and_go_on_counting():
-    whole = history(begin("ig"))
-    rounds = history(begin("ig", resume=broken_after(3, "ig")))
-    assert [r.index for r in rounds] == [3, 4]
-    for r in rounds:
-        expected = whole[r.index]
-        assert (r.value, r.total) == (expected.value, expected.total)
-        assert torch.equal(r.chosen, expected.chosen)
-        assert torch.equal(r.scores, expected.scores)
-
-
 def test_seconds_of_all_sittings_add_up():
     half = broken_after(3, "ig")
     later = finish(begin("ig", resume=half))
@@ -260,19 +242,6 @@ def test_a_run_over_other_groups_of_the_same_number_is_refused():
     half = gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1]), features=one)
     with pytest.raises(gp.InvalidInput, match="features"):
         gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1, 1]), features=other, resume=half)
-
-
-@pytest.mark.parametrize("scorer", [gp.Gradient(), gp.IG(4)])
-def test_a_run_of_another_scorer_is_refused(scorer):
-    half = broken_after(2, "ig")
-    with pytest.raises(gp.InvalidInput):
-        gp.rounds(objective_for("ig"), gp.Greedy(scorer, rounds=5), seed=11, resume=half)
-
-
-def test_a_random_run_of_another_seed_is_refused():
-    half = broken_after(2, "random")
-    with pytest.raises(gp.InvalidInput):
-        gp.rounds(objective_for("random"), gp.Greedy(gp.Random(), rounds=5), seed=12, resume=half)
 
 
 def test_explain_resumes_from_a_file_with_a_rule_of_one_s_own(tmp_path):
@@ -328,16 +297,6 @@ def test_earlier_results_do_not_change_when_the_run_goes_on():
     list(rounds)
     now = (early.order, early.unit_scores, early.values, early.last_scores)
     assert all(torch.equal(a, b) for a, b in zip(kept, now, strict=True))
-
-
-def test_rounds_are_made_one_at_a_time():
-    # Nothing is computed ahead: each `next` pays for one round.
-    objective = objective_for("ig")
-    rounds = gp.rounds(objective, gp.Greedy(SCORERS["ig"], rounds=5))
-    assert objective.gradients_used == 0
-    for done in range(1, 6):
-        next(rounds)
-        assert objective.gradients_used == 3 * done
 
 
 def test_two_runs_of_one_objective_do_not_count_each_other_s_gradients():

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import Calls, cnn, identical, linear, mlp, picture, row, unfolded
+from nets import Calls, identical, linear, mlp, row
 
 
 @pytest.fixture
@@ -58,19 +58,6 @@ def test_a_run_with_a_limit_goes_on_under_it(path, limit):
     assert identical(resumed, whole)
 
 
-def test_a_run_may_stop_many_times(path):
-    method = gp.GreedyPIG(per_round=1, steps=2)
-    whole = gp.explain(mlp(), row(), method=method)
-    a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=2))
-    for budget in (4, 8, 10):
-        a.save(path)
-        a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=budget), resume=path)
-        assert a.gradients_used == budget
-        assert a.order[: a.selected].tolist() == whole.order[: a.selected].tolist()
-    a.save(path)
-    assert identical(gp.explain(mlp(), row(), method=method, resume=path), whole)
-
-
 def test_a_checkpoint_after_any_round_is_gone_on_from(path):
     method, calls = gp.GreedyPIG(per_round=1, steps=2), Calls(mlp())
     whole = gp.explain(calls, row(), method=method)
@@ -92,24 +79,6 @@ def test_a_checkpoint_after_any_round_is_gone_on_from(path):
     gp.explain(net, row(), method=method, checkpoint=path, stop=gp.Stop(gradients=4))
     assert gp.load(path).picks == (1, 1)
     agree(gp.explain(net, row(), method=method, resume=path), whole)
-
-
-@pytest.mark.parametrize("features", ["pixels", gp.windows(3)], ids=str)
-@pytest.mark.parametrize("wrap", [lambda model: model, unfolded], ids=["module", "function"])
-def test_pictures_go_on_as_well(path, features, wrap):
-    options = {"features": features, "method": gp.GreedyPIG(rounds=4, steps=2)}
-    whole = gp.explain(wrap(cnn()), picture(), **options)
-    gp.explain(wrap(cnn()), picture(), stop=gp.Stop(gradients=4), **options).save(path)
-    assert identical(gp.explain(wrap(cnn()), picture(), resume=path, **options), whole)
-
-
-def test_a_finished_run_has_nothing_to_go_on_with(path):
-    method = gp.GreedyPIG(per_round=2, steps=2)
-    whole = gp.explain(Calls(mlp()), row(), method=method)
-    whole.save(path)
-    counted = Calls(mlp())
-    assert identical(gp.explain(counted, row(), method=method, resume=path), whole)
-    assert counted.gradient_rows == []
 
 
 class Plain(nn.Module):
