@@ -418,7 +418,6 @@ def test_a_batch_size_is_auto_or_a_count(size):
         gp.SmoothIG(gp.GuidedIG(steps=3), samples=20),
         gp.GuidedIG(steps=5),
         gp.MarginalGains(),
-        gp.MarginalGains(lazy=True),
     ],
     ids=lambda s: f"{s.name}-{s.cost}",
 )

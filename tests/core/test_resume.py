@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from greedypig.core.run import Run
-from problems import copies, modular, net, random_coverage
+from problems import modular, net, random_coverage
 
 N = 9
 SCORERS = {
@@ -23,7 +23,6 @@ SCORERS = {
     "guided": gp.GuidedIG(steps=6, fraction=0.4, max_dist=0.3),
     "random": gp.Random(),
     "gains": gp.MarginalGains(),
-    "gains-lazy": gp.MarginalGains(lazy=True),
 }
 SKIPPED = {"seconds", "features", "layout", "settings", "provenance"}
 
@@ -127,7 +126,7 @@ def test_resuming_holds_where_the_last_bits_depend_on_the_batch(name):
     assert_same(finish(gp.rounds(telling(), method, resume=half)), whole)
 
 
-@pytest.mark.parametrize("name", ["ig", "gains", "gains-lazy"])
+@pytest.mark.parametrize("name", ["ig", "gains"])
 def test_groups_resume_too(name, tmp_path):
     features = gp.Groups(torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 4]))
     knobs = {"features": features, "per_round": 1}
@@ -162,7 +161,7 @@ def test_rounds_of_windows_resume_also_after_the_last(name, tmp_path):
 
 
 def test_a_finished_run_resumes_to_itself():
-    for name in ("ig", "ig-left", "gains-lazy"):
+    for name in ("ig", "ig-left", "gains"):
         whole = finish(begin(name))
         assert_same(finish(begin(name, resume=whole)), whole)
 
@@ -333,29 +332,3 @@ def test_values_are_the_same_whenever_they_are_measured(name):
     torch.testing.assert_close(limited.values, a.values, rtol=0, atol=1e-12)
     unmeasured = begin(name).results(measure=False)[0]
     assert bool(unmeasured.values.isnan().all())
-
-
-def test_lazy_greedy_resumed_asks_no_more_than_the_unbroken_run(tmp_path):
-    # The bounds of the last round are in the file; without them every unit would be asked again.
-    g = copies([9, 7, 5, 4, 3, 2], [1, 2, 1, 2, 1, 2])
-    rows = [0]
-
-    def count(w: Tensor) -> Tensor:
-        rows[0] += len(w)
-        return g.g(w)
-
-    objective = gp.objective(count, g.n, dtype=torch.float64)
-    rounds = gp.rounds(objective, gp.Greedy(gp.MarginalGains(lazy=True), per_round=1))
-    for _ in range(3):
-        next(rounds)
-    half = through_file(rounds.results()[0], tmp_path)
-    rows[0] = 0
-    rest = finish(rounds)
-    asked = rows[0]
-    rows[0] = 0
-    resumed = finish(
-        gp.rounds(objective, gp.Greedy(gp.MarginalGains(lazy=True), per_round=1), resume=half)
-    )
-    assert_same(resumed, rest)
-    # The round that was open when the file was written is scored again.
-    assert rows[0] <= asked + g.n

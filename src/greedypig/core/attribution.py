@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -21,12 +21,6 @@ from .naming import unit_names
 from .numbers import whole
 from .stopping import StopReason
 
-ATTACHED = {
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.float16, torch.bfloat16, torch.float32, torch.float64,
-}  # fmt: skip
-"""Dtypes that an attachment may have."""
-
 
 def check_attachment(name: str, tensor: Any) -> None:
     """Refuse what is no plain tensor under a plain name."""
@@ -34,13 +28,11 @@ def check_attachment(name: str, tensor: Any) -> None:
         raise InvalidInput(
             f"Expected a name of at most 64 letters, digits, '_' and '-' (got {name[:80]!r})."
         )
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-        raise InvalidType(f"Expected {name} to be a dense tensor (got {type(tensor).__name__}).")
-    if tensor.dtype not in ATTACHED:
-        raise InvalidType(f"Expected {name} to hold plain numbers (got {tensor.dtype}).")
-    if tensor.ndim > 8:
-        raise InvalidInput(
-            f"Expected {name} with at most 8 axes (got shape {tuple(tensor.shape)})."
+    plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.ndim <= 8
+    if not plain or tensor.is_complex() or tensor.is_quantized:
+        got = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else "none"
+        raise InvalidType(
+            f"Expected {name} to be a dense tensor of real numbers with at most 8 axes (got {got})."
         )
 
 
@@ -68,17 +60,13 @@ def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> 
     It counts where the value falls below 3/4 of `full`. For values below 0 shares mean nothing.
     """
     known = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
-    if not isfinite(full) or full <= 0 or any(v < 0 for _, v in known):
+    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), len(known))
+    after = known[first:]
+    if not after or not 0 < full < inf or any(v < 0 for _, v in known):
         return None
-    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), None)
-    if first is None:
-        return None
-    lost_at, lost = min(known[first:], key=lambda point: point[1])
-    if lost >= LOST * full:
-        return None
-    before = [point for point in known[first:] if point[0] <= lost_at]
-    reached_at, reached = max(before, key=lambda point: point[1])
-    return Fall(reached_at, reached, lost_at, lost)
+    lost_at, lost = min(after, key=lambda point: point[1])
+    reached_at, reached = max(after[: after.index((lost_at, lost)) + 1], key=lambda p: p[1])
+    return Fall(reached_at, reached, lost_at, lost) if lost < LOST * full else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -271,12 +259,9 @@ class Attribution:
             ) from error
         for name, tensor in tensors.items():
             check_attachment(name, tensor)
-        held = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        return replace(
-            self,
-            about={**self.about, **facts},
-            attachments={**self.attachments, **held},
-        )
+        copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        about, attachments = {**self.about, **facts}, {**self.attachments, **copies}
+        return replace(self, about=about, attachments=attachments)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -21,9 +21,6 @@ from .features import Elements, Features
 from .layout import Layout
 from .numbers import check_count, whole
 from .randomness import Forked
-
-if TYPE_CHECKING:
-    from .rounds import State
 
 AUTO_VALUES = 1 << 21
 """batch_size="auto" starts with as many rows as make about this many values …"""
@@ -82,11 +79,7 @@ class Objective:
         self.goal: Tensor | None = None
         """(b, n) mask at which the paths of this round end; None for everything."""
         self.features: Features = Elements(self.n)
-        """What is selected at once …"""
-        self.state: State | None = None
-        """… what the rounds before this one have selected …"""
-        self.picks = 1
-        """… and how many features this one is to take."""
+        """What is selected at once."""
         self.is_probability = False
         """Is g a probability, from 0 to 1?"""
         self.removes = False
@@ -125,7 +118,7 @@ class Objective:
         return other
 
     def at(self, round: int, **others: Any) -> Self:
-        """The objective of one round; others: its goal, features, state and number of picks."""
+        """The objective of one round; others: its goal, its features, the seed."""
         return self._with(round=round, **others)
 
     def from_step(self, first: int, steps: int) -> Self:

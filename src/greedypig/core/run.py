@@ -291,18 +291,17 @@ def maximize(
 
 
 def best_subset(
-    objective: Any, k: int, *, features: Features | None = None, at_most: bool = False
+    objective: Any, k: int, *, features: Features | None = None
 ) -> tuple[tuple[int, ...], float]:
-    """The best set of exactly k features (or at most k) by trying all, and its value; small n only.
+    """The best set of exactly k features by trying all, and its value; small n only.
 
-    Equal values go to the set that comes first: fewer features, then lower indices.
+    Equal values go to the set that comes first, by lower indices.
     """
     problem = as_objective(objective)
     units = features or Elements(problem.n)
     k = whole(k)
     check_count("k", k, units.units)
-    sizes = range(0 if at_most else k, k + 1)
-    count = sum(comb(units.units, size) for size in sizes)
+    count = comb(units.units, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(
             f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
@@ -310,7 +309,7 @@ def best_subset(
         )
     best: tuple[int, ...] = ()
     best_value = float("-inf")
-    subsets = (s for size in sizes for s in combinations(range(units.units), size))
+    subsets = combinations(range(units.units), k)
     while chunk := list(islice(subsets, 1024)):
         taken = torch.zeros(len(chunk), units.units, dtype=torch.bool)
         for row, subset in enumerate(chunk):

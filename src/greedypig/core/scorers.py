@@ -4,8 +4,7 @@ A scorer is a function (objective, mask (b, n)) → scores (b, n). It follows a 
 1_S to 1 and sums gradient · movement along it, so values of S, which do not move, score 0. Any of
 them becomes adaptive by the rounds in `rounds.py`, which call it again after every pick. Sources:
 integrated gradients, Sundararajan et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG,
-Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978, lazily by
-Minoux 1978.
+Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .features import Features, best_first
+from .features import Features
 from .numbers import check_knobs
 from .objective import Objective
 from .quadrature import Rule, rule
@@ -219,50 +218,34 @@ class Random:
 
 @dataclass(frozen=True)
 class MarginalGains:
-    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone.
+    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone. One feature a round."""
 
-    lazy=True evaluates a feature again only while its gain in an earlier round, an upper bound if
-    G is submodular, could still win. Valid for submodular G only. One feature a round.
-    """
-
-    lazy: bool = False
     name = "marginal-gains"
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
-        features, state = objective.features, objective.state
+        features = objective.features
         if features.kind == "windows":
             raise InvalidInput(
                 "Expected features that do not overlap for marginal gains (got windows). "
                 "Try gp.grid(b)."
             )
-        taken = mask.new_zeros(len(mask), features.units).bool() if state is None else state.taken
-        gains = mask.new_zeros(taken.shape)
-        units = torch.nonzero(~taken)[:, 1].view(objective.b, -1)
-        if state is None or not state.picks or not self.lazy:
-            return features.spread(gains.scatter(1, units, self._gains(objective, taken, units)))
-        gains, fresh, z = state.last, taken, min(objective.picks, units.shape[1])
-        while not bool(fresh.gather(1, best := best_first(gains, taken, z)).all()):
-            gains = gains.scatter(1, best, self._gains(objective, taken, best))
-            fresh = fresh.scatter(1, best, True)
-        return features.spread(gains)
+        free = features.sum(1 - mask) > 0
+        units = torch.nonzero(free)[:, 1].view(objective.b, -1)
+        values = [objective.values(mask.unsqueeze(1))]
+        for part in torch.split(units, objective.points, 1):
+            sets = (~free).unsqueeze(1).repeat(1, part.shape[1], 1)
+            sets = sets.scatter(2, part.unsqueeze(2), True)
+            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
+            values.append(objective.values(masks))
+        before, *after = values
+        gains = (torch.cat(after, 1) - before).to(mask)
+        return features.spread(mask.new_zeros(free.shape).scatter(1, units, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
         return (1,) * (features.units if k is None else k)
-
-    def _gains(self, objective: Objective, taken: Tensor, units: Tensor) -> Tensor:
-        """(b, units) bool, (b, m) long → (b, m): what each of these features adds to S."""
-        features = objective.features
-        before = objective.values(features.mask(taken).unsqueeze(1))
-        values = []
-        for part in torch.split(units, objective.points, 1):
-            sets = taken.unsqueeze(1).repeat(1, part.shape[1], 1)
-            sets = sets.scatter(2, part.unsqueeze(2), True)
-            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
-            values.append(objective.values(masks))
-        return (torch.cat(values, 1) - before).to(objective.end)
 
 
 def cost_of(scorer: Any) -> int:
