@@ -208,9 +208,13 @@ def test_settings_record_every_knob():
         seed=5,
     )
     for name, value in {
-        "method": "greedy-pig", "steps": 7, "rule": "left", "rounds": 2,
-        "schedule": "geometric", "seed": 5,
-    }.items():  # fmt: skip
+        "method": "greedy-pig",
+        "steps": 7,
+        "rule": "left",
+        "rounds": 2,
+        "schedule": "geometric",
+        "seed": 5,
+    }.items():
         assert a.settings[name] == value
     assert a.method == "greedy-pig"
 

@@ -210,8 +210,10 @@ def test_windows_side_by_side_are_a_grid():
     rows, columns = torch.arange(6).view(6, 1) // 2, torch.arange(8) // 2
     grid = gp.Groups(rows * 4 + columns)
     for knobs in ({"rounds": 5}, {"rounds": 4, "schedule": "geometric"}, {"per_round": 5}):
-        a, b = (gp.maximize(g.objective(), gp.GreedyPIG(**knobs), features=f)
-                for f in (gp.Windows((6, 8), 2, stride=2), grid))  # fmt: skip
+        a, b = (
+            gp.maximize(g.objective(), gp.GreedyPIG(**knobs), features=f)
+            for f in (gp.Windows((6, 8), 2, stride=2), grid)
+        )
         assert a.picks == b.picks
         assert torch.equal(a.order, b.order)
         assert torch.allclose(a.unit_scores, b.unit_scores, atol=1e-12)

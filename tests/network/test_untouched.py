@@ -153,11 +153,17 @@ def subject(kind: str):
         module = torch.jit.script(in_use(Net()))
         return module, module
     makers = {
-        "plain": Net, "locked": Locked, "method": Net, "itself": CopiesToItself,
-        "shared part": SharedPart, "closure": Closure, "locked method": Locked,
-        "closure in a list": ClosureInAList, "closure in a hook": ClosureInAHook,
+        "plain": Net,
+        "locked": Locked,
+        "method": Net,
+        "itself": CopiesToItself,
+        "shared part": SharedPart,
+        "closure": Closure,
+        "locked method": Locked,
+        "closure in a list": ClosureInAList,
+        "closure in a hook": ClosureInAHook,
         "bound by default": BoundByDefault,
-    }  # fmt: skip
+    }
     module = in_use(makers[kind]())
     module.conv.register_forward_pre_hook(lambda m, args: burn())
     return module, module.scores if "method" in kind else module
@@ -165,9 +171,13 @@ def subject(kind: str):
 
 KINDS = ["plain", "locked", "method", "locked method", "script"]
 ODD = [
-    "itself", "shared part", "closure", "closure in a list", "closure in a hook",
+    "itself",
+    "shared part",
+    "closure",
+    "closure in a list",
+    "closure in a hook",
     "bound by default",
-]  # fmt: skip
+]
 """Their copies are not free of the original."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -202,10 +212,14 @@ def bits(t: Tensor) -> bytes:
 def world() -> tuple[object, ...]:
     """Global state: random generators and autograd's modes."""
     return (
-        bits(torch.get_rng_state()), repr(np.random.get_state()), random.getstate(),
-        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(),
+        bits(torch.get_rng_state()),
+        repr(np.random.get_state()),
+        random.getstate(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
         torch.get_num_threads(),
-    )  # fmt: skip
+    )
 
 
 class Watch:
@@ -527,9 +541,12 @@ HIDDEN = {
 def _dropping() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Linear(6, 16), batch_norm(16, nn.BatchNorm1d), nn.Dropout(0.5), nn.Tanh(),
+        nn.Linear(6, 16),
+        batch_norm(16, nn.BatchNorm1d),
+        nn.Dropout(0.5),
+        nn.Tanh(),
         nn.Linear(16, 3),
-    ).train()  # fmt: skip
+    ).train()
 
 
 @pytest.mark.parametrize("hide", HIDDEN)
@@ -653,9 +670,14 @@ def test_observers_of_quantisation_come_back(wrap, trained):
     from torch.ao import quantization
 
     net = nn.Sequential(
-        quantization.QuantStub(), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(), nn.Linear(4, 3), quantization.DeQuantStub(),
-    )  # fmt: skip
+        quantization.QuantStub(),
+        nn.Conv2d(3, 4, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+        quantization.DeQuantStub(),
+    )
     net.qconfig = quantization.get_default_qat_qconfig("fbgemm")
     net = quantization.prepare_qat(net.train())
     if trained:

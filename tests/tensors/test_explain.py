@@ -433,10 +433,16 @@ def test_a_checkpoint_is_written_after_every_round_and_resumed_from(tmp_path):
 def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
     def run(number, ids, base):
         return gp.explain(
-            mlp(), row(), features=ids, baseline=base, k=number(2), batch_size=number(3),
-            seed=number(3), method=gp.GreedyPIG(rounds=number(2), steps=number(3)),
+            mlp(),
+            row(),
+            features=ids,
+            baseline=base,
+            k=number(2),
+            batch_size=number(3),
+            seed=number(3),
+            method=gp.GreedyPIG(rounds=number(2), steps=number(3)),
             stop=gp.Stop(gradients=number(100)),
-        )  # fmt: skip
+        )
 
     ids, base = torch.tensor([0, 0, 1, 1, 2, 2]), torch.full((6,), 0.1)
     expected, found = run(int, ids, base), run(np.int64, ids.numpy(), base.numpy())

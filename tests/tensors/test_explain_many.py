@@ -261,9 +261,13 @@ def test_examples_that_stop_by_themselves_come_one_by_one():
 
     xs = [torch.ones(60) if s == 0 else torch.eye(60)[0] for s in range(60)]
     stream = gp.explain_many(
-        model, counted(xs, read), objective="logit", batch_size=2, stop=gp.Stop(value=0.99),
+        model,
+        counted(xs, read),
+        objective="logit",
+        batch_size=2,
+        stop=gp.Stop(value=0.99),
         method=gp.GreedyPIG(per_round=1, steps=1),
-    )  # fmt: skip
+    )
     for a in stream:
         answers.append(a.selected)
         assert len(read) - len(answers) <= 2

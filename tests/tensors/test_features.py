@@ -147,10 +147,16 @@ def elements_at(text, shape):
 
 @pytest.mark.parametrize(
     "features",
-    ["elements", "pixels", gp.grid(4), gp.windows(3, stride=2), torch.arange(3).view(3, 1, 1),
-     gp.Windows((3, 6, 5), 2, axes=[0])],
+    [
+        "elements",
+        "pixels",
+        gp.grid(4),
+        gp.windows(3, stride=2),
+        torch.arange(3).view(3, 1, 1),
+        gp.Windows((3, 6, 5), 2, axes=[0]),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_units_of_a_picture_are_told_by_their_place(features):
     a = gp.explain(flat_cnn, picture(), features=features, method=gp.GreedyPIG(rounds=1, steps=2))
     for unit, text in zip(a.order, a.top(units_of(a)), strict=True):

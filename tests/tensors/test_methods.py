@@ -27,9 +27,17 @@ def test_every_name_gives_a_complete_order(method):
     assert a.scores.shape == x.shape
     assert a.settings["method"] == method
     expected = {
-        "greedy-pig": 60, "sequential-gradient": 20, "ig": 8, "gradient": 1, "smooth-ig": 50,
-        "blur-ig": 8, "guided-ig": 8, "random": 0, "steady-pig": 60, "marginal-gains": 0,
-    }  # fmt: skip
+        "greedy-pig": 60,
+        "sequential-gradient": 20,
+        "ig": 8,
+        "gradient": 1,
+        "smooth-ig": 50,
+        "blur-ig": 8,
+        "guided-ig": 8,
+        "random": 0,
+        "steady-pig": 60,
+        "marginal-gains": 0,
+    }
     assert a.gradients_used == expected[method]
 
 
@@ -125,17 +133,31 @@ def test_methods_are_frozen_and_equal_by_their_knobs():
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
-        (gp.GreedyPIG(rounds=3), {"method": "greedy-pig", "rounds": 3, "steps": 5,
-                                  "rule": "midpoint", "schedule": "geometric", "ratio": 50.0}),
+        (
+            gp.GreedyPIG(rounds=3),
+            {
+                "method": "greedy-pig",
+                "rounds": 3,
+                "steps": 5,
+                "rule": "midpoint",
+                "schedule": "geometric",
+                "ratio": 50.0,
+            },
+        ),
         (gp.IG(7, "left"), {"method": "ig", "steps": 7, "rule": "left", "rounds": 1}),
-        (gp.Greedy(gp.GuidedIG(4), rounds=2),
-         {"method": "greedy", "rounds": 2, "one_shot": {"method": "guided-ig", "steps": 4,
-                                                        "fraction": 0.25, "max_dist": 0.02}}),
+        (
+            gp.Greedy(gp.GuidedIG(4), rounds=2),
+            {
+                "method": "greedy",
+                "rounds": 2,
+                "one_shot": {"method": "guided-ig", "steps": 4, "fraction": 0.25, "max_dist": 0.02},
+            },
+        ),
         (gp.SmoothIG(gp.IG(2), samples=3), {"method": "smooth-ig", "samples": 3, "noise": 0.15}),
         ("gradient", {"method": "gradient", "at": 1.0}),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_results_name_their_method_and_its_knobs(method, settings):
     a = gp.explain(mlp(), row(), method=method)
     assert settings.items() <= a.settings.items()

@@ -273,8 +273,12 @@ def test_callables_windows_and_counterfactuals_are_scored_too():
     net, x = cnn(), picture(1)
     by_call = gp.explain(unfolded(net), x, method=STEADY)
     agree(by_call, gp.explain(net, x, method=STEADY), 1e-3)
-    for options in ({"features": "pixels"}, {"features": gp.windows(3)},
-                    {"objective": "counterfactual"}, {"baseline": [0.0, 0.5]}):  # fmt: skip
+    for options in (
+        {"features": "pixels"},
+        {"features": gp.windows(3)},
+        {"objective": "counterfactual"},
+        {"baseline": [0.0, 0.5]},
+    ):
         a = gp.explain(net, x, method=STEADY, **options)
         assert bool(torch.isfinite(a.values).all())
 

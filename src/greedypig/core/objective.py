@@ -163,10 +163,11 @@ class Objective:
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(b, s, n) masks → (b, s): g of each mask."""
-        return torch.cat([
-            self._evaluate(self._place(part), first, masks.shape[1], gradient=False)[0]
-            for first, part in self._parts(masks)
-        ], 1)  # fmt: skip
+        values = []
+        for first, part in self._parts(masks):
+            points = self._place(part)
+            values.append(self._evaluate(points, first, masks.shape[1], gradient=False)[0])
+        return torch.cat(values, 1)
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
@@ -293,10 +294,6 @@ class OwnGradient(Objective):
         one = masks.new_ones(1)
         gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
         return self.values(masks), torch.stack(gradients, 1)
-
-    def point_gradients(self, points: Tensor, /) -> Tensor:
-        """(1, s, n) points, which are masks → (1, s, n)."""
-        return self.values_and_gradients(points)[1]
 
 
 class _SetFunctionObjective(OwnGradient):

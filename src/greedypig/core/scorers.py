@@ -162,10 +162,8 @@ class GuidedIG:
         for step in range(self.steps):
             gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
             slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
-            moved = torch.stack([
-                self._move(a, m.double(), s, w, (step + 1) / self.steps)
-                for a, m, s, w in zip(at, mask, slope, length, strict=True)
-            ])  # fmt: skip
+            paths = zip(at, mask.double(), slope, length, strict=True)
+            moved = torch.stack([self._move(*path, (step + 1) / self.steps) for path in paths])
             scores += (moved - at) * gradient
             at = moved
         return scores.to(mask)

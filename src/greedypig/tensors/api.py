@@ -32,8 +32,8 @@ from .targets import Target, levels_to_caller
 
 NAMED_FEATURES = {
     "elements": lambda layout: Elements(layout.n),
-    "pixels": pixels(),
-    "tokens": tokens(),
+    "pixels": pixels,
+    "tokens": tokens,
 }
 
 

@@ -41,14 +41,13 @@ PROBABILITIES = (
 
 @dataclass(frozen=True)
 class Margin:
-    """The class's logit minus that of a rival: the runner-up at the full input, or `against`."""
+    """The class's logit minus that of a rival: the runner-up at the full input, or `against`, as
+    in objective=gp.margin(against=207)."""
 
     against: int | None = None
 
 
-def margin(against: int | None = None) -> Margin:
-    """objective=margin(against=207): the logit's lead over a named class."""
-    return Margin(against)
+margin = Margin
 
 
 @dataclass(frozen=True, eq=False)
