@@ -1,6 +1,7 @@
 """Who may import whom: every room has a rank and imports only rooms of lower rank."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,40 +10,53 @@ import greedypig
 
 ROOT = Path(greedypig.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-RANK = {
-    "core": 0, "network": 1, "results": 2, "plots": 3, "report": 3, "tensors": 3, "metrics": 4,
-    "images": 5, "graphs": 5, "tables": 5, "text": 5, "adapters": 6, "cli": 7,
-}  # fmt: skip
+RANKS = """
+core
+network
+results
+plots report tensors
+metrics
+images graphs tables text
+adapters
+cli
+"""
+RANK = {room: rank for rank, rooms in enumerate(RANKS.split("\n")) for room in rooms.split()}
 DRAWN = {"plots", "report"}
 """Drawn from a result alone: these rooms see `core` and `results` only."""
+OPTIONAL = "matplotlib rich jinja2 PIL pyarrow sklearn captum torch_geometric skimage platformdirs"
+
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 
-def imported(path: Path) -> set[str]:
-    """What the file imports when it is imported: rooms, and other packages by their names."""
+def imported(path: Path) -> tuple[set[str], set[str]]:
+    """What the file imports when it is imported: rooms of ours, and packages."""
     package = ["greedypig", *path.relative_to(ROOT).parts[:-1]]
-    names = set()
+    modules: list[list[str]] = []
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            modules += [alias.name.split(".") for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             base += node.module.split(".") if node.module else []
-            inside = base[0] == "greedypig"
-            names |= {base[1]} if inside and len(base) > 1 else {a.name for a in node.names}
-            names = names if inside else names | {base[0]}
-    return names
+            modules += [[*base, alias.name] for alias in node.names]
+    rooms = {names[1] for names in modules if names[0] == "greedypig" and len(names) > 1}
+    return rooms & set(RANK), {names[0] for names in modules} - {"greedypig"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.relative_to(ROOT).as_posix())
+@each_file
 def test_rooms_import_only_rooms_of_lower_rank(path):
-    parts = path.relative_to(ROOT).parts
-    if len(parts) > 1:
-        below = (
-            {"core", "results"}
-            if parts[0] in DRAWN
-            else {r for r in RANK if RANK[r] < RANK[parts[0]]}
-        )
-        assert imported(path) & set(RANK) <= below | {parts[0]}
+    room, *rest = path.relative_to(ROOT).parts
+    if rest:
+        below = {r for r in RANK if RANK[r] < RANK[room]}
+        assert imported(path)[0] <= ({"core", "results"} if room in DRAWN else below) | {room}
+
+
+@each_file
+def test_packages_that_are_optional_are_imported_where_they_are_used(path):
+    packages = imported(path)[1]
+    assert not packages & set(OPTIONAL.split())
+    if path.parent == ROOT / "core":
+        assert packages <= sys.stdlib_module_names | {"torch"}
 
 
 def test_every_room_has_a_rank_and_the_root_holds_three_modules():

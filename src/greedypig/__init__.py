@@ -26,10 +26,9 @@ from .core.methods import Greedy, GreedyPIG, SequentialGradient
 from .core.objective import Objective, SetFunction, objective
 from .core.quadrature import Rule, rule
 from .core.rounds import State
+from .core.run import Run as rounds
 from .core.run import best_subset, maximize
-from .core.run import iterate as rounds
-from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random
-from .core.scorers import Smooth as SmoothIG
+from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
 from .core.stopping import Stop, StopReason
 from .results.storage import load
 from .tensors.api import explain, explain_many
@@ -50,24 +49,73 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _LAZY = {
-    "FeatureSelector": "adapters.sklearn", "explain_edges": "graphs.api",
-    "explain_node": "graphs.api", "explain_photo": "images.api",
+    "FeatureSelector": "adapters.sklearn",
+    "explain_edges": "graphs.api",
+    "explain_node": "graphs.api",
+    "explain_photo": "images.api",
     "from_captum": "adapters.captum",
-    "index_edges": "graphs.edges", "mask_finetune": "tables.finetune",
+    "index_edges": "graphs.edges",
+    "mask_finetune": "tables.finetune",
     "select_features": "tables.api",
-}  # fmt: skip
+}
 """Names that are imported when they are first used, so that `import greedypig` stays quick."""
 
 __all__ = [
-    "IG", "Attribution", "BlurIG", "DiskFull", "Elements", "FeatureSelector", "Features",
-    "Gradient", "Greedy", "GreedyPIG", "GreedyPigError", "Groups", "GuidedIG", "InvalidFile",
-    "InvalidInput", "InvalidType", "MarginalGains", "MissingPackage", "NonFinite",
-    "NotDifferentiable", "Objective", "Random", "Rule", "SequentialGradient", "SetFunction",
-    "SmoothIG", "State", "SteadyPIG", "Stop", "StopReason", "Windows", "best_subset", "explain",
-    "explain_edges", "explain_many", "explain_node", "explain_photo", "from_captum", "grid",
-    "index_edges", "load", "margin", "mask_finetune", "maximize", "metrics", "models", "objective",
-    "plots", "report", "rounds", "rule", "select_features", "superpixels", "windows",
-]  # fmt: skip
+    "IG",
+    "Attribution",
+    "BlurIG",
+    "DiskFull",
+    "Elements",
+    "FeatureSelector",
+    "Features",
+    "Gradient",
+    "Greedy",
+    "GreedyPIG",
+    "GreedyPigError",
+    "Groups",
+    "GuidedIG",
+    "InvalidFile",
+    "InvalidInput",
+    "InvalidType",
+    "MarginalGains",
+    "MissingPackage",
+    "NonFinite",
+    "NotDifferentiable",
+    "Objective",
+    "Random",
+    "Rule",
+    "SequentialGradient",
+    "SetFunction",
+    "SmoothIG",
+    "State",
+    "SteadyPIG",
+    "Stop",
+    "StopReason",
+    "Windows",
+    "best_subset",
+    "explain",
+    "explain_edges",
+    "explain_many",
+    "explain_node",
+    "explain_photo",
+    "from_captum",
+    "grid",
+    "index_edges",
+    "load",
+    "margin",
+    "mask_finetune",
+    "maximize",
+    "metrics",
+    "models",
+    "objective",
+    "plots",
+    "report",
+    "rounds",
+    "rule",
+    "select_features",
+    "superpixels",
+    "windows",
+]
 
 
 def __getattr__(name: str) -> _Any:

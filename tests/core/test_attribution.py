@@ -208,9 +208,13 @@ def test_settings_record_every_knob():
         seed=5,
     )
     for name, value in {
-        "method": "greedy-pig", "steps": 7, "rule": "left", "rounds": 2,
-        "schedule": "geometric", "seed": 5,
-    }.items():  # fmt: skip
+        "method": "greedy-pig",
+        "steps": 7,
+        "rule": "left",
+        "rounds": 2,
+        "schedule": "geometric",
+        "seed": 5,
+    }.items():
         assert a.settings[name] == value
     assert a.method == "greedy-pig"
 
@@ -251,4 +255,4 @@ def test_the_top_of_what_was_never_ranked_is_told():
     a = gp.maximize(objective, gp.GreedyPIG(rounds=3), stop=gp.Stop(value=0.1))
     assert a.selected == 0
     with pytest.warns(UserWarning, match="nothing is ranked"):
-        assert a.top(2) == ["0", "1"]
+        assert a.top(2) == [0, 1]

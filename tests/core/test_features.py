@@ -148,25 +148,6 @@ def test_pick_takes_the_best_units_among_what_is_still_off(case, seed, data):
     assert flags.sum() == len(taken)
 
 
-def test_windows_of_a_picture_cover_all_channels():
-    windows = gp.Windows((3, 4, 5), 2)
-    assert windows.units == 3 * 4
-    inside = values_of(windows, 0).view(3, 4, 5)
-    assert inside.sum() == 3 * 2 * 2
-    assert bool(inside[:, :2, :2].all())
-
-
-def test_ragged_ends_are_covered_by_a_window_moved_back():
-    # Length 7, size 3, stride 2: starts 0, 2, 4. Stride 3: starts 0, 3 and, at the edge, 4.
-    assert gp.Windows((7,), 3, stride=2).starts == [[0, 2, 4]]
-    assert gp.Windows((7,), 3, stride=3).starts == [[0, 3, 4]]
-
-
-def test_other_axes_are_counted_from_either_end():
-    assert values_of(gp.Windows((4, 5, 6), 2, axes=(-3,)), 1).view(4, 5, 6)[1:3].all()
-    assert gp.Windows((4, 5, 6), 2, axes=(0,)).units == 3
-
-
 def test_a_chosen_window_s_elements_score_0_afterwards():
     # g = 5·w₀ + 1·w₁ + 9·w₂ + 1·w₃ + 4·w₄, windows {0,1}, {1,2}, {2,3}, {3,4} score 6, 10, 10, 5.
     # {1,2} is taken (tie to the lowest); then {0,1} → 5, {2,3} → 1, {3,4} → 5: {0,1} by index;
@@ -182,22 +163,6 @@ def test_a_chosen_window_s_elements_score_0_afterwards():
     assert [r.chosen.tolist() for r in rounds] == [[1], [0], [3]]
     assert [r.scores.item() for r in rounds] == pytest.approx([10, 5, 5], abs=1e-12)
     assert [r.value for r in rounds] == pytest.approx([10, 15, 20], abs=1e-12)
-
-
-def test_several_windows_in_one_round_share_no_credit():
-    # As above in one round: the second window is worth what it adds to the first.
-    made = gp.Windows((5,), 2)
-    scores = torch.tensor([5.0, 1, 9, 1, 4])
-    chosen, found = made.pick(scores[None], torch.zeros(1, 4).bool(), 3)
-    assert chosen.tolist() == [[1, 0, 3]]
-    assert found.tolist() == [[10, 5, 5]]
-
-
-def test_what_is_on_is_worth_nothing_even_to_a_scorer_that_says_so():
-    # {0,1} is taken and claims 200: {1,2}, {2,3} are worth 2 and 2 + 4.
-    taken = torch.tensor([[True, False, False]])
-    chosen, found = gp.Windows((4,), 2).pick(torch.tensor([[100.0, 100, 2, 4]]), taken, 1)
-    assert (chosen.tolist(), found.tolist()) == ([[2]], [[6]])
 
 
 def test_windows_stop_when_everything_is_on():
@@ -224,13 +189,6 @@ def test_no_fewer_windows_than_the_cover_hold_everything(case):
     assert all(len(members & anchors) <= 1 for members in sets)
 
 
-def test_units_that_do_not_overlap_are_all_needed():
-    assert gp.Elements(7).cover == 7
-    assert gp.Groups(torch.tensor([0, 1, 1, 2])).cover == 3
-    assert gp.Windows((3, 7, 8), 4, stride=4).cover == gp.Windows((3, 7, 8), 4, stride=4).units == 4
-    assert gp.Windows((3, 224, 224), 8).cover == 28 * 28
-
-
 @given(window_cases(), st.data())
 def test_rounds_of_windows_are_all_used_and_select_everything(case, data):
     made, sets = case
@@ -247,62 +205,18 @@ def test_rounds_of_windows_are_all_used_and_select_everything(case, data):
     assert set.union(*(sets[u] for u in chosen)) == set(range(made.n))
 
 
-def test_rounds_of_windows_share_what_covers_the_picture():
-    # 12 × 12 is held by 16 windows of 3 × 3: rounds of 4 windows, of at most 4 · 9 / 144 of it.
-    made = gp.Windows((12, 12), 3)
-    a = gp.maximize(
-        modular(normal(3, 144)).objective(),
-        gp.GreedyPIG(rounds=4, schedule="equal", steps=1),
-        features=made,
-    )
-    assert a.picks[:3] == (4, 4, 4)
-    on = [int(a.mask(sum(a.picks[: r + 1])).sum()) for r in range(4)]
-    assert all(size <= 36 * (r + 1) for r, size in enumerate(on[:3]))
-    assert on[3] == 144
-
-
-def test_more_rounds_than_cover_the_picture_take_one_window_each():
-    # Weights that fall from the left: windows {0,1,2}, {3,4,5}, then {6} with one of the last two.
-    g = modular([7.0, 6, 5, 4, 3, 2, 1])
-    a = gp.maximize(g.objective(), gp.GreedyPIG(rounds=5, steps=1), features=gp.Windows((7,), 3))
-    assert a.picks == (1, 1, 1)
-    assert a.order[:3].tolist() == [0, 3, 4]
-
-
-def test_counts_that_are_asked_for_are_windows():
-    made, g = gp.Windows((12, 12), 3), modular(normal(3, 144))
-    assert gp.maximize(
-        g.objective(), gp.GreedyPIG(rounds=4, schedule="equal"), features=made, k=20
-    ).picks == (
-        5,
-        5,
-        5,
-        5,
-    )
-    assert gp.maximize(g.objective(), gp.GreedyPIG(rounds=3, per_round=7), features=made).picks == (
-        7,
-        7,
-        7,
-    )
-    assert gp.maximize(g.objective(), gp.GreedyPIG(schedule=[1, 9]), features=made).picks == (1, 9)
-
-
 def test_windows_side_by_side_are_a_grid():
     g = modular(normal(5, 48))
     rows, columns = torch.arange(6).view(6, 1) // 2, torch.arange(8) // 2
     grid = gp.Groups(rows * 4 + columns)
     for knobs in ({"rounds": 5}, {"rounds": 4, "schedule": "geometric"}, {"per_round": 5}):
-        a, b = (gp.maximize(g.objective(), gp.GreedyPIG(**knobs), features=f)
-                for f in (gp.Windows((6, 8), 2, stride=2), grid))  # fmt: skip
+        a, b = (
+            gp.maximize(g.objective(), gp.GreedyPIG(**knobs), features=f)
+            for f in (gp.Windows((6, 8), 2, stride=2), grid)
+        )
         assert a.picks == b.picks
         assert torch.equal(a.order, b.order)
         assert torch.allclose(a.unit_scores, b.unit_scores, atol=1e-12)
-
-
-def test_windows_that_leave_gaps_are_refused():
-    # With stride > size some elements belong to no unit: they could never be selected.
-    with pytest.raises(gp.InvalidInput, match="stride"):
-        gp.Windows((10,), 2, stride=5)
 
 
 @pytest.mark.parametrize(
@@ -321,11 +235,6 @@ def test_windows_that_leave_gaps_are_refused():
 def test_group_ids_must_count_from_0_without_gaps(ids, error):
     with pytest.raises(error):
         gp.Groups(ids)
-
-
-def test_the_error_for_a_gap_names_it():
-    with pytest.raises(gp.InvalidInput, match=r"0 … 3 .* id 2"):
-        gp.Groups(torch.tensor([0, 1, 3]))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +260,7 @@ def test_names_follow_the_order():
     features = gp.Elements(3, names=["age", "height", "shoe size"])
     a = gp.maximize(modular([1, 3, 2]).objective(), gp.IG(), features=features)
     assert a.top(2) == ["height", "shoe size"]
-    assert gp.maximize(modular([1, 3, 2]).objective(), gp.IG()).top(3) == ["1", "2", "0"]
+    assert gp.maximize(modular([1, 3, 2]).objective(), gp.IG()).top(3) == [1, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -373,13 +282,28 @@ def test_features_must_be_over_the_objective_s_elements():
         gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(), features=gp.Elements(4))
 
 
-@pytest.mark.parametrize("scorer", [gp.Random(), gp.MarginalGains()])
-def test_scorers_of_whole_units_take_no_window_that_switches_nothing_on(scorer):
+def test_random_takes_no_window_that_switches_nothing_on():
     # Windows {0,1}, {1,2}, {2,3} of 4 elements: after the outer two, the middle one is on.
-    g = modular([3.0, 1.0, 1.0, 3.0])
-    rounds = gp.rounds(g.objective(), gp.Greedy(scorer, rounds=1), features=gp.Windows((4,), 2))
-    on = torch.zeros(4).bool()
-    for chosen in next(rounds).order[0].tolist():
-        values = values_of(rounds.features, chosen)
-        assert bool((values & ~on).any())
-        on |= values
+    method, features = gp.Greedy(gp.Random(), rounds=1), gp.Windows((4,), 2)
+    for seed in range(5):
+        on = torch.zeros(4).bool()
+        g = modular([3.0, 1.0, 1.0, 3.0])
+        run = gp.rounds(g.objective(), method, features=features, seed=seed)
+        for chosen in next(run).order[0].tolist():
+            values = values_of(features, chosen)
+            assert bool((values & ~on).any())
+            on |= values
+
+
+def test_marginal_gains_of_windows_that_overlap_are_refused():
+    with pytest.raises(gp.InvalidInput, match="overlap"):
+        gp.maximize(
+            modular([3, 1, 2]).objective(), gp.MarginalGains(), features=gp.Windows((3,), 2)
+        )
+
+
+@given(st.one_of(element_cases(), group_cases()), st.integers(0, 10**6))
+def test_scores_of_whole_features_come_back_from_their_values(case, seed):
+    features, _ = case
+    scores = torch.rand(2, features.units, generator=generator(seed))
+    assert torch.equal(features.sum(features.spread(scores)), scores)

@@ -14,7 +14,6 @@ from torch import Tensor
 import greedypig as gp
 from problems import (
     Known,
-    copies,
     floats,
     history,
     modular,
@@ -59,10 +58,6 @@ def test_best_subset_of_a_modular_function_is_its_largest_weights(weights, data)
     assert best == min(
         s for s in combinations(range(len(weights)), k) if sum(weights[i] for i in s) == value
     )
-    some, value = gp.best_subset(modular(weights).objective(), k, at_most=True)
-    gains = [weights[i] for i in largest if weights[i] > 0]
-    assert value == sum(gains)
-    assert len(some) == len(gains)
 
 
 def test_best_subset_goes_beyond_one_chunk_of_subsets():
@@ -84,7 +79,6 @@ def test_best_subset_of_xor_is_one_side():
     assert gp.best_subset(g.objective(), 1) == ((0,), 1.0)
     assert gp.best_subset(g.objective(), 2) == ((0, 2), 1.5)
     assert gp.best_subset(g.objective(), 3) == ((0, 1, 2), 0.5)
-    assert gp.best_subset(g.objective(), 3, at_most=True) == ((0, 2), 1.5)
 
 
 @pytest.mark.parametrize("k", [0, -1, 4, 1.5, True])
@@ -160,68 +154,6 @@ def test_greedy_is_within_the_bound_of_das_and_kempe_on_weakly_submodular_functi
     assert g.quality(order, k) >= 1 - math.exp(-gamma)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_lazy_greedy_equals_plain_greedy_on_submodular_functions(seed):
-    g = random_coverage(seed, 12, 24, 4, whole=True)
-    rows = {}
-
-    def counted(lazy: bool) -> gp.Attribution:
-        def count(w: Tensor) -> Tensor:
-            rows[lazy] = rows.get(lazy, 0) + len(w)
-            return g.g(w)
-
-        return gp.maximize(
-            gp.objective(count, 12, dtype=torch.float64), gp.MarginalGains(lazy=lazy), k=6
-        )
-
-    plain, lazy = counted(False), counted(True)
-    assert lazy.order[:6].tolist() == plain.order[:6].tolist()
-    assert lazy.values.tolist() == pytest.approx(plain.values.tolist(), abs=1e-12)
-    assert lazy.unit_scores.tolist() == pytest.approx(plain.unit_scores.tolist(), abs=1e-12)
-    assert rows[True] < rows[False]
-
-
-def test_lazy_greedy_breaks_ties_like_plain_greedy():
-    # Copies tie exactly, again and again.
-    g = copies([4, 4, 2, 2, 1], [2, 1, 3, 1, 2])
-    plain, lazy = (
-        gp.maximize(g.objective(), gp.MarginalGains()),
-        gp.maximize(g.objective(), gp.MarginalGains(lazy=True)),
-    )
-    assert plain.order.tolist() == [0, 2, 3, 6, 7, 1, 4, 5, 8]
-    assert lazy.order.tolist() == plain.order.tolist()
-
-
-def test_lazy_greedy_takes_several_at_a_time_like_plain_greedy():
-    g = random_coverage(1, 12, 24, 4, whole=True)
-    plain, lazy = (
-        history(gp.rounds(g.objective(), gp.Greedy(gp.MarginalGains(lazy), per_round=3)))
-        for lazy in (False, True)
-    )
-    assert [r.chosen.tolist() for r in plain] == [r.chosen.tolist() for r in lazy]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_lazy_greedy_of_overlapping_windows_scores_only_what_it_has_asked(seed):
-    # Picks of a round may cover a window that was asked; the one taken in its place must have
-    # been asked too, else its score is an old bound. Sums over a window are submodular; weights in
-    # 64ths make them exact, so that equal gains are equal whenever they were asked.
-    g = modular((normal(seed, 10).abs() * 64).round() / 64)
-    plain, lazy = (
-        history(
-            gp.rounds(
-                g.objective(),
-                gp.Greedy(gp.MarginalGains(lazy), schedule=[1, 4, 2]),
-                features=gp.Windows((10,), 2),
-            )
-        )
-        for lazy in (False, True)
-    )
-    for a, b in zip(plain, lazy, strict=True):
-        assert a.chosen.tolist() == b.chosen.tolist()
-        assert a.scores.tolist() == pytest.approx(b.scores.tolist(), abs=1e-12)
-
-
 # Greedy PIG against integrated gradients and the optimum.
 
 
@@ -271,17 +203,3 @@ def test_greedy_pig_beats_integrated_gradients_by_far_where_features_come_twice(
         greedy_mean += mean_quality(g, greedy.order, 6) / len(SEEDS)
         one_shot_mean += mean_quality(g, one_shot.order, 6) / len(SEEDS)
     assert greedy_mean - one_shot_mean >= 0.2
-
-
-def test_greedy_pig_beats_integrated_gradients_on_weakly_submodular_functions():
-    # Measured: 0.947 against 0.913, a difference of 0.034 with a standard error of 0.004.
-    difference = []
-    for seed in SEEDS:
-        g = random_weakly_submodular(seed, 10)
-        greedy = gp.maximize(
-            g.objective(), gp.GreedyPIG(per_round=1, steps=5, rule="gauss_legendre")
-        )
-        one_shot = gp.maximize(g.objective(), gp.IG(steps=5, rule="gauss_legendre"))
-        difference.append(mean_quality(g, greedy.order, 5) - mean_quality(g, one_shot.order, 5))
-    mean, error = floats(difference).mean(), floats(difference).std() / len(difference) ** 0.5
-    assert float(mean) >= 3 * float(error) > 0

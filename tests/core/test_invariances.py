@@ -21,13 +21,12 @@ SCORERS = [
     gp.Gradient(),
     gp.GuidedIG(steps=7, fraction=0.3, max_dist=0.2),
     gp.MarginalGains(),
-    gp.MarginalGains(lazy=True),
     gp.SmoothIG(gp.IG(2), samples=3),
     gp.SmoothIG(gp.GuidedIG(steps=3), samples=2),
     gp.Random(),
 ]
 EQUIVARIANT = SCORERS[:6]
-"""Noise is drawn by position; a lazy bound is valid for submodular g only."""
+"""Noise is drawn by position."""
 
 seeds = st.integers(0, 10**6)
 
@@ -107,9 +106,11 @@ def test_grouping_by_singletons_equals_elements(seed, n, scorer):
     )
     rounds = {"rounds": min(n, 3)}
     elements = solve(g.objective(), scorer, **rounds)
-    groups = solve(g.objective(), scorer, features=gp.Groups(torch.arange(n)), **rounds)
-    windows = solve(g.objective(), scorer, features=gp.Windows((n,), 1), **rounds)
-    for other in (groups, windows):
+    kinds = [gp.Groups(torch.arange(n))]
+    if not isinstance(scorer, gp.MarginalGains):  # Which refuses windows.
+        kinds.append(gp.Windows((n,), 1))
+    for features in kinds:
+        other = solve(g.objective(), scorer, features=features, **rounds)
         assert_alike(other, elements)
         torch.testing.assert_close(other.scores, elements.scores, rtol=0, atol=1e-11)
         assert torch.equal(other.importance, elements.importance)
@@ -191,8 +192,6 @@ class Family:
 def test_problems_side_by_side_equal_the_answers_alone(seed, count, batch_size, scorer, data):
     knobs = data.draw(st.sampled_from([{"rounds": 1}, {"rounds": 3}, {"per_round": 1}]))
     options = data.draw(st.sampled_from([{}, {"k": 2}, {"stop": gp.Stop(gradients=40)}]))
-    if scorer == gp.MarginalGains(lazy=True):
-        scorer = gp.MarginalGains()  # A lazy bound is valid for submodular g only.
     family = Family(seed, count, 6, batch_size)
     run = Run(family.objective(), gp.Greedy(scorer, **knobs), seed=seed, **options)
     for _ in run:
@@ -203,24 +202,6 @@ def test_problems_side_by_side_equal_the_answers_alone(seed, count, batch_size, 
     for part, found in zip(family.parts, results, strict=True):
         alone = gp.maximize(part.objective(), gp.Greedy(scorer, **knobs), seed=seed, **options)
         assert_alike(found, alone)
-
-
-def test_lazy_greedy_side_by_side_equals_plain_greedy():
-    parts = [random_coverage(seed, 8, 12, 3, whole=True) for seed in range(3)]
-
-    def values(points: Tensor, problems: Tensor) -> Tensor:
-        return torch.stack([parts[i].g(p[None])[0] for p, i in zip(points, problems, strict=True)])
-
-    start = torch.zeros(1, 3, 8).double()
-    for z in (1, 3):
-        run = Run(
-            Objective(values, start, torch.ones_like(start)),
-            gp.Greedy(gp.MarginalGains(lazy=True), per_round=z),
-        )
-        list(run)
-        for part, found in zip(parts, run.results(), strict=True):
-            plain = gp.maximize(part.objective(), gp.Greedy(gp.MarginalGains(), per_round=z))
-            assert found.order.tolist() == plain.order.tolist()
 
 
 def test_problems_side_by_side_fill_batches():

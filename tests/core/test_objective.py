@@ -10,7 +10,7 @@ from torch import Tensor
 
 import greedypig as gp
 from agreement import agree
-from greedypig.core.objective import AUTO_ROWS, Objective, as_objective
+from greedypig.core.objective import AUTO_ROWS, Objective
 from problems import floats, history, modular, net, random_coverage
 
 # An objective that brings its own gradient.
@@ -61,12 +61,6 @@ def test_an_objective_of_one_s_own_chooses_dtype_and_batch_size():
     a = gp.maximize(mine, gp.GreedyPIG(per_round=1, steps=8))
     assert a.scores.dtype == torch.float64
     assert max(m for _, m in mine.seen) <= 3
-
-
-def test_values_alone_ask_for_no_gradient():
-    mine = ByHand([1.0, 3.0, 2.0])
-    gp.maximize(mine, gp.MarginalGains())
-    assert {kind for kind, _ in mine.seen} == {"values"}
 
 
 def test_gradients_of_another_shape_are_refused():
@@ -386,40 +380,6 @@ def test_auto_batches_halve_until_they_fit_and_the_answer_is_the_same(kind, room
     assert max(small.fitted) <= room
 
 
-@pytest.mark.parametrize("room", [1, 2, 3, 5, 9])
-@pytest.mark.parametrize("rows", [10, 11, 16, 37])
-def test_rows_evaluated_directly_survive_a_shortage_of_memory(room, rows):
-    g = net(4, 6)
-    masks = torch.rand(rows, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    values, gradients = Small(g.g, 6, room).objective().values_and_gradients(masks[None])
-    values, gradients = values[0], gradients[0]
-    torch.testing.assert_close(values, g.g(masks), rtol=0, atol=1e-12)
-    torch.testing.assert_close(
-        gradients, torch.stack([g.gradient(m) for m in masks]), rtol=0, atol=1e-12
-    )
-    torch.testing.assert_close(Small(g.g, 6, room).objective().values(masks[None])[0], values)
-
-
-@pytest.mark.parametrize(
-    "scorer",
-    [
-        gp.SmoothIG(gp.IG(3), samples=5),
-        gp.GuidedIG(steps=4),
-        gp.MarginalGains(),
-        gp.MarginalGains(lazy=True),
-    ],
-)
-def test_every_scorer_survives_a_shortage_of_memory(scorer):
-    g = random_coverage(2, 8, 12, 3, whole=True)
-    rounds = [
-        gp.rounds(objective, gp.Greedy(scorer, rounds=3))
-        for objective in (g.objective(), Small(g.g, 8, 2).objective())
-    ]
-    expected, found = ([(r.chosen.tolist(), r.value) for r in history(run)] for run in rounds)
-    assert [c for c, _ in found] == [c for c, _ in expected]
-    assert [v for _, v in found] == pytest.approx([v for _, v in expected], abs=1e-12)
-
-
 def test_an_explicit_batch_size_is_kept_and_the_error_goes_through():
     small = Small(net(4, 6).g, 6, room=4)
     with pytest.raises(torch.OutOfMemoryError):
@@ -458,7 +418,6 @@ def test_a_batch_size_is_auto_or_a_count(size):
         gp.SmoothIG(gp.GuidedIG(steps=3), samples=20),
         gp.GuidedIG(steps=5),
         gp.MarginalGains(),
-        gp.MarginalGains(lazy=True),
     ],
     ids=lambda s: f"{s.name}-{s.cost}",
 )
@@ -471,14 +430,6 @@ def test_no_more_than_batch_size_rows_are_ever_seen(scorer, batch_size):
     most = {"guided-ig": 1, "smooth-ig": 7}.get(scorer.name, batch_size)
     assert max(small.fitted) <= batch_size
     assert max(small.fitted) == min(batch_size, most) or scorer.name == "smooth-ig"
-
-
-def test_ten_thousand_steps_are_seen_in_small_batches_only():
-    small = Small(net(4, 6).g, 6, room=8)
-    a = gp.maximize(small.objective(batch_size=8), gp.GreedyPIG(rounds=2, steps=10_000))
-    assert a.gradients_used == 20_000
-    assert max(small.fitted) == 8
-    assert len(small.fitted) <= 2 * 10_000 / 8 + 10
 
 
 def test_peak_memory_does_not_grow_with_steps_or_rounds():
@@ -512,8 +463,3 @@ def test_auto_starts_with_few_rows_of_large_inputs():
     assert rows(10) == AUTO_ROWS
     assert rows(3 * 224 * 224) < AUTO_ROWS
     assert rows(10**7) == 1
-
-
-def test_objectives_pass_through_as_objective_unchanged():
-    objective = net(1, 3).objective()
-    assert as_objective(objective) is objective

@@ -108,12 +108,6 @@ def test_random_order_is_uniform():
     assert all(abs(count - 100) <= 46 for count in firsts)
 
 
-def test_random_order_costs_nothing():
-    a = run(gp.Random(), 1)
-    assert a.gradients_used == 0
-    assert sorted(a.order.tolist()) == list(range(12))
-
-
 @pytest.mark.parametrize("seed", [1.5, "1", None, True])
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(gp.InvalidInput, match="seed"):

@@ -61,9 +61,17 @@ def test_values_that_a_callable_holds_are_part_of_it(kind):
 
 
 def test_code_and_constants_are_part_of_it():
-    several = [lambda x: x + 1, lambda x: x + 2, lambda x: x - 1, lambda x: x.sum(),
-               lambda x: x.mean(), lambda x: [e + 1 for e in x], lambda x: [e + 2 for e in x],
-               torch.sin, torch.cos]  # fmt: skip
+    several = [
+        lambda x: x + 1,
+        lambda x: x + 2,
+        lambda x: x - 1,
+        lambda x: x.sum(),
+        lambda x: x.mean(),
+        lambda x: [e + 1 for e in x],
+        lambda x: [e + 2 for e in x],
+        torch.sin,
+        torch.cos,
+    ]
     assert len({identity(f) for f in several}) == len(several)
 
 

@@ -2,9 +2,6 @@
 than the model it stands for."""
 
 import copy
-import gc
-import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -206,121 +203,6 @@ def test_weights_read_outside_the_layer_count_also_where_the_probe_sees_no_diffe
     assert close(scores(model, bright), honest(model, bright), 1e-4)
     both = list(gp.explain_many(model, [dark, bright], baseline=0.5, method=gp.IG(steps=4)))
     assert close(both[1].scores, honest(model, bright), 1e-4)
-
-
-def by_optimiser(model):
-    optimiser = torch.optim.SGD(model.parameters(), 0.5)
-    F.cross_entropy(model(picture(3)[None]), torch.tensor([1])).backward()
-    optimiser.step()
-
-
-def by_data(model):
-    for p in model.parameters():
-        p.data.mul_(1.3)
-
-
-def by_one_number(model):
-    model[0].weight.data[2, 1, 0, 0] += 3.0
-
-
-def by_replacement(model):
-    model[0].weight = nn.Parameter(model[0].weight.detach().flip(0).contiguous())
-
-
-def by_state(model):
-    model.load_state_dict(cnn(seed=5).state_dict())
-
-
-def by_statistics(model):
-    model.train()
-    model(torch.stack([picture(s) * 3 for s in range(4)]))
-    model.eval()
-
-
-def by_activation(model):
-    model[2] = nn.Sigmoid()
-
-
-def by_epsilon(model):
-    model[1].eps = 1.0
-
-
-def by_padding_mode(model):
-    model[0].padding_mode = "circular"
-    model[0].padding = (1, 1)
-
-
-def by_hook(model):
-    model[0].register_forward_hook(lambda module, inputs, output: output * 2)
-
-
-CHANGES = [
-    by_optimiser, by_data, by_one_number, by_replacement, by_state, by_statistics, by_activation,
-    by_epsilon, by_padding_mode, by_hook,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_model_is_never_answered_from_an_old_copy(change):
-    model = cnn()
-    before = scores(model)
-    change(model)
-    expected = honest(model)
-    assert not close(expected, before, 1e-3)
-    assert close(scores(model), expected, 1e-4)
-
-
-def test_a_changed_attribute_or_hidden_buffer_is_noticed():
-    class Tempered(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.temperature = cnn(), 1.0
-            self.register_buffer("shift", torch.zeros(4), persistent=False)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x) / self.temperature + self.shift
-
-    model = Tempered().eval()
-    scores(model)
-    model.temperature = 5.0
-    assert close(scores(model), honest(model), 1e-4)
-    model.shift.copy_(torch.tensor([3.0, 0, -3, 1]))
-    assert close(scores(model), honest(model), 1e-4)
-
-
-def test_a_changed_setting_deep_inside_is_noticed():
-    class Configured(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.config = cnn(), SimpleNamespace(temperature=1.0)
-            self.options = {"shift": 0.0}
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x) / self.config.temperature + self.options["shift"]
-
-    model = Configured().eval()
-    scores(model)
-    model.config.temperature = 5.0
-    assert close(scores(model), honest(model), 1e-4)
-
-
-def test_a_single_changed_weight_is_noticed():
-    model = cnn()
-    before = scores(model)
-    for place in range(40, 60):  # Whichever of them a sample would have missed.
-        model[0].weight.data.view(-1)[place] += 0.5
-        expected = honest(model)
-        assert close(scores(model), expected, 1e-4)
-    assert not close(expected, before, 1e-3)
-
-
-def test_the_choice_dies_with_the_model():
-    model = cnn()
-    scores(model)
-    gone = weakref.ref(model)
-    del model
-    gc.collect()
-    assert gone() is None
 
 
 def test_the_user_s_model_is_not_the_one_that_is_folded():

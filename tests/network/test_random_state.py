@@ -134,8 +134,9 @@ def test_scripted_models_that_draw_leave_the_generator_alone():
 def test_networks_and_tables_of_ours_are_made_without_the_global_generator():
     before = torch.get_rng_state()
     gp.models.TabularMLP(2, [3], hidden=(4,), seed=1)
-    data = torch.utils.data.TensorDataset(torch.rand(40, 3, generator=torch.Generator()),
-                                          torch.arange(40) % 2)  # fmt: skip
+    data = torch.utils.data.TensorDataset(
+        torch.rand(40, 3, generator=torch.Generator()), torch.arange(40) % 2
+    )
     loader = torch.utils.data.DataLoader(data, batch_size=10, shuffle=True)
     gp.select_features(nn.Sequential(nn.utils.skip_init(nn.Linear, 3, 1)), loader, k=1)
     assert torch.equal(torch.get_rng_state(), before)

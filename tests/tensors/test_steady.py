@@ -206,10 +206,6 @@ def test_what_is_no_row_stays_as_it_is_and_so_does_all_outside():
     assert torch.equal(torch.autograd.grad(out.sum(), x)[0], torch.tensor([[0.0, 1.0]]))
 
 
-def test_a_row_of_one_value_has_no_ramp():
-    assert torch.equal(slopes(F.relu, torch.full((1, 3), 2.0))[1], torch.ones(1, 3))
-
-
 # Scores.
 
 
@@ -254,13 +250,6 @@ def test_views_that_outnumber_a_batch_score_alike():
     agree(whole, parts)
 
 
-def test_its_name_has_its_defaults():
-    model, x = cnn(), picture(0, (3, 32, 32))
-    named = gp.explain(model, x, method="steady-pig")
-    assert torch.equal(named.order, gp.explain(model, x, method=gp.SteadyPIG()).order)
-    assert (named.settings["views"], named.settings["rounds"]) == (3, 33)
-
-
 def test_noise_alone_moves_and_mirrors_nothing():
     """With crop=1 a linear model's scores are its own, whatever the noise."""
     torch.manual_seed(0)
@@ -284,8 +273,12 @@ def test_callables_windows_and_counterfactuals_are_scored_too():
     net, x = cnn(), picture(1)
     by_call = gp.explain(unfolded(net), x, method=STEADY)
     agree(by_call, gp.explain(net, x, method=STEADY), 1e-3)
-    for options in ({"features": "pixels"}, {"features": gp.windows(3)},
-                    {"objective": "counterfactual"}, {"baseline": [0.0, 0.5]}):  # fmt: skip
+    for options in (
+        {"features": "pixels"},
+        {"features": gp.windows(3)},
+        {"objective": "counterfactual"},
+        {"baseline": [0.0, 0.5]},
+    ):
         a = gp.explain(net, x, method=STEADY, **options)
         assert bool(torch.isfinite(a.values).all())
 

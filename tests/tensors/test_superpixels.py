@@ -99,10 +99,16 @@ def test_every_example_gets_its_own_regions():
 
 @pytest.mark.parametrize(
     "options",
-    [{"segments": 0}, {"segments": 2.5}, {"compactness": 0}, {"compactness": float("nan")},
-     {"sigma": -1}, {"compactness": "low"}],
+    [
+        {"segments": 0},
+        {"segments": 2.5},
+        {"compactness": 0},
+        {"compactness": float("nan")},
+        {"sigma": -1},
+        {"compactness": "low"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_knobs_are_refused(options):
     with pytest.raises(gp.InvalidInput, match=next(iter(options))):
         gp.superpixels(**options)

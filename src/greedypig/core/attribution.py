@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -17,15 +17,9 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType
 from .features import Features
 from .layout import Layout, Tree
-from .naming import unit_texts
+from .naming import unit_names
 from .numbers import whole
 from .stopping import StopReason
-
-ATTACHED = {
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.float16, torch.bfloat16, torch.float32, torch.float64,
-}  # fmt: skip
-"""Dtypes that an attachment may have."""
 
 
 def check_attachment(name: str, tensor: Any) -> None:
@@ -34,13 +28,11 @@ def check_attachment(name: str, tensor: Any) -> None:
         raise InvalidInput(
             f"Expected a name of at most 64 letters, digits, '_' and '-' (got {name[:80]!r})."
         )
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-        raise InvalidType(f"Expected {name} to be a dense tensor (got {type(tensor).__name__}).")
-    if tensor.dtype not in ATTACHED:
-        raise InvalidType(f"Expected {name} to hold plain numbers (got {tensor.dtype}).")
-    if tensor.ndim > 8:
-        raise InvalidInput(
-            f"Expected {name} with at most 8 axes (got shape {tuple(tensor.shape)})."
+    plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.ndim <= 8
+    if not plain or tensor.is_complex() or tensor.is_quantized:
+        got = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else "none"
+        raise InvalidType(
+            f"Expected {name} to be a dense tensor of real numbers with at most 8 axes (got {got})."
         )
 
 
@@ -68,17 +60,13 @@ def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> 
     It counts where the value falls below 3/4 of `full`. For values below 0 shares mean nothing.
     """
     known = [(s, v) for s, v in zip(shares, values, strict=True) if isfinite(v)]
-    if not isfinite(full) or full <= 0 or any(v < 0 for _, v in known):
+    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), len(known))
+    after = known[first:]
+    if not after or not 0 < full < inf or any(v < 0 for _, v in known):
         return None
-    first = next((i for i, (_, v) in enumerate(known) if v >= REACHED * full), None)
-    if first is None:
-        return None
-    lost_at, lost = min(known[first:], key=lambda point: point[1])
-    if lost >= LOST * full:
-        return None
-    before = [point for point in known[first:] if point[0] <= lost_at]
-    reached_at, reached = max(before, key=lambda point: point[1])
-    return Fall(reached_at, reached, lost_at, lost)
+    lost_at, lost = min(after, key=lambda point: point[1])
+    reached_at, reached = max(after[: after.index((lost_at, lost)) + 1], key=lambda p: p[1])
+    return Fall(reached_at, reached, lost_at, lost) if lost < LOST * full else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -240,11 +228,11 @@ class Attribution:
         """(n,) long: a full permutation of the elements, unit by unit, for curves."""
         return torch.sort(self.features.first_rank(self.order), stable=True).indices
 
-    def top(self, k: int) -> list[str]:
-        """The first k units by name; without names by place, else by index, as text.
+    def top(self, k: int) -> list[Any]:
+        """The first k features by name; without names by place, else by index.
 
-        A place is written as one would index x: x[0, 3, 4] for an element of a picture, x[2, :]
-        for a token. For x with one axis the index is the place: "7".
+        A place is a text written as one would index x: x[0, 3, 4] for an element of a picture,
+        x[2, :] for a token. For x with one axis the index is the place: 7.
         """
         if not self.picks:
             warnings.warn(
@@ -252,7 +240,7 @@ class Attribution:
                 "index.",
                 stacklevel=2,
             )
-        return unit_texts(self.features, self.layout, self.order[:k].tolist())
+        return [*unit_names(self.features, self.layout, self.order[:k].tolist())]
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.
@@ -271,12 +259,9 @@ class Attribution:
             ) from error
         for name, tensor in tensors.items():
             check_attachment(name, tensor)
-        held = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        return replace(
-            self,
-            about={**self.about, **facts},
-            attachments={**self.attachments, **held},
-        )
+        copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        about, attachments = {**self.about, **facts}, {**self.attachments, **copies}
+        return replace(self, about=about, attachments=attachments)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""

@@ -8,18 +8,16 @@ side by side on the first axis (b).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import cached_property
+from copy import copy
 from itertools import product
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .numbers import whole
+from .numbers import check_count, whole
 
 
 class Features:
@@ -32,13 +30,8 @@ class Features:
     def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
         if n < 0:
             raise InvalidInput(f"Expected a number of values ≥ 0 (got {n}).")
-        if names is not None and len(names) != units:
-            raise InvalidInput(
-                f"Expected one name per feature (got {len(names)} names for {units} features)."
-            )
-        self.n = n
-        self.units = units
-        self.names = None if names is None else tuple(str(name) for name in names)
+        self.n, self.units = n, units
+        self.names = None if names is None else _checked_names(names, units)
 
     @property
     def cover(self) -> int:
@@ -49,6 +42,12 @@ class Features:
         """The feature's name, or its index where it has none."""
         return str(unit) if self.names is None else self.names[unit]
 
+    def named(self, names: Sequence[str]) -> Features:
+        """The same features with these names."""
+        other = copy(self)
+        other.names = _checked_names(names, self.units)
+        return other
+
     def sum(self, scores: Tensor) -> Tensor:
         """(b, n) scores of values → (b, units): Σ over each feature's values."""
         raise NotImplementedError
@@ -56,6 +55,15 @@ class Features:
     def mask(self, taken: Tensor) -> Tensor:
         """(b, units) bool → (b, n) bool: the values of the features taken."""
         raise NotImplementedError
+
+    def spread(self, scores: Tensor) -> Tensor:
+        """(b, units) scores of whole features → (b, n) scores of values, of which `sum` gives them
+        back unless features overlap: each is that of the feature's first value."""
+        owners = self.first_rank(torch.arange(self.units, device=scores.device))
+        places = torch.full((self.units,), self.n, device=scores.device)
+        places = places.scatter_reduce(0, owners, torch.arange(self.n).to(owners), "amin")
+        values = scores.new_zeros(len(scores), self.n + 1)
+        return values.scatter(1, places.expand_as(scores), scores)[:, : self.n]
 
     def goal(self, taken: Tensor, z: int) -> Tensor | None:
         """(b, n) bool: where the path of a round of z picks ends; None for all values."""
@@ -76,7 +84,7 @@ class Features:
 
     def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """The same by scores (b, units) of whole features."""
-        best = best_first(scores, taken, min(z, int((~taken[0]).sum())))
+        best = best_first(scores, taken, z)
         return best, scores.gather(1, best)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
@@ -165,142 +173,101 @@ class Windows(Features):
         stride: int = 1,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.shape = tuple(shape)
+        self.shape, self.size, self.stride = tuple(shape), whole(size), whole(stride)
         rank = len(self.shape)
         wanted = tuple(range(max(rank - 2, 0), rank)) if axes is None else tuple(axes)
-        if not wanted or not all(-rank <= a < rank for a in wanted):
-            raise InvalidInput(f"Expected axes of {self.shape}, at least one (got {wanted}).")
-        self.axes = tuple(sorted({a % rank for a in wanted}))
-        if len(self.axes) != len(wanted):
-            raise InvalidInput(f"Expected every axis once (got {wanted}).")
-        size, stride = whole(size), whole(stride)
-        self.size, self.stride = size, stride
-        for name, number in (("window size", size), ("stride", stride)):
-            if type(number) is not int or number < 1:
-                raise InvalidInput(f"Expected {name} to be a whole number ≥ 1 (got {number!r}).")
-        if stride > size:
+        self.axes = tuple(sorted({a % rank for a in wanted if -rank <= a < rank}))
+        if not wanted or len(self.axes) != len(wanted):
+            raise InvalidInput(
+                f"Expected axes of {self.shape}, at least one and every one once (got {wanted})."
+            )
+        check_count("window size", self.size)
+        check_count("stride", self.stride)
+        if self.stride > self.size:
             raise InvalidInput(
                 f"Expected stride ≤ the window size {size}, else some values belong to no "
                 f"window (got stride {stride})."
             )
         for axis in self.axes:
-            if size > self.shape[axis]:
+            if self.size > self.shape[axis]:
                 raise InvalidInput(
                     f"Expected windows no larger than axis {axis} of {self.shape} (got {size})."
                 )
-        starts = []
-        for axis in self.axes:
-            last = self.shape[axis] - size
-            starts.append(sorted({*range(0, last + 1, stride), last}))
-        self.starts = starts
-        super().__init__(prod(self.shape), prod(len(s) for s in starts), names)
+        lengths = [self.shape[axis] for axis in self.axes]
+        lasts = [length - self.size for length in lengths]
+        self.starts = [sorted({*range(0, last + 1, self.stride), last}) for last in lasts]
+        self.corners = list(product(*self.starts))
+        """The start of every window along `axes`."""
+        super().__init__(prod(self.shape), len(self.corners), names)
+        # Places are the values along `axes`; those along the other axes belong together.
+        places = torch.arange(prod(lengths)).view(lengths)
+        others = [n if axis in self.axes else 1 for axis, n in enumerate(self.shape)]
+        self._place = places.view(others).expand(self.shape).reshape(-1)
+        self._first = places[tuple(torch.tensor(self.corners).T)]
+        self._offsets = places[(slice(self.size),) * len(lengths)].reshape(-1)
+        self._lengths = lengths
 
     @property
     def cover(self) -> int:
         """∏ ⌈length / size⌉: of the values `size` apart no window holds two."""
-        return prod(-(-self.shape[axis] // self.size) for axis in self.axes)
+        return prod(-(-length // self.size) for length in self._lengths)
 
-    @cached_property
-    def corners(self) -> list[tuple[int, ...]]:
-        """The start of every window along `axes`."""
-        return list(product(*self.starts))
+    def _places(self, units: Tensor) -> Tensor:
+        """(m,) long → (m, places of a window)."""
+        return self._first.to(units.device)[units].unsqueeze(1) + self._offsets.to(units.device)
+
+    def _by_place(self, values: Tensor) -> Tensor:
+        """(b, n) → (b, places): sums over the axes along which no window slides."""
+        sums = values.new_zeros(len(values), prod(self._lengths))
+        return sums.index_add_(1, self._place.to(values.device), values)
+
+    def _slide(self, places: Tensor) -> Tensor:
+        """(b, places) → (b, units): sums over the windows."""
+        box = places.view(-1, *self._lengths)
+        for dim, starts in enumerate(self.starts, 1):
+            box = box.unfold(dim, self.size, 1).sum(-1)
+            box = box.index_select(dim, torch.tensor(starts, device=box.device))
+        return box.flatten(1)
 
     def sum(self, scores: Tensor) -> Tensor:
-        return torch.stack([self._slide(self._flat(s), self.starts).reshape(-1) for s in scores])
+        return self._slide(self._by_place(scores))
 
     def mask(self, taken: Tensor) -> Tensor:
-        out = torch.zeros(len(taken), *self.shape, dtype=torch.bool, device=taken.device)
-        for problem, unit in torch.nonzero(taken).tolist():
-            out[problem][self._region(unit)] = True
-        return out.flatten(1)
+        on = taken.new_zeros(len(taken), prod(self._lengths))
+        problems, units = torch.nonzero(taken).unbind(1)
+        on[problems.unsqueeze(1), self._places(units)] = True
+        return on[:, self._place.to(taken.device)]
 
     def is_complete(self, taken: Tensor) -> bool:
         return bool(self.mask(taken).all())
 
-    def _flat(self, elements: Tensor) -> Tensor:
-        """Values summed over the axes along which no window slides."""
-        box = elements.reshape(self.shape)
-        others = [a for a in range(len(self.shape)) if a not in self.axes]
-        return box.sum(others) if others else box
-
-    def _slide(self, box: Tensor, starts: list[list[int]]) -> Tensor:
-        """Sums over the windows of `box` that begin at `starts` along each of its axes."""
-        for dim, places in enumerate(starts):
-            box = box.unfold(dim, self.size, 1).sum(-1)
-            if len(places) != box.shape[dim]:
-                box = box.index_select(dim, torch.tensor(places, device=box.device))
-        return box
-
     def first_rank(self, order: Tensor) -> Tensor:
-        far = self.units
-        sizes = [self.shape[a] for a in self.axes]
-        ranks = torch.full(sizes, far, dtype=torch.long, device=order.device)
-        grid = torch.meshgrid(
-            *(torch.tensor(s, device=order.device) for s in self.starts), indexing="ij"
-        )
-        ranks[tuple(g.reshape(-1) for g in grid)] = _inverse(order)
-        for dim, length in enumerate(sizes):
-            pad = list(sizes)
-            pad[dim] = self.size - 1
-            before = torch.full(pad, far, dtype=torch.long, device=order.device)
-            ranks = torch.cat([before, ranks], dim).unfold(dim, self.size, 1).amin(-1)
-            ranks = ranks.narrow(dim, 0, length)
-        view = [self.shape[a] if a in self.axes else 1 for a in range(len(self.shape))]
-        return ranks.reshape(view).expand(self.shape).reshape(-1)
+        ranks = torch.full((prod(self._lengths),), self.units, device=order.device)
+        count = len(self._offsets)
+        every = torch.arange(self.units, device=order.device)
+        for part in torch.split(every, max(1, 2**21 // count)):
+            places = self._places(order[part]).reshape(-1)
+            ranks.scatter_reduce_(0, places, part.repeat_interleave(count), "amin")
+        return ranks[self._place.to(order.device)]
 
     def pick(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """One window at a time: what a pick covers is worth nothing to the next.
-
-        After a pick only the windows that overlap it are summed again. One problem (b = 1).
-        """
-        off = ~self.mask(taken)[0]
-        box, free = self._flat(torch.where(off, scores[0], 0)), self._flat(off.double())
-        sums, room = self._slide(box, self.starts), self._slide(free, self.starts)
-        blocked = taken[0].view(sums.shape) | (room < 0.5)
-        left = int((~blocked).sum())
-        chosen: list[int] = []
+        """One window at a time (b = 1): what a pick covers is worth nothing to the next."""
+        off = ~self.mask(taken)
+        places = self._by_place(torch.cat([torch.where(off, scores, 0), off.to(scores)]))
+        chosen: list[Tensor] = []
         own: list[Tensor] = []
-        while len(chosen) < z and left:
-            flat = sums.masked_fill(blocked, -torch.inf).reshape(-1)
-            best = int(torch.nonzero(flat == flat.max())[0])
-            chosen.append(best)
-            own.append(flat[best])
-            region, part, near, starts = self._around(best)
-            box[region] = 0
-            free[region] = 0
-            sums[near] = self._slide(box[part], starts)
-            before = int((~blocked[near]).sum())
-            blocked[near] |= self._slide(free[part], starts) < 0.5
-            left -= before - int((~blocked[near]).sum())
-        picked = torch.tensor([chosen], dtype=torch.long, device=scores.device)
-        return picked, torch.stack(own).unsqueeze(0) if own else scores.new_empty(1, 0)
-
-    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """By falling score, without the windows that earlier picks have covered (b = 1)."""
-        mask = self.mask(taken).view(self.shape).clone()
-        chosen: list[int] = []
-        for unit in best_first(scores, taken, int((~taken).sum()))[0].tolist():
-            if len(chosen) == z:
+        while len(chosen) < z:
+            sums, room = self._slide(places)
+            ranked = sums.masked_fill(room < 0.5, -torch.inf)
+            best = torch.nonzero(ranked == ranked.max())[0]
+            if not bool(room[best] > 0.5):
                 break
-            region = self._region(unit)
-            if not bool(mask[region].all()):
-                mask[region] = True
-                chosen.append(unit)
-        picked = torch.tensor([chosen], dtype=torch.long, device=scores.device)
-        return picked, scores.gather(1, picked)
-
-    def _around(self, unit: int) -> tuple[Any, Any, Any, list[list[int]]]:
-        """A window's values, and the values, indices and starts of all that overlap it."""
-        region, part, near, starts = [], [], [], []
-        for start, places in zip(self.corners[unit], self.starts, strict=True):
-            first = bisect_left(places, start - self.size + 1)
-            last = bisect_right(places, start + self.size - 1)
-            begin, end = places[first], places[last - 1] + self.size
-            region.append(slice(start, start + self.size))
-            part.append(slice(begin, end))
-            near.append(slice(first, last))
-            starts.append([p - begin for p in places[first:last]])
-        return tuple(region), tuple(part), tuple(near), starts
+            chosen.append(best)
+            own.append(ranked[best])
+            places[:, self._places(best)] = 0
+        if not chosen:
+            return taken.new_zeros(1, 0, dtype=torch.long), scores[:, :0]
+        return torch.stack(chosen, 1), torch.stack(own, 1)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         settings, _ = super().state()
@@ -308,12 +275,6 @@ class Windows(Features):
             shape=list(self.shape), size=self.size, axes=list(self.axes), stride=self.stride
         )
         return settings, {}
-
-    def _region(self, unit: int) -> tuple[slice, ...]:
-        region = [slice(None)] * len(self.shape)
-        for axis, start in zip(self.axes, self.corners[unit], strict=True):
-            region[axis] = slice(start, start + self.size)
-        return tuple(region)
 
 
 def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
@@ -330,6 +291,14 @@ def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
         candidates = torch.nonzero(row >= torch.topk(row, z, sorted=False).values.min()).squeeze(1)
         rows.append(candidates[torch.sort(row[candidates], descending=True, stable=True).indices])
     return torch.stack([row[:z] for row in rows])
+
+
+def _checked_names(names: Sequence[str], units: int) -> tuple[str, ...]:
+    if len(names) != units:
+        raise InvalidInput(
+            f"Expected one name per feature (got {len(names)} names for {units} features)."
+        )
+    return tuple(map(str, names))
 
 
 def _inverse(order: Tensor) -> Tensor:

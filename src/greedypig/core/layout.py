@@ -18,18 +18,11 @@ Tree: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
 
 def check_plain(what: str, tensor: Tensor) -> None:
     """Refuse a tensor whose numbers do not lie there one by one; what: "input 'x'"."""
-    if tensor.is_nested:
+    if tensor.is_nested or tensor.layout != torch.strided or tensor.is_meta:
+        kind = "device meta" if tensor.is_meta else str(tensor.layout)
         raise InvalidType(
-            f"Expected {what} as one dense tensor (got a nested one). Try one example at a time."
-        )
-    if tensor.layout != torch.strided:
-        raise InvalidType(
-            f"Expected {what} as a dense tensor (got {tensor.layout}). Try .to_dense() on it."
-        )
-    if tensor.is_meta:
-        raise InvalidType(
-            f"Expected {what} with numbers in it (got a tensor on the device meta, which has a "
-            "shape and nothing else). Try one on the CPU or a GPU."
+            f"Expected {what} as a dense tensor with numbers in it "
+            f"(got {'a nested one' if tensor.is_nested else kind}). Try .to_dense() on it."
         )
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from inspect import signature
+from math import inf
 from typing import Any
 
 from .errors import InvalidInput, InvalidType, did_you_mean
 from .features import Features
-from .numbers import check_count, real, whole
+from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
-from .schedule import plan_picks
-from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, Smooth, cost_of
+from .schedule import equal, geometric
+from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG, cost_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,29 +35,61 @@ class InRounds:
     ratio: float = 50.0
 
     def __post_init__(self) -> None:
-        for name, number in (("rounds", whole), ("per_round", whole), ("ratio", real)):
-            object.__setattr__(self, name, number(getattr(self, name)))
-        if not isinstance(self.schedule, str) and hasattr(self.schedule, "__iter__"):
-            object.__setattr__(self, "schedule", tuple(map(whole, self.schedule)))
-            if self.rounds not in (type(self).rounds, len(self.schedule)):
-                raise InvalidInput(
-                    f"Expected no rounds beside a schedule of {len(self.schedule)} rounds "
-                    f"(got rounds={self.rounds!r})."
-                )
-            object.__setattr__(self, "rounds", len(self.schedule) or None)
+        check_knobs(self, *(n for n in ("rounds", "per_round") if getattr(self, n) is not None))
+        object.__setattr__(self, "ratio", real(self.ratio))
+        if type(self.ratio) not in (int, float) or not 0 < self.ratio < inf:
+            raise InvalidInput(f"Expected ratio to be a positive number (got {self.ratio!r}).")
+        if isinstance(self.schedule, str) and self.schedule in ("equal", "geometric"):
+            return
+        if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
+            raise InvalidInput(
+                "Expected schedule to be 'equal', 'geometric' or a list of counts "
+                f"(got {self.schedule!r})."
+            )
+        picks = tuple(map(whole, self.schedule))
+        for r, number in enumerate(picks):
+            check_count(f"schedule[{r}]", number)
+        other = self.rounds not in (type(self).rounds, len(picks)) or self.per_round is not None
+        if not picks or other:
+            raise InvalidInput(
+                "Expected a list of picks, at least one round, without rounds or per_round "
+                f"(got {len(picks)} rounds, rounds={self.rounds}, per_round={self.per_round})."
+            )
+        object.__setattr__(self, "schedule", picks)
+        object.__setattr__(self, "rounds", len(picks))
 
     @property
     def scorer(self) -> Any:
         """The one-shot scorer of every round."""
         raise NotImplementedError
 
-    def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
-        """How many features every round takes."""
-        return plan_picks(
-            features.units, cover=features.cover, rounds=self.rounds, per_round=self.per_round,
-            k=k, schedule=self.schedule, ratio=self.ratio,
-            default_rounds=100 if cost_of(self.scorer) == 1 else 20,
-        )  # fmt: skip
+    def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
+        """How many features every round takes, until k (default: all) are selected.
+
+        There are never more rounds than features to select. Where features overlap, few can hold
+        everything. Rounds that are to select everything share that number, and the last one takes
+        what is left: shares of all features would have held everything after a few rounds.
+        """
+        if not isinstance(self.schedule, str):
+            picks = tuple(self.schedule)
+            if k is not None or sum(picks) > features.units:
+                raise InvalidInput(
+                    f"Expected a list that picks at most {features.units} features, without k "
+                    f"(got {sum(picks)} in all, k={k})."
+                )
+            return picks
+        count = features.units if k is None else k
+        if self.per_round is not None:
+            check_count("per_round", self.per_round, features.units)
+            count = count if self.rounds is None else min(count, self.rounds * self.per_round)
+            full, rest = divmod(count, self.per_round)
+            return (self.per_round,) * full + (rest,) * (rest > 0)
+        rounds = min(self.rounds or (100 if cost_of(self.scorer) == 1 else 20), count)
+        shared = count if k is not None else max(min(features.cover, count), rounds)
+        parts = equal(shared, rounds)
+        if self.schedule == "geometric":
+            parts = geometric(shared, rounds, self.ratio)
+        return (*parts[:-1], parts[-1] + count - shared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +152,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "sequential-gradient": SequentialGradient,
     "ig": IG,
     "gradient": Gradient,
-    "smooth-ig": Smooth,
+    "smooth-ig": SmoothIG,
     "guided-ig": GuidedIG,
     "random": Random,
     "marginal-gains": MarginalGains,
@@ -136,6 +170,20 @@ def named(name: str) -> Any:
     return METHODS[name]()
 
 
+def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuse arguments that a function does not have: those of methods belong into the method."""
+    for name, value in knobs.items():
+        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
+        arguments = list(signature(function).parameters)
+        advice = did_you_mean(name, arguments)
+        if owners:
+            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
+        raise InvalidType(
+            f"Expected arguments of gp.{function.__name__}, and knobs in the method "
+            f"(got {name}={value!r}).{advice}"
+        )
+
+
 def with_knobs(method: Any, **knobs: Any) -> Any:
     """The method, by name or as an object, with these knobs set; None leaves a knob as it is.
 
@@ -146,7 +194,7 @@ def with_knobs(method: Any, **knobs: Any) -> Any:
     for name, value in knobs.items():
         if value is None:
             continue
-        if name == "steps" and isinstance(method, Smooth) and is_dataclass(method.scorer):
+        if name == "steps" and isinstance(method, SmoothIG) and is_dataclass(method.scorer):
             method = replace(method, scorer=replace(method.scorer, steps=value))
             continue
         knob = "views" if name == "steps" and "views" in known else name

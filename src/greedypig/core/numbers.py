@@ -27,16 +27,14 @@ def real(number: Any) -> Any:
 
 def check_count(name: str, number: Any, most: int | None = None) -> None:
     """Require a whole number, at least 1 and at most the number of features."""
-    fits = isinstance(number, int) and not isinstance(number, bool) and number >= 1
-    if not fits or (most is not None and number > most):
+    if type(number) is not int or number < 1 or (most is not None and number > most):
         bound = "≥ 1" if most is None else f"from 1 to {most}, the number of features"
         raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
 
 
 def check_between(name: str, number: Any, low: float, high: float) -> None:
     """Require a number from low to high."""
-    fits = isinstance(number, int | float) and not isinstance(number, bool)
-    if not fits or not low <= number <= high:
+    if type(number) not in (int, float) or not low <= number <= high:
         raise InvalidInput(f"Expected {name} from {low:g} to {high:g} (got {number!r}).")
 
 
@@ -44,3 +42,14 @@ def check_switch(name: str, value: object) -> None:
     """Require True or False; a text would count as True."""
     if not isinstance(value, bool):
         raise InvalidType(f"Expected {name} to be True or False (got {value!r}).")
+
+
+def check_knobs(method: Any, *counts: str, **ranges: tuple[float, float]) -> None:
+    """Check a frozen method's knobs, whole numbers ≥ 1 and numbers from low to high, and make
+    them Python's own."""
+    for name in counts:
+        object.__setattr__(method, name, whole(getattr(method, name)))
+        check_count(name, getattr(method, name))
+    for name, (low, high) in ranges.items():
+        object.__setattr__(method, name, real(getattr(method, name)))
+        check_between(name, getattr(method, name), low, high)

@@ -9,17 +9,17 @@ their rows share device batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
+from .features import Elements, Features
 from .layout import Layout
-from .numbers import whole
+from .numbers import check_count, whole
 from .randomness import Forked
 
 AUTO_VALUES = 1 << 21
@@ -78,6 +78,8 @@ class Objective:
         self.seed, self.round = 0, 0
         self.goal: Tensor | None = None
         """(b, n) mask at which the paths of this round end; None for everything."""
+        self.features: Features = Elements(self.n)
+        """What is selected at once."""
         self.is_probability = False
         """Is g a probability, from 0 to 1?"""
         self.removes = False
@@ -86,7 +88,6 @@ class Objective:
         """How many of the problems are repetitions of one."""
         self._steps: tuple[int, int | None] = (0, None)
         """Which step of a path the first mask is, and how many there are: for errors."""
-        self._unit = not bool(start.any()) and bool((end == 1).all())
         self._adaptive, rows = _rows(batch_size, self.n)
         self._shared = {"rows": rows, "gradients": 0}
 
@@ -111,49 +112,44 @@ class Objective:
 
     # The same problems, otherwise.
 
-    def __copy__(self) -> Objective:
+    def _with(self, **changes: Any) -> Self:
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(self.__dict__ | changes)
         return other
 
-    def at(self, round: int, goal: Tensor | None = None) -> Objective:
-        """The objective of one round."""
-        other = copy(self)
-        other.round, other.goal = round, goal
-        return other
+    def at(self, round: int, **others: Any) -> Self:
+        """The objective of one round; others: its goal, its features, the seed."""
+        return self._with(round=round, **others)
 
-    def from_step(self, first: int, steps: int) -> Objective:
+    def from_step(self, first: int, steps: int) -> Self:
         """The same problems; what is evaluated next is a path of so many steps from this one on."""
-        other = copy(self)
-        other._steps = (first, steps)
-        return other
+        return self._with(_steps=(first, steps))
 
-    def toward(self, end: Tensor) -> Objective:
+    def toward(self, end: Tensor) -> Self:
         """The same problems with other ends of their lines."""
-        other = copy(self)
-        other.end, other._unit = end, False
-        return other
+        return self._with(end=end)
 
-    def repeated(self, times: int) -> Objective:
+    def repeated(self, times: int) -> Self:
         """b · times problems: each of these so many times, next to each other."""
-        other = copy(self)
         function = self.function
-        other.function = lambda points, problems: function(points, problems // times)
-        other.start = self.start.repeat_interleave(times, 1)
-        other.end = self.end.repeat_interleave(times, 1)
-        other.b, other.labels = self.b * times, ()
-        other._times = self._times * times
-        return other
+        return self._with(
+            function=lambda points, problems: function(points, problems // times),
+            start=self.start.repeat_interleave(times, 1),
+            end=self.end.repeat_interleave(times, 1),
+            b=self.b * times,
+            labels=(),
+            _times=self._times * times,
+        )
 
-    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> Objective:
+    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> Self:
         """The same problems with every point changed by a differentiable view (points, problems)
         → points first."""
-        other = copy(self)
         function = self.function
-        other.function = lambda points, problems: function(view(points, problems), problems)
-        return other
+        return self._with(
+            function=lambda points, problems: function(view(points, problems), problems)
+        )
 
-    def softened(self, width: float) -> Objective:
+    def softened(self, width: float) -> Self:
         """The same values with smoother gradients, where the objective knows how."""
         return self
 
@@ -167,48 +163,34 @@ class Objective:
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(b, s, n) masks → (b, s): g of each mask."""
-        parts = []
+        values = []
         for first, part in self._parts(masks):
-            values, _ = self._evaluate(self._place(part), gradient=False)
-            self._check_finite("value of mask", torch.isfinite(values), first, masks.shape[1])
-            parts.append(values)
-        return torch.cat(parts, 1)
+            points = self._place(part)
+            values.append(self._evaluate(points, first, masks.shape[1], gradient=False)[0])
+        return torch.cat(values, 1)
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
         total = torch.zeros_like(self.end[0])
         for first, part in self._parts(masks):
-            values, gradients = self._evaluate(self._place(part), gradient=True)
-            assert gradients is not None
-            summed = weights[first : first + part.shape[1]].to(gradients) @ gradients
-            if not isfinite(float(values.sum() + summed.sum())):  # Rarely an overflow of the sum.
-                self._check_finite("value at step", torch.isfinite(values), first, masks.shape[1])
-                finite = torch.isfinite(gradients).all(0)
-                self._check_finite("gradient", finite, first, masks.shape[1])
-            total += summed[0] if self._unit else (summed * (self.end - self.start)).mean(0)
+            _, slopes = self._evaluate(self._place(part), first, masks.shape[1])
+            summed = weights[first : first + part.shape[1]].to(slopes) @ slopes
+            total += _mean(summed * (self.end - self.start))
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
         values, gradients = [], []
         for first, part in self._parts(masks):
-            v, g = self._evaluate(self._place(part), gradient=True)
-            assert g is not None
-            self._check_finite("value at step", torch.isfinite(v), first, masks.shape[1])
-            g = g[0] if self._unit else (g * (self.end - self.start).unsqueeze(2)).mean(0)
-            self._check_finite("gradient", torch.isfinite(g), first, masks.shape[1])
-            values.append(v)
-            gradients.append(g)
+            value, slopes = self._evaluate(self._place(part), first, masks.shape[1])
+            values.append(value)
+            gradients.append(_mean(slopes * (self.end - self.start).unsqueeze(2)))
         return torch.cat(values, 1), torch.cat(gradients, 1)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
         """(b, s, n) points → (b, s, n): the function's gradients there, for paths that leave the
         lines from start to end."""
-        values, gradients = self._evaluate(points.unsqueeze(0), gradient=True)
-        assert gradients is not None
-        self._check_finite("value at step", torch.isfinite(values), 0, points.shape[1])
-        self._check_finite("gradient", torch.isfinite(gradients[0]), 0, points.shape[1])
-        return gradients[0]
+        return self._evaluate(points.unsqueeze(0), 0, points.shape[1])[1][0]
 
     def _parts(self, masks: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The masks in parts that fit one batch, each with the index of its first point."""
@@ -224,33 +206,35 @@ class Objective:
 
     def _place(self, masks: Tensor) -> Tensor:
         """(lines, b, s, n): the points of these masks, exactly `end` where the mask is 1."""
-        if self._unit:
-            return masks.unsqueeze(0)
         return torch.lerp(self.start.unsqueeze(2), self.end.unsqueeze(2), masks)
 
-    def _evaluate(self, points: Tensor, *, gradient: bool) -> tuple[Tensor, Tensor | None]:
-        """(lines, b, s, n) points → (b, s) mean values and, if asked, the points' gradients.
+    def _evaluate(
+        self, points: Tensor, first: int, steps: int, *, gradient: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """(lines, b, s, n) points → (b, s) mean values and the points' gradients, if asked for.
 
-        No more rows are evaluated at once than fit a batch, nor than fit into memory.
+        No more rows are evaluated at once than fit a batch, nor than fit into memory. The first
+        point is number `first` of so many steps.
         """
         lines, b, s, n = points.shape
         rows = points.detach().reshape(lines * b * s, n)
-        problems = torch.zeros(len(rows), dtype=torch.long, device=points.device)
-        if b > 1:
-            problems = torch.arange(b, device=points.device).repeat_interleave(s).repeat(lines)
+        problems = torch.arange(b, device=rows.device).view(b, 1).expand(lines, b, s).reshape(-1)
         values: list[Tensor] = []
-        gradients: list[Tensor] = []
-        first = 0
-        while first < len(rows):
-            part = slice(first, first + self.rows)
-            leaf = rows[part].requires_grad_(gradient)
+        slopes: list[Tensor] = []
+        done = 0
+        while done < len(rows):
+            leaf = rows[done : done + self.rows].requires_grad_(gradient)
             try:
                 with torch.set_grad_enabled(gradient):
                     # A copy, as the function may write on its points.
-                    output = self._checked(self.function(leaf.clone(), problems[part]), leaf)
+                    output = self.function(leaf.clone(), problems[done : done + len(leaf)])
+                    self._check_output(output, leaf)
                     if gradient:
                         # One summed root: rows are independent, so its gradient is every row's.
-                        gradients += torch.autograd.grad(output.sum(), leaf, allow_unused=True)
+                        (slope,) = torch.autograd.grad(output.sum(), leaf, allow_unused=True)
+                        if slope is None:
+                            raise NotDifferentiable(NO_GRADIENT)
+                        slopes.append(slope)
             except Exception as error:
                 if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
                     raise
@@ -258,15 +242,18 @@ class Objective:
                 error.__traceback__ = None
                 self._shared["rows"] = max(1, len(leaf) // 2)
                 continue
-            if gradient and gradients[-1] is None:
-                raise NotDifferentiable(NO_GRADIENT)
             values.append(output.detach())
-            first = part.stop
-        self._shared["gradients"] += lines * s * self._times if gradient else 0
-        mean = _joined(values).view(lines, b, s).mean(0)
-        return mean, _joined(gradients).view(lines, b, s, n) if gradient else None
+            done += len(leaf)
+        mean = _mean(torch.cat(values).view(lines, b, s))
+        if not gradient:
+            self._check_finite(mean, None, first, steps)
+            return mean, mean.new_empty(0)
+        self._shared["gradients"] += lines * s * self._times
+        gradients = torch.cat(slopes).view(lines, b, s, n)
+        self._check_finite(mean, gradients, first, steps)
+        return mean, gradients
 
-    def _checked(self, values: Any, points: Tensor) -> Tensor:
+    def _check_output(self, values: Any, points: Tensor) -> None:
         if not isinstance(values, Tensor):
             raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
         if values.shape != points.shape[:1]:
@@ -277,21 +264,26 @@ class Objective:
             )
         if points.requires_grad and not values.requires_grad:
             raise NotDifferentiable(NO_GRADIENT)
-        return values
 
-    def _check_finite(self, what: str, finite: Tensor, first: int, steps: int) -> None:
-        """finite (b, s) or (b, s, n): name the first step whose number is NaN or infinite."""
-        if bool(finite.all()):
-            return
-        problem, step, *values = torch.nonzero(~finite)[0].tolist()
-        if values:
-            what = f"{what} with respect to {self.layout.place(values[0])} at step"
-        of = f" of {self.labels[problem]}" if self.labels else ""
-        before, total = self._steps
-        raise NonFinite(
-            f"Expected finite numbers (got NaN or infinity as the {what} "
-            f"{before + first + step + 1} of {total or steps} in round {self.round + 1}{of})."
-        )
+    def _check_finite(self, values: Tensor, slopes: Tensor | None, first: int, steps: int) -> None:
+        """values (b, s), slopes (lines, b, s, n): name the first that is NaN or infinite."""
+        if isfinite(float(values.sum() + (0 if slopes is None else slopes.sum()))):
+            return  # A sum may overflow, rarely; then all numbers are looked at.
+        finite = {"value": torch.isfinite(values)}
+        if slopes is not None:
+            finite["gradient"] = torch.isfinite(slopes).all(0)
+        for what, each in finite.items():
+            for problem, step, *value in torch.nonzero(~each)[:1].tolist():
+                place = f" with respect to {self.layout.place(value[0])}" if value else ""
+                which = "of mask" if slopes is None else "at step"
+                of = f" of {self.labels[problem]}" if self.labels else ""
+                before, total = self._steps
+                raise NonFinite(
+                    f"Expected finite numbers (got NaN or infinity as the {what}{place} {which} "
+                    f"{before + first + step + 1} of {total or steps} in round "
+                    f"{self.round + 1}{of}).",
+                    step=first + step,
+                )
 
 
 class OwnGradient(Objective):
@@ -303,21 +295,17 @@ class OwnGradient(Objective):
         gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
         return self.values(masks), torch.stack(gradients, 1)
 
-    def point_gradients(self, points: Tensor, /) -> Tensor:
-        """(1, s, n) points, which are masks → (1, s, n)."""
-        return self.values_and_gradients(points)[1]
-
 
 class _SetFunctionObjective(OwnGradient):
     """A set function of the caller's that brings its own gradient, as an objective."""
 
-    def __init__(self, own: SetFunction, batch_size: int | Literal["auto"]) -> None:
+    def __init__(self, own: SetFunction) -> None:
         dtype = getattr(own, "dtype", None) or torch.get_default_dtype()
         start = torch.zeros(1, 1, own.n, dtype=dtype, device=getattr(own, "device", None))
+        rows: Any = getattr(own, "batch_size", "auto")
         super().__init__(
-            lambda points, _: own.values(points), start, torch.ones_like(start),
-            batch_size=getattr(own, "batch_size", batch_size),
-        )  # fmt: skip
+            lambda points, _: own.values(points), start, torch.ones_like(start), batch_size=rows
+        )
         self.own = own
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
@@ -325,16 +313,14 @@ class _SetFunctionObjective(OwnGradient):
         total = torch.zeros_like(self.end[0])
         for first, part in self._parts(masks):
             used = weights[first : first + part.shape[1]].to(part)
-            summed = self.own.gradient(self._place(part)[0, 0], used)
+            summed = self.own.gradient(self._place(part)[0, 0], used).detach()
             if summed.shape != (self.n,):
                 raise InvalidInput(
                     f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
                 )
             self._shared["gradients"] += len(used)
-            total += summed.detach() * (self.end - self.start)[0]
-            finite = torch.isfinite(summed).all().view(1, 1)
-            self._check_finite("sum of gradients up to step", finite, first + len(used) - 1,
-                               masks.shape[1])  # fmt: skip
+            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), first, masks.shape[1])
+            total += summed * (self.end - self.start)[0]
         return total
 
 
@@ -353,8 +339,7 @@ def objective(
     if not callable(g):
         raise InvalidType(f"Expected g to be callable (got {type(g).__name__}).")
     n = whole(n)
-    if type(n) is not int or n < 1:
-        raise InvalidInput(f"Expected n to be a whole number ≥ 1 (got {n!r}).")
+    check_count("n", n)
     forked = Forked(g)
     if dtype is None:
         dtype = _fitting_dtype(forked, n, device)
@@ -366,12 +351,12 @@ def objective(
     )
 
 
-def as_objective(candidate: Any, *, batch_size: int | Literal["auto"] = "auto") -> Objective:
+def as_objective(candidate: Any) -> Objective:
     """The candidate as an `Objective`: it is one, or a set function with a gradient of its own."""
     if isinstance(candidate, Objective):
         return candidate
     if isinstance(candidate, SetFunction):
-        return _SetFunctionObjective(candidate, batch_size)
+        return _SetFunctionObjective(candidate)
     raise InvalidType(
         f"Expected an objective (got {type(candidate).__name__}). Try gp.objective(g, n)."
     )
@@ -379,14 +364,12 @@ def as_objective(candidate: Any, *, batch_size: int | Literal["auto"] = "auto") 
 
 def _rows(batch_size: Any, n: int) -> tuple[bool, int]:
     """Whether the batch may shrink, and its rows."""
-    batch_size = whole(batch_size)
-    if isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
-        return False, batch_size
     if batch_size == "auto":
         return True, max(1, min(AUTO_ROWS, AUTO_VALUES // n))
-    raise InvalidInput(
-        f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {batch_size!r})."
-    )
+    rows = whole(batch_size)
+    if type(rows) is int and rows >= 1:
+        return False, rows
+    raise InvalidInput(f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {rows!r}).")
 
 
 def _fitting_dtype(
@@ -404,8 +387,9 @@ def _fitting_dtype(
     return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
 
 
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+def _mean(lines: Tensor) -> Tensor:
+    """The mean over the first axis, which often has one entry."""
+    return lines[0] if len(lines) == 1 else lines.mean(0)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -69,51 +68,41 @@ def trapezoid(steps: int) -> Rule:
 
 
 def gauss_legendre(steps: int) -> Rule:
-    """Exact for polynomials of degree 2·steps − 1: the roots of the Legendre polynomial P_steps.
-
-    Newton's method from Tricomi's estimate of the roots; weights 2 / ((1 − x²) · P′(x)²), halved
-    with the interval.
-    """
-    k = torch.arange(1, steps + 1, dtype=torch.float64)
-    x = torch.cos(torch.pi * (k - 0.25) / (steps + 0.5)).flip(0)
-    for _ in range(10):
-        value, slope = _legendre(x, steps)
-        x = x - value / slope
+    """Exact for polynomials of degree 2·steps − 1: the roots of the Legendre polynomial P_steps."""
+    nodes, weights = _gauss(_jacobi(steps))
     # The rule is symmetric about ½; averaging with the mirror image removes the last rounding.
-    x = (x - x.flip(0)) / 2
-    weights = 1 / ((1 - x * x) * _legendre(x, steps)[1] ** 2)
-    weights = weights / weights.sum()
-    return Rule(tuple(((x + 1) / 2).tolist()), tuple(weights.tolist()))
+    nodes, weights = (nodes + 1 - nodes.flip(0)) / 2, (weights + weights.flip(0)) / 2
+    return Rule(tuple(nodes.tolist()), tuple((weights / weights.sum()).tolist()))
 
 
 def gauss_radau(steps: int) -> Rule:
     """Gauss's rule with one node held at 0, where the gradient is that at 1_S: exact for
     polynomials of degree 2·steps − 2. One step is that gradient alone.
 
-    Nodes and weights are the eigenvalues and eigenvectors of the Jacobi matrix of Legendre's
-    polynomials, its last entry moved so that −1 is an eigenvalue (Golub 1973).
+    The last entry of the Jacobi matrix is moved so that −1 is an eigenvalue (Golub 1973).
     """
-    k = torch.arange(1, steps, dtype=torch.float64)
-    off = k / torch.sqrt(4 * k * k - 1)
-    jacobi = torch.diag(off, 1) + torch.diag(off, -1)
+    jacobi = _jacobi(steps)
     jacobi[-1, -1] = -1.0
     if steps > 1:
         inner = jacobi[:-1, :-1] + torch.eye(steps - 1, dtype=torch.float64)
         last = torch.zeros(steps - 1, dtype=torch.float64)
-        last[-1] = off[-1] ** 2
+        last[-1] = jacobi[-1, -2] ** 2
         jacobi[-1, -1] += torch.linalg.solve(inner, last)[-1]
+    nodes, weights = _gauss(jacobi)
+    return Rule((0.0, *nodes[1:].clamp(0, 1).tolist()), tuple((weights / weights.sum()).tolist()))
+
+
+def _jacobi(steps: int) -> Tensor:
+    """The Jacobi matrix of Legendre's polynomials on [−1, 1]."""
+    k = torch.arange(1, steps, dtype=torch.float64)
+    off = k / torch.sqrt(4 * k * k - 1)
+    return torch.diag(off, 1) + torch.diag(off, -1)
+
+
+def _gauss(jacobi: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes on [0, 1] and weights: its eigenvalues and eigenvectors (Golub and Welsch 1969)."""
     x, vectors = torch.linalg.eigh(jacobi)
-    weights = vectors[0] ** 2
-    nodes = ((x + 1) / 2).clamp(0, 1).tolist()
-    return Rule((0.0, *nodes[1:]), tuple((weights / weights.sum()).tolist()))
-
-
-def _legendre(x: Tensor, degree: int) -> tuple[Tensor, Tensor]:
-    """P_degree and its derivative at x, by the three-term recurrence."""
-    before, value = torch.ones_like(x), x
-    for n in range(2, degree + 1):
-        before, value = value, ((2 * n - 1) * x * value - (n - 1) * before) / n
-    return value, degree * (x * value - before) / (x * x - 1)
+    return (x + 1) / 2, vectors[0] ** 2
 
 
 RULES: dict[str, Callable[[int], Rule]] = {
@@ -130,12 +119,7 @@ def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
     steps = whole(steps)
     check_count("steps", steps)
-    return _made(name, steps)
-
-
-@lru_cache(maxsize=64)
-def _made(name: str, steps: int) -> Rule:
-    key = name.replace("-", "_")
+    key = str(name).replace("-", "_")
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")
     return RULES[key](steps)

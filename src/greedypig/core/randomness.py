@@ -7,42 +7,21 @@ a `Fork`, a function draws from a generator of its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cache
 from threading import RLock
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+T = TypeVar("T")
 _LIKE = {"rand_like": "uniform_", "randn_like": "normal_", "randint_like": "random_"}
 """Operations that take no generator in older versions of torch, and how to do the same with one."""
-T = TypeVar("T")
 _push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
-_one = RLock()
-
-
-def _global_state() -> Tensor:
-    """The state of the CPU's global generator, read by one thread at a time.
-
-    Torch holds the generator's mutex while it makes the tensor of the state. Making it may collect
-    garbage and so let another thread run; were that one to ask for the state too, it would wait for
-    the mutex with the GIL held, and neither would ever go on.
-    """
-    with _one:
-        return torch.get_rng_state()
-
-
-def _unlock() -> None:
-    """In a forked process, where the thread that held the lock is not."""
-    global _one
-    _one = RLock()
-
-
-if hasattr(os, "register_at_fork"):  # Not on Windows.
-    os.register_at_fork(after_in_child=_unlock)
+_one_reader = RLock()
+"""Two threads that read the global generator's state at once can block each other for ever: torch
+holds the generator's mutex while it makes the tensor of the state, which may let go of the GIL."""
 
 
 class Fork(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -72,11 +51,6 @@ class Fork(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _pop(None)
 
     @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code runs as it is."""
-        return True
-
-    @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """No: that would import torch's compiler, which takes most of a second."""
         return False
@@ -85,34 +59,28 @@ class Fork(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or not _draws(args, kwargs, func):
+        device = kwargs.get("device") or getattr(args[0] if args else None, "device", "cpu")
+        random = torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None
+        if not random or torch.device(device).type != "cpu":
             return func(*args, **kwargs)
-        self.drew = True
         name = func.overloadpacket.__name__
         if name in _LIKE:
-            limits = args[1:]
-            if name == "randint_like":
-                limits = tuple(int(a) for a in args[1:])
-                limits = limits if len(limits) == 2 else (0, *limits)
-            made = torch.empty_like(args[0], **kwargs)
-            return getattr(made, _LIKE[name])(*limits, generator=self.generator)
-        return _with_generator(func)(*args, **kwargs | {"generator": self.generator})
+            draw = getattr(torch.empty_like(args[0], **kwargs), _LIKE[name])
+            return draw(*args[1:], generator=self.generator)
+        if (seeded := _with_generator(func)) is None:
+            return func(*args, **kwargs)
+        return seeded(*args, **kwargs, generator=self.generator)
 
     @property
     def generator(self) -> torch.Generator:
         """The generator that is drawn from."""
+        self.drew = True
         if self._generator is None:
+            with _one_reader:
+                state = torch.get_rng_state()
             self._generator = torch.Generator()
-            self._generator.set_state(_global_state())
+            self._generator.set_state(state)
         return self._generator
-
-
-def _draws(args: tuple[Any, ...], kwargs: dict[str, Any], func: Any) -> bool:
-    """Does this call draw from the CPU's global generator, and could it draw from another one?"""
-    if kwargs.get("generator") is not None or _with_generator(func) is None:
-        return False
-    device = kwargs.get("device") or getattr(args[0] if args else None, "device", None)
-    return device is None or torch.device(device).type == "cpu"
 
 
 @cache
@@ -121,15 +89,11 @@ def _with_generator(func: Any) -> Any:
 
     Those without are of other devices, or are made of operations that do take one.
     """
-    names = [a.name for a in func._schema.arguments]
-    if "generator" in names or func.overloadpacket.__name__ in _LIKE:
-        return func
-    for overload in func.overloadpacket.overloads():
-        other = getattr(func.overloadpacket, overload)
-        theirs = [a.name for a in other._schema.arguments]
-        if "generator" in theirs and [n for n in theirs if n != "generator"] == names:
-            return other
-    return None
+    names = {a.name for a in func._schema.arguments} | {"generator"}
+    overloads = (getattr(func.overloadpacket, name) for name in func.overloadpacket.overloads())
+    return next(
+        (f for f in (func, *overloads) if {a.name for a in f._schema.arguments} == names), None
+    )
 
 
 class Forked:

@@ -8,7 +8,7 @@ progress and resuming are plain loops around this generator (`run.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -52,8 +52,7 @@ class State:
     def take(self, chosen: Tensor, scores: Tensor, every: Tensor, totals: Tensor) -> State:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ."""
         first = self.first if self.picks else every
-        return replace(
-            self,
+        return State(
             taken=self.taken.scatter(1, chosen, True),
             order=torch.cat([self.order, chosen], 1),
             scores=self.scores.scatter(1, chosen, scores),
@@ -75,31 +74,28 @@ def rounds(
 ) -> Iterator[State]:
     """Algorithm 1, one frozen `State` after every round."""
     for z in schedule[len(state.picks) :]:
-        now = objective.at(len(state.picks), features.goal(state.taken, z))
-        if getattr(scorer, "of_features", False):
-            every = scorer(now, state, features, z).to(state.scores)
-            chosen, scores = features.pick_units(every, state.taken, z)
-            totals = every.masked_fill(state.taken, 0).sum(1)
-        else:
-            mask = features.mask(state.taken).to(objective.end)
-            # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value
-            values = checked(scorer(now, mask.clone()), mask, now.round)
-            every, totals = features.sum(values), values.sum(1)
-            chosen, scores = features.pick(values, state.taken, z)  # Ŝ = the z best that are free
+        selected = features.mask(state.taken)
+        goal = features.goal(state.taken, z)
+        now = objective.at(len(state.picks), goal=goal, features=features)
+        # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
+        scores = checked(scorer(now, selected.to(objective.end)), selected, now)
+        chosen, own = features.pick(scores, state.taken, z)
         if chosen.shape[1] == 0:
             return
-        state = state.take(chosen, scores, every, totals)  # S ← S ∪ Ŝ, a ← a + â_Ŝ
+        state = state.take(chosen, own, features.sum(scores), scores.sum(1))
         yield state
 
 
-def checked(scores: Any, mask: Tensor, round: int) -> Tensor:
+def checked(scores: Any, selected: Tensor, objective: Objective) -> Tensor:
     """A scorer's scores, with 0 for what is selected already."""
-    if not isinstance(scores, Tensor) or scores.numel() != mask.numel():
+    if not isinstance(scores, Tensor) or scores.numel() != selected.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise InvalidType(f"Expected scores of shape {tuple(mask.shape)} (got {got}).")
-    new = torch.where(mask == 0, scores.detach().reshape(mask.shape).to(mask), 0)
+        raise InvalidType(f"Expected scores of shape {tuple(selected.shape)} (got {got}).")
+    new: Tensor = scores.detach().reshape(selected.shape).to(objective.end)
+    new = new.masked_fill(selected, 0)
     if not isfinite(float(new.sum())) and not bool(torch.isfinite(new).all()):
         raise NonFinite(
-            f"Expected finite scores (got NaN or infinity from the scorer in round {round + 1})."
+            "Expected finite scores (got NaN or infinity from the scorer in round "
+            f"{objective.round + 1})."
         )
     return new

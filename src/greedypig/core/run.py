@@ -1,7 +1,7 @@
 """A run from a method to its results: stopping, resuming and measuring, around Algorithm 1.
 
-`maximize` takes any objective and any method. Callers that prepare a run themselves make a `Run`,
-loop over its states, and ask for its results.
+`maximize` takes any objective and any method. A `Run` gives one state after every round; ask it
+for its results at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .errors import BudgetTooSmall, InvalidInput, NonFinite
 from .features import Elements, Features
 from .methods import as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
-from .objective import Objective, as_objective
+from .objective import as_objective
 from .rounds import State, rounds
 from .scorers import cost_of
 from .stopping import Stop, StopReason
@@ -32,16 +32,16 @@ ALL = -1
 
 
 class Run:
-    """A method at work on an objective: loop over it for its states, then ask for `results`.
+    """A method at work on an objective: loop over it for its frozen states, one after every round.
 
-    settings: what the caller records beside the method's knobs. provenance: one mapping for each
-    of the b problems. resume: the saved result that a run of one problem goes on from.
+    `results()[0]` is the result so far. The arguments are those of `maximize`. settings,
+    provenance: what is recorded beside the method's knobs, one mapping for each of the b problems.
     """
 
     def __init__(
         self,
-        objective: Objective,
-        method: Any,
+        objective: Any,
+        method: Any = "greedy-pig",
         *,
         features: Features | None = None,
         k: int | None = None,
@@ -54,22 +54,21 @@ class Run:
         seed = whole(seed)
         if type(seed) is not int:
             raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
+        self.objective = as_objective(objective).at(0, seed=seed)
         self.method = as_method(method)
         self.scorer = scorer_of(self.method)
-        self.features = features or Elements(objective.n)
-        if self.features.n != objective.n:
+        self.features = features or Elements(self.objective.n)
+        if self.features.n != self.objective.n:
             raise InvalidInput(
-                f"Expected features over {objective.n} values (got {self.features.n})."
+                f"Expected features over {self.objective.n} values (got {self.features.n})."
             )
         self.schedule = picks_of(self.method, self.features, k)
-        self.objective, self.k = objective.at(0), whole(k)
-        self.objective.seed = seed
-        self.stop = stop or Stop()
-        if self.stop.gain and objective.b > 1:
-            raise InvalidInput(f"Expected one problem for gain=True (got {objective.b}).")
+        self.k, self.stop, b = whole(k), stop or Stop(), self.objective.b
+        if b > 1 and (self.stop.gain or resume is not None):
+            raise InvalidInput(f"Expected one problem for gain=True or resume (got {b}).")
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}
-        self.settings = [dict(s) | own for s in settings or [{}] * objective.b]
-        self.provenance = [dict(p) for p in provenance or [{}] * objective.b]
+        self.settings = [dict(s) | own for s in settings or [{}] * b]
+        self.provenance = [dict(p) for p in provenance or [{}] * b]
         self.reason = StopReason.RUNNING
         self.values: dict[int, Tensor] = {}
         """(b,) G(S) after so many rounds, where a stopping rule asked for it."""
@@ -80,9 +79,11 @@ class Run:
         """Was there nothing more to take in the last round?"""
         with torch.inference_mode(False):
             self.state = State.start(self.objective, self.features)
-            self._check_budget()
-            if resume is not None:
-                self._resume(resume)
+        if self.stop.gradients is not None and self.stop.gradients < self._cost():
+            raise BudgetTooSmall(self._cost(), self.stop.gradients)
+        if resume is not None:
+            check_same_run(resume, self)
+            self._resume(resume)
 
     @property
     def seconds(self) -> float:
@@ -98,17 +99,22 @@ class Run:
             before = self.objective.gradients_used
             try:
                 with torch.inference_mode(False):
-                    state = next(rounds(self.objective, self.scorer, self.features,
-                                        self.schedule, self.state), None)  # fmt: skip
+                    state = next(
+                        rounds(
+                            self.objective, self.scorer, self.features, self.schedule, self.state
+                        ),
+                        None,
+                    )
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise
             self.gradients_used += self.objective.gradients_used - before
-            if state is None or (self.stop.gain and not (state := self._gaining(state))):
-                self._exhausted = True
-                continue
-            self.state = state
-            return state
+            if state is not None and self.stop.gain:
+                state = self._gaining(state)
+            if state is not None:
+                self.state = state
+                return state
+            self._exhausted = True
         self.reason = reason
         raise StopIteration
 
@@ -117,82 +123,66 @@ class Run:
 
         measure: evaluate G(S) after every round; else only what is known already, NaN elsewhere.
         """
+        state, values = self.state, dict(self.values)
         with torch.inference_mode(False):
-            values, full = self._measured() if measure else self._unmeasured()
-            return [self._result(b, values[b], float(full[b])) for b in range(self.objective.b)]
+            full = self._measure(values) if measure else ALL
+        nan = torch.full((self.objective.b,), torch.nan, dtype=torch.float64)
+        line = torch.stack([values.get(r, nan) for r in range(len(state.picks) + 1)], 1)
+        ranking, everything = state.ranking().cpu(), values.get(full, nan)
+        # Are the scores integrals along the path to everything? `contributions` needs to know.
+        integrals = getattr(self.scorer, "name", "") == "ig" and cost_of(self.scorer) > 1
+        integrals = integrals and len(self.schedule) > 1
+        return [
+            Attribution(
+                order=ranking[b],
+                selected=state.order.shape[1],
+                unit_scores=state.scores[b].cpu(),
+                values=line[b],
+                full_value=float(everything[b]),
+                picks=state.picks,
+                totals=tuple(state.totals[b].tolist()),
+                gradients_used=self.gradients_used,
+                seconds=self.seconds / self.objective.b,
+                stop=self.reason,
+                last_scores=state.last[b].cpu(),
+                first_scores=state.first[b].cpu() if integrals else None,
+                score_sums=state.sums[b].cpu() if integrals else None,
+                features=self.features,
+                layout=self.objective.layout,
+                settings=self.settings[b],
+                provenance=self.provenance[b],
+            )
+            for b in range(self.objective.b)
+        ]
 
-    def _result(self, b: int, values: Tensor, full: float) -> Attribution:
-        state = self.state
-        return Attribution(
-            order=state.ranking()[b].cpu(),
-            selected=state.order.shape[1],
-            unit_scores=state.scores[b].cpu(),
-            values=values,
-            full_value=full,
-            picks=state.picks,
-            totals=tuple(state.totals[b].tolist()),
-            gradients_used=self.gradients_used,
-            seconds=self.seconds / self.objective.b,
-            stop=self.reason,
-            last_scores=state.last[b].cpu(),
-            first_scores=state.first[b].cpu() if self._integrates() else None,
-            score_sums=state.sums[b].cpu() if self._integrates() else None,
-            features=self.features,
-            layout=self.objective.layout,
-            settings=self.settings[b],
-            provenance=self.provenance[b],
-        )
-
-    def _integrates(self) -> bool:
-        """Are the first round's scores integrals along the path to everything?"""
-        return len(self.schedule) > 1 and getattr(self.scorer, "name", "") == "ig" and (
-            cost_of(self.scorer) > 1
-        )  # fmt: skip
-
-    # Values.
-
-    def _measured(self) -> tuple[Tensor, Tensor]:
-        """(b, rounds + 1) float64: G(∅), then G(S) after each round; and (b,) G of everything."""
-        counts = [0, *torch.tensor(self.state.picks).cumsum(0).tolist()]
-        values = {r: v for r, v in self.values.items() if r < len(counts)}
+    def _measure(self, values: dict[int, Tensor]) -> int:
+        """Add G(S) after every round, and of everything under the key that is returned."""
+        done = len(self.state.picks)
         complete = self.features.is_complete(self.state.taken)
-        wanted = range(len(counts)) if complete else (*range(len(counts)), ALL)
-        missing = [r for r in wanted if r not in values]
+        sets = range(done + 1) if complete else (*range(done + 1), ALL)
+        missing = [r for r in sets if r not in values]
         # Where a rule asks for values, each is measured alone, as then: the same bits.
         size = self.objective.points if self.stop.value is None else 1
         for lo in range(0, len(missing), size):
             part = missing[lo : lo + size]
-            masks = [self.features.mask(self._first(None if r == ALL else counts[r])) for r in part]
-            names = [_name_of_set(r) for r in part]
-            values |= zip(part, self._values(torch.stack(masks, 1), names).unbind(1), strict=True)
-        full = values[len(counts) - 1 if complete else ALL]
-        return torch.stack([values[r] for r in range(len(counts))], 1), full
+            values |= zip(part, self._values(part), strict=True)
+        return done if complete else ALL
 
-    def _unmeasured(self) -> tuple[Tensor, Tensor]:
-        """The same with NaN for what was not measured."""
-        nan = torch.full((self.objective.b,), torch.nan, dtype=torch.float64)
-        values = [self.values.get(r, nan) for r in range(len(self.state.picks) + 1)]
-        return torch.stack(values, 1), nan
-
-    def _first(self, count: int | None) -> Tensor:
-        """(b, units) bool: the first so many features in order of selection; None for all."""
-        if count is None:
-            return torch.ones_like(self.state.taken)
-        return torch.zeros_like(self.state.taken).scatter(1, self.state.order[:, :count], True)
-
-    def _values(self, masks: Tensor, names: Sequence[str]) -> Tensor:
-        """(b, s) float64: G of named sets."""
+    def _values(self, after: Sequence[int]) -> tuple[Tensor, ...]:
+        """(b,) float64 G of what is selected after each of these numbers of rounds."""
+        order, (b, units) = self.state.order, self.state.taken.shape
+        places = torch.arange(order.shape[1]).to(order).expand_as(order)
+        places = torch.full((b, units), units).to(order).scatter(1, order, places)
+        counts = torch.tensor([sum(self.state.picks[: max(r, 0)]) for r in after]).to(order)
+        taken = places.unsqueeze(1) < counts.view(1, -1, 1)
+        masks = self.features.mask(taken.flatten(0, 1)).view(b, len(after), -1)
+        masks[:, [r == ALL for r in after]] = True
         try:
-            return self.objective.values(masks.to(self.objective.end)).double().cpu()
-        except NonFinite:
-            for s, name in enumerate(names):  # Which one is it?
-                self._check_value(masks[:, s : s + 1], name)
-            raise
-
-    def _check_value(self, mask: Tensor, name: str) -> None:
-        try:
-            self.objective.values(mask.to(self.objective.end))
+            return self.objective.values(masks).double().cpu().unbind(1)
         except NonFinite as error:
+            r = after[error.step]
+            names = {0: "no features", ALL: "all features"}
+            name = names.get(r, f"the features selected up to round {r}")
             failure = NonFinite(f"Expected a finite value of {name} (got NaN or infinity).")
             failure.so_far = tuple(self.results(measure=False))
             raise failure from error
@@ -200,30 +190,23 @@ class Run:
     # When to stop.
 
     def _reason_to_stop(self) -> StopReason | None:
-        done = len(self.state.picks)
+        done, stop = len(self.state.picks), self.stop
         if self.features.is_complete(self.state.taken):
             return StopReason.ALL
         if done == len(self.schedule):
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
         if self._exhausted:
-            return StopReason.NO_GAIN if self.stop.gain else StopReason.ALL
-        limit, seconds = self.stop.gradients, self.stop.seconds
-        if limit is not None and self.gradients_used + self._cost() > limit:
+            return StopReason.NO_GAIN if stop.gain else StopReason.ALL
+        if stop.gradients is not None and self.gradients_used + self._cost() > stop.gradients:
             return StopReason.GRADIENTS
-        if seconds is not None and self.seconds >= seconds:
+        if stop.seconds is not None and self.seconds >= stop.seconds:
             return StopReason.SECONDS
-        return StopReason.VALUE if self._reached() else None
-
-    def _reached(self) -> bool:
-        if self.stop.value is None:
-            return False
-        done = len(self.state.picks)
+        if stop.value is None:
+            return None
         if done not in self.values:
-            mask = self.features.mask(self.state.taken).unsqueeze(1)
             with torch.inference_mode(False):
-                value = self._values(mask, [_name_of_set(done)])
-            self.values[done] = value.squeeze(1)
-        return bool((self.values[done] >= self.stop.value).all())
+                (self.values[done],) = self._values([done])
+        return StopReason.VALUE if bool((self.values[done] >= stop.value).all()) else None
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
@@ -240,44 +223,25 @@ class Run:
         scores = state.scores.gather(1, chosen)
         return self.state.take(chosen, scores, state.last, state.totals[:, -1])
 
-    def _check_budget(self) -> None:
-        if self.stop.gradients is not None and self.stop.gradients < self._cost():
-            raise BudgetTooSmall(self._cost(), self.stop.gradients)
-
-    # Where a saved run goes on.
-
     def _resume(self, saved: Attribution) -> None:
         """Take up a saved run; the rest is as if it had never stopped."""
-        check_same_run(saved, self)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
-        scores = saved.unit_scores.unsqueeze(0).to(self.state.scores)
         first = saved.last_scores if saved.first_scores is None else saved.first_scores
         sums = first * len(saved.picks) if saved.score_sums is None else saved.score_sums
-        self.state = State(
-            taken=self.state.taken.scatter(1, order, True),
-            order=order,
-            scores=scores,
-            last=saved.last_scores.unsqueeze(0).to(scores),
-            first=first.unsqueeze(0).to(scores),
-            sums=sums.unsqueeze(0).to(scores),
-            totals=torch.tensor([saved.totals], dtype=torch.float64),
-            picks=saved.picks,
+        scores, last, first, sums = (
+            each.unsqueeze(0).to(self.state.scores)
+            for each in (saved.unit_scores, saved.last_scores, first, sums)
         )
+        totals = torch.tensor([saved.totals], dtype=torch.float64)
+        taken = self.state.taken.scatter(1, order, True)
+        self.state = State(taken, order, scores, last, first, sums, totals, saved.picks)
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
 
 
-def _name_of_set(rounds: int) -> str:
-    """What is selected after so many rounds, for an error."""
-    names = {0: "no features", ALL: "all features"}
-    return names.get(rounds, f"the features selected up to round {rounds}")
-
-
 def check_same_run(saved: Attribution, run: Run) -> None:
     """Refuse a saved run of other features, other settings or other picks per round."""
-    if run.objective.b != 1:
-        raise InvalidInput("Expected one problem to resume (got several side by side).")
     mine, theirs = run.features.state(), saved.features.state()
     same = mine[0] == theirs[0] and all(
         torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
@@ -285,10 +249,10 @@ def check_same_run(saved: Attribution, run: Run) -> None:
     if not same:
         raise InvalidInput("Expected the features of the saved run (got others).")
     for name, value in run.settings[0].items():
-        kept = saved.settings.get(name)
-        if kept != value and name != "batch_size":  # Batches change the last bits at most.
+        before = saved.settings.get(name)
+        if before != value and name != "batch_size":  # Batches change the last bits at most.
             raise InvalidInput(
-                f"Expected the settings of the saved run, {name}={kept!r} (got {value!r})."
+                f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
             )
     # A round may take fewer than planned where no more gain, or where nothing more is left.
     fewer = run.stop.gain or saved.stop is StopReason.ALL or not run.features.side_by_side
@@ -320,42 +284,24 @@ def maximize(
     k: how many features to select (default: all). stop: reasons to stop before.
     resume: a saved result of the same run, gone on with as if it had never stopped.
     """
-    run = iterate(objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume)
+    run = Run(objective, method, features=features, k=k, stop=stop, seed=seed, resume=resume)
     for _ in run:
         pass
     return run.results()[0]
 
 
-def iterate(
-    objective: Any,
-    method: Any = "greedy-pig",
-    *,
-    features: Features | None = None,
-    k: int | None = None,
-    stop: Stop | None = None,
-    seed: int = 0,
-    resume: Attribution | None = None,
-) -> Run:
-    """`maximize` one frozen `State` at a time; `.results()[0]` is the result so far."""
-    return Run(
-        as_objective(objective), method, features=features, k=k, stop=stop, seed=seed,
-        resume=resume,
-    )  # fmt: skip
-
-
 def best_subset(
-    objective: Any, k: int, *, features: Features | None = None, at_most: bool = False
+    objective: Any, k: int, *, features: Features | None = None
 ) -> tuple[tuple[int, ...], float]:
-    """The best set of exactly k features (or at most k) by trying all, and its value; small n only.
+    """The best set of exactly k features by trying all, and its value; small n only.
 
-    Equal values go to the set that comes first: fewer features, then lower indices.
+    Equal values go to the set that comes first, by lower indices.
     """
     problem = as_objective(objective)
     units = features or Elements(problem.n)
     k = whole(k)
     check_count("k", k, units.units)
-    sizes = range(0 if at_most else k, k + 1)
-    count = sum(comb(units.units, size) for size in sizes)
+    count = comb(units.units, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(
             f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
@@ -363,16 +309,13 @@ def best_subset(
         )
     best: tuple[int, ...] = ()
     best_value = float("-inf")
-    subsets = (s for size in sizes for s in combinations(range(units.units), size))
+    subsets = combinations(range(units.units), k)
     while chunk := list(islice(subsets, 1024)):
         taken = torch.zeros(len(chunk), units.units, dtype=torch.bool)
         for row, subset in enumerate(chunk):
             taken[row, list(subset)] = True
-        values = problem.values(units.mask(taken).to(problem.end).unsqueeze(0))[0]
+        values = problem.values(units.mask(taken).unsqueeze(0))[0]
         at = int(torch.nonzero(values == values.max())[0])
         if float(values[at]) > best_value:
             best, best_value = chunk[at], float(values[at])
     return best, best_value
-
-
-__all__ = ["Run", "best_subset", "check_same_run", "iterate", "maximize"]

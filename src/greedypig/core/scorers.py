@@ -4,29 +4,24 @@ A scorer is a function (objective, mask (b, n)) → scores (b, n). It follows a 
 1_S to 1 and sums gradient · movement along it, so values of S, which do not move, score 0. Any of
 them becomes adaptive by the rounds in `rounds.py`, which call it again after every pick. Sources:
 integrated gradients, Sundararajan et al. 2017; SmoothGrad, Smilkov et al. 2017; Guided IG,
-Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978, lazily by
-Minoux 1978.
+Kapishnikov et al. 2021, Algorithm 1; greedy by marginal gains, Nemhauser et al. 1978.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from math import isclose
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
 from .features import Features
-from .numbers import check_between, check_count, whole
+from .numbers import check_knobs
 from .objective import Objective
 from .quadrature import Rule, rule
-from .schedule import plan_picks
-
-if TYPE_CHECKING:
-    from .rounds import State
 
 
 class Scorer(Protocol):
@@ -92,7 +87,7 @@ class Gradient:
     cost = 1
 
     def __post_init__(self) -> None:
-        check_between("at", self.at, 0, 1)
+        check_knobs(self, at=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -107,7 +102,7 @@ def rest_of(objective: Objective, mask: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Smooth:
+class SmoothIG:
     """The mean of a scorer's scores over noisy inputs: x + noise · (range of x) · N(0, 1) off S."""
 
     scorer: Scorer = IG()
@@ -116,15 +111,12 @@ class Smooth:
     name = "smooth-ig"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", whole(self.samples))
-        check_count("samples", self.samples)
-        if not callable(self.scorer) or getattr(self.scorer, "of_features", False):
+        check_knobs(self, "samples", noise=(0, 10))
+        if not callable(self.scorer) or isinstance(self.scorer, Random | MarginalGains):
             raise InvalidType(
                 "Expected a scorer that follows a path, such as gp.IG "
                 f"(got {type(self.scorer).__name__})."
             )
-        if not (math.isfinite(self.noise) and self.noise >= 0):
-            raise InvalidInput(f"Expected noise ≥ 0, a share of the range (got {self.noise!r}).")
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -158,10 +150,7 @@ class GuidedIG:
     name = "guided-ig"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole(self.steps))
-        check_count("steps", self.steps)
-        check_between("fraction", self.fraction, 0, 1)
-        check_between("max_dist", self.max_dist, 0, 1)
+        check_knobs(self, "steps", fraction=(0, 1), max_dist=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
@@ -173,10 +162,8 @@ class GuidedIG:
         for step in range(self.steps):
             gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
             slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
-            moved = torch.stack([
-                self._move(a, m.double(), s, w, (step + 1) / self.steps)
-                for a, m, s, w in zip(at, mask, slope, length, strict=True)
-            ])  # fmt: skip
+            paths = zip(at, mask.double(), slope, length, strict=True)
+            moved = torch.stack([self._move(*path, (step + 1) / self.steps) for path in paths])
             scores += (moved - at) * gradient
             at = moved
         return scores.to(mask)
@@ -199,7 +186,7 @@ class GuidedIG:
         rank = int(self.fraction * (at.numel() - 1)) + 1
         while True:
             left = float(((1 - at) * length).sum())
-            if left <= goal or math.isclose(left, goal, rel_tol=1e-9, abs_tol=1e-9):
+            if left <= goal or isclose(left, goal, rel_tol=1e-9, abs_tol=1e-9):
                 return at
             cut = torch.kthvalue(slope, rank).values
             pick = (slope <= cut) & torch.isfinite(slope)
@@ -219,57 +206,44 @@ class Random:
 
     name = "random"
     cost = 0
-    of_features = True
 
-    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
-        """(b, units)."""
-        scores = torch.rand(features.units, generator=objective.generator(0), dtype=torch.float64)
-        return scores.to(objective.end.device).expand(objective.b, -1)
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(b, n)."""
+        units = objective.features.units
+        scores = torch.rand(units, generator=objective.generator(0), dtype=torch.float64)
+        return objective.features.spread(scores.expand(objective.b, -1).to(mask))
 
 
 @dataclass(frozen=True)
 class MarginalGains:
-    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone.
+    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone. One feature a round."""
 
-    lazy=True evaluates a feature again only while its gain in an earlier round, an upper bound if
-    G is submodular, could still win. Valid for submodular G only. One feature a round.
-    """
-
-    lazy: bool = False
     name = "marginal-gains"
     cost = 0
-    of_features = True
 
-    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
-        """(b, units)."""
-        scores = state.last.masked_fill(state.taken, 0)
-        fresh = state.taken
-        units = torch.nonzero(~state.taken)[:, 1].view(objective.b, -1)
-        if self.lazy and state.picks:
-            units = features.pick_units(scores, state.taken, z)[0]
-        while not bool(fresh.gather(1, units).all()):
-            gains = self._gains(objective, features, state.taken, units)
-            scores = scores.scatter(1, units, gains.to(scores))
-            fresh = fresh.scatter(1, units, True)
-            units = features.pick_units(scores, state.taken, z)[0]
-        return scores
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(b, n)."""
+        features = objective.features
+        if features.kind == "windows":
+            raise InvalidInput(
+                "Expected features that do not overlap for marginal gains (got windows). "
+                "Try gp.grid(b)."
+            )
+        free = features.sum(1 - mask) > 0
+        units = torch.nonzero(free)[:, 1].view(objective.b, -1)
+        values = [objective.values(mask.unsqueeze(1))]
+        for part in torch.split(units, objective.points, 1):
+            sets = (~free).unsqueeze(1).repeat(1, part.shape[1], 1)
+            sets = sets.scatter(2, part.unsqueeze(2), True)
+            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
+            values.append(objective.values(masks))
+        before, *after = values
+        gains = (torch.cat(after, 1) - before).to(mask)
+        return features.spread(mask.new_zeros(free.shape).scatter(1, units, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
-        return plan_picks(features.units, k=k, per_round=1)
-
-    def _gains(
-        self, objective: Objective, features: Features, taken: Tensor, units: Tensor
-    ) -> Tensor:
-        """(b, units) bool, (b, m) long → (b, m): what each of these features adds to S."""
-        before = objective.values(features.mask(taken).unsqueeze(1).to(objective.end))
-        values = []
-        for part in torch.split(units, objective.points, 1):
-            sets = taken.unsqueeze(1).repeat(1, part.shape[1], 1)
-            sets = sets.scatter(2, part.unsqueeze(2), True)
-            masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
-            values.append(objective.values(masks.to(objective.end)))
-        return torch.cat(values, 1) - before
+        return (1,) * (features.units if k is None else k)
 
 
 def cost_of(scorer: Any) -> int:

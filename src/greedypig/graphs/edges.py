@@ -19,7 +19,6 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.features import Elements, Features, Groups
 from ..core.layout import check_plain
 from ..core.objective import Objective
-from ..core.rounds import State
 from .propagation import row_starts
 
 
@@ -167,15 +166,14 @@ class DegreeSampler:
     log_weights: Tensor
     name = "degree"
     cost = 0
-    of_features = True
 
-    def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
-        """(1, units) scores; asks for no gradient."""
+    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+        """(1, n) scores; asks for no gradient."""
         noise = torch.rand(
             len(self.log_weights), generator=objective.generator(0), dtype=torch.float64
         )
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
-        return (self.log_weights + gumbel).to(state.scores.device).unsqueeze(0)
+        return objective.features.spread((self.log_weights + gumbel).to(mask).unsqueeze(0))
 
     def settings(self) -> dict[str, Any]:
         """Nothing beside the name: degrees are the graph's own."""

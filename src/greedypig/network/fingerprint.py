@@ -22,14 +22,11 @@ from .reach import modules_behind, parts_of
 def fingerprint(model: Callable[..., Any]) -> str:
     """A digest of what the model computes: its code, and structure, settings and numbers of the
     modules that it leads to."""
-    name = str(getattr(model, "__qualname__", type(model).__qualname__))
-    code = getattr(model, "__code__", None)
-    text = f"{code.co_code.hex()} {code.co_names} {_plain(code.co_consts)}" if code else ""
-    numbers: dict[str, Tensor] = {}
-    for i, module in enumerate(modules_behind(model)):
-        numbers |= {f"{i}.{key}": tensor for key, tensor in _numbers(module).items()}
-        text += _structure(module)
-    return f"{name} {digest(numbers, text)}"
+    traits = _Traits()
+    traits.add(getattr(model, "__code__", None))
+    for module in modules_behind(model):
+        traits.add(module)
+    return traits.digest(model)
 
 
 def callables(**functions: Any) -> dict[str, str]:
@@ -42,8 +39,7 @@ def identity(function: Callable[..., Any]) -> str:
     defaults, attributes, modules and numbers it closes over or names, a few steps deep."""
     traits = _Traits()
     traits.add(function)
-    name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{name} {digest(traits.numbers, ' '.join(traits.texts))}"
+    return traits.digest(function)
 
 
 class _Traits:
@@ -71,11 +67,9 @@ class _Traits:
 
     def _parts(self, value: Any) -> list[Any]:
         if isinstance(value, Tensor) or hasattr(value, "__array_interface__"):
-            self._take({"": torch.as_tensor(value)})
-            return []
+            return self._take({"": torch.as_tensor(value)})
         if isinstance(value, nn.Module):
-            self._take(_numbers(value))
-            return [_structure(value)]
+            return [_structure(value), *self._take(_numbers(value))]
         if isinstance(value, type | ModuleType | BuiltinFunctionType):
             return [getattr(value, "__module__", ""), value.__name__]
         if isinstance(value, CodeType):
@@ -86,12 +80,15 @@ class _Traits:
             return sorted(map(_plain, value))
         return parts_of(value)
 
-    def _take(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in tensors.items():
-            if tensor.layout == torch.strided:
-                self.numbers[f"{len(self.numbers)} {name}"] = tensor
-            else:
-                self.texts.append(f"{name} {tensor.layout} {tuple(tensor.shape)}")
+    def _take(self, tensors: Mapping[str, Tensor]) -> list[Any]:
+        count = len(self.numbers)
+        self.numbers |= {f"{count} {name}": tensor for name, tensor in tensors.items()}
+        return []
+
+    def digest(self, of: Any) -> str:
+        """What was gathered, under the name of what it was gathered from."""
+        name = getattr(of, "__qualname__", type(of).__qualname__)
+        return f"{name} {digest(self.numbers, ' '.join(self.texts))}"
 
 
 def _numbers(module: nn.Module) -> dict[str, Tensor]:

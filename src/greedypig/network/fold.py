@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.randomness import Fork
-from .eval_mode import all_modules
 from .frozen import HOOKS, Frozen, twin_of
+from .reach import all_modules
 
 if TYPE_CHECKING:
     from torch.fx import Graph

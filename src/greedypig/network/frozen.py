@@ -2,7 +2,8 @@
 
 The twin shares the parameters' storage but is in eval mode and asks for no parameter gradients.
 Models that cannot be copied, and models behind a plain function, are put into eval mode for each
-call and put back, whatever happens in between (`eval_mode`).
+call and put back, whatever happens in between: modes, flags and buffers, not parameters or plain
+attributes that a forward writes on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any
@@ -21,14 +22,65 @@ from torch.nn.parameter import is_lazy
 
 from ..core.errors import InvalidInput
 from ..core.randomness import Forked
-from .eval_mode import Snapshot, all_modules
-from .reach import module_of, modules_behind, reachable
+from .reach import all_modules, module_of, modules_behind, reachable
 
 log = logging.getLogger(__name__)
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _one_at_a_time = threading.RLock()
 """Threads that share a module would put back what another one has frozen."""
+
+
+class Snapshot:
+    """What a module was like before it was frozen."""
+
+    def __init__(self, module: nn.Module) -> None:
+        # A module that torch.jit.freeze made has no mode any more.
+        self.module, self.mode = module, getattr(module, "training", None)
+        self.flags = [
+            p
+            for p in module._parameters.values()
+            if p is not None and p.is_leaf and p.requires_grad
+        ]
+        self.buffers = {
+            name: None if b is None else (b, b.detach().clone())
+            for name, b in module._buffers.items()
+        }
+
+    def freeze(self) -> None:
+        """Eval mode, and no gradients for parameters."""
+        if self.mode is not None:
+            self.module.training = False
+        for parameter in self.flags:
+            parameter.requires_grad_(False)
+
+    def restore(self) -> None:
+        """Everything as it was; may be done again."""
+        if self.mode is not None:
+            self.module.training = self.mode
+        for parameter in self.flags:
+            parameter.requires_grad_(True)
+        for name, saved in self.buffers.items():
+            self.module._buffers[name] = None if saved is None else saved[0]
+            if saved is not None:
+                _put_back(*saved)
+
+
+def _put_back(buffer: Tensor, before: Tensor) -> None:
+    """The numbers that the buffer held before.
+
+    They are compared, as writing by `.data`, by NumPy or by a fused kernel leaves no version.
+    """
+    try:
+        if torch.equal(buffer, before):
+            return
+    except NotImplementedError:  # Of sparse tensors and some dtypes: written without a look.
+        pass
+    # Numbers that only inference mode may write on, were written on there.
+    with torch.no_grad(), torch.inference_mode(buffer.is_inference()):
+        if buffer.shape != before.shape:
+            buffer.resize_(before.shape)
+        buffer.data.copy_(before)  # By .data too, so that a graph of the caller's stays valid.
 
 
 @dataclass(eq=False)
@@ -87,30 +139,24 @@ def freeze(model: Callable[..., Any]) -> Frozen:
 
 def _check_parameters(modules: Iterable[nn.Module]) -> None:
     """Refuse weights that are not there, or that autograd may not work with."""
-    for name, tensor in (item for m in modules for item in _weights(m)):
+    for name, tensor in (
+        item for m in modules for item in (*m.named_parameters(), *m.named_buffers())
+    ):
         if is_lazy(tensor):
-            raise InvalidInput(
-                f"Expected a model whose weights are there (got {name!r}, which a lazy layer makes "
-                "when it is first called). Try calling the model once: model(x.unsqueeze(0))."
+            state, way = (
+                "which a lazy layer makes when it is first called",
+                "calling the model once",
             )
-        if tensor.is_meta:
-            raise InvalidInput(
-                f"Expected a model whose weights are there (got {name!r} on the device meta, which "
-                "has a shape and nothing else). Try model.to_empty(device='cpu') and load its "
-                "weights."
-            )
-        # Buffers are copied, and a copy is an ordinary tensor.
-        if isinstance(tensor, nn.Parameter) and tensor.is_inference():
-            raise InvalidInput(
-                f"Expected weights that gradients can flow through (got {name!r}, made in "
-                "torch.inference_mode). Try building the model outside of it, or "
-                "copy.deepcopy(model), which makes ordinary ones."
-            )
-
-
-def _weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
+        elif tensor.is_meta:
+            state, way = "on the device meta", "model.to_empty(device='cpu') and load its weights"
+        elif isinstance(tensor, nn.Parameter) and tensor.is_inference():  # Buffers are copied.
+            state, way = "made in torch.inference_mode", "copy.deepcopy(model)"
+        else:
+            continue
+        raise InvalidInput(
+            f"Expected weights that are there and take gradients (got {name!r}, {state}). "
+            f"Try {way}."
+        )
 
 
 def twin_of(model: nn.Module) -> nn.Module:

@@ -16,9 +16,19 @@ import torch
 from torch import Tensor, nn
 
 PLAIN = (
-    str, bytes, int, float, complex, type(None), type, Tensor, ModuleType, BuiltinFunctionType,
-    torch.dtype, torch.device,
-)  # fmt: skip
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    type(None),
+    type,
+    Tensor,
+    ModuleType,
+    BuiltinFunctionType,
+    torch.dtype,
+    torch.device,
+)
 """What leads nowhere."""
 MOST, LONG = 20_000, 1_000
 """Objects that are searched for modules, and items of a container that is searched."""
@@ -28,6 +38,19 @@ def module_of(model: Callable[..., Any]) -> nn.Module | None:
     """The module that is called, or whose method is called, if there is one."""
     owner = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
     return owner if isinstance(owner, nn.Module) else None
+
+
+def all_modules(root: nn.Module) -> list[nn.Module]:
+    """Every module once, in an order that a copy shares; `modules()` of torch is far slower."""
+    modules, seen, todo = [], {id(root)}, [root]
+    while todo:
+        module = todo.pop()
+        modules.append(module)
+        for child in module._modules.values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                todo.append(child)
+    return modules
 
 
 def modules_behind(root: Any) -> list[nn.Module]:

@@ -8,6 +8,7 @@ backward pass. Dombrowski et al. 2019 smooth the activation itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ class _Ramp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         x, wide = ctx.saved_tensors
-        if ctx.high == float("inf"):
+        if ctx.high == inf:
             slope = (x - ctx.low if ctx.low else x) / wide
         else:  # min(x − low, high − x) = half − |x − middle|, with one new tensor instead of three.
             middle, half = (ctx.low + ctx.high) / 2, (ctx.high - ctx.low) / 2
@@ -46,34 +47,20 @@ def _deviation(x: Tensor) -> Tensor:
     return variance.clamp_min_(0).sqrt()
 
 
-def _bounds_of_relu(inplace: bool = False) -> tuple[float, float, bool]:
-    return 0.0, float("inf"), inplace
-
-
-def _bounds_of_relu6(inplace: bool = False) -> tuple[float, float, bool]:
-    return 0.0, 6.0, inplace
-
-
-def _bounds_of_hardtanh(
-    min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+def _bounds(
+    min_val: float = 0.0, max_val: float = inf, inplace: bool = False
 ) -> tuple[float, float, bool]:
+    """Where the kinks are, and whether the input is written on, by the arguments of Hardtanh."""
     return float(min_val), float(max_val), inplace
 
 
-def _in_place() -> tuple[float, float, bool]:
-    return 0.0, float("inf"), True
-
-
 _KINKED: dict[Callable[..., Any], Callable[..., tuple[float, float, bool]]] = {
-    F.relu: _bounds_of_relu,
-    torch.relu: _bounds_of_relu,
-    Tensor.relu: _bounds_of_relu,
-    torch.relu_: _in_place,
-    Tensor.relu_: _in_place,
-    F.relu6: _bounds_of_relu6,
-    F.hardtanh: _bounds_of_hardtanh,
+    F.relu: lambda inplace=False: _bounds(inplace=inplace),
+    F.relu6: lambda inplace=False: _bounds(0, 6, inplace),
+    F.hardtanh: lambda min_val=-1.0, max_val=1.0, inplace=False: _bounds(min_val, max_val, inplace),
+    **dict.fromkeys((torch.relu, Tensor.relu), _bounds),
+    **dict.fromkeys((torch.relu_, Tensor.relu_), lambda: _bounds(inplace=True)),
 }
-"""What is called → where its kinks are, and whether it writes on its input."""
 
 
 class SoftReLU(TorchFunctionMode):

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Never
 
 import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
-from ..core.features import Elements, Features, Groups, Windows
+from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import as_method
+from ..core.methods import as_method, refuse_knobs
 from ..core.numbers import whole
 from ..core.run import Run
+from ..core.scorers import MarginalGains, Random
 from ..core.stopping import Stop
 from ..network.fingerprint import callables
 from ..network.fold import convolutional
 from . import baselines
-from .inputs import Example, Model, ModelObjective
+from .inputs import Example, Model
 from .methods import choose
 from .pictures import picture_shape, pixels, tokens
 from .run import check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
 from .targets import Target, levels_to_caller
 
-NAMED_FEATURES = {"elements": lambda layout: Elements(layout.n), "pixels": pixels(),
-                  "tokens": tokens()}  # fmt: skip
+NAMED_FEATURES = {
+    "elements": lambda layout: Elements(layout.n),
+    "pixels": pixels,
+    "tokens": tokens,
+}
 
 
 def explain(
@@ -51,6 +55,7 @@ def explain(
     batch_size: int | Literal["auto"] = "auto",
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
+    **knobs: Never,
 ) -> Attribution:
     """Which features of the example x does the model use for its output?
 
@@ -85,12 +90,10 @@ def explain(
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     """
-    job = Job(
-        model, objective=objective, outputs=outputs, baseline=baseline, features=features,
-        names=names, method=method, k=k, stop=stop, seed=seed, batch_size=batch_size,
-        class_given=target is not None,
-    )  # fmt: skip
+    refuse_knobs(knobs, explain)
     check_checkpoint(checkpoint)
+    question = objective, outputs, target is not None, baseline
+    job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
     run = job.run([job.example(x, target, fixed)], [x], resume=resume)
     for _ in run:
         if checkpoint is not None:
@@ -115,6 +118,7 @@ def explain_many(
     stop: Stop | None = None,
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
+    **knobs: Never,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
 
@@ -123,13 +127,12 @@ def explain_many(
     those of `explain`, but for resume and checkpoint. A list of targets or of fixed inputs gives
     one per example. Stopping rules are per example.
     """
+    refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else None
-    job = Job(
-        model, objective=objective, outputs=outputs, baseline=baseline, features=features,
-        names=names, method=method, k=k, stop=stop, seed=seed, batch_size=batch_size,
-        class_given=any(t is not None for t in ([target] if targets is None else targets)),
-    )  # fmt: skip
+    given = any(t is not None for t in ([target] if targets is None else targets))
+    question = objective, outputs, given, baseline
+    job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
     return _stream(job, _members(job, xs, target, targets, fixed))
 
 
@@ -156,6 +159,12 @@ def _members(
         yield Member(example, x, f"input {i}")
 
 
+def _one_of(each: Any, i: int, name: str) -> Any:
+    if i >= len(each):
+        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
+    return each[i]
+
+
 def _stream(job: Job, members: Iterator[Member]) -> Iterator[Attribution]:
     """Examples are gathered as long as they may share batches, then run side by side."""
     group: list[Member] = []
@@ -180,67 +189,54 @@ def _stream(job: Job, members: Iterator[Member]) -> Iterator[Attribution]:
 def _finish(job: Job, group: Sequence[Member]) -> Iterator[Attribution]:
     """The results of examples side by side; where that fails, those before the one that fails."""
     try:
-        results = _together(job, group)
+        examples, xs, labels = zip(*group, strict=True)
+        run = job.run(examples, xs, labels=labels)
+        for _ in run:
+            pass
+        check_not_flat(run)
+        results = run.results()
     except Exception:
         if len(group) == 1:
             raise
         for member in group:
-            yield from _together(job, [member])
+            yield from _finish(job, [member])
     else:
         yield from results
 
 
-def _together(job: Job, group: Sequence[Member]) -> list[Attribution]:
-    examples, xs, labels = zip(*group, strict=True)
-    run = job.run(examples, xs, labels=labels)
-    for _ in run:
-        pass
-    check_not_flat(run)
-    return run.results()
-
-
+@dataclass(eq=False)
 class Job:
     """The arguments of `explain` that do not depend on the example, checked once."""
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        *,
-        objective: Any = None,
-        outputs: str | None = None,
-        baseline: Any = None,
-        features: Any = "elements",
-        names: Sequence[str] | None = None,
-        method: Any = None,
-        k: int | None = None,
-        stop: Stop | None = None,
-        seed: int = 0,
-        batch_size: int | Literal["auto"] = "auto",
-        class_given: bool = False,
-    ) -> None:
-        if stop is not None and not isinstance(stop, Stop):
+    model: Callable[..., Any]
+    objective: Any = None
+    outputs: str | None = None
+    class_given: bool = False
+    baseline: Any = None
+    features: Any = "elements"
+    names: Sequence[str] | None = None
+    method: Any = None
+    k: int | None = None
+    stop: Stop | None = None
+    seed: int = 0
+    batch_size: int | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.stop is not None and not isinstance(self.stop, Stop):
             raise InvalidType(
-                f"Expected stop to be a gp.Stop (got {type(stop).__name__}). "
+                f"Expected stop to be a gp.Stop (got {type(self.stop).__name__}). "
                 "Try stop=gp.Stop(gradients=100)."
             )
-        self.target = Target(objective, outputs, class_given=class_given)
+        self.target = Target(self.objective, self.outputs, class_given=self.class_given)
         with torch.inference_mode(False):
-            self.model = Model(model, self.target, batch_size=batch_size)
-        self.baseline, self.features, self.names = baseline, features, names
-        self.method = None if method is None else as_method(method)
-        self.by_name = method is None or isinstance(method, str)
-        self.k, self.stop, self.seed = k, stop, seed
-        self.settings = {
-            "rival": self.target.against,
-            "baseline": baselines.describe(baseline),
-            "batch_size": whole(batch_size),
-        }
-        self.versions = versions() | callables(objective=self.target.function)
+            self.network = Model(self.model, self.target, batch_size=self.batch_size)
+        self.by_name = self.method is None or isinstance(self.method, str)
+        self.method = None if self.method is None else as_method(self.method)
 
     def example(self, x: Any, target: int | None = None, fixed: Any = None) -> Example:
         """One input, checked, with the model's output for it."""
         with torch.inference_mode(False):
-            return self.model.example(x, target=target, fixed=fixed, baseline=self.baseline)
+            return self.network.example(x, target=target, fixed=fixed, baseline=self.baseline)
 
     def run(
         self,
@@ -252,18 +248,30 @@ class Job:
     ) -> Run:
         """The run of examples that may share batches."""
         with torch.inference_mode(False):
-            objective = self.model.objective(examples, labels)
+            objective = self.network.objective(examples, labels)
             features = make_features(self.features, self.names, examples[0].layout, xs[0])
             method = self.method or choose(examples[0].layout, self.target.name)
             if isinstance(method, SteadyPIG):
                 method = self._fitted(method, features, examples[0])
-        provenance = [self.versions | {"model": self.model.fingerprint, "input": e.fingerprint}
-                      for e in examples]  # fmt: skip
+        known = versions() | callables(objective=self.target.function)
+        known["model"] = self.network.fingerprint
+        provenance = [known | {"input": e.fingerprint} for e in examples]
+        settings = {
+            "rival": self.target.against,
+            "baseline": baselines.describe(self.baseline),
+            "batch_size": whole(self.batch_size),
+        }
         return Run(
-            objective, method, features=features, k=self.k, stop=self.stop, seed=self.seed,
-            settings=[self.settings | self.target.described(e.reference) for e in examples],
-            provenance=provenance, resume=saved_run(resume, provenance[0]),
-        )  # fmt: skip
+            objective,
+            method,
+            features=features,
+            k=self.k,
+            stop=self.stop,
+            seed=self.seed,
+            settings=[settings | self.target.described(e.reference) for e in examples],
+            provenance=provenance,
+            resume=saved_run(resume, provenance[0]),
+        )
 
     def side_by_side(self, member: Member) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""
@@ -272,15 +280,13 @@ class Job:
         stop = self.stop or Stop()
         alone = stop.value is not None or stop.gain or stop.seconds is not None
         read = getattr(self.features, "reads_input", False)
-        if alone or read or not features.side_by_side or self._varies(example):
-            return 1
-        rows = self.model.objective([example]).rows
-        return max(1, min(64, rows // len(example.baselines)))
-
-    def _varies(self, example: Example) -> bool:
-        """Does the method chosen by name depend on the example, and not only on its shape?"""
+        # Whether views fit is decided for each picture.
         method = self.method or choose(example.layout, self.target.name)
-        return self.by_name and isinstance(method, SteadyPIG)
+        fitted = self.by_name and isinstance(method, SteadyPIG)
+        if alone or read or fitted or not features.side_by_side:
+            return 1
+        rows = self.network.objective([example]).rows
+        return max(1, min(64, rows // len(example.baselines)))
 
     def _fitted(self, method: SteadyPIG, features: Features, example: Example) -> SteadyPIG:
         """Disable views for networks that are not convolutional, or whose output changes when the
@@ -289,25 +295,24 @@ class Job:
             method = replace(method, place=0.0)
         if not self.by_name:
             return method
-        network = self.model.plain.module
+        network = self.network.plain.module
         shape = picture_shape(example.layout, "method='steady-pig'")
         if network is not None and not convolutional(network):
             return method.without_views()
         with torch.no_grad():
-            alike = bears_views(lambda p: self.model.logits(p, example), example.x, shape)
+            alike = bears_views(lambda p: self.network.logits(p, example), example.x, shape)
         return method if alike else method.without_views()
 
 
 def check_not_flat(run: Run) -> None:
     """Refuse an output that is the same whatever is there; warn of an order that tells nothing."""
-    assert isinstance(run.objective, ModelObjective)
     flat = ~run.state.first.any(1) if run.state.picks else run.state.taken.new_zeros(0)
-    if not bool(flat.any()) or getattr(run.scorer, "of_features", False):
+    if not bool(flat.any()) or isinstance(run.scorer, Random | MarginalGains):
         return
-    results = run.results()
+    results, objective = run.results(), run.objective
     for b in torch.nonzero(flat).flatten().tolist():
-        of = f" of {run.objective.labels[b]}" if run.objective.labels else ""
-        moves = bool((run.objective.end[:, b] != run.objective.start[:, b]).any())
+        of = f" of {objective.labels[b]}" if objective.labels else ""
+        moves = bool((objective.end[:, b] != objective.start[:, b]).any())
         full = results[b].full_value
         if full == float(results[b].values[0]) and moves:
             raise InvalidInput(
@@ -317,19 +322,15 @@ def check_not_flat(run: Run) -> None:
             )
         why = "the input is the baseline itself. Try another baseline"
         if moves:
-            why = ("the objective is flat where its gradient was taken. Try "
-                   "objective='log-probability' or 'logit', or another baseline")  # fmt: skip
+            why = (
+                "the objective is flat where its gradient was taken. Try "
+                "objective='log-probability' or 'logit', or another baseline"
+            )
         warnings.warn(
             f"Every score of the first round{of} is exactly 0, and features come in the order of "
             f"their indices: {why}.",
             stacklevel=levels_to_caller(),
         )
-
-
-def _one_of(each: Any, i: int, name: str) -> Any:
-    if i >= len(each):
-        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
-    return each[i]
 
 
 def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any) -> Features:
@@ -342,41 +343,34 @@ def make_features(spec: Any, names: Sequence[str] | None, layout: Layout, x: Any
                 f"{did_you_mean(spec, NAMED_FEATURES)}"
             )
         spec = NAMED_FEATURES[spec]
-    if isinstance(spec, Features):
-        made = spec
-    elif callable(spec):
-        made = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
+    if callable(spec):
+        spec = spec(layout, x) if getattr(spec, "reads_input", False) else spec(layout)
     elif isinstance(spec, tuple | list | dict) or hasattr(spec, "__array__"):
-        made = Groups(_group_ids(spec, layout))
-    else:
+        spec = Groups(_group_ids(spec, layout))
+    if not isinstance(spec, Features):
         raise InvalidType(
             f"Expected features to be a name, gp.grid(b), gp.windows(b), gp.superpixels(), a "
             f"Features object or group ids (got {type(spec).__name__})."
         )
-    if made.n != layout.n:
-        raise InvalidInput(f"Expected features over {layout.n} values (got {made.n}).")
-    return made if names is None else _renamed(made, names)
+    if spec.n != layout.n:
+        raise InvalidInput(f"Expected features over {layout.n} values (got {spec.n}).")
+    return spec if names is None else spec.named(names)
 
 
 def _group_ids(spec: Any, layout: Layout) -> Tensor:
-    if isinstance(spec, dict):
-        spec = {name: _tensor(ids) for name, ids in spec.items()}
-    else:
-        spec = [_tensor(ids) for ids in spec] if isinstance(spec, tuple | list) else _tensor(spec)
-    given = Layout.of(spec)
-    by_name = isinstance(spec, dict) and layout.kind == "dict"
-    if len(given.shapes) != len(layout.shapes):
+    """(n,) the groups of all values, of ids that broadcast to each input."""
+    if isinstance(spec, dict) and layout.kind == "dict" and set(spec) == set(layout.names):
+        spec = [spec[name] for name in layout.names]
+    ids = list(spec) if isinstance(spec, tuple | list) else [spec]
+    if isinstance(spec, dict) or len(ids) != len(layout.shapes):
+        got = ", ".join(map(str, spec)) if isinstance(spec, dict) else len(ids)
         raise InvalidInput(
-            f"Expected group ids for {len(layout.shapes)} inputs (got {len(given.shapes)})."
-        )
-    if by_name and set(given.names) != set(layout.names):
-        raise InvalidInput(
-            f"Expected group ids for the inputs {', '.join(layout.names)} "
-            f"(got them for {', '.join(given.names)})."
+            f"Expected group ids for {len(layout.shapes)} inputs, {', '.join(layout.names)} "
+            f"(got {got})."
         )
     parts = []
-    tensors = [spec[n] for n in layout.names] if by_name else layout.tensors(spec)
-    for tensor, shape, name in zip(tensors, layout.shapes, layout.names, strict=True):
+    for each, shape, name in zip(ids, layout.shapes, layout.names, strict=True):
+        tensor = torch.as_tensor(each)
         try:
             parts.append(torch.broadcast_to(tensor, shape).reshape(-1))
         except RuntimeError:
@@ -385,17 +379,3 @@ def _group_ids(spec: Any, layout: Layout) -> Tensor:
                 f"(got {tuple(tensor.shape)})."
             ) from None
     return torch.cat(parts)
-
-
-def _tensor(ids: Any) -> Any:
-    """NumPy's arrays as tensors."""
-    return torch.as_tensor(ids) if hasattr(ids, "__array__") else ids
-
-
-def _renamed(features: Features, names: Sequence[str]) -> Features:
-    if isinstance(features, Groups):
-        return Groups(features.ids, names)
-    if isinstance(features, Windows):
-        return Windows(features.shape, features.size, axes=features.axes,
-                       stride=features.stride, names=names)  # fmt: skip
-    return Elements(features.n, names)

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, InRounds, SequentialGradient, scorer_of
-from ..core.scorers import IG, Smooth, cost_of
+from ..core.scorers import IG, SmoothIG, cost_of
 from .pictures import is_picture
 from .steady import SteadyPIG
 
@@ -64,7 +64,7 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
         return method
     if isinstance(method, InRounds):
         return _fewer_rounds(method, cost, gradients, stretch)
-    if isinstance(method, Smooth) and isinstance(method.scorer, IG):
+    if isinstance(method, SmoothIG) and isinstance(method.scorer, IG):
         samples = min(method.samples, gradients)
         steps = gradients // samples if stretch else min(method.scorer.steps, gradients // samples)
         return replace(method, samples=samples, scorer=replace(method.scorer, steps=steps))

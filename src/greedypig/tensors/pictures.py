@@ -6,8 +6,7 @@ Blur IG: Xu et al. 2020, with the defaults of the authors' implementation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import inf
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from ..core.errors import InvalidInput, MissingPackage
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.methods import METHODS
-from ..core.numbers import check_count, whole
+from ..core.numbers import check_count, check_knobs, whole
 from ..core.objective import Objective
 from .baselines import gaussian_blur
 
@@ -25,28 +24,20 @@ FeatureMaker = Callable[[Layout], Features]
 """Units from an input's shape. One with `reads_input = True` is called with the input as well."""
 
 
-def pixels() -> FeatureMaker:
+def pixels(layout: Layout) -> Features:
     """All channels of a place together."""
-
-    def make(layout: Layout) -> Features:
-        channels, height, width = picture_shape(layout, "features='pixels'")
-        return Groups(torch.arange(height * width).repeat(channels))
-
-    return make
+    channels, height, width = picture_shape(layout, "features='pixels'")
+    return Groups(torch.arange(height * width).repeat(channels))
 
 
-def tokens() -> FeatureMaker:
+def tokens(layout: Layout) -> Features:
     """All values of a row of a (length, size) input together: a token's embedding."""
-
-    def make(layout: Layout) -> Features:
-        if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
-            raise InvalidInput(
-                f"Expected one input (length, size) for features='tokens' (got {layout.shapes})."
-            )
-        length, size = layout.shapes[0]
-        return Groups(torch.arange(length).repeat_interleave(size))
-
-    return make
+    if len(layout.shapes) != 1 or len(layout.shapes[0]) != 2:
+        raise InvalidInput(
+            f"Expected one input (length, size) for features='tokens' (got {layout.shapes})."
+        )
+    length, size = layout.shapes[0]
+    return Groups(torch.arange(length).repeat_interleave(size))
 
 
 def grid(size: int) -> FeatureMaker:
@@ -78,24 +69,21 @@ def windows(size: int, *, stride: int = 1) -> FeatureMaker:
 
 @dataclass(frozen=True)
 class Superpixels:
-    """Regions that follow the picture's own edges, over all channels: SLIC (Achanta et al. 2012).
+    """Regions that follow the picture's own edges, about `segments` of them, over all channels.
 
-    The picture's values are brought to [0, 1] as a whole, so a model's normalisation hardly
-    matters; pictures of three channels are read as RGB. Deterministic.
+    By SLIC (Achanta et al. 2012), which needs scikit-image. Higher compactness makes them squarer;
+    sigma blurs the picture first. The picture's values are brought to [0, 1] as a whole, so a
+    model's normalisation hardly matters; three channels are read as RGB. Deterministic.
     """
 
     segments: int = 100
+    _: KW_ONLY
     compactness: float = 10.0
     sigma: float = 0.0
     reads_input = True
 
     def __post_init__(self) -> None:
-        check_count("segments", self.segments)
-        for name, number in (("compactness", self.compactness), ("sigma", self.sigma)):
-            fits = isinstance(number, int | float) and not isinstance(number, bool)
-            if not fits or not (0 < number < inf or (name == "sigma" and number == 0)):
-                bound = "≥ 0" if name == "sigma" else "> 0"
-                raise InvalidInput(f"Expected {name} to be a number {bound} (got {number!r}).")
+        check_knobs(self, "segments", compactness=(1e-6, 1e6), sigma=(0, 1e6))
 
     def __call__(self, layout: Layout, x: Any) -> Features:
         """One unit per region, numbered from the top left without gaps."""
@@ -121,22 +109,18 @@ class Superpixels:
         # It brings the values to [0, 1] itself, and those of RGB on to Lab, which runs to 100: the
         # same compactness means the same thing for other pictures if it is scaled for them.
         scale = 1.0 if picture.shape[0] == 3 else 0.01
-        found = slic(
-            picture.double().cpu().permute(1, 2, 0).numpy(), n_segments=self.segments,
-            compactness=self.compactness * scale, sigma=float(self.sigma), start_label=0,
+        regions = slic(
+            picture.double().cpu().permute(1, 2, 0).numpy(),
+            n_segments=self.segments,
+            compactness=self.compactness * scale,
+            sigma=float(self.sigma),
+            start_label=0,
             channel_axis=-1,
-        )  # fmt: skip
-        return torch.from_numpy(found).long()
+        )
+        return torch.from_numpy(regions).long()
 
 
-def superpixels(
-    segments: int = 100, *, compactness: float = 10.0, sigma: float = 0.0
-) -> Superpixels:
-    """Regions that follow the picture's edges: about `segments` of them, by SLIC.
-
-    Higher compactness makes them squarer; sigma blurs the picture first. Needs scikit-image.
-    """
-    return Superpixels(segments, compactness, sigma)
+superpixels = Superpixels
 
 
 def is_picture(layout: Layout) -> bool:
@@ -169,12 +153,7 @@ class BlurIG:
     name = "blur-ig"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", whole(self.steps))
-        check_count("steps", self.steps)
-        if not (self.sigma > 0 and self.grad_step > 0):
-            raise InvalidInput(
-                f"Expected sigma and grad_step > 0 (got {self.sigma!r}, {self.grad_step!r})."
-            )
+        check_knobs(self, "steps", sigma=(1e-6, 1e6), grad_step=(1e-6, 1e6))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from ..core.methods import METHODS, InRounds
-from ..core.numbers import check_between, check_count, whole
+from ..core.numbers import check_knobs
 from ..core.objective import Objective
 from .pictures import picture_shape
 
@@ -66,12 +66,7 @@ class SteadyPIG(InRounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "views", whole(self.views))
-        check_count("views", self.views)
-        check_between("noise", self.noise, 0, 1)
-        check_between("crop", self.crop, 0.01, 1)
-        check_between("ramp", self.ramp, 0, 10)
-        check_between("place", self.place, 0, 10)
+        check_knobs(self, "views", noise=(0, 1), crop=(0.01, 1), ramp=(0, 10), place=(0, 10))
 
     @property
     def scorer(self) -> SteadyScores:

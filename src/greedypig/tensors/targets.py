@@ -10,7 +10,6 @@ two classes, with logits 0 and z. As a value, the objective is the value itself,
 
 from __future__ import annotations
 
-import operator
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
+from ..core.numbers import whole
 
 OF_CLASSES = ("softmax", "log-likelihood", "log-probability", "logit", "margin")
 """Objectives over classes; a single output is read as the logit of class 1."""
@@ -41,14 +41,13 @@ PROBABILITIES = (
 
 @dataclass(frozen=True)
 class Margin:
-    """The class's logit minus that of a rival: the runner-up at the full input, or `against`."""
+    """The class's logit minus that of a rival: the runner-up at the full input, or `against`, as
+    in objective=gp.margin(against=207)."""
 
     against: int | None = None
 
 
-def margin(against: int | None = None) -> Margin:
-    """objective=margin(against=207): the logit's lead over a named class."""
-    return Margin(against)
+margin = Margin
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +81,11 @@ class References(NamedTuple):
     def of(references: Sequence[Reference]) -> References:
         """Stack the references of examples of one model."""
         output = torch.stack([r.output for r in references])
-        index = [torch.tensor([getattr(r, name) for r in references], device=output.device)
-                 for name in ("target", "rival")]  # fmt: skip
-        sign = torch.tensor([r.sign for r in references], dtype=output.dtype, device=output.device)
-        return References(index[0], index[1], output, sign)
+        target, rival, sign = (
+            torch.tensor([getattr(r, name) for r in references], device=output.device)
+            for name in ("target", "rival", "sign")
+        )
+        return References(target, rival, output, sign.to(output.dtype))
 
 
 class Target:
@@ -103,54 +103,37 @@ class Target:
         """Is the objective the default: softmax for classes, toward the prediction for values?"""
         self.against: int | None = None
         self.function: Callable[[Tensor], Tensor] | None = None
-        self.name = "softmax"
+        self.name = objective if isinstance(objective, str) else "softmax"
         if isinstance(objective, Margin):
-            self.name = "margin"
-            if objective.against is not None:
-                self.against = _rival(objective.against)
-        elif isinstance(objective, str):
-            if objective not in NAMES:
+            self.name, self.against = "margin", whole(objective.against)
+            if self.against is not None and type(self.against) is not int:
                 raise InvalidInput(
-                    f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
-                    f"logits to one number per row (got {objective!r})."
-                    f"{did_you_mean(objective, NAMES)}"
+                    "Expected the margin's rival to be the number of a class "
+                    f"(got {objective.against!r})."
                 )
-            self.name = objective
         elif callable(objective):
             self.name, self.function = "callable", objective
-        elif objective is not None:
+        elif objective is not None and not isinstance(objective, str):
             raise InvalidType(
                 f"Expected objective to be a name or a callable (got {type(objective).__name__})."
             )
+        elif self.name not in NAMES:
+            raise InvalidInput(
+                f"Expected objective to be one of {', '.join(NAMES)}, or a callable from "
+                f"logits to one number per row (got {objective!r})."
+                f"{did_you_mean(self.name, NAMES)}"
+            )
         of_classes = class_given or (not self.chosen and self.name in OF_CLASSES)
-        self.binary = self._reads_logit(of_classes)
+        of_values = self.name in OF_VALUES or outputs == "values"
+        if of_classes and of_values and self.function is None:
+            raise InvalidInput(
+                "Expected a target or an objective over classes, or else a value with "
+                f"outputs='values' or objective='increase' (got both: objective={objective!r}, "
+                f"outputs={outputs!r}{', a target' * class_given}). Try objective='logit' or "
+                "outputs='logits' for a class, objective='increase' or 'decrease' for a value."
+            )
+        self.binary = self.function is None and not of_values and (of_classes or bool(outputs))
         """Is a single output read as the logit or probability of class 1?"""
-        self._check_reading(class_given)
-
-    def _reads_logit(self, of_classes: bool) -> bool:
-        if self.function is not None or self.name in OF_VALUES or self.outputs == "values":
-            return False
-        return of_classes or self.outputs is not None
-
-    def _check_reading(self, class_given: bool) -> None:
-        """Refuse a class, or an objective over classes, where the output is said to be a value."""
-        if self.name in OF_VALUES and class_given:
-            raise InvalidInput(
-                f"Expected no target beside objective={self.name!r}, which is about a single "
-                "output. Try objective='logit' for the logit of a class."
-            )
-        if self.outputs != "values" or self.function is not None:
-            return
-        if class_given:
-            raise InvalidInput(
-                "Expected no target beside outputs='values', which has no classes. "
-                "Try outputs='logits', or objective='increase' or 'decrease'."
-            )
-        if not self.chosen and self.name in OF_CLASSES:
-            raise InvalidInput(
-                f"Expected class scores for objective={self.name!r} (got outputs='values'). "
-                "Try objective='increase' or 'decrease', or outputs='logits'."
-            )
 
     @property
     def towards_baseline(self) -> bool:
@@ -183,13 +166,20 @@ class Target:
 
     def reference(self, logits: Tensor, target: int | None) -> Reference:
         """The class, rival and reference of an example, from its logits (classes,) or ()."""
+        if self.function is not None and target is not None:
+            raise InvalidInput(
+                f"Expected no target beside an objective of your own, which reads the logits "
+                f"itself (got target={target!r})."
+            )
         if logits.dim() == 0 or self.function is not None:
-            self._check_single(target)
             return Reference(0, -1, logits, False, OF_VALUES.get(self.name, 1.0))
         classes = logits.shape[0]
-        self._check_several(classes)
-        self._check_outputs(logits)
-        target = int(logits.argmax()) if target is None else _class_index(target, classes)
+        self._check_classes(logits)
+        target = int(logits.argmax()) if target is None else whole(target)
+        if type(target) is not int or not 0 <= target < classes:
+            raise InvalidInput(
+                f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
+            )
         rival = self.against
         if rival is not None and (not 0 <= rival < classes or rival == target):
             raise InvalidInput(
@@ -197,9 +187,8 @@ class Target:
                 f"(got {rival})."
             )
         if rival is None and self.name == "margin":
-            rest = logits.clone()
-            rest[target] = -torch.inf
-            rival = int(rest.argmax())
+            best = logits.topk(min(2, classes)).indices.tolist()
+            rival = best[0] if best[0] != target else best[-1]
         return Reference(target, -1 if rival is None else rival, logits, True)
 
     def directed(self, reference: Reference, at_baselines: Tensor) -> Reference:
@@ -257,32 +246,21 @@ class Target:
         # Counterfactual: KL(f(x) ‖ f(x with S at the baseline)), 0 for the empty set.
         return (expected.exp() * (expected - predicted)).sum(1)
 
-    def _check_single(self, target: int | None) -> None:
-        if self.function is not None and target is not None:
-            raise InvalidInput(
-                f"Expected no target beside an objective of your own, which reads the logits "
-                f"itself (got target={target!r})."
-            )
-
-    def _check_several(self, classes: int) -> None:
-        """Objectives over a value need a single output."""
+    def _check_classes(self, logits: Tensor) -> None:
+        """Refuse several outputs where one value is explained, and what is no probability."""
         if self.name in OF_VALUES or self.outputs == "values":
             what = f"objective={self.name!r}" if self.name in OF_VALUES else "outputs='values'"
             raise InvalidInput(
-                f"Expected a model with a single output for {what} (got {classes} outputs). "
+                f"Expected a model with a single output for {what} (got {len(logits)} outputs). "
                 "Try objective='logit' with target= for one of them."
             )
-
-    def _check_outputs(self, logits: Tensor) -> None:
-        if self.outputs == "probabilities":
-            total = float(logits.exp().double().sum())
-            if abs(total - 1) > 1e-2:
-                raise InvalidInput(
-                    "Expected probabilities from 0 to 1 that sum to 1 over the classes (got a sum "
-                    f"of {total:.3g}). Try outputs='logits', or 'values' for a regression."
-                )
-            return
-        if look_like_probabilities(logits.unsqueeze(0)):
+        total = float(logits.exp().double().sum())
+        if self.outputs == "probabilities" and abs(total - 1) > 1e-2:
+            raise InvalidInput(
+                "Expected probabilities from 0 to 1 that sum to 1 over the classes (got a sum "
+                f"of {total:.3g}). Try outputs='logits', or 'values' for a regression."
+            )
+        if self.outputs != "probabilities" and look_like_probabilities(logits.unsqueeze(0)):
             warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
 
 
@@ -294,32 +272,6 @@ def look_like_probabilities(outputs: Tensor) -> bool:
     if outputs.dim() < 2 or outputs.shape[1] == 1:
         return bool((outputs <= 1).all())
     return bool(((outputs.sum(1) - 1).abs() < 1e-4).all())
-
-
-def _index(number: Any) -> int | None:
-    """A class number, also straight from an argmax; None for what is no whole number."""
-    try:
-        return None if isinstance(number, bool) else operator.index(number)
-    except (TypeError, ValueError):
-        return None
-
-
-def _rival(against: Any) -> int:
-    index = _index(against)
-    if index is None:
-        raise InvalidInput(
-            f"Expected the margin's rival to be the number of a class (got {against!r})."
-        )
-    return index
-
-
-def _class_index(target: Any, classes: int) -> int:
-    index = _index(target)
-    if index is None or not 0 <= index < classes:
-        raise InvalidInput(
-            f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
-        )
-    return index
 
 
 def levels_to_caller() -> int:
@@ -334,26 +286,23 @@ def levels_to_caller() -> int:
 
 def _find_tensor(output: Any) -> Tensor:
     """The scores inside what a model returned: a tensor, .logits, ['logits'] or the first item."""
-    if isinstance(output, Tensor):
-        return output
-    logits = getattr(output, "logits", None)
-    if isinstance(logits, Tensor):
-        return logits
     if isinstance(output, Mapping):
-        if isinstance(output.get("logits"), Tensor):
-            return output["logits"]  # type: ignore[no-any-return]
         tensors = [v for v in output.values() if isinstance(v, Tensor)]
-        if len(tensors) == 1:
-            return tensors[0]
+        logits = output.get("logits", tensors[0] if len(tensors) == 1 else None)
+        if not isinstance(logits, Tensor):
+            raise InvalidType(
+                f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+            )
+        return logits
+    if isinstance(output, tuple | list) and output:
+        output = getattr(output, "logits", output[0])
+    output = output if isinstance(output, Tensor) else getattr(output, "logits", output)
+    if not isinstance(output, Tensor):
         raise InvalidType(
-            f"Expected a dict with 'logits' or a single tensor (got keys {sorted(output)})."
+            "Expected the model to return a tensor, a tuple that begins with one, a dict or object "
+            f"with 'logits' (got {type(output).__name__})."
         )
-    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
-        return output[0]
-    raise InvalidType(
-        "Expected the model to return a tensor, a tuple that begins with one, a dict or object "
-        f"with 'logits' (got {type(output).__name__})."
-    )
+    return output
 
 
 def _without_axes_of_one(output: Tensor) -> Tensor:
