@@ -146,15 +146,13 @@ class Compression(Job):
         if self.request.resume:
             training.take_up(partial)
         try:
-            while not training.finished:
-                training.step()
+            training.finish()
         except KeyboardInterrupt:
             training.save(partial)
             raise
-        model = training.trained().model
-        save_model(model, place)
+        save_model(training.model, place)
         partial.unlink(missing_ok=True)
-        return model
+        return training.model
 
     def _nodes(self, panel: Panel, graph: Graph, model: GCN, judge: Judge, seed: int) -> Record:
         """Single nodes: the edges of Greedy PIG against edges that grow at random."""

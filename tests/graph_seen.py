@@ -63,7 +63,6 @@ def write_ogb(graph, folder):
     """As OGB ships a node-property set."""
     (folder / "raw").mkdir(parents=True)
     (folder / "split/time").mkdir(parents=True)
-    (folder / "mapping").mkdir()
 
     def put(name, rows):
         with gzip.open(folder / f"{name}.csv.gz", "wt") as file:
@@ -72,9 +71,5 @@ def write_ogb(graph, folder):
     put("raw/edge", graph.edges.T.tolist())
     put("raw/node-feat", graph.x.tolist())
     put("raw/node-label", [[y] for y in graph.y.tolist()])
-    put("raw/num-node-list", [[graph.nodes]])
-    put("raw/num-edge-list", [[graph.m]])
     for part, name in (("train", "train"), ("val", "valid"), ("test", "test")):
         put(f"split/time/{name}", [[i] for i in getattr(graph, part).tolist()])
-    put("mapping/labelidx2arxivcategeory",
-        [["label idx", "arxiv category"], *([i, f"arxiv cs {i}"] for i in range(3))])  # fmt: skip

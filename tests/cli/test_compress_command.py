@@ -91,19 +91,6 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
     assert page.read_text() == before
 
 
-@pytest.mark.slow
-def test_whose_results_are_replaced_is_told(call, graph, place):
-    first = ("compress", "graph.npz", *OWN, "--methods", "greedy-pig,random")
-    assert "replaced" not in call(*first)[2]
-    assert "replaced" not in call(*first, "--resume")[2]
-    err = " ".join(
-        call("compress", "graph.npz", *OWN, "--keep", "0.3", "--methods", "ig")[2].split()
-    )
-    assert f"greedypig {shlex.join(first)} --resume), which are replaced." in err
-    assert "which are replaced. Its greedy-pig.gpig, random.gpig in methods stay." in err
-    assert "Try --out FOLDER" in err
-
-
 def test_a_model_of_one_s_own_and_its_weights(answer, call, graph, place):
     import tiny_graph_models
 

@@ -48,7 +48,7 @@ def test_fewer_edges_than_asked_for_are_told(call, answer, graph, place):
     ask = ("explain-node", "graph.npz", "--node", "4", "--hops", "1", "--k", "99", *QUICK)
     record = answer(*ask)
     count = int((graph.edges == 4).sum())
-    assert record["note"] == f"99 edges were asked for; only {count} edges are within 1 step."
+    assert record["note"] == f"99 edges were asked for; only {count} are within 1 steps."
     assert record["note"] in call(*ask)[1]
     assert record["note"] in (place / "graph-nodes/node-4.html").read_text()
 

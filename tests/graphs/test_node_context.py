@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from greedypig.graphs import generate, make_graph, train
-from greedypig.graphs.compression import Growth, answers, grow, selected_pairs
+from greedypig.graphs.compression import Growth, grow, selected_edges
 from greedypig.graphs.training import Recipe
 
 
@@ -34,7 +34,9 @@ def test_growth_is_connected_and_of_the_graph_s_own_edges(graph, model, method):
     assert len(growth.pairs) == len(set(growth.pairs)) == 12
     assert {(min(p), max(p)) for p in growth.pairs} <= own
     assert connected(7, growth.pairs)
-    assert growth.pairs == selected_pairs(a)
+    assert list(growth.pairs) == [
+        tuple(p) for p in graph.edges[:, selected_edges(a, graph)].T.tolist()
+    ]
     assert growth.nodes[0] == 7
 
 
@@ -53,10 +55,10 @@ def test_probabilities_are_those_of_the_whole_graph_with_these_edges_alone(graph
 def test_weights_are_those_of_the_edges(graph, model):
     weight = torch.rand(graph.m, generator=torch.Generator().manual_seed(3)) + 0.5
     heavy = make_graph(graph.x, graph.edges, weight=weight)
-    pairs = [tuple(p) for p in heavy.edges.T[:4].tolist()]
-    rows = answers(model, heavy, pairs[0][0], [p[::-1] for p in pairs])
-    logits = model(heavy.x, *heavy.part(torch.arange(4)))
-    assert torch.allclose(rows[-1], torch.softmax(logits[pairs[0][0]].double(), 0), atol=1e-5)
+    a, growth = grow(model, heavy, 7, k=4)
+    logits = model(heavy.x, *heavy.part(selected_edges(a, heavy)))[7].detach()
+    expected = torch.softmax(logits.double(), 0)[a.settings["target"]]
+    assert growth.probabilities[-1] == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_the_share_of_the_centre_s_class(graph):

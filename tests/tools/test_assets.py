@@ -22,8 +22,7 @@ from safetensors.torch import load as read_safetensors
 
 import greedypig as gp
 from greedypig import models
-from greedypig.graphs import planetoid
-from tools.assets import CATALOGUE, Asset, bring, citations, delivery, keras
+from tools.assets import CATALOGUE, Asset, bring, citations, delivery, keras, planetoid
 from tools.assets.__main__ import main
 from tools.assets.archives import Archive, Archives
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from greedypig.graphs.planetoid import PARTS
 from greedypig.images.networks.pretrained import MOBILENET_FILE, RESNET_FILE
 
 from . import keras
 from .archives import Archive, Archives
 from .citations import cora_file, planetoid_file
+from .planetoid import PARTS
 
 __all__ = ["CATALOGUE", "Asset"]
 
