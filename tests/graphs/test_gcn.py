@@ -9,7 +9,15 @@ from greedypig.graphs.edges import read_graph
 from greedypig.graphs.objectives import OBJECTIVES, NodeTarget
 from greedypig.graphs.propagation import Adjacency
 from greedypig.models import GCN
-from made_graphs import adjacency_of, both_ways, dense_logits, features, random_graph, seeded
+from made_graphs import (
+    Undeclared,
+    adjacency_of,
+    both_ways,
+    dense_logits,
+    features,
+    random_graph,
+    seeded,
+)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -76,11 +84,15 @@ def test_wrong_shapes_are_named():
 def both(model, x, edges, weight, *, normalisation="recomputed", **asked):
     """The graph, the objective by autograd and the fast one."""
     graph = read_graph(x, edges, weight)
-    edge_model = EdgeModel(frozen_model(model), x, graph, normalisation)
-    objective = asked.pop("objective", "log-probability")
-    target = NodeTarget(objective, model(x, edges, weight).detach(), **asked)
-    assert edge_model.is_fast(target)
-    return graph, edge_model.plain_objective(target), edge_model.objective(target)
+    target = NodeTarget(
+        asked.pop("objective", "log-probability"), model(x, edges, weight).detach(), **asked
+    )
+    plain, fast = (
+        EdgeModel(frozen_model(m), x, graph, normalisation) for m in (Undeclared(model), model)
+    )
+    assert plain.stack is None
+    assert fast.stack is not None
+    return graph, plain.objective(target), fast.objective(target)
 
 
 def masks_of(graph, rows=2):

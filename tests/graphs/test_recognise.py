@@ -92,8 +92,9 @@ def test_stacks_of_gcn_are_recognised_and_equal_autograd(name, symmetric):
 def by_autograd(model, x, edges, weight, method, normalisation="recomputed"):
     graph = read_graph(x, edges, weight)
     edge_model = EdgeModel(frozen_model(model), x, graph, normalisation)
+    edge_model.stack = None
     target = NodeTarget("log-probability", edge_model.logits())
-    objective = edge_model.plain_objective(target)
+    objective = edge_model.objective(target)
     return gp.maximize(objective, method, features=graph.features())
 
 

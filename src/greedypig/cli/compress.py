@@ -8,7 +8,6 @@ import importlib.util
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from os import fspath
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,10 @@ from ..results.wording import count
 from ..tensors.methods import FOR_EDGES
 from . import graph_model, options, outputs
 from .failures import DONE, UsageError
-from .graph_model import MODEL, Network, network_for, read_graph
+from .graph_model import MODEL, network_for, read_graph
 from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
-from .terminal import BOLD, DIM, Bar, Terminal, duration
+from .terminal import BOLD, DIM, Terminal, duration
 
 HELP = "keep the few edges of a graph that a network's predictions use"
 DESCRIPTION = """\
@@ -92,8 +91,7 @@ def share(text: str) -> float:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train, order the edges by every method, measure them, write the files."""
-    names = _methods(args.methods)
-    knobs = knobs_of(args)
+    names, knobs = _methods(args.methods), knobs_of(args)
     graph = read_graph(args, terminal)
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
@@ -101,17 +99,43 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     files = {what: folder / name for what, name in FILES.items()}
     outputs.refuse_foreign([f for w, f in files.items() if w != "table"] + [folder / MODEL])
     outputs.refuse_foreign([files["table"]], CSV_MARK)
+    shares = tuple(sorted({*SHARES, args.keep}))
+    inside = outputs.folder(folder / "methods")
+    sessions = [
+        Session(inside / f"{name}.gpig", args.resume, Progress(len(shares))) for name in names
+    ]
+    outputs.refuse_foreign([session.announced(terminal).result for session in sessions])
+    results: dict[str, gp.Attribution] = {}
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
-        results, judge = _judge_all(names, graph, network, knobs, args, folder, terminal, bar)
-    about = _about(results, graph, network, judge, args, terminal)
-    a = replace(results[names[0]], about={}).with_notes(about, edges=graph.edges)
+        try:
+            judge = Judge(network.model, graph)
+        except InvalidInput as error:
+            raise UsageError(str(error)) from error
+        session = sessions[0]
+        bar.follow(lambda: len(results) + session.progress.share(), len(names))
+        for name, session in zip(names, sessions, strict=True):
+            bar.label = f"{graph.name}: {METHODS[name]}"
+            method: Any = name
+            if name == FIRST:
+                method = set_knobs(FOR_EDGES, knobs)
+            elif name == "ig" and FIRST in results:  # At equal cost.
+                method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
+            search = {"method": method, "objective": args.objective, "seed": args.seed}
+            if name == FIRST and args.budget is not None:
+                search["stop"] = Stop(gradients=args.budget)
+            task = EdgeTask(graph, judge, shares, network.model, search)
+            done = count(len(results), "method")
+            with session.interruptible(f"Stopped at {METHODS[name]}, after {done}."):
+                results[name] = session.answer(task, graph.name, terminal.command_line())
+    about = {"command": terminal.command_line(), "full": asdict(judge.full), "model": network.name}
+    a = _with_notes(results, graph, args, about)
     compression = Compression.of(a)
     assert compression is not None
     written = _write(a, compression, graph, files)
     written += [] if network.file is None else [network.file]
     _show(compression, graph, terminal, written)
-    terminal.result(_json(a, compression, args, network, written))
+    terminal.result(_json(a, compression) | graph_model.record(a, network, args, written))
     return DONE
 
 
@@ -154,75 +178,24 @@ class EdgeTask:
         return tuple((saved.about.get("trace") or {}).get("fractions") or ()) == self.shares
 
 
-def _judge_all(
-    names: tuple[str, ...],
-    graph: Graph,
-    network: Network,
-    knobs: Mapping[str, Any],
-    args: argparse.Namespace,
-    folder: Path,
-    terminal: Terminal,
-    bar: Bar,
-) -> tuple[dict[str, gp.Attribution], Judge]:
-    """Every method's result with its curves."""
-    try:
-        judge = Judge(network.model, graph)
-    except InvalidInput as error:
-        raise UsageError(str(error)) from error
-    shares = tuple(sorted({*SHARES, args.keep}))
-    inside = outputs.folder(folder / "methods")
-    sessions = [
-        Session(inside / f"{name}.gpig", args.resume, Progress(len(shares))) for name in names
-    ]
-    outputs.refuse_foreign([session.announced(terminal).result for session in sessions])
-    results: dict[str, gp.Attribution] = {}
-    for i, (name, session) in enumerate(zip(names, sessions, strict=True)):
-        bar.label = f"{graph.name}: {METHODS[name]}"
-        bar.follow(lambda i=i, done=session.progress.share: i + done(), len(names))  # type: ignore[misc]
-        search = {"method": name, "objective": args.objective, "seed": args.seed, "stop": None}
-        if name == FIRST:
-            search |= {"method": set_knobs(FOR_EDGES, knobs), "stop": Stop(gradients=args.budget)}
-        elif name == "ig" and FIRST in results:  # At equal cost.
-            search["method"] = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
-        task = EdgeTask(graph, judge, shares, network.model, search)
-        with session.interruptible(f"Stopped at {METHODS[name]}, after {count(i, 'method')}."):
-            results[name] = session.answer(task, graph.name, terminal.command_line())
-    return results, judge
-
-
-def _about(
+def _with_notes(
     results: Mapping[str, gp.Attribution],
     graph: Graph,
-    network: Network,
-    judge: Judge,
     args: argparse.Namespace,
-    terminal: Terminal,
-) -> dict[str, Any]:
-    """The notes of the result: what was compressed, and the curves of all methods."""
-    traces = {}
+    about: dict[str, Any],
+) -> gp.Attribution:
+    """The first method's result, with what was compressed and the curves of all methods."""
+    about |= {"kind": COMPRESSION, "source": Path(args.graph).name, "objective": args.objective}
+    about |= {"keep": args.keep, "kept_edges": kept_count(args.keep, graph.m)}
+    facts = {"name": graph.name, "nodes": graph.nodes, "edges": graph.m}
+    facts |= {"features": graph.x.shape[1], "classes": graph.class_count}
+    about["graph"] = facts | {"undirected": graph.undirected, "notes": list(graph.notes)}
+    about["traces"] = {}
     for name, a in results.items():
         cost = {"gradients": a.gradients_used, "seconds": a.seconds}
-        traces[name] = a.about["trace"] | {"title": METHODS[name]} | cost
-    return {
-        "kind": COMPRESSION,
-        "source": Path(args.graph).name,
-        "model": network.name,
-        "objective": args.objective,
-        "command": terminal.command_line(),
-        "keep": args.keep,
-        "kept_edges": kept_count(args.keep, graph.m),
-        "full": asdict(judge.full),
-        "graph": {
-            "name": graph.name,
-            "nodes": graph.nodes,
-            "edges": graph.m,
-            "features": graph.x.shape[1],
-            "classes": graph.class_count,
-            "undirected": graph.undirected,
-            "notes": list(graph.notes),
-        },
-        "traces": traces,
-    }
+        about["traces"][name] = a.about["trace"] | {"title": METHODS[name]} | cost
+    first = next(iter(results.values()))
+    return replace(first, about={}).with_notes(about, edges=graph.edges)
 
 
 def _write(
@@ -300,28 +273,16 @@ def _show(compression: Compression, graph: Graph, terminal: Terminal, files: lis
     say(terminal.wrapped(line, "", "  "))
 
 
-def _json(
-    a: gp.Attribution,
-    compression: Compression,
-    args: argparse.Namespace,
-    network: Network,
-    files: list[Path],
-) -> dict[str, Any]:
-    first = compression.first
-    own = {"model": network.name, "seed": args.seed, "training": network.facts}
+def _json(a: gp.Attribution, compression: Compression) -> dict[str, Any]:
+    first, full = compression.first, compression.full
     return {
         "graph": a.about["graph"],
         "keep": compression.keep,
         "kept": compression.kept,
         **{measure: _at(first, measure, compression.keep) for measure in MEASURES},
-        "accuracy_full": compression.full.get("accuracy"),
-        "g_full": compression.full["g"],
-        "method": a.settings["method"],
+        "accuracy_full": full.get("accuracy"),
+        "g_full": full["g"],
         "order": a.order.tolist(),
         "curve": a.about["traces"][first.name],
         "methods": a.about["traces"],
-        "gradients": a.gradients_used,
-        "seconds": a.seconds,
-        "settings": dict(a.settings) | own,
-        "files": [fspath(file) for file in files],
     }

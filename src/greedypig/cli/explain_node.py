@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     explained = Explained.of(a)
     assert explained is not None
     _show(a, explained, terminal, files)
-    terminal.result(_json(a, explained, network, args, files))
+    terminal.result(_json(a, explained) | graph_model.record(a, network, args, files))
     return DONE
 
 
@@ -125,14 +124,13 @@ class NodeTask:
         target = int(a.settings["target"])
         own = growth(model, graph, a)
         logits = logits_of(model, graph)(None)
-        classes = [graph.class_name(c) for c in range(logits.shape[1])]
-        labels = [None if graph.y is None or graph.y[n] < 0 else int(graph.y[n]) for n in own.nodes]
+        predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
         nodes = [
-            {"id": n, "name": graph.node_name(n), "class": label, "predicted": int(predicted)}
-            for n, label, predicted in zip(
-                own.nodes, labels, logits[list(own.nodes)].argmax(1), strict=True
-            )
+            {"id": n, "name": graph.node_name(n), "class": _label(graph, n)}
+            | {"predicted": int(predicted[n])}
+            for n in own.nodes
         ]
+        truth = nodes[0]["class"]
         notes = {
             "kind": NODE,
             "source": source,
@@ -141,14 +139,14 @@ class NodeTask:
             "node": node,
             "class": classes[target],
             "target": target,
-            "truth": None if labels[0] is None else classes[labels[0]],
+            "truth": None if truth is None else classes[truth],
             "probability": float(torch.softmax(logits[node].double(), 0)[target]),
             "objective": self.args.objective,
             "alone": own.probabilities[0],
             "kept_probabilities": list(own.probabilities[1:]),
             "classes": classes,
             "nodes": nodes,
-            "edges": [[own.nodes.index(u), own.nodes.index(v)] for u, v in own.pairs],
+            "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
             "around": a.features.units,
             "same": own.same_class(graph),
             "random": self._random(a, len(own.pairs), target),
@@ -175,6 +173,10 @@ class NodeTask:
         same = [s for s in (g.same_class(self.graph) for g in drawn) if s is not None]
         numbers["kept"] = mean(g.probabilities[-1] for g in drawn)
         return numbers | {"same": mean(same) if same else None}
+
+
+def _label(graph: Graph, node: int) -> Any:
+    return None if graph.y is None or graph.y[node] < 0 else int(graph.y[node])
 
 
 def _show(a: gp.Attribution, explained: Explained, terminal: Terminal, files: list[Path]) -> None:
@@ -228,30 +230,18 @@ def _class(explained: Explained, place: int) -> str:
     return "?" if kind is None else explained.classes[kind]
 
 
-def _json(
-    a: gp.Attribution,
-    explained: Explained,
-    network: Network,
-    args: argparse.Namespace,
-    files: list[Path],
-) -> dict[str, Any]:
+def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:
     ids = [node.id for node in explained.nodes]
-    own = {"model": network.name, "seed": args.seed, "training": network.facts}
     return {
         "node": explained.node,
         "class": explained.label,
         "target": a.about["target"],
         "truth": explained.truth,
         "probability": explained.full,
-        "method": a.settings["method"],
         "order": [[ids[u], ids[v]] for u, v in explained.edges],
         "probabilities": [explained.alone, *explained.values],
         "edges_within_reach": explained.around,
         "note": explained.note or None,
         "same_class": explained.same,
         "random": dict(a.about["random"]),
-        "gradients": a.gradients_used,
-        "seconds": a.seconds,
-        "settings": dict(a.settings) | own,
-        "files": [fspath(file) for file in files],
     }

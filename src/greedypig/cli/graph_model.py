@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import fspath
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from ..core.attribution import Attribution
 from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.files import KINDS, read_tensors
@@ -164,6 +166,20 @@ def network_for(
     save_model(training.model, file, json.dumps(facts))
     partial.unlink(missing_ok=True)
     return Network(training.model, name, facts, file)
+
+
+def record(
+    a: Attribution, network: Network, args: argparse.Namespace, files: Sequence[Path]
+) -> dict[str, Any]:
+    """What --json says of every run."""
+    own = {"model": network.name, "seed": args.seed, "training": network.facts}
+    return {
+        "method": a.settings["method"],
+        "gradients": a.gradients_used,
+        "seconds": a.seconds,
+        "settings": dict(a.settings) | own,
+        "files": [fspath(file) for file in files],
+    }
 
 
 def _given_network(graph: Graph, args: argparse.Namespace) -> Network:

@@ -224,7 +224,7 @@ class EdgeRun(Run):
             "objective": target.name,
             "normalisation": edges.normalisation,
             "undirected": edges.graph.undirected,
-            "fast": edges.is_fast(target),
+            "fast": edges.stack is not None,
         }
         provenance = _provenance(model, edges, target)
         super().__init__(

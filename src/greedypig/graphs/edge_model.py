@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property
-from inspect import Parameter, signature
+from inspect import signature
 from math import isfinite
 from typing import Any
 
@@ -26,8 +26,6 @@ from .edges import EdgeGraph
 from .gcn_stack import GCNStack, fast_stack
 from .objectives import NodeTarget
 
-NO_WEIGHTS = ("size", "batch", "num_nodes", "return_attention_weights")
-"""Third arguments of PyG's layers and models that are not weights of edges."""
 NORMALISATIONS = ("recomputed", "kept")
 CLOSE = {torch.float64: 1e-9}
 """Relative distance up to which two outputs are the same; 1e-4 for all other dtypes."""
@@ -79,7 +77,7 @@ class EdgeModel:
             return self.frozen(self.x, self.graph.edge_index, weight)
         except (GreedyPigError, torch.OutOfMemoryError):
             raise
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as error:
             reason = first_line(error).rstrip(".") or type(error).__name__
             raise InvalidInput(
                 "Expected a model that can be called as model(x, edge_index, edge_weight) (got "
@@ -87,22 +85,11 @@ class EdgeModel:
                 "dtype and number of features: float32 or float64, as the model's parameters."
             ) from error
 
-    def is_fast(self, target: NodeTarget) -> bool:
-        """Has this objective the fast gradient?"""
-        return target.function is None and self.stack is not None
-
     def objective(self, target: NodeTarget) -> Objective:
         """g over the columns of edge_index, with the fast gradient where there is one."""
-        if self.stack is not None and self.is_fast(target):
-            return self._objective(target, self.stack.logits)
-        return self.plain_objective(target)
-
-    def plain_objective(self, target: NodeTarget) -> Objective:
-        """g by autograd through the model itself."""
         masked = self._messages if self.normalisation == "kept" else self._weights
-        return self._objective(target, masked)
+        logits = masked if self.stack is None else self.stack.logits
 
-    def _objective(self, target: NodeTarget, logits: Callable[[Tensor], Any]) -> Objective:
         def function(points: Tensor, problems: Tensor) -> Tensor:
             return torch.stack([target.value(logits(point)) for point in points])
 
@@ -138,20 +125,6 @@ class EdgeModel:
             for layer, attributes in zip(layers, before, strict=True):
                 _set(layer, attributes)
 
-    def unused_weights(self) -> InvalidInput | None:
-        """The error to raise where the model does not use its edge_weight."""
-        third = _third_argument(self.frozen)
-        if third is None or third.name in NO_WEIGHTS:
-            return _unused("one that takes none")
-        try:
-            with torch.no_grad():
-                full = self.output(self.graph.weight)
-                none = self.output(torch.zeros_like(self.graph.weight))
-        except InvalidInput as error:
-            return error
-        same = isinstance(full, Tensor) and torch.equal(full, none)
-        return _unused("one whose outputs are the same with all weights at 0") if same else None
-
     def distance_to_cut(self) -> float:
         """By how much the outputs differ if half of the edges are removed by weight 0 and if they
         are removed in fact; 0 where they agree, or where it cannot be computed."""
@@ -159,12 +132,12 @@ class EdgeModel:
         half = torch.rand(graph.columns, generator=torch.Generator().manual_seed(0)) < 0.5
         present = half.to(graph.weight.device)[graph.units] | graph.loops
         columns = torch.nonzero(present).squeeze(1)
-        try:
-            with torch.no_grad():
-                masked = self.output(graph.weight * present)
+        with torch.no_grad():
+            masked = self.output(graph.weight * present)
+            try:
                 cut = self.frozen(self.x, graph.edge_index[:, columns], graph.weight[columns])
-        except (RuntimeError, ValueError, IndexError):  # The model can compute this graph only.
-            return 0.0
+            except (RuntimeError, ValueError, IndexError):  # The model can compute this graph only.
+                return 0.0
         if not isinstance(cut, Tensor) or same(masked, cut):
             return 0.0
         difference = float((masked - cut).abs().max())
@@ -186,27 +159,24 @@ def fitting_model(
     model = EdgeModel(frozen, x, graph, normalisation or "recomputed")
     if normalisation == "kept" or model.stack is not None or bool(graph.loops.all()):
         return model
-    error = model.unused_weights()
-    if error is not None:
-        reason = "The model does not use edge_weight."
-    elif difference := model.distance_to_cut():
+    maskable = normalisation is None and bool(message_layers(frozen))
+    try:
+        difference = model.distance_to_cut()
         reason = (
-            "To this model an edge of weight 0 is not a removed edge, as where attention or a mean "
-            "counts every edge: with half of the edges at weight 0 its logits differ by up to "
-            f"{difference:.2g} from those without these edges."
+            "To this model an edge of weight 0 is not a removed edge, as where weights are not "
+            "used, or attention or a mean counts every edge: with half of the edges at weight 0 "
+            f"its logits differ by up to {difference:.2g} from those without these edges."
         )
-    else:
+    except InvalidInput:
+        if not maskable:
+            raise
+        difference, reason = 1.0, "The model cannot be called with edge_weight."
+    if not difference:
         return model
     advice = "Try normalisation='kept'."
-    if normalisation is None and message_layers(frozen):
-        kept = EdgeModel(frozen, x, graph, "kept")
-        try:
-            kept.logits()
-        except InvalidInput as failure:
-            raise (error or failure) from failure
-        model, advice = kept, MASKED_INSTEAD
-    elif error is not None:
-        raise error
+    if maskable:
+        model, advice = EdgeModel(frozen, x, graph, "kept"), MASKED_INSTEAD
+        model.logits()
     warnings.warn(f"{reason} {advice}", UserWarning, stacklevel=levels_to_caller())
     return model
 
@@ -225,28 +195,21 @@ def call(network: Frozen, x: Tensor, edge_index: Tensor, weight: Tensor) -> Any:
     Weights that are all 1 are left out where the model has no argument of that name for them, and
     may do without.
     """
-    third = _third_argument(network)
-    optional = third is None or (
-        third.default is not Parameter.empty and "edge_weight" not in third.name
-    )
-    if optional and bool((weight == 1).all()):
+    if bool((weight == 1).all()) and not _wants_weights(network):
         return network(x, edge_index)
     return network(x, edge_index, weight)
 
 
-def _third_argument(network: Frozen) -> Parameter | None:
-    """The third argument of a model; edge_weight where its signature is not known."""
-    unknown = Parameter("edge_weight", Parameter.POSITIONAL_OR_KEYWORD)
+def _wants_weights(network: Frozen) -> bool:
+    """Has the model an argument edge_weight, or can it not do without a third one?"""
     module = network.module
     function = network.call if module is None or network.call is not module else module.forward
     try:
-        parameters = list(signature(function).parameters.values())
+        arguments = signature(function)
+        arguments.bind(None, None)
     except (TypeError, ValueError):
-        return unknown
-    if any(p.kind is Parameter.VAR_POSITIONAL for p in parameters):
-        return unknown
-    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return plain[2] if len(plain) > 2 else None
+        return True
+    return "edge_weight" in arguments.parameters
 
 
 def message_layers(network: Frozen) -> list[Any]:
@@ -258,10 +221,3 @@ def message_layers(network: Frozen) -> list[Any]:
 def _set(layer: Any, attributes: dict[str, Any]) -> None:
     for name, value in attributes.items():
         setattr(layer, name, value)
-
-
-def _unused(got: str) -> InvalidInput:
-    return InvalidInput(
-        f"Expected a model that uses its edge_weight (got {got}). Try passing edge_weight on to "
-        "its layers, or normalisation='kept', which masks the messages of PyG's layers instead."
-    )
