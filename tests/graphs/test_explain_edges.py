@@ -230,7 +230,10 @@ def test_a_model_that_ignores_weights_is_told_so():
             return x.index_add(0, edge_index[1], x[edge_index[0]])
 
     edges, _ = random_graph()
-    with pytest.raises(gp.InvalidInput, match="uses its edge_weight"):
+    with (
+        pytest.warns(UserWarning, match="weights are not used"),
+        pytest.raises(gp.NotDifferentiable, match="ignores its input"),
+    ):
         gp.explain_edges(Deaf(), features(), edges)
 
 

@@ -208,7 +208,10 @@ def test_layers_that_ignore_weights_are_named_and_their_messages_can_be_masked()
 
     model, x = seeded(Sage), features()
     edges, _ = random_graph()
-    with pytest.raises(gp.InvalidInput, match="normalisation='kept'"):
+    with (
+        pytest.warns(UserWarning, match="normalisation='kept'"),
+        pytest.raises(gp.NotDifferentiable),
+    ):
         gp.explain_edges(model, x, edges, normalisation="recomputed")
     a = gp.explain_edges(model, x, edges, normalisation="kept", method=gp.GreedyPIG(rounds=3))
     stay = a.mask(a.picks[0])

@@ -100,32 +100,10 @@ def test_a_stopped_run_keeps_its_network_and_goes_on(folder, monkeypatch):
         }
 
 
-def test_a_stopped_training_goes_on(folder, monkeypatch):
-    whole = run("graph", asked(folder, seeds=1))
-    other = Request(folder / "other", graphs=str(folder), seeds=1, budget=6, panels=["cora"])
-    plain = graph.Training.step
-
-    def step(self):
-        plain(self)
-        if self.epoch == 4:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as m:
-        m.setattr(graph.Training, "step", step)
-        with pytest.raises(KeyboardInterrupt):
-            run("graph", other)
-    epochs = []
-    monkeypatch.setattr(graph.Training, "step", lambda self: (epochs.append(1), plain(self)))
-    again = run("graph", other)
-    assert len(epochs) == 8  # Of twelve.
-    assert again.table.rows[0]["g_20"] == whole.table.rows[0]["g_20"]
-    assert not list((folder / "other").rglob("*partial*"))
-
-
 def test_the_third_panel_says_that_it_is_generated(folder):
     result = run("graph", asked(folder, seeds=1, panels=["arxiv"]))
     assert result.table.rows[0]["graph"] == "generated, ogbn-arxiv's size"
-    assert "generated, as the real graph is not here" in result.remarks[0]
+    assert "generated, as the real graph is not in" in result.remarks[0]
 
 
 def test_the_real_third_panel_is_taken_where_it_is(folder):
