@@ -275,8 +275,11 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
         (lambda a: a | {"edge_index": a["edge_index"] + 1}, gp.InvalidInput, "ids from 0 to 29"),
         (lambda a: a | {"edge_index": a["edge_index"] - 1}, gp.InvalidInput, r"got -1"),
         (lambda a: a | {"edge_index": a["edge_index"].double()}, gp.InvalidType, "whole node ids"),
-        (lambda a: a | {"edge_index": a["edge_index"][:, :0],
-                        "edge_weight": None}, gp.InvalidInput, "at least one edge"),
+        (
+            lambda a: a | {"edge_index": a["edge_index"][:, :0], "edge_weight": None},
+            gp.InvalidInput,
+            "at least one edge",
+        ),
         (lambda a: a | {"edge_weight": torch.ones(3)}, gp.InvalidInput, "one edge weight per"),
         (lambda a: a | {"edge_weight": a["edge_weight"] * torch.nan}, gp.InvalidInput, "finite"),
         (lambda a: a | {"x": None}, gp.InvalidType, "node features x"),
@@ -287,13 +290,17 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
         (lambda a: a | {"method": "greedy"}, gp.InvalidInput, "method"),
         (lambda a: a | {"stop": 100}, gp.InvalidType, "gp.Stop"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(change, error, words):
     edges, weight = random_graph()
     edges[0, 0] = 0
     edges[1, 0] = 29
-    asked = {"model": seeded(GCN, 5, 3, 8), "x": features(), "edge_index": edges,
-             "edge_weight": weight}  # fmt: skip
+    asked = {
+        "model": seeded(GCN, 5, 3, 8),
+        "x": features(),
+        "edge_index": edges,
+        "edge_weight": weight,
+    }
     with pytest.raises(error, match=words):
         gp.explain_edges(**change(asked))
 

@@ -21,9 +21,15 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     model, x = seeded(GCN, 5, 3, 8), features(200)
     node = int(edges[1, 0])
     a = gp.explain_node(
-        model if fast else Undeclared(model), x, edges, node, weight, k=6, hops=3,
+        model if fast else Undeclared(model),
+        x,
+        edges,
+        node,
+        weight,
+        k=6,
+        hops=3,
         objective="log-probability",
-    )  # fmt: skip
+    )
     assert a.settings["fast"] == fast
     assert a.layout.n < edges.shape[1]
     at = model(x, edges, weight)[node].argmax()

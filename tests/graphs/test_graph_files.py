@@ -103,8 +103,12 @@ def write_tables(graph, folder, names=False):
     rows = [",".join(heads)]
     for i in range(graph.nodes):
         kind = int(graph.y[i])
-        own = [*([word(i)] if names else []), *(repr(v) for v in graph.x[i].tolist()),
-               f'"class, {kind}"' if names else str(kind), part[i]]  # fmt: skip
+        own = [
+            *([word(i)] if names else []),
+            *(repr(v) for v in graph.x[i].tolist()),
+            f'"class, {kind}"' if names else str(kind),
+            part[i],
+        ]
         rows.append(",".join(own))
     (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
 

@@ -91,7 +91,7 @@ def test_models_without_edge_weight_have_their_messages_masked(explain, name):
     assert b.order.tolist() == a.order.tolist()
     with (
         warnings.catch_warnings(action="ignore"),
-        pytest.raises((gp.InvalidInput, gp.NotDifferentiable), match="edge_weight|ignores its"),
+        pytest.raises((gp.InvalidInput, gp.NotDifferentiable), match=r"edge_weight|ignores its"),
     ):
         explain(model, x, edges, normalisation="recomputed")
 

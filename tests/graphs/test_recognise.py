@@ -167,8 +167,9 @@ class Attention(nn.Module):
 def test_what_is_no_such_stack_goes_through_autograd(name):
     model, x = made(OTHERS[name]), features()
     edges, weight = random_graph()
-    a = gp.explain_edges(model, x, edges, weight, method=gp.GreedyPIG(rounds=4, steps=2),
-                         normalisation="recomputed")  # fmt: skip
+    a = gp.explain_edges(
+        model, x, edges, weight, method=gp.GreedyPIG(rounds=4, steps=2), normalisation="recomputed"
+    )
     assert not a.settings["fast"]
     with torch.no_grad():
         full = model(x, edges, weight)
@@ -183,8 +184,15 @@ def test_to_attention_over_edge_features_weight_0_is_a_feature_and_not_a_missing
     edges, weight = random_graph()
 
     def without_edges(normalisation):
-        a = gp.explain_edges(model, x, edges, weight, objective=lambda z: z.square().mean(),
-                             method="gradient", normalisation=normalisation)  # fmt: skip
+        a = gp.explain_edges(
+            model,
+            x,
+            edges,
+            weight,
+            objective=lambda z: z.square().mean(),
+            method="gradient",
+            normalisation=normalisation,
+        )
         return float(a.values[0])
 
     with torch.no_grad():
@@ -226,8 +234,15 @@ def test_the_model_is_left_without_masks_hooks_and_caches():
     edges, weight = random_graph()
     for how in ("kept", "recomputed"):
         gp.explain_edges(model, x, edges, weight, method="ig", normalisation=how)
-        gp.explain_edges(model, x, edges, weight, method="ig", normalisation=how,
-                         objective=lambda logits: logits[:, 0].mean())  # fmt: skip
+        gp.explain_edges(
+            model,
+            x,
+            edges,
+            weight,
+            method="ig",
+            normalisation=how,
+            objective=lambda logits: logits[:, 0].mean(),
+        )
     for conv in model.convs:
         assert conv.cached
         assert conv._cached_edge_index is None

@@ -27,8 +27,12 @@ def folder(tmp_path, monkeypatch, request):
         found = plain(name)
         for panel in found.more["panels"]:
             panel["nodes"] = 2
-        found.more["panels"][2]["generate"] |= {"nodes": 80, "edges": 200, "features": 6,
-                                                "classes": 3}  # fmt: skip
+        found.more["panels"][2]["generate"] |= {
+            "nodes": 80,
+            "edges": 200,
+            "features": 6,
+            "classes": 3,
+        }
         found.more["node"] |= {"k": 3, "draws": 2}
         return found
 
@@ -50,8 +54,11 @@ def test_tables_hold_means_and_errors_over_seeds(folder):
     result = run("graph", asked(folder))
     assert [r["method"] for r in result.table.rows] == ["greedy-pig", "ig", "degree", "random"]
     with (folder / "out/graph-seeds.csv").open() as file:
-        each = [row for row in csv.DictReader(file)
-                if row["method"] == "greedy-pig" and row["share"] == "0.3"]  # fmt: skip
+        each = [
+            row
+            for row in csv.DictReader(file)
+            if row["method"] == "greedy-pig" and row["share"] == "0.3"
+        ]
     values = [float(row["agreement"]) for row in each]
     assert len(values) == 2
     row = result.table.rows[0]
@@ -115,10 +122,14 @@ def test_the_real_third_panel_is_taken_where_it_is(folder):
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"panels": ["citeseer"]}, "panels among cora"), ({"methods": ["magic"]}, "methods of graph"),
-     ({"methods": []}, "methods among"), ({"objective": "softmax"}, "objective"),
-     ({"graphs": "/nowhere"}, "cora.npz in /nowhere")],
-)  # fmt: skip
+    [
+        ({"panels": ["citeseer"]}, "panels among cora"),
+        ({"methods": ["magic"]}, "methods of graph"),
+        ({"methods": []}, "methods among"),
+        ({"objective": "softmax"}, "objective"),
+        ({"graphs": "/nowhere"}, "cora.npz in /nowhere"),
+    ],
+)
 def test_wrong_requests_are_named(folder, wrong, said):
     with pytest.raises(InvalidInput, match=said):
         run("graph", asked(folder, **wrong))

@@ -89,18 +89,9 @@ def explain_edges(
         method = degree_sampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
-        run = EdgeRun(
-            model,
-            edges,
-            target,
-            edges.objective(target),
-            method,
-            graph.features(),
-            k=k,
-            stop=stop,
-            seed=seed,
-            resume=resume,
-        )
+        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
+        g = edges.objective(target)
+        run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
         return run.finish(checkpoint, progress)
 
 
@@ -148,8 +139,14 @@ def explain_node(
     The rest is as in `explain_edges`.
     """
     check_checkpoint(checkpoint)
-    k, hops = _count("k", k), _count("hops", hops)
-    method = _node_method(method)
+    k, hops = whole(k), whole(hops)
+    for name, number in (("k", k), ("hops", hops)):
+        if number is not None:
+            check_count(name, number)
+    if method == "degree":
+        raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
+    method = FOR_NODES if method is None else as_method(method)
+    method = RandomGrowth() if isinstance(method, Random) else method
     with torch.inference_mode(False):
         indexed = _indexed(x, edge_index, edge_weight)
         centres = _node_ids(node, indexed.graph)
@@ -168,25 +165,14 @@ def explain_node(
             fewer = f"{k} edges were asked for; only {features.units} are within {hops} steps."
             note = f"{note} {fewer}".strip()
         columns = around.columns[: around.reaching]
-        run = EdgeRun(
-            model,
-            edges,
-            aim,
-            NodeObjective(edges.objective(aim), around.reaching, removing=removing),
-            method,
-            features,
-            settings={
-                "node": int(centres) if len(centres) == 1 else centres.tolist(),
-                "hops": hops,
-                "target": int(aim.classes[0]),
-            },
-            about={"note": note} if note else {},
-            tensors={"edges": columns, "ends": indexed.graph.edge_index[:, columns]},
-            k=min(k or features.units, features.units) or None,
-            stop=stop,
-            seed=seed,
-            resume=resume,
-        )
+        k = min(k or features.units, features.units) or None
+        search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
+        g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
+        ids = centres.tolist() if len(centres) > 1 else int(centres)
+        settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
+        run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
+        run.about = {"note": note} if note else {}
+        run.tensors = {"edges": columns, "ends": indexed.graph.edge_index[:, columns]}
         return run.finish(checkpoint, progress)
 
 
@@ -194,9 +180,13 @@ class EdgeRun(Run):
     """A run over the edges of a graph.
 
     model: what the caller gave, for the fingerprint. settings: further ones of the result.
-    about, tensors: notes that every result carries, those of a checkpoint included.
     search: k, stop and seed.
     """
+
+    about: Mapping[str, Any] = {}
+    """Notes that every result carries, those of a checkpoint included."""
+    tensors: Mapping[str, Tensor] = {}
+    """Tensors that it carries."""
 
     def __init__(
         self,
@@ -206,11 +196,9 @@ class EdgeRun(Run):
         objective: Objective,
         method: Any,
         features: Features,
+        settings: Mapping[str, Any] | None = None,
         *,
         resume: Attribution | Path | None,
-        settings: Mapping[str, Any] | None = None,
-        about: Mapping[str, Any] | None = None,
-        tensors: Mapping[str, Tensor] | None = None,
         **search: Any,
     ) -> None:
         if not isinstance(search["stop"], Stop | None):
@@ -218,7 +206,6 @@ class EdgeRun(Run):
                 f"Expected stop to be a gp.Stop (got {type(search['stop']).__name__}). "
                 "Try stop=gp.Stop(gradients=100)."
             )
-        self.about, self.tensors = about or {}, tensors or {}
         every = {
             **(settings or {}),
             "objective": target.name,
@@ -300,20 +287,6 @@ class _NoEdges:
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         return torch.zeros_like(mask)
-
-
-def _node_method(method: Any) -> Any:
-    if method == "degree":
-        raise InvalidInput("Expected a method that grows a subgraph (got 'degree'). Try 'random'.")
-    method = FOR_NODES if method is None else as_method(method)
-    return RandomGrowth() if isinstance(method, Random) else method
-
-
-def _count(name: str, number: Any) -> int | None:
-    count: int | None = whole(number)
-    if count is not None:
-        check_count(name, count)
-    return count
 
 
 def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:

@@ -148,21 +148,18 @@ def make_graph(
     features = _features(x, name)
     nodes = features.shape[0]
     pairs, weights = _edges(edges, weight, nodes, name, undirected, remarks)
+    parts = {"train": train, "val": val, "test": test}
+    split = {k: _ids(ids, nodes, k, name) for k, ids in parts.items() if ids is not None}
     labels = None if y is None else _labels(y, nodes, name, remarks)
-    given = {"train": train, "val": val, "test": test}
-    parts = {k: _ids(ids, nodes, k, name) for k, ids in given.items() if ids is not None}
     if labels is not None:
-        parts = _split(parts, labels, name, seed, remarks)
-    elif parts:
-        raise InvalidInput(f"Expected labels y beside {', '.join(parts)} in {name} (got none).")
-    if names is not None and len(names) != nodes:
-        raise InvalidInput(
-            f"Expected {nodes:,} names in {name}, one per node (got {len(names):,})."
-        )
-    if labels is not None and classes is not None and int(labels.max()) >= len(classes):
-        raise InvalidInput(
-            f"Expected a name for each of the {int(labels.max()) + 1} classes in {name} "
-            f"(got {len(classes)})."
+        split = _split(split, labels, name, seed, remarks)
+    _require(labels is not None or not split, f"labels y beside the split in {name}", "none")
+    if names is not None:
+        _require(len(names) == nodes, f"{nodes:,} names in {name}, one per node", len(names))
+    if labels is not None and classes is not None:
+        most = int(labels.max()) + 1
+        _require(
+            len(classes) >= most, f"names for each of the {most} classes in {name}", len(classes)
         )
     return Graph(
         x=torch.from_numpy(features),
@@ -174,28 +171,31 @@ def make_graph(
         classes=None if classes is None else tuple(map(str, classes)),
         names=None if names is None else tuple(map(str, names)),
         notes=tuple(remarks),
-        **{part: torch.from_numpy(ids) for part, ids in parts.items()},
+        **{part: torch.from_numpy(ids) for part, ids in split.items()},
     )
+
+
+def _require(fits: bool, expected: str, got: Any, advice: str = "") -> None:
+    if not fits:
+        raise InvalidInput(f"Expected {expected} (got {got}). {advice}".strip())
 
 
 def _array(value: Any) -> NDArray[Any]:
     return np.asarray(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
 
 
+def _kind(array: NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape}"
+
+
 def _features(x: Any, name: str) -> NDArray[np.float32]:
     array = _array(x)
-    if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "fiub":
-        raise InvalidInput(
-            f"Expected numbers as features x of shape (nodes, features) in {name} "
-            f"(got {array.dtype} {array.shape})."
-        )
+    fits = array.ndim == 2 and 0 not in array.shape and array.dtype.kind in "fiub"
+    _require(fits, f"numbers as features x of shape (nodes, features) in {name}", _kind(array))
     features = np.array(array, dtype=np.float32, order="C")
-    bad = ~np.isfinite(features).all(1)
-    if bad.any():
-        raise InvalidInput(
-            f"Expected finite features in {name} (got NaN or infinity in {int(bad.sum()):,} "
-            f"nodes, first node {int(bad.argmax())}). Try filling them, with 0 say."
-        )
+    bad = np.flatnonzero(~np.isfinite(features).all(1))
+    got = f"NaN or infinity in {len(bad):,} nodes, first node {bad[:1].sum()}"
+    _require(not len(bad), f"finite features in {name}", got, "Try filling them, with 0 say.")
     return features
 
 
@@ -204,20 +204,19 @@ def _edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
     """Every edge once, without loops, and its weight."""
     array = _array(edges)
-    if array.ndim != 2 or array.shape[0] != 2:
-        raise InvalidInput(
-            f"Expected edges of shape (2, m) in {name} (got {array.shape}). Try its transpose."
-        )
-    if array.dtype.kind not in "iu":
-        raise InvalidInput(f"Expected whole numbers as node ids in {name} (got {array.dtype}).")
+    fits = array.ndim == 2 and array.shape[0] == 2 and array.dtype.kind in "iu"
+    expected = f"whole numbers as node ids in edges of shape (2, m) in {name}"
+    _require(fits, expected, _kind(array), "Try its transpose for one edge per row.")
     pairs = array.astype(np.int64)
     wrong = pairs[(pairs < 0) | (pairs >= nodes)]
-    if wrong.size:
-        raise InvalidInput(
-            f"Expected node ids from 0 to {nodes - 1:,} in the edges of {name} (got {wrong[0]:,}). "
-            "Try counting nodes from 0."
-        )
-    weights = None if weight is None else _weights(weight, pairs.shape[1], name)
+    expected = f"node ids from 0 to {nodes - 1:,} in the edges of {name}"
+    _require(not wrong.size, expected, wrong[:1].sum(), "Try counting nodes from 0.")
+    weights = None
+    if weight is not None:
+        weights = _array(weight).astype(np.float32).reshape(-1)
+        fits = len(weights) == pairs.shape[1] and bool(np.isfinite(weights).all())
+        expected = f"{pairs.shape[1]:,} finite edge weights in {name}, one per edge"
+        _require(fits, expected, f"{np.isfinite(weights).sum():,}")
     between = pairs[0] != pairs[1]
     if not between.all():
         remarks.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
@@ -231,42 +230,23 @@ def _edges(
     keys, first, inverse = np.unique(
         pairs[0] * nodes + pairs[1], return_index=True, return_inverse=True
     )
-    if undirected and weights is not None and not np.allclose(weights[first][inverse], weights):
-        raise InvalidInput(
-            f"Expected one weight for both directions of an edge in {name} (got two that differ). "
-            "Try reading it as a directed graph."
-        )
+    if undirected and weights is not None:
+        expected = f"one weight for both directions of an edge in {name}"
+        fits = np.allclose(weights[first][inverse], weights)
+        _require(fits, expected, "two that differ", "Try reading it as a directed graph.")
     return np.stack([keys // nodes, keys % nodes]), None if weights is None else weights[first]
-
-
-def _weights(weight: Any, count: int, name: str) -> NDArray[np.float32]:
-    weights = _array(weight).astype(np.float32).reshape(-1)
-    if len(weights) != count:
-        raise InvalidInput(
-            f"Expected {count:,} edge weights in {name}, one per edge (got {len(weights):,})."
-        )
-    if not np.isfinite(weights).all():
-        raise InvalidInput(f"Expected finite edge weights in {name} (got NaN or infinity).")
-    return weights
 
 
 def _labels(y: Any, nodes: int, name: str, remarks: list[str]) -> NDArray[np.int64]:
     array = _array(y)
-    if array.shape not in ((nodes,), (nodes, 1)) or array.dtype.kind not in "iufb":
-        raise InvalidInput(
-            f"Expected {nodes:,} whole numbers as labels y in {name}, one per node "
-            f"(got {array.dtype} {array.shape})."
-        )
+    fits = array.shape in ((nodes,), (nodes, 1)) and array.dtype.kind in "iufb"
+    _require(fits, f"{nodes:,} whole numbers as labels y in {name}, one per node", _kind(array))
     labels = np.nan_to_num(array.reshape(-1).astype(np.float64), nan=UNLABELLED)
     wrong = labels[(labels != np.floor(labels)) | (labels < UNLABELLED) | (labels >= MOST_CLASSES)]
-    if wrong.size:
-        raise InvalidInput(
-            f"Expected labels y from 0 to {MOST_CLASSES - 1:,}, or −1 for nodes without one, in "
-            f"{name} (got {wrong[0]:g}). Try numbering the classes 0, 1, …"
-        )
+    expected = f"labels y from 0 to {MOST_CLASSES - 1:,}, or −1 for nodes without one, in {name}"
+    _require(not wrong.size, expected, f"{wrong[:1].sum():g}", "Try numbering the classes 0, 1, …")
     absent = int((labels == UNLABELLED).sum())
-    if absent == nodes:
-        raise InvalidInput(f"Expected labels in {name} (got none that is not missing).")
+    _require(absent < nodes, f"labels y in {name}", "none that is not missing")
     if absent:
         remarks.append(f"{absent:,} nodes have no label.")
     return labels.astype(np.int64)
@@ -276,21 +256,14 @@ def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
     array = _array(value)
     if array.dtype.kind == "b":
         array = array[:, 0] if array.ndim == 2 else array  # One column per split: the first.
-        if array.shape != (nodes,):
-            raise InvalidInput(
-                f"Expected a mask {part} over {nodes:,} nodes in {name} (got {array.shape})."
-            )
+        _require(array.shape == (nodes,), f"a mask {part} over {nodes:,} nodes", _kind(array))
         array = np.flatnonzero(array)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
-        raise InvalidInput(
-            f"Expected {part} of {name} as a list of node ids (got {array.dtype} {array.shape})."
-        )
+    fits = array.ndim == 1 and array.dtype.kind in "iu" and len(array) > 0
+    _require(fits, f"{part} of {name} as a list of node ids", _kind(array))
     ids: NDArray[np.int64] = np.unique(array.astype(np.int64))
-    if ids[0] < 0 or ids[-1] >= nodes:
-        raise InvalidInput(
-            f"Expected node ids from 0 to {nodes - 1:,} in {part} of {name} "
-            f"(got {ids[0] if ids[0] < 0 else ids[-1]})."
-        )
+    wrong = ids[(ids < 0) | (ids >= nodes)]
+    expected = f"node ids from 0 to {nodes - 1:,} in {part} of {name}"
+    _require(not wrong.size, expected, wrong[:1].sum())
     return ids
 
 
@@ -304,11 +277,8 @@ def _split(
     """The parts given, checked, and those that are missing drawn by the seed."""
     free = labels != UNLABELLED
     for part, ids in parts.items():
-        if not free[ids].all():
-            raise InvalidInput(
-                f"Expected labelled nodes in {part} of {name} that are in no other part of the "
-                f"split (got {int((~free[ids]).sum()):,} others)."
-            )
+        expected = f"labelled nodes in {part} of {name} that are in no other part of the split"
+        _require(bool(free[ids].all()), expected, f"{int((~free[ids]).sum()):,} others")
         free[ids] = False
     order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
     split, missing = dict(parts), [part for part in PARTS if part not in parts]
@@ -320,10 +290,9 @@ def _split(
             ids = np.concatenate([*own, left[:0]])
         else:
             ids = left[: min(PARTS[part], len(left) // (len(missing) - i))]
-        if not len(ids):
-            raise InvalidInput(
-                f"Expected labelled nodes left for {part} in {name} (got none). Try giving it."
-            )
+        _require(
+            len(ids) > 0, f"labelled nodes left for {part} in {name}", "none", "Try giving it."
+        )
         split[part] = np.sort(ids)
         free[ids] = False
     if missing:

@@ -1,7 +1,7 @@
 """Generated graphs with communities: any size, the same for the same seed, and they say so.
 
 A degree-corrected stochastic block model: an end of an edge falls on a node in proportion to its
-weight (a power law, or all alike), the other end within the same class with probability
+weight (a power law), the other end within the same class with probability
 `homophily`, else anywhere. Features are the class's own centre plus noise.
 """
 
@@ -27,7 +27,7 @@ def generate(
     classes: int = 5,
     *,
     homophily: float = 0.7,
-    exponent: float | None = 2.5,
+    exponent: float = 2.5,
     signal: float = 1.0,
     labels_per_class: int | None = None,
     seed: int = 0,
@@ -35,7 +35,7 @@ def generate(
     """A generated graph.
 
     homophily: probability that an edge is drawn within a class (others may fall there by chance).
-    exponent: of the power law of degrees; None for a plain block model, all nodes alike.
+    exponent: of the power law of degrees, above 2.
     signal: length of a class's centre, in standard deviations of a feature's noise.
     labels_per_class: training nodes of each class; None trains on 54 % of the nodes.
     """
@@ -49,24 +49,24 @@ def generate(
             f"{nodes:,} nodes (got {classes:,} and {edges:,})."
         )
     check_between("homophily", homophily, 0, 1)
-    if exponent is not None and exponent <= 2:
+    if exponent <= 2:
         raise InvalidInput(f"Expected an exponent above 2 (got {exponent!r}). Try 2.5.")
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(classes), rng.integers(classes, size=nodes - classes)])
     rng.shuffle(y)
-    weights = np.ones(nodes)
-    if exponent is not None:
-        weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
-        # No node is expected to meet every other.
-        weights = np.minimum(weights, np.sqrt(nodes) * weights.mean())
+    weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
+    # No node is expected to meet every other.
+    weights = np.minimum(weights, np.sqrt(nodes) * weights.mean())
     pairs = _pairs(rng, weights, y, edges, homophily)
     centres = rng.standard_normal((classes, features), dtype=np.float32)
     centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
     x = rng.standard_normal((nodes, features), dtype=np.float32)
     x += centres[y]
     train, val, test = _split(rng, y, labels_per_class)
-    kind = "block model" if exponent is None else f"power-law block model (exponent {exponent:g})"
-    note = f"This graph is generated: a {kind}, homophily {homophily:g}, seed {seed}."
+    note = (
+        f"This graph is generated: a power-law block model (exponent {exponent:g}), homophily "
+        f"{homophily:g}, seed {seed}."
+    )
     name = f"generated-{nodes}-{edges}"
     return make_graph(x, pairs, y, train=train, val=val, test=test, name=name, notes=[note])
 

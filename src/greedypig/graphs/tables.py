@@ -59,7 +59,7 @@ def _ends(path: Path, ids: list[str] | None) -> dict[str, Any]:
     if "weight" in table.column_names[2:]:
         content["weight"] = _numbers(table, ["weight"], path)
     if ids is None:
-        return content | {"edges": _whole(_numbers(table, ends, path), path).T}
+        return content | {"edges": _numbers(table, ends, path, "int64").T}
     numbers = {name: i for i, name in enumerate(ids)}
     if len(numbers) != len(ids):
         raise InvalidFile("Expected every node's id once (got some twice).")
@@ -101,22 +101,19 @@ def _split(words: Sequence[str | None], path: Path) -> dict[str, NDArray[np.int6
 def read_ogb(path: Path) -> dict[str, Any]:
     """raw/edge, node-feat and node-label; split/SCHEME/train, valid and test; all without heads."""
 
-    def numbers(folder: Path, stem: str) -> NDArray[np.float64]:
+    def numbers(folder: Path, stem: str, kind: str = "int64") -> NDArray[Any]:
         file = table_in(folder, stem)
         if file is None:
             raise InvalidFile(f"Expected {stem}.csv.gz in {folder} (there is none).")
         table = _table(file)
-        return _numbers(table, table.column_names, file)
+        return _numbers(table, table.column_names, file, kind)
 
     raw, schemes = path / "raw", sorted(p for p in (path / "split").glob("*") if p.is_dir())
-    content = {
-        "x": numbers(raw, "node-feat"),
-        "edges": numbers(raw, "edge").astype(np.int64).T,
-        "y": numbers(raw, "node-label"),
-    }
+    content = {"x": numbers(raw, "node-feat", "float64"), "edges": numbers(raw, "edge").T}
+    content["y"] = numbers(raw, "node-label", "float64")  # NaN where a node has none.
     if schemes:
         for part, stem in (("train", "train"), ("val", "valid"), ("test", "test")):
-            content[part] = numbers(schemes[0], stem)[:, 0].astype(np.int64)
+            content[part] = numbers(schemes[0], stem)[:, 0]
     return content
 
 
@@ -160,33 +157,26 @@ def _table(path: Path, words: int = 0) -> Any:
     return table
 
 
-def _numbers(table: Any, names: Sequence[str], path: Path) -> NDArray[np.float64]:
+def _numbers(table: Any, names: Sequence[str], path: Path, kind: str = "float64") -> NDArray[Any]:
     """(rows, columns) of numbers."""
+    columns = []
     for name in names:
-        column = table[name]
-        if column.null_count or not _is_numeric(column.type):
+        try:
+            columns.append(table[name].cast(kind).to_numpy())
+            filled = not table[name].null_count
+        except (ValueError, TypeError):  # What pyarrow raises for words and fractions.
+            filled = False
+        if not filled:
             raise InvalidFile(
-                f"Expected a number in every row of column {name!r} in {path.name} (got "
-                f"{column.type}, {column.null_count} empty). Try label= if it holds the classes."
+                f"Expected a number ({kind}) in every row of column {name!r} in {path.name} "
+                f"(got {table[name].type}). Try label= if it holds the classes."
             )
-    return np.stack([table[name].cast("float64").to_numpy() for name in names], 1)
-
-
-def _whole(numbers: NDArray[np.float64], path: Path) -> NDArray[np.int64]:
-    if (numbers != np.floor(numbers)).any():
-        raise InvalidFile(f"Expected whole numbers as ends of edges in {path.name} (got others).")
-    return numbers.astype(np.int64)
+    return np.stack(columns, 1)
 
 
 def _words(column: Any) -> list[str]:
     """A column as text without surrounding spaces."""
     return [(word or "").strip() for word in column.cast("string").to_pylist()]
-
-
-def _is_numeric(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def _is_number(text: str) -> bool:
