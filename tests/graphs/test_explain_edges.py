@@ -6,7 +6,7 @@ from torch import nn
 
 import greedypig as gp
 from agreement import agree
-from greedypig.graphs.edges import degree_sampler, read_graph
+from greedypig.graphs.edges import DegreeSampler, read_graph
 from greedypig.models import GCN
 from made_graphs import Undeclared, both_ways, features, random_graph, real, seeded
 
@@ -146,10 +146,10 @@ def test_samplers_follow_the_seed(method):
     assert not torch.equal(one, other)
 
 
-def test_degree_sampler_draws_by_one_over_the_root_of_both_degrees():
+def test_DegreeSampler_draws_by_one_over_the_root_of_both_degrees():
     # A star of 9 and a pair of its own: the pair has weight 1, each spoke 1/3.
     edges = both_ways([(0, i) for i in range(1, 10)] + [(10, 11)])
-    sampler = degree_sampler(read_graph(features(12), edges))
+    sampler = DegreeSampler(read_graph(features(12), edges))
     nothing = gp.objective(lambda masks: masks.sum(1), 10)
     first = [int(gp.maximize(nothing, sampler, seed=s).order[0]) for s in range(400)]
     share = sum(u == 9 for u in first) / len(first)

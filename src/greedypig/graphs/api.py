@@ -25,7 +25,7 @@ from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
-from .edges import EdgeGraph, IndexedEdges, degree_sampler, read_graph
+from .edges import DegreeSampler, EdgeGraph, IndexedEdges, read_graph
 from .objectives import NodeTarget
 from .subgraph import Growing, NodeObjective, Surroundings
 
@@ -86,7 +86,7 @@ def explain_edges(
                 stacklevel=levels_to_caller(),
             )
         method = FOR_EDGES if method is None else method
-        method = degree_sampler(graph) if method == "degree" else as_method(method)
+        method = DegreeSampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}

@@ -167,7 +167,6 @@ def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedE
     return indexed
 
 
-@dataclass(frozen=True)
 class DegreeSampler:
     """Units drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
@@ -175,34 +174,23 @@ class DegreeSampler:
     paper's Fig. 5.
     """
 
-    log_weights: Tensor
     name = "degree"
     cost = 0
     of_features = True
 
+    def __init__(self, graph: EdgeGraph) -> None:
+        source, target = graph.edge_index.cpu()
+        weight, none = graph.weight.double().cpu(), torch.zeros(graph.nodes, dtype=torch.float64)
+        degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
+        log_degree = degree.clamp_min(1e-12).log()
+        self.log_weights = torch.zeros(graph.features().units, dtype=torch.float64)
+        self.log_weights[graph.units.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
+
     def __call__(self, objective: Objective, state: State, features: Features, z: int) -> Tensor:
         """(1, units) scores; asks for no gradient."""
-        noise = torch.rand(
-            len(self.log_weights), generator=objective.generator(0), dtype=torch.float64
-        )
+        noise = torch.rand(features.units, generator=objective.generator(0), dtype=torch.float64)
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
         return (self.log_weights + gumbel).to(state.scores.device).unsqueeze(0)
-
-    def settings(self) -> dict[str, Any]:
-        """Nothing beside the name: degrees are the graph's own."""
-        return {}
-
-
-def degree_sampler(graph: EdgeGraph) -> DegreeSampler:
-    """The sampler by a graph's degrees."""
-    source, target = graph.edge_index.cpu()
-    weight, units = graph.weight.double().cpu(), graph.units.cpu()
-    none = torch.zeros(graph.nodes, dtype=torch.float64)
-    degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
-    degree = degree.clamp_min(1e-12)
-    log_weights = torch.zeros(int(units.max()) + 1, dtype=torch.float64)
-    log_weights[units] = -0.5 * (degree[source].log() + degree[target].log())
-    return DegreeSampler(log_weights)
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:

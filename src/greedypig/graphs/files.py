@@ -5,9 +5,6 @@ Nothing that could run code is loaded: .npz without pickles, and torch files wit
 
 from __future__ import annotations
 
-import pickle
-import zipfile
-import zlib
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -113,25 +110,25 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
         return read_tables(edges, nodes, label)
     if path.is_dir() and table_in(path / "raw", "edge") is not None:
         return read_ogb(path)
-    if path.suffix == ".npz":
-        return _named(_npz(path), path.name)
-    if path.suffix in (".pt", ".safetensors"):
-        return _named(_tensors(path), path.name)
+    if path.suffix in (".npz", ".pt", ".safetensors"):
+        return _named(_arrays(path), path.name)
     raise InvalidFile(f"Expected a graph: {KINDS} (got {path.name}).")
 
 
-def _npz(path: Path) -> dict[str, Any]:
+def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a file that have a meaning here, by name."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            # Only the arrays that have a meaning here are read.
-            return {key: file[key] for key in file.files if key in KNOWN}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        # NumPy reads anything that is no archive as a pickle.
-        pickled = zipfile.is_zipfile(path) and "object array" in str(error).lower()
-        got = "objects, which are not loaded" if pickled else "none, or one that is damaged"
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return {key: file[key] for key in file.files if key in KNOWN}
+        stored = dict(read_tensors(path))
+    except Exception as error:  # A damaged file can fail in any of its steps.
         raise InvalidFile(
-            f"Expected a .npz file of plain arrays in {path.name} (got {got})."
+            f"Expected plain arrays or a dict of tensors in {path.name} (got a damaged file, or "
+            f"objects, which are not loaded: {type(error).__name__}). "
+            "Try torch.save(data.to_dict(), path)."
         ) from error
+    return {key: value for key, value in stored.items() if key in KNOWN and value is not None}
 
 
 def read_tensors(path: Path) -> Any:
@@ -139,26 +136,6 @@ def read_tensors(path: Path) -> Any:
     if path.suffix == ".safetensors":
         return load_file(path)
     return torch.load(path, map_location="cpu", weights_only=True)
-
-
-def _tensors(path: Path) -> dict[str, Any]:
-    try:
-        stored = read_tensors(path)
-    except pickle.UnpicklingError as error:
-        raise InvalidFile(
-            f"Expected a dict of tensors in {path.name} (got objects, which are not loaded). "
-            "Try torch.save(data.to_dict(), path)."
-        ) from error
-    except Exception as error:  # A damaged file can fail in any of its steps.
-        raise InvalidFile(
-            f"Expected a whole file of tensors in {path.name} (got one that is damaged: "
-            f"{type(error).__name__})."
-        ) from error
-    if not isinstance(stored, Mapping):
-        raise InvalidFile(
-            f"Expected a dict of tensors in {path.name} (got {type(stored).__name__})."
-        )
-    return {k: v for k, v in stored.items() if k in KNOWN and v is not None}
 
 
 def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
