@@ -89,6 +89,13 @@ def test_stacks_of_gcn_are_recognised_and_equal_autograd(name, symmetric):
     agree(a, by_autograd(model, x, edges, weight, method), 1e-9)
 
 
+def test_a_callable_objective_gets_the_model_s_own_output():
+    model, x, (edges, weight) = made(FAST["log-softmax"]), features(), random_graph()
+    a = gp.explain_edges(model, x, edges, weight, objective=lambda z: z[:, 0].mean(), method="ig")
+    assert not a.settings["fast"]
+    assert a.full_value == pytest.approx(float(model(x, edges, weight)[:, 0].mean()), rel=1e-12)
+
+
 def by_autograd(model, x, edges, weight, method, normalisation="recomputed"):
     graph = read_graph(x, edges, weight)
     edge_model = EdgeModel(frozen_model(model), x, graph, normalisation)

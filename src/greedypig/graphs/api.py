@@ -211,7 +211,7 @@ class EdgeRun(Run):
             "objective": target.name,
             "normalisation": edges.normalisation,
             "undirected": edges.graph.undirected,
-            "fast": edges.stack is not None,
+            "fast": edges.is_fast(target),
         }
         provenance = _provenance(model, edges, target)
         super().__init__(

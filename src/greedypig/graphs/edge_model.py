@@ -66,7 +66,7 @@ class EdgeModel:
         """The model's output with all edges."""
         with torch.no_grad():
             if self.stack is not None:  # It needs no array of edges × features.
-                return self.stack.logits(torch.ones_like(self.graph.weight))
+                return self.stack.logits(torch.ones_like(self.graph.weight)).clone()
             return self.output(self.graph.weight)
 
     def output(self, weight: Tensor) -> Any:
@@ -85,10 +85,16 @@ class EdgeModel:
                 "dtype and number of features: float32 or float64, as the model's parameters."
             ) from error
 
+    def is_fast(self, target: NodeTarget) -> bool:
+        """Has this objective the fast gradient? The stack's logits may differ from the model's
+        output by a log-softmax, so a callable gets the model's own."""
+        return self.stack is not None and target.function is None
+
     def objective(self, target: NodeTarget) -> Objective:
         """g over the columns of edge_index, with the fast gradient where there is one."""
-        masked = self._messages if self.normalisation == "kept" else self._weights
-        logits = masked if self.stack is None else self.stack.logits
+        logits = self._messages if self.normalisation == "kept" else self._weights
+        if self.stack is not None and self.is_fast(target):
+            logits = self.stack.logits
 
         def function(points: Tensor, problems: Tensor) -> Tensor:
             return torch.stack([target.value(logits(point)) for point in points])

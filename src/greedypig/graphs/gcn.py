@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..core.errors import InvalidInput
 from ..core.numbers import check_count
-from .propagation import Adjacency, Normalised
+from .propagation import Adjacency, Arrays, Normalised
 
 
 def convolutions(
@@ -23,12 +23,15 @@ def convolutions(
     matrix: Normalised,
     layers: Sequence[tuple[Tensor | None, Tensor | None]],
     drop: Callable[[Tensor], Tensor] = lambda hidden: hidden,
+    arrays: Sequence[Arrays | None] | None = None,
 ) -> Tensor:
-    """Hᴸ of layers (Wˡ, bˡ) with ReLU between them; `drop` is applied to the input of each."""
+    """Hᴸ of layers (Wˡ, bˡ) with ReLU between them; `drop` is applied to the input of each.
+
+    arrays: memory of every layer, which the next pass overwrites.
+    """
     for i, (weight, bias) in enumerate(layers):
-        x = matrix.convolve(drop(x), weight, bias)
-        if i < len(layers) - 1:
-            x = x.relu_()
+        own = None if arrays is None else arrays[i]
+        x = matrix.convolve(drop(x), weight, bias, relu=i < len(layers) - 1, arrays=own)
     return x
 
 

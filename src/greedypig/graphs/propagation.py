@@ -9,13 +9,19 @@ exists. Indices are int64 throughout: 10⁸ edges do not overflow them.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+BLOCK = 1 << 18
+"""About so many numbers of a product are computed at a time, to stay in the cache."""
+threshold_backward = torch.ops.aten.threshold_backward
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +41,28 @@ class Pattern:
         order = torch.argsort(rows, stable=True)
         return Pattern(row_starts(rows, height), columns[order], order)
 
-    def times(self, dense: Tensor, values: Tensor) -> Tensor:
-        """The product with a dense matrix; values are by row."""
-        return functional.embedding_bag(
-            self.columns,
-            dense,
-            self.starts,
-            mode="sum",
-            include_last_offset=True,
-            per_sample_weights=values,
-        )
+    def blocks(self, dense: Tensor, values: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """The product with a dense matrix in blocks of rows; values are by row."""
+        for block in row_blocks(len(self.starts) - 1, dense.shape[1]):
+            starts = self.starts[block.start : block.stop + 1]
+            entries = slice(int(starts[0]), int(starts[-1]))
+            yield (
+                block,
+                functional.embedding_bag(
+                    self.columns[entries],
+                    dense,
+                    starts - starts[0],
+                    mode="sum",
+                    include_last_offset=True,
+                    per_sample_weights=values[entries],
+                ),
+            )
+
+    def times(self, dense: Tensor, values: Tensor, out: Tensor) -> Tensor:
+        """The product with a dense matrix, written to `out`."""
+        for block, rows in self.blocks(dense, values):
+            out[block] = rows
+        return out
 
     def sampled(self, left: Tensor, right: Tensor) -> Tensor:
         """left_i · right_j for every entry (i, j), by row: the gradient of a product's values."""
@@ -120,45 +138,127 @@ class Normalised:
     values: Tensor
     """Of the entries by rows."""
 
-    def convolve(self, hidden: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """Â H W + b, Â multiplied on the narrower side of W; a weight of None is the identity."""
-        if weight is None:
-            out = self @ hidden
-        elif hidden.layout != torch.strided or weight.shape[0] > weight.shape[1]:
-            out = self @ (hidden @ weight)
-        else:
-            out = (self @ hidden) @ weight
-        return out if bias is None else out.add_(bias)
+    def convolve(
+        self,
+        hidden: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        *,
+        relu: bool,
+        arrays: Arrays | None = None,
+    ) -> Tensor:
+        """σ(Â H W + b), σ = ReLU or nothing; a weight of None is the identity.
 
-    def __matmul__(self, dense: Tensor) -> Tensor:
-        """The product Â · dense, differentiable for both."""
-        if dense.device.type == "cpu":
-            product: Tensor = _Product.apply(self.values, dense, self.adjacency)  # type: ignore[no-untyped-call]
-            return product
+        arrays: memory of this layer, which the next pass overwrites.
+        """
+        if weight is not None and (hidden.layout != torch.strided or narrows(weight)):
+            hidden, weight = hidden @ weight, None
+        if hidden.device.type == "cpu":
+            out: Tensor = _Convolution.apply(  # type: ignore[no-untyped-call]
+                self.values,
+                hidden,
+                weight,
+                bias,
+                relu,
+                self.adjacency,
+                arrays or Arrays(reused=False),
+            )
+            return out
         pattern = self.adjacency.pattern
         rows = torch.repeat_interleave(pattern.starts.diff())
-        messages = dense[pattern.columns] * self.values.unsqueeze(1)
-        return torch.zeros_like(dense).index_add(0, rows, messages)
+        messages = hidden[pattern.columns] * self.values.unsqueeze(1)
+        out = torch.zeros_like(hidden).index_add(0, rows, messages)
+        out = out if weight is None else out @ weight
+        out = out if bias is None else out + bias
+        return out.relu() if relu else out
 
 
-class _Product(torch.autograd.Function):
-    """P = Â · dense on a CPU: ∂L/∂Â_ij = (∂L/∂P)_i · dense_j, ∂L/∂dense = Âᵀ ∂L/∂P."""
+class Arrays:
+    """Memory for the results of a layer; reused, the next pass over the same graph overwrites it.
+
+    New memory costs page faults, a quarter of the time of a gradient.
+    """
+
+    def __init__(self, *, reused: bool = True) -> None:
+        self.reused, self.arrays = reused, dict[str, Tensor]()
+
+    def array(self, name: str, like: Tensor, width: int) -> Tensor:
+        """The array of this name, with as many rows as `like`."""
+        if not self.reused or name not in self.arrays:
+            self.arrays[name] = like.new_empty(len(like), width)
+        return self.arrays[name].detach()
+
+
+class _Convolution(torch.autograd.Function):
+    """Y = σ(Â H W + b) on a CPU, as one step of autograd, in blocks of rows that fit the cache."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, dense: Tensor, adjacency: Adjacency) -> Tensor:
-        """(nodes, width)."""
-        ctx.save_for_backward(values, dense)
-        ctx.adjacency = adjacency
-        return adjacency.pattern.times(dense, values)
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        hidden: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        relu: bool,
+        adjacency: Adjacency,
+        arrays: Arrays,
+    ) -> Tensor:
+        """(nodes, out)."""
+        hidden = hidden.contiguous()
+        out = arrays.array("out", hidden, hidden.shape[1] if weight is None else weight.shape[1])
+        for block, rows in adjacency.pattern.blocks(hidden, values):
+            part = out[block]
+            part.copy_(rows) if weight is None else torch.mm(rows, weight, out=part)
+            if bias is not None:
+                part += bias
+            if relu:
+                part.relu_()
+        ctx.save_for_backward(values, hidden, weight, out if relu else None)
+        ctx.adjacency, ctx.arrays = adjacency, arrays
+        return out
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> Any:
-        """Gradients for values and dense, as far as they are asked for."""
-        values, dense = ctx.saved_tensors
-        slope, back = slopes[0].contiguous(), ctx.adjacency.transposed
-        of_values = of_dense = None
-        if ctx.needs_input_grad[0]:
-            of_values = ctx.adjacency.pattern.sampled(slope, dense.contiguous())
-        if ctx.needs_input_grad[1]:
-            of_dense = back.times(slope, values[back.slots])
-        return of_values, of_dense, None
+        """Gradients for values, H, W and b, as far as they are asked for.
+
+        With P = ∂L/∂(Â H W + b): ∂L/∂Â_ij = (P Wᵀ)_i · H_j, ∂L/∂H = Âᵀ P Wᵀ, ∂L/∂W = Hᵀ Âᵀ P,
+        ∂L/∂b = Σ P.
+        """
+        values, hidden, weight, out = ctx.saved_tensors
+        to_values, to_hidden, to_weight, to_bias, *_ = ctx.needs_input_grad
+        pattern, back = ctx.adjacency.pattern, ctx.adjacency.transposed
+        slope = slopes[0].contiguous()
+
+        def before_relu(block: slice) -> Tensor:
+            part = slope[block]
+            return part if out is None else threshold_backward(part, out[block], 0.0)
+
+        whole = slice(None)
+        if weight is None:
+            inner = before_relu(whole)
+        else:
+            inner = ctx.arrays.array("inner", hidden, hidden.shape[1])
+            for block in row_blocks(len(slope), slope.shape[1]):
+                torch.mm(before_relu(block), weight.t(), out=inner[block])
+        of_values = pattern.sampled(inner, hidden) if to_values else None
+        of_hidden = of_weight = of_bias = None
+        if to_hidden:
+            of_hidden = ctx.arrays.array("hidden", hidden, hidden.shape[1])
+            back.times(inner, values[back.slots], of_hidden)
+        if to_weight:
+            product = torch.empty_like(slope)
+            of_weight = hidden.t() @ back.times(before_relu(whole), values[back.slots], product)
+        if to_bias:
+            of_bias = before_relu(whole).sum(0)
+        return of_values, of_hidden, of_weight, of_bias, None, None, None
+
+
+def narrows(weight: Tensor) -> bool:
+    """Is H W narrower than H? Then Â is better multiplied with it."""
+    return weight.shape[0] > weight.shape[1]
+
+
+def row_blocks(height: int, width: int) -> list[slice]:
+    """Blocks of rows that fit the cache at this width."""
+    cuts = [*range(0, height, max(1, BLOCK // width)), height]
+    return [slice(*ends) for ends in pairwise(cuts)]
