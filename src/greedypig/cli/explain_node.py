@@ -25,7 +25,7 @@ from .failures import DONE, UsageError
 from .graph_model import MODEL, Network, network_for, read_graph
 from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
-from .terminal import BOLD, DIM, Terminal, duration
+from .terminal import BOLD, Terminal, duration
 
 HELP = "the few edges that a graph network's prediction for one node uses"
 DESCRIPTION = """\
@@ -195,12 +195,10 @@ def _show(a: gp.Attribution, explained: Explained, terminal: Terminal, files: li
             f"  without edges {explained.alone:.3f}; with only the first of the "
             f"{explained.around:,} edges around it:"
         )
-    width = max((len(_pair(explained, i)) for i in range(len(explained.edges))), default=0)
-    for i, (u, v) in enumerate(explained.edges):
-        line = f"  {i + 1:>2}  {_pair(explained, i):<{width}}  {explained.values[i]:.3f}"
-        kinds = " – ".join(_class(explained, end) for end in (u, v))
-        more = kinds if len(line) + 2 + len(kinds) <= terminal.width else ""
-        say(f"{line}  {terminal.style(more, DIM)}".rstrip())
+    pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
+    width = max(map(len, pairs), default=0)
+    for i, (pair, value) in enumerate(zip(pairs, explained.values, strict=True)):
+        say(f"  {i + 1:>2}  {pair:<{width}}  {value:.3f}")
     if explained.note:
         say(f"  {explained.note}")
     if (excess := explained.excess()) is not None:
@@ -219,15 +217,6 @@ def _show(a: gp.Attribution, explained: Explained, terminal: Terminal, files: li
     names = ", ".join(outputs.shown(file) for file in files)
     line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
     say(terminal.wrapped(line, "  ", "    "))
-
-
-def _pair(explained: Explained, edge: int) -> str:
-    return " – ".join(explained.nodes[end].name for end in explained.edges[edge])
-
-
-def _class(explained: Explained, place: int) -> str:
-    kind = explained.nodes[place].kind
-    return "?" if kind is None else explained.classes[kind]
 
 
 def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:

@@ -8,7 +8,7 @@ the full graph). One node's subgraph is measured by the probability of the expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,20 +129,12 @@ def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any
 
 
 def compare(
-    model: Callable[..., Any],
-    graph: Graph,
-    methods: Mapping[str, Any] | None = None,
-    *,
-    shares: Sequence[float] = SHARES,
-    seed: int = 0,
+    model: Callable[..., Any], graph: Graph, *, shares: Sequence[float] = SHARES, seed: int = 0
 ) -> dict[str, Trace]:
-    """Every method's trace on the same network and graph; methods: names and what they run."""
+    """The trace of each of the METHODS on the same network and graph."""
     judge = Judge(model, graph)
-    wanted = {name: name for name in METHODS} if methods is None else methods
-    return {
-        name: trace(judge, edge_order(method, model, graph, seed=seed).order, shares)
-        for name, method in wanted.items()
-    }
+    orders = {name: edge_order(name, model, graph, seed=seed).order for name in METHODS}
+    return {name: trace(judge, order, shares) for name, order in orders.items()}
 
 
 def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | None], Tensor]:

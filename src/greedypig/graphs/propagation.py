@@ -184,7 +184,9 @@ class Arrays:
 
     def array(self, name: str, like: Tensor, width: int) -> Tensor:
         """The array of this name, with as many rows as `like`."""
-        if not self.reused or name not in self.arrays:
+        if not self.reused:
+            return like.new_empty(len(like), width)
+        if name not in self.arrays:
             self.arrays[name] = like.new_empty(len(like), width)
         return self.arrays[name].detach()
 

@@ -32,7 +32,7 @@ def read_tables(edges: Path, nodes: Path, label: str | None = None) -> dict[str,
         content["y"], content["classes"] = _classes(table[kind])
     if "split" in free:
         _remove("split", free, nodes)
-        content |= _split(table["split"].to_pylist(), nodes)
+        content |= _split(_words(table["split"]), nodes)
     key = next((name for name in free if name.lower() in IDS), None)
     if key is not None:
         _remove(key, free, nodes)
@@ -77,9 +77,9 @@ def _ends(path: Path, ids: list[str] | None) -> dict[str, Any]:
 
 def _classes(column: Any) -> tuple[NDArray[Any], list[str] | None]:
     """Classes by number where all are numbers, else by name in the order of the alphabet."""
-    import pyarrow
+    from pyarrow import types
 
-    if not pyarrow.types.is_string(column.type):
+    if types.is_integer(column.type) or types.is_floating(column.type):
         return column.cast("float64").fill_null(-1).to_numpy(), None
     words = _words(column)
     names = sorted(set(words) - {""})
@@ -87,8 +87,8 @@ def _classes(column: Any) -> tuple[NDArray[Any], list[str] | None]:
     return np.array([places.get(word, -1) for word in words]), names
 
 
-def _split(words: Sequence[str | None], path: Path) -> dict[str, NDArray[np.int64]]:
-    parts = np.array([SPLITS.get((word or "").lower(), word) or "" for word in words])
+def _split(words: Sequence[str], path: Path) -> dict[str, NDArray[np.int64]]:
+    parts = np.array([SPLITS.get(word.lower(), word) for word in words])
     unknown = sorted(set(parts.tolist()) - {*SPLITS.values(), ""})
     if unknown:
         raise InvalidFile(
@@ -164,7 +164,7 @@ def _numbers(table: Any, names: Sequence[str], path: Path, kind: str = "float64"
         try:
             columns.append(table[name].cast(kind).to_numpy())
             filled = not table[name].null_count
-        except (ValueError, TypeError):  # What pyarrow raises for words and fractions.
+        except (ValueError, TypeError, NotImplementedError):  # Words, fractions, dates.
             filled = False
         if not filled:
             raise InvalidFile(
@@ -176,7 +176,7 @@ def _numbers(table: Any, names: Sequence[str], path: Path, kind: str = "float64"
 
 def _words(column: Any) -> list[str]:
     """A column as text without surrounding spaces."""
-    return [(word or "").strip() for word in column.cast("string").to_pylist()]
+    return ["" if word is None else str(word).strip() for word in column.to_pylist()]
 
 
 def _is_number(text: str) -> bool:
