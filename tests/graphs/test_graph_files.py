@@ -39,10 +39,10 @@ def test_npz_dense_sparse_and_by_edge_index(graph, tmp_path):
     sparse = {"x_row": rows, "x_col": cols, "x_val": x[rows, cols], "x_shape": x.shape}
     content["edge_index"] = graph.edge_index.numpy()
     del content["edges"]
-    np.savez(tmp_path / "sparse.npz", **content, **sparse)
-    found = load_graph(tmp_path / "sparse.npz")
+    np.savez(tmp_path / "sparse.v2.npz", **content, **sparse)
+    found = load_graph(tmp_path / "sparse.v2.npz")
     same(found, graph)
-    assert found.name == "sparse"
+    assert found.name == "sparse.v2"
 
 
 def test_what_is_saved_is_read_again(graph, tmp_path):

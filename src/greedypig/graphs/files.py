@@ -24,6 +24,7 @@ KINDS = (
     "graph.npz, tensors as .pt or .safetensors, a table of edges beside one of nodes, a folder of "
     "both, or an OGB folder"
 )
+ARRAYS = (".npz", ".pt", ".safetensors")
 SPARSE = ("x_row", "x_col", "x_val", "x_shape")
 ALIASES = {
     "edges": ("edges", "edge_index"),
@@ -64,7 +65,8 @@ def load_graph(
     try:
         content = _content(where, None if nodes is None else Path(fspath(nodes)), label)
         x, edges = content.pop("x"), content.pop("edges")
-        name = where.name.partition(".")[0] if where.is_file() else where.name
+        ending = next((e for e in (*ARRAYS, *ENDINGS) if where.name.endswith(e)), "")
+        name = where.name.removesuffix(ending)
         return make_graph(x, edges, name=name, undirected=undirected, seed=seed, **content)
     except InvalidInput as error:
         raise InvalidFile(str(error)) from error
@@ -110,7 +112,7 @@ def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any
         return read_tables(edges, nodes, label)
     if path.is_dir() and table_in(path / "raw", "edge") is not None:
         return read_ogb(path)
-    if path.suffix in (".npz", ".pt", ".safetensors"):
+    if path.suffix in ARRAYS:
         return _named(_arrays(path), path.name)
     raise InvalidFile(f"Expected a graph: {KINDS} (got {path.name}).")
 

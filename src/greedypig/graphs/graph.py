@@ -206,17 +206,19 @@ def _edges(
     array = _array(edges)
     fits = array.ndim == 2 and array.shape[0] == 2 and array.dtype.kind in "iu"
     expected = f"whole numbers as node ids in edges of shape (2, m) in {name}"
-    _require(fits, expected, _kind(array), "Try its transpose for one edge per row.")
+    _require(fits, expected, _kind(array), "Try edges.astype(int), or its transpose.")
     pairs = array.astype(np.int64)
     wrong = pairs[(pairs < 0) | (pairs >= nodes)]
     expected = f"node ids from 0 to {nodes - 1:,} in the edges of {name}"
     _require(not wrong.size, expected, wrong[:1].sum(), "Try counting nodes from 0.")
     weights = None
     if weight is not None:
-        weights = _array(weight).astype(np.float32).reshape(-1)
-        fits = len(weights) == pairs.shape[1] and bool(np.isfinite(weights).all())
+        given = _array(weight).reshape(-1)
+        fits = len(given) == pairs.shape[1] and given.dtype.kind in "fiub"
         expected = f"{pairs.shape[1]:,} finite edge weights in {name}, one per edge"
-        _require(fits, expected, f"{np.isfinite(weights).sum():,}")
+        _require(fits, expected, _kind(given))
+        weights = given.astype(np.float32)
+        _require(bool(np.isfinite(weights).all()), expected, "NaN or infinity")
     between = pairs[0] != pairs[1]
     if not between.all():
         remarks.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
