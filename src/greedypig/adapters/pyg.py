@@ -126,8 +126,17 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         self.candidates, self.attribution = torch.arange(count, device=edge_index.device), None
         mask = torch.zeros(count, device=edge_index.device)
         if count:
-            loss = self._loss_of(model, x, edge_index, target, index, kwargs)
-            a = self._explain(model, x, edge_index, loss, index, kwargs)
+            loss = self._loss_of(lambda: freeze(model)(x, edge_index, **kwargs), target, index)
+            nodes = None if index is None else self._nodes(model, index)
+            weighted = "edge_weight" in inspect.signature(model.forward).parameters
+            if self.normalisation == "recomputed" and not weighted:
+                raise InvalidInput(
+                    'Expected a model with an edge_weight argument for normalisation="recomputed" '
+                    f'(got {type(model).__name__} without). Try normalisation="kept".'
+                )
+            weight = kwargs.pop("edge_weight", None) if weighted else None
+            graph = (_Called(model, kwargs, weighted=weighted), x, edge_index, weight)
+            a = self._explain(graph, loss, index, None if kwargs else nodes)
             self.candidates = a.attachments.get("edges", self.candidates)
             if a.selected:
                 self.attribution = a
@@ -135,42 +144,27 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         return Explanation(edge_mask=mask)
 
     def _explain(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        edge_index: Tensor,
-        loss: Callable[[Tensor], Tensor],
-        index: int | Tensor | None,
-        kwargs: dict[str, Any],
+        self, graph: tuple[Any, ...], loss: Callable[[Tensor], Tensor], index: Any, nodes: Any
     ) -> Attribution:
         """All edges explained, or those that reach the nodes in question."""
-        weighted = "edge_weight" in inspect.signature(model.forward).parameters
+        model, x, edge_index, weight = graph
         removing = self.normalisation == "recomputed"
-        if removing and not weighted:
-            raise InvalidInput(
-                'Expected a model with an edge_weight argument for normalisation="recomputed" (got '
-                f'{type(model).__name__} without). Try normalisation="kept".'
-            )
-        kwargs = dict(kwargs)
-        weight = kwargs.pop("edge_weight", None) if weighted else None
-        called = _Called(model, kwargs, weighted=weighted)
         search = self.search | {"undirected": self.undirected, "normalisation": self.normalisation}
-        nodes = self._nodes(model, index)
-        if nodes is not None and not kwargs and not (removing and len(nodes) > 1):
+        if nodes is not None and not (removing and len(nodes) > 1):
             several = isinstance(index, Tensor) and index.dim() > 0
             search["objective"] = lambda rows: -loss(rows if several else rows[0])
             node = nodes if len(nodes) > 1 else int(nodes)
             return explain_node(
-                called, x, edge_index, node, weight, k=self.k, connected=removing, **search
+                model, x, edge_index, node, weight, k=self.k, connected=removing, **search
             )
         units = read_graph(x, edge_index, weight, self.undirected).features().units
         search["objective"] = lambda output: -loss(output if index is None else output[index])
         k = None if self.k is None else min(self.k, units)
-        return explain_edges(called, x, edge_index, weight, k=k, **search)
+        return explain_edges(model, x, edge_index, weight, k=k, **search)
 
-    def _nodes(self, model: nn.Module, index: int | Tensor | None) -> Tensor | None:
+    def _nodes(self, model: nn.Module, index: int | Tensor) -> Tensor | None:
         """The nodes that are explained, where their neighbourhood is all that it takes."""
-        if index is None or self.model_config.task_level != ModelTaskLevel.node:
+        if self.model_config.task_level != ModelTaskLevel.node:
             return None
         if not any(isinstance(m, MessagePassing) for m in model.modules()):
             return None
@@ -178,15 +172,9 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         return torch.nonzero(nodes).squeeze(1) if nodes.dtype == torch.bool else nodes
 
     def _loss_of(
-        self,
-        model: nn.Module,
-        x: Tensor,
-        edge_index: Tensor,
-        target: Tensor,
-        index: int | Tensor | None,
-        kwargs: dict[str, Any],
+        self, output: Callable[[], Tensor], target: Tensor, index: int | Tensor | None
     ) -> Callable[[Tensor], Tensor]:
-        """The loss of the outputs in question."""
+        """The loss of the outputs in question; output: that of the model on the full graph."""
         own = self.explainer_config.explanation_type == ExplanationType.model
         mode = self.model_config.mode
         if not own or mode == ModelMode.regression:
@@ -198,7 +186,7 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
             }
             return lambda output: losses[mode](output, asked)
         with torch.inference_mode(False), torch.no_grad():
-            full: Tensor = freeze(model)(x, edge_index, **kwargs)
+            full = output()
         expected = self._log_probabilities(full if index is None else full[index]).exp()
         return lambda output: -(expected * self._log_probabilities(output)).sum(-1).mean()
 
