@@ -19,9 +19,13 @@ def both_ways(pairs: list[tuple[int, int]]) -> Tensor:
 
 
 def random_graph(
-    nodes: int = 30, pairs: int = 70, *, symmetric: bool = True, seed: int = 0,
+    nodes: int = 30,
+    pairs: int = 70,
+    *,
+    symmetric: bool = True,
+    seed: int = 0,
     messy: bool = False,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """edge_index and weights; messy ones have duplicates and edges from a node to itself."""
     generator = torch.Generator().manual_seed(seed)
     ends = torch.randint(nodes, (2, pairs), generator=generator)
@@ -60,9 +64,12 @@ class Undeclared(nn.Module):
         self.model = model
 
     def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None,
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
         messages: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         more = {} if messages is None else {"messages": messages}
         return self.model(x, edge_index, edge_weight, **more)
 

@@ -67,8 +67,14 @@ class OneMessage(nn.Module):
 
 
 def explainer(model: nn.Module, algorithm, config=MULTI, kind: str = "model", **more) -> Explainer:
-    return Explainer(model, algorithm, explanation_type=kind, model_config=config,
-                     edge_mask_type="object", **more)  # fmt: skip
+    return Explainer(
+        model,
+        algorithm,
+        explanation_type=kind,
+        model_config=config,
+        edge_mask_type="object",
+        **more,
+    )
 
 
 def test_a_sum_of_messages_is_explained_by_the_largest():
@@ -128,8 +134,16 @@ def test_a_node_is_explained_by_what_it_can_see():
     assert torch.equal(found.edge_mask[inside] > 0, scores != 0)
     assert int((found.edge_mask > 0).sum()) == int((scores != 0).sum())
     # On the whole graph: the same first scores, and 0 for the edges that the node cannot see.
-    whole = gp.explain_edges(model, x, edge_index, nodes=[node], objective="log-likelihood",
-                             method=method, undirected=False, normalisation="kept")  # fmt: skip
+    whole = gp.explain_edges(
+        model,
+        x,
+        edge_index,
+        nodes=[node],
+        objective="log-likelihood",
+        method=method,
+        undirected=False,
+        normalisation="kept",
+    )
     first = whole.first_scores.clone()
     assert torch.allclose(part.attribution.first_scores, first[inside], atol=1e-6)
     first[inside] = 0
@@ -305,11 +319,22 @@ def test_the_caller_s_model_is_as_it_was():
 def test_what_it_cannot_do_is_said():
     x, edge_index = made_graph()
     with pytest.raises(ValueError, match="does not support"):
-        Explainer(Net(), GreedyPIGExplainer(), explanation_type="model", model_config=MULTI,
-                  node_mask_type="attributes", edge_mask_type="object")  # fmt: skip
+        Explainer(
+            Net(),
+            GreedyPIGExplainer(),
+            explanation_type="model",
+            model_config=MULTI,
+            node_mask_type="attributes",
+            edge_mask_type="object",
+        )
     with pytest.raises(ValueError, match="does not support"):
-        Explainer(Net(), GreedyPIGExplainer(), explanation_type="model", model_config=MULTI,
-                  node_mask_type="object")  # fmt: skip
+        Explainer(
+            Net(),
+            GreedyPIGExplainer(),
+            explanation_type="model",
+            model_config=MULTI,
+            node_mask_type="object",
+        )
     with pytest.raises(gp.InvalidInput, match="Expected normalisation to be one of"):
         GreedyPIGExplainer(normalisation="nodes")
 

@@ -56,8 +56,15 @@ def test_files_hold_the_curves(answer, graph, place):
     pytest.importorskip("matplotlib")
     record = answer("compress", "graph.npz", "--methods", "ig,random", *QUICK, "--out", "o")
     names = sorted(p.name for p in (place / "o").iterdir())
-    assert names == ["compression.csv", "compression.gpig", "compression.html", "compression.png",
-                     "kept.npz", "methods", "model.safetensors"]  # fmt: skip
+    assert names == [
+        "compression.csv",
+        "compression.gpig",
+        "compression.html",
+        "compression.png",
+        "kept.npz",
+        "methods",
+        "model.safetensors",
+    ]
     assert sorted(record["files"]) == [f"o/{n}" for n in names if n != "methods"]
     with (place / "o/compression.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -91,19 +98,6 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
     assert page.read_text() == before
 
 
-@pytest.mark.slow
-def test_whose_results_are_replaced_is_told(call, graph, place):
-    first = ("compress", "graph.npz", *OWN, "--methods", "greedy-pig,random")
-    assert "replaced" not in call(*first)[2]
-    assert "replaced" not in call(*first, "--resume")[2]
-    err = " ".join(
-        call("compress", "graph.npz", *OWN, "--keep", "0.3", "--methods", "ig")[2].split()
-    )
-    assert f"greedypig {shlex.join(first)} --resume), which are replaced." in err
-    assert "which are replaced. Its greedy-pig.gpig, random.gpig in methods stay." in err
-    assert "Try --out FOLDER" in err
-
-
 def test_a_model_of_one_s_own_and_its_weights(answer, call, graph, place):
     import tiny_graph_models
 
@@ -122,8 +116,18 @@ def test_a_model_of_one_s_own_and_its_weights(answer, call, graph, place):
 
 def test_weights_alone_are_a_trained_gcn(answer, graph, place):
     first = answer("compress", "graph.npz", *QUICK, "--out", "a")
-    again = answer("compress", "graph.npz", "--weights", "a/model.safetensors", "--rounds", "3",
-                   "--steps", "2", "--out", "b")  # fmt: skip
+    again = answer(
+        "compress",
+        "graph.npz",
+        "--weights",
+        "a/model.safetensors",
+        "--rounds",
+        "3",
+        "--steps",
+        "2",
+        "--out",
+        "b",
+    )
     assert again["order"] == first["order"]
     assert again["settings"]["training"] == {}
 
@@ -142,8 +146,10 @@ def test_a_graph_without_labels_needs_a_model(answer, call, graph, place):
 def test_edge_lists_are_read(answer, graph, place):
     lines = "\n".join(f"{u},{v}" for u, v in graph.edges.T.tolist())
     (place / "edges.csv").write_text(f"from,to\n{lines}\n")
-    rows = [",".join([*map(repr, row), f"topic-{y}"])
-            for row, y in zip(graph.x.tolist(), graph.y.tolist(), strict=True)]  # fmt: skip
+    rows = [
+        ",".join([*map(repr, row), f"topic-{y}"])
+        for row, y in zip(graph.x.tolist(), graph.y.tolist(), strict=True)
+    ]
     (place / "nodes.csv").write_text("a,b,c,d,e,f,topic\n" + "\n".join(rows) + "\n")
     record = answer("compress", "edges.csv", "--nodes", "nodes.csv", "--label", "topic", *QUICK)
     assert record["graph"]["classes"] == 3
@@ -164,8 +170,9 @@ def stop_after(monkeypatch, method, rounds):
 
 
 @pytest.mark.parametrize(("method", "rounds"), [("greedy-pig", 2), ("ig", 0)])
-def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch, method,
-                                                  rounds):  # fmt: skip
+def test_a_stopped_run_goes_on_to_the_same_result(
+    call, answer, graph, place, monkeypatch, method, rounds
+):
     whole = answer("compress", "graph.npz", *QUICK, "--out", "whole")
     stop_after(monkeypatch, method, rounds)
     code, out, err = call("compress", "graph.npz", *QUICK)

@@ -48,7 +48,7 @@ def test_fewer_edges_than_asked_for_are_told(call, answer, graph, place):
     ask = ("explain-node", "graph.npz", "--node", "4", "--hops", "1", "--k", "99", *QUICK)
     record = answer(*ask)
     count = int((graph.edges == 4).sum())
-    assert record["note"] == f"99 edges were asked for; only {count} edges are within 1 step."
+    assert record["note"] == f"99 edges were asked for; only {count} are within 1 steps."
     assert record["note"] in call(*ask)[1]
     assert record["note"] in (place / "graph-nodes/node-4.html").read_text()
 
@@ -77,9 +77,15 @@ def test_the_page_comes_from_the_result_alone(call, graph, place):
 
 def test_nodes_and_classes_by_name(answer, call, graph, place):
     named = make_graph(
-        graph.x, graph.edges, graph.y, train=graph.train, val=graph.val, test=graph.test,
-        names=[f"paper-{i}" for i in range(60)], classes=["art", "biology", "chemistry"],
-    )  # fmt: skip
+        graph.x,
+        graph.edges,
+        graph.y,
+        train=graph.train,
+        val=graph.val,
+        test=graph.test,
+        names=[f"paper-{i}" for i in range(60)],
+        classes=["art", "biology", "chemistry"],
+    )
     save_graph(named, place / "named.npz")
     record = answer("explain-node", "named.npz", "--node", "paper-4", "--k", "3", *QUICK)
     assert record["node"] == 4
@@ -92,8 +98,10 @@ def test_nodes_and_classes_by_name(answer, call, graph, place):
 def test_a_lonely_node_has_an_empty_answer(answer, call, graph, place):
     x = torch.cat([graph.x, graph.x[:1]])
     y = torch.cat([graph.y, graph.y[:1]])
-    save_graph(make_graph(x, graph.edges, y, train=graph.train, val=graph.val, test=graph.test),
-               place / "lonely.npz")  # fmt: skip
+    save_graph(
+        make_graph(x, graph.edges, y, train=graph.train, val=graph.val, test=graph.test),
+        place / "lonely.npz",
+    )
     record = answer("explain-node", "lonely.npz", "--node", "60", *QUICK)
     assert record["order"] == []
     assert record["probabilities"] == [pytest.approx(record["probability"])]
@@ -159,8 +167,20 @@ def test_wrong_words_get_one_sentence(call, graph, words, said):
 
 
 def test_a_model_of_one_s_own_tells_its_depth(answer, graph):
-    record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", "--hops", "1",
-                    "--model", "tiny_graph_models:build", "--draws", "2")  # fmt: skip
+    record = answer(
+        "explain-node",
+        "graph.npz",
+        "--node",
+        "4",
+        "--k",
+        "3",
+        "--hops",
+        "1",
+        "--model",
+        "tiny_graph_models:build",
+        "--draws",
+        "2",
+    )
     assert all(4 in pair for pair in record["order"])
 
 

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import greedypig as gp
-from greedypig.graphs.api import node_run
 from greedypig.models import GCN
 from made_graphs import Undeclared, both_ways, features, random_graph, seeded
 
@@ -22,9 +21,15 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     model, x = seeded(GCN, 5, 3, 8), features(200)
     node = int(edges[1, 0])
     a = gp.explain_node(
-        model if fast else Undeclared(model), x, edges, node, weight, k=6, hops=3,
+        model if fast else Undeclared(model),
+        x,
+        edges,
+        node,
+        weight,
+        k=6,
+        hops=3,
         objective="log-probability",
-    )  # fmt: skip
+    )
     assert a.settings["fast"] == fast
     assert a.layout.n < edges.shape[1]
     at = model(x, edges, weight)[node].argmax()
@@ -87,29 +92,14 @@ def test_messages_are_followed_against_their_direction():
     assert sorted(taken(a).tolist()) == [0, 1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
-def test_messages_that_flow_back_are_followed_along_their_edges(normalisation):
-    """A network of the other flow on the edges turned is the same network."""
+def test_messages_that_flow_back_are_refused():
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
-    from torch_geometric.nn import Sequential as Run
     from torch_geometric.nn.models import GCN as PyGGCN
 
-    edges, weight = random_graph(100, 220, symmetric=False)
-    x, node = features(100), int(edges[1, 0])
-    usual = seeded(PyGGCN, 5, 8, 2, 3)
-    other = seeded(PyGGCN, 5, 8, 2, 3, flow="target_to_source")
-    ask = {"k": 8, "normalisation": normalisation}
-    a = gp.explain_node(usual, x, edges, node, weight, **ask)
-    b = gp.explain_node(other, x, edges.flip(0), node, weight, **ask)
-    assert a.selected == 8
-    assert torch.equal(a.order, b.order)
-    assert torch.allclose(a.values, b.values)
-    assert torch.equal(a.attachments["edges"], b.attachments["edges"])
-    assert torch.equal(a.attachments["ends"], b.attachments["ends"].flip(0))
-    both = Run("x, e, w", [(m.convs[0], "x, e, w -> x") for m in (usual, other)])
-    with pytest.raises(gp.InvalidInput, match=r"layers of one flow \(got source.*, target.*Try"):
-        gp.explain_node(both, x, edges, node, weight)
+    edges, x = both_ways([(0, 1), (1, 2)]), features(3)
+    model = seeded(PyGGCN, 5, 8, 2, 3, flow="target_to_source")
+    with pytest.raises(gp.InvalidInput, match=r"target_to_source.*nodes=\[node\]"):
+        gp.explain_node(model, x, edges, 0)
 
 
 @pytest.mark.parametrize("normalisation", ["recomputed", "kept"])
@@ -209,19 +199,20 @@ def test_fewer_edges_than_asked_for_are_told():
     model, x = seeded(GCN, 5, 3, 8), features(9)
     a = gp.explain_node(model, x, edges, 0, k=20)
     assert a.selected == a.settings["k"] == 2
-    assert a.about["note"] == "20 edges were asked for; only 2 edges are within 3 steps."
+    assert a.about["note"] == "20 edges were asked for; only 2 are within 3 steps."
     assert gp.explain_node(model, x, edges, 5, k=1).about == {}
-    assert (
-        "only 1 edge is within 1 step." in gp.explain_node(model, x, edges, 0, hops=1).about["note"]
-    )
 
 
 def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
     edges, weight = random_graph(100, 220)
     model, x = seeded(GCN, 5, 3, 8), features(100)
     file, saved = tmp_path / "node.gpig", []
-    run = node_run(model, x, edges, 3, weight, k=4)
-    whole = run.finish(file, lambda _: saved.append(gp.load(file)))
+
+    def progress(run):
+        if file.exists():
+            saved.append(gp.load(file))
+
+    whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=file, progress=progress)
     assert [a.selected for a in saved] == [1, 2, 3, 4]
     for a in saved:
         for name in ("edges", "ends"):
@@ -364,42 +355,31 @@ def test_fewer_hops_than_layers_leave_the_class_as_it_is(wrapped):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda x: x.double(), r"got features float64 of shape .*parameters float32.*Try x.float"),
-        (lambda x: x.long(), r"got features int64 .*Try x\.float\(\)"),
-        (lambda x: x > 0, r"got features bool .*Try x\.float\(\)"),
-        (lambda x: x[:, :4], r"got features float32 of shape \(\d+, 4\).*number of features"),
-    ],
+    "change", [torch.Tensor.double, torch.Tensor.long, torch.Tensor.half, lambda x: x[:, :4]]
 )
-def test_features_that_the_model_does_not_take_are_named(change, words):
+def test_features_that_the_model_does_not_take_are_named(change):
     edges, _ = random_graph()
     model, x = seeded(GCN, 5, 3, 8).float(), change(features().float())
-    for explain in (lambda: gp.explain_node(model, x, edges, 3),
-                    lambda: gp.explain_edges(model, x, edges)):  # fmt: skip
-        with pytest.raises(gp.InvalidInput, match=words) as caught:
+    for explain in (
+        lambda: gp.explain_node(model, x, edges, 3),
+        lambda: gp.explain_edges(model, x, edges),
+    ):
+        with pytest.raises(
+            gp.InvalidInput, match=rf"got features {x.dtype} of shape .*, {x.shape[1]}\)"
+        ):
             explain()
-        assert isinstance(caught.value.__cause__, RuntimeError)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_refused_in_words(dtype):
-    edges, _ = random_graph()
-    model, x = seeded(GCN, 5, 3, 8).to(dtype), features().to(dtype)
-    with pytest.raises(gp.InvalidInput, match=r"Try model\.float\(\) and x\.float\(\)"):
-        gp.explain_node(model, x, edges, 3)
-    with pytest.raises(gp.InvalidInput, match=r"Try model\.float\(\) and x\.float\(\)"):
-        gp.explain_edges(model, x, edges)
 
 
 def test_negative_weights_are_named_where_they_leave_no_numbers():
     edges = both_ways([(0, 1), (1, 2)])
     weight = torch.tensor([-3.0, 1.0, -3.0, 1.0], dtype=torch.float64)
     model, x = seeded(GCN, 5, 3, 8), features(3)
-    with pytest.raises(gp.InvalidInput, match=r"2 of 4 edges have negative weights: .*degree"):
-        gp.explain_node(model, x, edges, 0, weight)
-    with pytest.raises(gp.InvalidInput, match="negative weights"):
-        gp.explain_edges(model, x, edges, weight)
+    for explain in (
+        lambda: gp.explain_node(model, x, edges, 0, weight),
+        lambda: gp.explain_edges(model, x, edges, weight),
+    ):
+        with pytest.raises(gp.InvalidInput, match="negative weights"):
+            explain()
 
 
 def test_mistakes_are_named():

@@ -1,7 +1,5 @@
 """Graphs from files: every form gives the same graph, and nothing that could run code is loaded."""
 
-import gzip
-import pickle
 import sys
 from pathlib import Path
 
@@ -41,10 +39,10 @@ def test_npz_dense_sparse_and_by_edge_index(graph, tmp_path):
     sparse = {"x_row": rows, "x_col": cols, "x_val": x[rows, cols], "x_shape": x.shape}
     content["edge_index"] = graph.edge_index.numpy()
     del content["edges"]
-    np.savez(tmp_path / "sparse.npz", **content, **sparse)
-    found = load_graph(tmp_path / "sparse.npz")
+    np.savez(tmp_path / "sparse.v2.npz", **content, **sparse)
+    found = load_graph(tmp_path / "sparse.v2.npz")
     same(found, graph)
-    assert found.name == "sparse"
+    assert found.name == "sparse.v2"
 
 
 def test_what_is_saved_is_read_again(graph, tmp_path):
@@ -79,8 +77,19 @@ def test_objects_are_refused_with_the_way_out(graph, tmp_path):
     with pytest.raises(gp.InvalidFile, match=r"data\.to_dict"):
         load_graph(tmp_path / "data.pt")
     np.savez(tmp_path / "objects.npz", **arrays(graph) | {"x": np.array([{}], dtype=object)})
-    with pytest.raises(gp.InvalidFile, match="objects, which are not loaded"):
+    with pytest.raises(gp.InvalidFile, match=r"objects\.npz .*objects, which are not loaded"):
         load_graph(tmp_path / "objects.npz")
+
+
+def test_an_edge_list_without_heads_and_ids_that_look_like_numbers(tmp_path):
+    (tmp_path / "edges.csv").write_text("01,1\n1,7\n")
+    (tmp_path / "nodes.csv").write_text(
+        "id,f,label,split\n01,0,b,train\n1,1,a,val\nx,2,,\n7,3,b,test\n"
+    )
+    graph = load_graph(tmp_path)
+    assert graph.names == ("01", "1", "x", "7")
+    assert graph.edges.tolist() == [[0, 1], [1, 3]]
+    assert graph.y.tolist() == [1, 0, -1, 1]
 
 
 def write_tables(graph, folder, names=False):
@@ -94,8 +103,12 @@ def write_tables(graph, folder, names=False):
     rows = [",".join(heads)]
     for i in range(graph.nodes):
         kind = int(graph.y[i])
-        own = [*([word(i)] if names else []), *(repr(v) for v in graph.x[i].tolist()),
-               f'"class, {kind}"' if names else str(kind), part[i]]  # fmt: skip
+        own = [
+            *([word(i)] if names else []),
+            *(repr(v) for v in graph.x[i].tolist()),
+            f'"class, {kind}"' if names else str(kind),
+            part[i],
+        ]
         rows.append(",".join(own))
     (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
 
@@ -109,15 +122,14 @@ def test_csv_by_number_and_by_name(graph, tmp_path, names):
     same(load_graph(tmp_path / "g", label="topic"), graph, found.classes)
 
 
-def test_parquet_and_two_tables(graph, tmp_path):
+def test_a_folder_of_parquet(graph, tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     u, v = graph.edges.tolist()
     parquet.write_table(pa.table({"u": u, "v": v}), tmp_path / "edges.parquet")
-    columns = {f"f{j}": graph.x[:, j].tolist() for j in range(5)}
-    parquet.write_table(pa.table(columns), tmp_path / "features.parquet")
-    parquet.write_table(pa.table({"label": graph.y.tolist()}), tmp_path / "labels.parquet")
+    columns = {f"f{j}": graph.x[:, j].tolist() for j in range(5)} | {"label": graph.y.tolist()}
+    parquet.write_table(pa.table(columns), tmp_path / "nodes.parquet")
     found = load_graph(tmp_path)
     assert torch.equal(found.edges, graph.edges)
     assert torch.allclose(found.x, graph.x)
@@ -137,67 +149,11 @@ def test_tables_without_pyarrow_name_the_extra(tmp_path, monkeypatch, ending):
 def test_a_folder_as_ogb_ships_it(graph, tmp_path):
     write_ogb(graph, tmp_path / "ogbn_small")
     found = load_graph(tmp_path / "ogbn_small")
-    same(found, graph, ("arxiv cs 0", "arxiv cs 1", "arxiv cs 2"))
+    same(found, graph)
     assert found.name == "ogbn_small"
-    with gzip.open(tmp_path / "ogbn_small/raw/num-node-list.csv.gz", "wt") as file:
-        file.write("41\n")
-    with pytest.raises(gp.InvalidFile, match="41 nodes in ogbn_small"):
+    (tmp_path / "ogbn_small/raw/node-feat.csv.gz").unlink()
+    with pytest.raises(gp.InvalidFile, match=r"node-feat\.csv\.gz"):
         load_graph(tmp_path / "ogbn_small")
-
-
-class Csr:
-    """Pickles under SciPy's old name, without SciPy."""
-
-    def __init__(self, matrix):
-        rows, self.indices = matrix.nonzero()
-        self.data = matrix[rows, self.indices].astype(np.float32)
-        self.indptr = np.searchsorted(rows, np.arange(len(matrix) + 1))
-        self._shape = matrix.shape
-
-
-def write_planetoid(folder):
-    """Twelve nodes: four to train on, then others, then three to test on, in another order."""
-    folder.mkdir()
-    x = np.tril(np.ones((520, 4)))
-    y = np.eye(2, dtype=np.int32)[np.arange(520) % 2]
-    test = [519, 517, 518]
-    around = {i: [(i + 1) % 520, (i + 7) % 520] for i in range(520)}
-    parts = {"x": Csr(x[:4]), "y": y[:4], "allx": Csr(x[:517]), "ally": y[:517], "tx": Csr(x[test]),
-             "ty": y[test], "graph": around}  # fmt: skip
-    module = type(sys)("scipy.sparse.csr")
-    Csr.__module__, Csr.__qualname__, Csr.__name__ = "scipy.sparse.csr", "csr_matrix", "csr_matrix"
-    module.csr_matrix = Csr
-    before = {n: sys.modules.get(n) for n in ("scipy.sparse.csr",)}
-    sys.modules["scipy.sparse.csr"] = module
-    try:
-        for name, part in parts.items():
-            content = pickle.dumps(part, protocol=3).replace(b"numpy._core", b"numpy.core")
-            (folder / f"ind.toy.{name}").write_bytes(content)
-    finally:
-        for name, old in before.items():
-            sys.modules.pop(name) if old is None else sys.modules.__setitem__(name, old)
-    (folder / "ind.toy.test.index").write_text("\n".join(map(str, test)))
-    return x, y
-
-
-def test_planetoid_s_parts_make_one_graph(tmp_path):
-    x, y = write_planetoid(tmp_path / "toy")
-    found = load_graph(tmp_path / "toy")
-    assert found.name == "toy"
-    assert torch.equal(found.x, torch.from_numpy(x).float())
-    assert torch.equal(found.y, torch.from_numpy(y.argmax(1)))
-    assert (len(found.train), len(found.val), found.test.tolist()) == (4, 500, [517, 518, 519])
-    assert len(list((tmp_path / "toy").iterdir())) == 8  # Nothing is written beside them.
-
-
-def test_planetoid_s_pickles_may_hold_arrays_alone(tmp_path):
-    write_planetoid(tmp_path / "toy")
-    (tmp_path / "toy/ind.toy.graph").write_bytes(pickle.dumps(Path("x")))
-    with pytest.raises(gp.InvalidFile, match="arrays, lists and numbers only"):
-        load_graph(tmp_path / "toy")
-    (tmp_path / "toy/ind.toy.ty").unlink()
-    with pytest.raises(gp.InvalidFile, match=r"ind\.toy\.ty in toy"):
-        load_graph(tmp_path / "toy")
 
 
 def test_a_truncated_file_is_named(graph, tmp_path):
@@ -226,7 +182,10 @@ def test_a_truncated_file_is_named(graph, tmp_path):
         ("a,b\nx,zz\n", "id,f,label\nx,1,0\ny,2,1\n", "'zz', which no node has"),
         ("a,b\nx,x\n", "id,f,label\nx,1,0\nx,2,1\n", "id once"),
         ("a,b\n0,1\n", "f,label,split\n1,0,train\n2,1,later\n", "'later'"),
-        ("a,b\n0,1\n", "", "empty file"),
+        ("a,b\n0,1\n", "f,label,split\n1,0,1\n2,1,2\n", "'1'"),
+        ("a,b\n0,1\n", "f,label\n2020-01-01,0\n2020-01-02,1\n", "column 'f'"),
+        ("a,b\n0,1.5\n", "f,label\n1,0\n2,1\n", "column 'b' in edges.csv"),
+        ("a,b\n0,1\n", "", "nodes.csv"),
         ("a,b\n0,1\n", "f,f\n1,1\n", "different names"),
     ],
 )
@@ -244,7 +203,7 @@ def test_other_things_are_no_graphs(graph, tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"x")
     with pytest.raises(gp.InvalidFile, match="Expected a graph"):
         load_graph(tmp_path / "photo.jpg")
-    with pytest.raises(gp.InvalidFile, match="none of these"):
+    with pytest.raises(gp.InvalidFile, match="Expected a graph"):
         load_graph(tmp_path)
     np.savez(tmp_path / "half.npz", x=graph.x.numpy())
     with pytest.raises(gp.InvalidFile, match="edges or edge_index in half"):
@@ -257,10 +216,11 @@ def test_other_things_are_no_graphs(graph, tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"x_shape": np.array([2**40, 2**40])}, "at most 2³¹ features"),
-        ({"x_shape": np.array([40, 2**40])}, "at most 2³¹ features"),
-        ({"x_shape": np.array([40.0, 5.0])}, "whole numbers in x_row, x_col and x_shape"),
-        ({"x_val": np.array(["1"])}, "numbers in x_val"),
+        ({"x_shape": np.array([2**40, 2**40])}, "more than 2³¹ numbers"),
+        ({"x_shape": np.array([40, 2**40])}, "more than 2³¹ numbers"),
+        ({"x_shape": np.array([40])}, "x_row and x_col within x_shape"),
+        ({"x_col": np.array([5])}, "x_row and x_col within x_shape"),
+        ({"x_val": np.array(["1"])}, "x_val"),
     ],
 )
 def test_a_shape_of_sparse_features_that_cannot_be_is_refused_in_one_sentence(

@@ -47,8 +47,8 @@ def test_it_learns_and_stops_early(graph):
     answers = found.model(graph.x, graph.edge_index).argmax(1)
     accuracy = float((answers == graph.y)[graph.test].double().mean())
     assert accuracy > 0.75  # By chance: a third.
-    assert found.epochs < 200
-    assert found.epochs - found.best_epoch == 20
+    assert found.epoch < 200
+    assert found.epoch - found.best_epoch == 20
     assert not found.model.training
     assert not any(p.requires_grad for p in found.model.parameters())
     right = float((answers == graph.y)[graph.val].double().mean())
@@ -77,7 +77,7 @@ def test_a_stopped_training_goes_on_to_the_same_network(graph, tmp_path):
     assert second.epoch == 9
     while not second.finished:
         second.step()
-    assert second.trained().best_epoch == whole.best_epoch
+    assert second.finish().best_epoch == whole.best_epoch
     for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -22,9 +22,8 @@ from safetensors.torch import load as read_safetensors
 
 import greedypig as gp
 from greedypig import models
-from greedypig.graphs import planetoid
 from tools.assets import __main__ as command
-from tools.assets import citations, keras
+from tools.assets import citations, keras, planetoid
 from tools.assets.__main__ import main
 from tools.assets.archives import Archive
 from tools.assets.catalogue import CATALOGUE, Asset

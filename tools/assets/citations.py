@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from greedypig.graphs.planetoid import citation_arrays, from_pickles
+from .planetoid import citation_arrays, from_pickles
 
 
 def planetoid_file(parts: Mapping[str, bytes]) -> bytes:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.stopping import Stop
-from ..graphs.api import EdgeRun, edges_run, node_run
+from ..graphs.api import explain_edges, explain_node
 from ..graphs.edge_model import NORMALISATIONS
 from ..graphs.edges import read_graph
 from ..network.frozen import freeze
@@ -91,16 +91,10 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
                 f"Expected normalisation to be one of {', '.join(NORMALISATIONS)} "
                 f"(got {normalisation!r})."
             )
-        self.k, self.normalisation = k, normalisation
         if method is None:
             method = FOR_MESSAGES if k is None else replace(FOR_MESSAGES, rounds=MOST_ROUNDS)
-        self.search: dict[str, Any] = {
-            "method": method,
-            "stop": stop,
-            "undirected": undirected,
-            "normalisation": normalisation,
-            "seed": seed,
-        }
+        self.k, self.undirected, self.normalisation = k, undirected, normalisation
+        self.search = {"method": method, "stop": stop, "seed": seed}
 
     def supports(self) -> bool:
         """Edge masks of type object, no node masks; hyperedges and so on are PyG's to refuse."""
@@ -128,50 +122,49 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         """Called by `Explainer`; see torch_geometric."""
         if isinstance(x, dict) or isinstance(edge_index, dict):
             raise InvalidType("Expected a homogeneous graph (got dicts of node and edge types).")
-        if edge_index.shape[1] == 0:
-            self.candidates, self.attribution = edge_index[0], None
-            return Explanation(edge_mask=torch.zeros(0, device=edge_index.device))
-        loss = self._loss_of(model, x, edge_index, target, index, kwargs)
-        a = self._run(model, x, edge_index, loss, index, kwargs).finish()
-        every = torch.arange(edge_index.shape[1], device=edge_index.device)
-        self.candidates = a.attachments.get("edges", every)
-        self.attribution = a if a.selected else None
-        mask = _spread(self.attribution, self.candidates, edge_index.shape[1])
+        count = edge_index.shape[1]
+        self.candidates, self.attribution = torch.arange(count, device=edge_index.device), None
+        mask = torch.zeros(count, device=edge_index.device)
+        if count:
+            loss = self._loss_of(lambda: freeze(model)(x, edge_index, **kwargs), target, index)
+            nodes = None if index is None else self._nodes(model, index)
+            weighted = "edge_weight" in inspect.signature(model.forward).parameters
+            if self.normalisation == "recomputed" and not weighted:
+                raise InvalidInput(
+                    'Expected a model with an edge_weight argument for normalisation="recomputed" '
+                    f'(got {type(model).__name__} without). Try normalisation="kept".'
+                )
+            weight = kwargs.pop("edge_weight", None) if weighted else None
+            graph = (_Called(model, kwargs, weighted=weighted), x, edge_index, weight)
+            a = self._explain(graph, loss, index, None if kwargs else nodes)
+            self.candidates = a.attachments.get("edges", self.candidates)
+            if a.selected:
+                self.attribution = a
+                mask[self.candidates] = _importance(a).to(mask)
         return Explanation(edge_mask=mask)
 
-    def _run(
-        self, model: nn.Module, x: Tensor, edge_index: Tensor, loss: Callable[[Tensor], Tensor],
-        index: int | Tensor | None, kwargs: dict[str, Any],
-    ) -> EdgeRun:  # fmt: skip
-        """The run over all edges, or over those that reach the nodes in question."""
-        weighted = "edge_weight" in inspect.signature(model.forward).parameters
+    def _explain(
+        self, graph: tuple[Any, ...], loss: Callable[[Tensor], Tensor], index: Any, nodes: Any
+    ) -> Attribution:
+        """All edges explained, or those that reach the nodes in question."""
+        model, x, edge_index, weight = graph
         removing = self.normalisation == "recomputed"
-        if removing and not weighted:
-            raise InvalidInput(
-                'Expected a model with an edge_weight argument for normalisation="recomputed" (got '
-                f'{type(model).__name__} without). Try normalisation="kept".'
+        search = self.search | {"undirected": self.undirected, "normalisation": self.normalisation}
+        if nodes is not None and not (removing and len(nodes) > 1):
+            several = isinstance(index, Tensor) and index.dim() > 0
+            search["objective"] = lambda rows: -loss(rows if several else rows[0])
+            node = nodes if len(nodes) > 1 else int(nodes)
+            return explain_node(
+                model, x, edge_index, node, weight, k=self.k, connected=removing, **search
             )
-        kwargs = dict(kwargs)
-        weight = kwargs.pop("edge_weight", None) if weighted else None
-        called = _Called(model, kwargs, weighted=weighted)
-        nodes = self._nodes(model, index)
-        several = isinstance(index, Tensor) and index.dim() > 0
-        if nodes is not None and not kwargs and not (removing and len(nodes) > 1):
-            return node_run(
-                called, x, edge_index, nodes if len(nodes) > 1 else int(nodes), weight, k=self.k,
-                objective=lambda rows: -loss(rows if several else rows[0]), growing=removing,
-                **self.search,
-            )  # fmt: skip
-        units = read_graph(x, edge_index, weight, self.search["undirected"]).features().units
-        return edges_run(
-            called, x, edge_index, weight, k=None if self.k is None else min(self.k, units),
-            objective=lambda output: -loss(output if index is None else output[index]),
-            **self.search,
-        )  # fmt: skip
+        units = read_graph(x, edge_index, weight, self.undirected).features().units
+        search["objective"] = lambda output: -loss(output if index is None else output[index])
+        k = None if self.k is None else min(self.k, units)
+        return explain_edges(model, x, edge_index, weight, k=k, **search)
 
-    def _nodes(self, model: nn.Module, index: int | Tensor | None) -> Tensor | None:
+    def _nodes(self, model: nn.Module, index: int | Tensor) -> Tensor | None:
         """The nodes that are explained, where their neighbourhood is all that it takes."""
-        if index is None or self.model_config.task_level != ModelTaskLevel.node:
+        if self.model_config.task_level != ModelTaskLevel.node:
             return None
         if not any(isinstance(m, MessagePassing) for m in model.modules()):
             return None
@@ -179,39 +172,36 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         return torch.nonzero(nodes).squeeze(1) if nodes.dtype == torch.bool else nodes
 
     def _loss_of(
-        self, model: nn.Module, x: Tensor, edge_index: Tensor, target: Tensor,
-        index: int | Tensor | None, kwargs: dict[str, Any],
-    ) -> Callable[[Tensor], Tensor]:  # fmt: skip
-        """The loss of the outputs in question."""
+        self, output: Callable[[], Tensor], target: Tensor, index: int | Tensor | None
+    ) -> Callable[[Tensor], Tensor]:
+        """The loss of the outputs in question; output: that of the model on the full graph."""
         own = self.explainer_config.explanation_type == ExplanationType.model
-        if not own or self.model_config.mode == ModelMode.regression:
+        mode = self.model_config.mode
+        if not own or mode == ModelMode.regression:
             asked = target if index is None else target[index]
-            return lambda output: self._loss(output, asked)
+            losses: dict[ModelMode, Callable[[Tensor, Tensor], Tensor]] = {
+                ModelMode.binary_classification: self._loss_binary_classification,
+                ModelMode.multiclass_classification: self._loss_multiclass_classification,
+                ModelMode.regression: self._loss_regression,
+            }
+            return lambda output: losses[mode](output, asked)
         with torch.inference_mode(False), torch.no_grad():
-            full: Tensor = freeze(model)(x, edge_index, **kwargs)
+            full = output()
         expected = self._log_probabilities(full if index is None else full[index]).exp()
         return lambda output: -(expected * self._log_probabilities(output)).sum(-1).mean()
 
     def _log_probabilities(self, output: Tensor) -> Tensor:
         """(…, classes) of what the model returns; two classes of a lone probability or logit."""
         kind = self.model_config.return_type
-        binary = self.model_config.mode == ModelMode.binary_classification
-        if kind == ModelReturnType.raw:
-            lone = torch.stack([torch.zeros_like(output), output], -1) if binary else output
-            return lone.log_softmax(-1)
         if kind == ModelReturnType.log_probs:
             return output
-        lone = torch.stack([1 - output, output], -1) if binary else output
-        return lone.clamp_min(torch.finfo(output.dtype).tiny).log()
-
-    def _loss(self, output: Tensor, target: Tensor) -> Tensor:
-        losses = {
-            ModelMode.binary_classification: self._loss_binary_classification,
-            ModelMode.multiclass_classification: self._loss_multiclass_classification,
-            ModelMode.regression: self._loss_regression,
-        }
-        loss: Tensor = losses[self.model_config.mode](output, target)
-        return loss
+        raw = kind == ModelReturnType.raw
+        if self.model_config.mode == ModelMode.binary_classification:
+            other = torch.zeros_like(output) if raw else 1 - output
+            output = torch.stack([other, output], -1)
+        if raw:
+            return output.log_softmax(-1)
+        return output.clamp_min(torch.finfo(output.dtype).tiny).log()
 
 
 class _Called(nn.Module):
@@ -228,16 +218,11 @@ class _Called(nn.Module):
         return output
 
 
-def _spread(a: Attribution | None, columns: Tensor, count: int) -> Tensor:
-    """(count,) the edge mask: 1 for the first unit, then evenly down; equal for equal scores of a
-    round, 0 for units that were not selected and for scores of 0."""
-    mask = torch.zeros(count, device=columns.device)
-    if a is None:
-        return mask
+def _importance(a: Attribution) -> Tensor:
+    """(n,) 1 for the first unit, then evenly down; equal for equal scores of a round, 0 for units
+    that were not selected and for scores of 0."""
     first = a.order[a.features.first_rank(a.order)]
-    ranks = a.shared_positions()[first].to(columns.device)
-    mask[columns] = (1 - ranks / max(a.selected, 1)).clamp_min(0).to(mask)
-    return mask
+    return (1 - a.shared_positions()[first] / a.selected).clamp_min(0)
 
 
 __all__ = ["GreedyPIGExplainer"]

@@ -5,31 +5,27 @@ from __future__ import annotations
 import argparse
 import importlib.util
 from dataclasses import dataclass, replace
-from os import fspath
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import greedypig as gp
 
 from .. import plots, report
 from ..graphs import Graph
-from ..graphs.api import node_run
-from ..graphs.compression import grow, growth, logits_of, selected_pairs
+from ..graphs.compression import grow, growth, logits_of
 from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
 from ..results.wording import count
 from ..tensors.methods import FOR_NODES
-from . import graph_options, options, outputs
+from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import MODEL, Network, network_for, read_graph
-from .graph_options import given
 from .methods import knobs_of, set_knobs
 from .resumable import Progress, Session
-from .terminal import BOLD, DIM, Terminal, duration
+from .terminal import BOLD, Terminal, duration
 
 DESCRIPTION = """\
 Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
@@ -39,129 +35,47 @@ drawing and a page into a folder."""
 EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
   greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
-DRAWS = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain-node`."""
-    graph_options.add_graph(parser)
     parser.add_argument("--node", required=True, metavar="NODE", help="its number from 0, or name")
-    graph_options.add_network(parser)
-    group = options.group(parser, "method")
-    group.add_argument("--k", type=options.whole, default=20, metavar="N",
-                       help="edges to select (default: 20)")  # fmt: skip
-    group.add_argument("--hops", type=options.whole, metavar="N",
-                       help="steps from the node (default: the network's depth)")  # fmt: skip
-    graph_options.add_search(group, objective="log-likelihood")
-    group.add_argument("--draws", type=options.whole, default=DRAWS, metavar="N",
-                       help="random subgraphs to compare with (default: %(default)s)")  # fmt: skip
-    options.add_hardware(parser, batch_size=False)
-    graph_options.add_output(parser, "nodes")
+    group = graph_model.add_options(parser, "nodes", objective="log-likelihood")
+    numbers = {
+        "k": (20, "edges to select (default: 20)"),
+        "hops": (None, "steps from the node (default: the network's depth)"),
+        "draws": (10, "random subgraphs to compare with (default: 10)"),
+    }
+    for name, (default, text) in numbers.items():
+        group.add_argument(f"--{name}", type=options.whole, default=default, metavar="N", help=text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train or load the network, explain the node, write the files."""
     graph = read_graph(args, terminal)
     node = _node(args.node, graph)
-    folder = outputs.folder(graph_options.folder_name(args, graph.name, "nodes"))
-    stem = folder / f"node-{node}"
-    page, picture = stem.with_suffix(".html"), stem.with_suffix(".png")
-    session = Session(stem.with_suffix(".gpig"), args.resume, Progress(args.draws))
-    outputs.refuse_foreign([session.result, page, picture, folder / MODEL])
+    folder = graph_model.results_folder(args, graph, "nodes")
+    result, page, picture = (folder / f"node-{node}{end}" for end in (".gpig", ".html", ".png"))
+    session = Session(result, args.resume, Progress(args.draws))
+    outputs.refuse_foreign([result, page, picture, folder / MODEL])
     session.announced(terminal)
-    search = given(args, "k", "hops", "objective") | {"seed": args.seed, "method": _method(args)}
     with terminal.bar("") as bar:
         network = network_for(graph, args, folder, terminal, bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(session.progress.share, 1)
-        task = NodeTask(node, graph, network, search, args)
+        task = NodeTask(node, graph, network, args)
         with session.interruptible(f"Stopped at node {node}."):
             a = session.answer(task, Path(args.graph).name, terminal.command_line())
-    files = [session.result, page]
+    files = [result, page]
     report.write(a, page)
     if importlib.util.find_spec("matplotlib") is not None:
         outputs.save_figure(plots.node_panel(a), picture)
         files.append(picture)
-    _show(a, terminal, files)
-    terminal.result(_json(a, network, args, files))
+    explained = Explained.of(a)
+    assert explained is not None
+    _show(a, explained, terminal, files)
+    terminal.result(_json(a, explained) | graph_model.record(a, network, args, files))
     return DONE
-
-
-@dataclass(frozen=True)
-class NodeTask:
-    """The edges of one node's prediction; a `Task` of a session."""
-
-    node: int
-    graph: Graph
-    network: Network
-    search: dict[str, Any]
-    """Arguments of `node_run`."""
-    args: argparse.Namespace
-
-    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
-        """The edges in order."""
-        graph = self.graph
-        run = node_run(
-            self.network.model, graph.x, graph.indexed, self.node, undirected=graph.undirected,
-            resume=resume, **self.search,
-        )  # fmt: skip
-        progress(run)
-        return run.finish(watch=progress)
-
-    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
-        """The edges with the network's probabilities for them, and for random ones."""
-        graph, model, node = self.graph, self.network.model, self.node
-        target = int(a.settings["target"])
-        pairs = selected_pairs(a)
-        own = growth(model, graph, node, pairs, target)
-        logits = logits_of(model, graph)(None)
-        whole = float(torch.softmax(logits[node].double(), 0)[target])
-        answers = logits.argmax(1)
-        names = [graph.class_name(c) for c in range(logits.shape[1])]
-        truth = None if graph.y is None else int(graph.y[node])
-        place = {n: i for i, n in enumerate(own.nodes)}
-        notes = {
-            "kind": NODE, "source": source, "model": self.network.name, "command": command,
-            "node": node, "class": names[target], "target": target, "probability": whole,
-            "truth": None if truth is None or truth < 0 else names[truth],
-            "objective": self.args.objective, "alone": own.probabilities[0],
-            "kept_probabilities": list(own.probabilities[1:]), "classes": names,
-            "nodes": [self._node(n, answers) for n in own.nodes],
-            "edges": [[place[u], place[v]] for u, v in pairs], "around": a.features.units,
-            "same": own.same_class(graph), "random": self._random(a, len(pairs), target),
-            "hops": a.settings.get("hops"), "note": a.about.get("note"),
-        }  # fmt: skip
-        return replace(a, about={}).with_notes(notes)
-
-    def is_complete(self, saved: gp.Attribution) -> bool:
-        """Was it compared with as many random subgraphs?"""
-        return bool(saved.about.get("random", {}).get("draws") == self.args.draws)
-
-    def _node(self, node: int, answers: Tensor) -> dict[str, Any]:
-        y = self.graph.y
-        known = y is not None and int(y[node]) >= 0
-        return {"id": node, "name": self.graph.node_name(node),
-                "class": int(y[node]) if known and y is not None else None,
-                "predicted": int(answers[node])}  # fmt: skip
-
-    def _random(self, a: gp.Attribution, k: int, target: int) -> dict[str, Any]:
-        if k == 0:
-            return {"draws": self.args.draws}
-        found = [
-            grow(self.network.model, self.graph, self.node, k=k, hops=a.settings.get("hops"),
-                 target=target, method="random", seed=self.args.seed + 1 + i)[1]
-            for i in range(self.args.draws)
-        ]  # fmt: skip
-        same = [s for s in (g.same_class(self.graph) for g in found) if s is not None]
-        return {"draws": self.args.draws, "kept": mean(g.probabilities[-1] for g in found),
-                "same": mean(same) if same else None}  # fmt: skip
-
-
-def _method(args: argparse.Namespace) -> Any:
-    """One edge a round, unless the rounds were named in another way."""
-    knobs = knobs_of(args)
-    named = "rounds" in knobs or "schedule" in knobs
-    return set_knobs(replace(FOR_NODES, per_round=None) if named else FOR_NODES, knobs)
 
 
 def _node(text: str, graph: Graph) -> int:
@@ -175,75 +89,147 @@ def _node(text: str, graph: Graph) -> int:
     )
 
 
-def _show(a: gp.Attribution, terminal: Terminal, files: list[Path]) -> None:
-    found = Explained.of(a)
-    assert found is not None
-    say = terminal.say
-    truth = "" if found.truth in (None, found.label) else f" (its own class: {found.truth})"
-    say(terminal.style(terminal.wrapped(
-        f"{found.source}, node {found.nodes[0].name}: {found.label}, probability "
-        f"{found.full:.3f}{truth}"), BOLD))  # fmt: skip
-    if not found.edges:
+@dataclass(frozen=True)
+class NodeTask:
+    """The edges of one node's prediction; a `Task` of a session."""
+
+    node: int
+    graph: Graph
+    network: Network
+    args: argparse.Namespace
+
+    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
+        """The edges in order: one a round, unless the rounds were named in another way."""
+        knobs, graph = knobs_of(self.args), self.graph
+        named = "rounds" in knobs or "schedule" in knobs
+        return gp.explain_node(
+            self.network.model,
+            graph.x,
+            graph.indexed,
+            self.node,
+            undirected=graph.undirected,
+            method=set_knobs(replace(FOR_NODES, per_round=None) if named else FOR_NODES, knobs),
+            k=self.args.k,
+            hops=self.args.hops,
+            objective=self.args.objective,
+            seed=self.args.seed,
+            resume=resume,
+            progress=progress,
+        )
+
+    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
+        """The edges with the network's probabilities for them, and for random ones."""
+        graph, model, node = self.graph, self.network.model, self.node
+        target = int(a.settings["target"])
+        own = growth(model, graph, a)
+        logits = logits_of(model, graph)(None)
+        predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
+        nodes = [
+            {"id": n, "name": graph.node_name(n), "class": _label(graph, n)}
+            | {"predicted": int(predicted[n])}
+            for n in own.nodes
+        ]
+        truth = nodes[0]["class"]
+        notes = {
+            "kind": NODE,
+            "source": source,
+            "model": self.network.name,
+            "command": command,
+            "node": node,
+            "class": classes[target],
+            "target": target,
+            "truth": None if truth is None else classes[truth],
+            "probability": float(torch.softmax(logits[node].double(), 0)[target]),
+            "objective": self.args.objective,
+            "alone": own.probabilities[0],
+            "kept_probabilities": list(own.probabilities[1:]),
+            "classes": classes,
+            "nodes": nodes,
+            "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
+            "around": a.features.units,
+            "same": own.same_class(graph),
+            "random": self._random(a, len(own.pairs), target),
+            "hops": a.settings.get("hops"),
+            "note": a.about.get("note"),
+        }
+        return replace(a, about={}).with_notes(notes)
+
+    def is_complete(self, saved: gp.Attribution) -> bool:
+        """Was it compared with as many random subgraphs?"""
+        return bool(saved.about.get("random", {}).get("draws") == self.args.draws)
+
+    def _random(self, a: gp.Attribution, k: int, target: int) -> dict[str, Any]:
+        """Means over random subgraphs of as many edges."""
+        numbers: dict[str, Any] = {"draws": self.args.draws}
+        if k == 0:
+            return numbers
+        search = {"k": k, "hops": a.settings["hops"], "target": target, "method": "random"}
+        seeds = range(self.args.seed + 1, self.args.seed + 1 + self.args.draws)
+        drawn = [
+            grow(self.network.model, self.graph, self.node, **search, seed=seed)[1]
+            for seed in seeds
+        ]
+        same = [s for s in (g.same_class(self.graph) for g in drawn) if s is not None]
+        numbers["kept"] = mean(g.probabilities[-1] for g in drawn)
+        return numbers | {"same": mean(same) if same else None}
+
+
+def _label(graph: Graph, node: int) -> Any:
+    return None if graph.y is None or graph.y[node] < 0 else int(graph.y[node])
+
+
+def _show(a: gp.Attribution, explained: Explained, terminal: Terminal, files: list[Path]) -> None:
+    """Print the edges in order, each with the probability so far."""
+    say, full, nodes = terminal.say, explained.full, explained.nodes
+    truth = "" if explained.truth in (None, explained.label) else f" (true: {explained.truth})"
+    head = (
+        f"{explained.source}, node {nodes[0].name}: {explained.label}, probability "
+        f"{full:.3f}{truth}"
+    )
+    say(terminal.style(terminal.wrapped(head), BOLD))
+    if not explained.edges:
         say("  no edge is within the network's depth: the prediction uses the node's own features")
     else:
-        say(f"  without edges {found.alone:.3f}; with only the first of the {found.around:,} edges "
-            "around it:")  # fmt: skip
-        rows = [[f"{i + 1}", " – ".join(found.nodes[e].name for e in pair),
-                 f"{found.values[i]:.3f}",
-                 " – ".join(_class(found, e) for e in pair)]
-                for i, pair in enumerate(found.edges)]  # fmt: skip
-        widths = [max(len(row[c]) for row in rows) for c in range(3)]
-        for rank, ends, probability, kinds in rows:
-            line = f"  {rank:>{widths[0]}}  {ends:<{widths[1]}}  {probability}"
-            room = terminal.width - len(line) - 2
-            more = kinds if len(kinds) <= room else ""
-            say(f"{line}  {terminal.style(more, DIM)}".rstrip())
-    if found.note:
-        say(f"  {found.note}")
-    excess = found.excess()
-    if excess is not None:
+        say(
+            f"  without edges {explained.alone:.3f}; with only the first of the "
+            f"{explained.around:,} edges around it:"
+        )
+    pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
+    width = max(map(len, pairs), default=0)
+    for i, (pair, value) in enumerate(zip(pairs, explained.values, strict=True)):
+        say(f"  {i + 1:>2}  {pair:<{width}}  {value:.3f}")
+    if explained.note:
+        say(f"  {explained.note}")
+    if (excess := explained.excess()) is not None:
         edges, value = excess
-        part = {0: "No edges", 1: "The first edge"}.get(edges, f"The first {edges} edges")
-        sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{found.full:.3f}",
-                                   verb="gives" if edges == 1 else "give")  # fmt: skip
-        why = "The prediction uses the node's own features, not these edges."
-        terminal.caution(f"{sentence}. {why if edges == 0 else ''}".rstrip(), "  ")
-    if "kept" in found.random and found.same is not None:
-        say(terminal.wrapped(
-            f"{100 * found.same:.0f} % of the nodes reached have its class (random subgraphs: "
-            f"{100 * found.random.get('same', 0):.0f} %); probability {found.values[-1]:.3f} "
-            f"(random subgraphs: {found.random['kept']:.3f})", "  ", "    "))  # fmt: skip
-    say(terminal.wrapped(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote "
-                         + ", ".join(outputs.shown(f) for f in files), "  ", "    "))  # fmt: skip
+        part = f"The first {edges} edges" if edges else "No edges"
+        sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{full:.3f}", verb="give")
+        why = "" if edges else " The prediction uses the node's own features, not these edges."
+        terminal.caution(f"{sentence}.{why}", "  ")
+    if "kept" in explained.random and explained.same is not None:
+        line = (
+            f"{100 * explained.same:.0f} % of the nodes reached have its class (random subgraphs: "
+            f"{100 * explained.random.get('same', 0):.0f} %); probability "
+            f"{explained.values[-1]:.3f} (random subgraphs: {explained.random['kept']:.3f})"
+        )
+        say(terminal.wrapped(line, "  ", "    "))
+    names = ", ".join(outputs.shown(file) for file in files)
+    line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
+    say(terminal.wrapped(line, "  ", "    "))
 
 
-def _class(found: Explained, place: int) -> str:
-    kind = found.nodes[place].kind
-    return "?" if kind is None else found.classes[kind]
-
-
-def _json(
-    a: gp.Attribution, network: Network, args: argparse.Namespace, files: list[Path]
-) -> dict[str, Any]:
-    found = Explained.of(a)
-    assert found is not None
-    ids = [n.id for n in found.nodes]
+def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:
+    ids = [node.id for node in explained.nodes]
     return {
-        "node": found.node,
-        "class": found.label,
+        "node": explained.node,
+        "class": explained.label,
         "target": a.about["target"],
-        "truth": found.truth,
-        "probability": found.full,
-        "method": a.settings["method"],
-        "order": [[ids[u], ids[v]] for u, v in found.edges],
-        "probabilities": [found.alone, *found.values],
-        "edges_within_reach": found.around,
-        "note": found.note or None,
-        "same_class": found.same,
+        "truth": explained.truth,
+        "probability": explained.full,
+        "order": [[ids[u], ids[v]] for u, v in explained.edges],
+        "probabilities": [explained.alone, *explained.values],
+        "edges_within_reach": explained.around,
+        "note": explained.note or None,
+        "same_class": explained.same,
         "random": dict(a.about["random"]),
-        "gradients": a.gradients_used,
-        "seconds": a.seconds,
-        "settings": dict(a.settings) | {"model": network.name, "seed": args.seed,
-                                        "training": network.facts},
-        "files": [fspath(file) for file in files],
-    }  # fmt: skip
+    }

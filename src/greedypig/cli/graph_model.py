@@ -1,29 +1,122 @@
-"""The graph and the network of a graph command: read, built or trained, and saved."""
+"""The graph and the network of a graph command: their options, and reading or training them."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from ..core.errors import GreedyPigError
-from ..graphs import Graph, Recipe, Training, load_graph, load_model
-from ..graphs.training import fingerprint, save_model
+from ..core.attribution import Attribution
+from ..core.errors import GreedyPigError, first_line
+from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
+from ..graphs.files import KINDS, read_tensors
+from ..graphs.objectives import OBJECTIVES
+from ..graphs.training import fingerprint
 from ..images.from_spec import build
 from ..results.wording import count
-from . import options
+from . import options, outputs
 from .failures import Stopped, UsageError
-from .graph_options import given
+from .methods import add_rounds
 from .terminal import Bar, Terminal
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
+TRAINING = ("hidden", "layers", "epochs")
+"""Options of a network that is trained here."""
+
+
+def add_options(
+    parser: argparse.ArgumentParser, ending: str, objective: str = "log-probability"
+) -> argparse._ArgumentGroup:
+    """All options that the graph commands share; returns the group of the method.
+
+    ending: of the default folder's name. objective: the default.
+    """
+    parser.add_argument("graph", metavar="GRAPH", help=KINDS)
+    group = options.group(parser, "graph")
+    group.add_argument(
+        "--nodes", metavar="FILE", help="the table of nodes, for an edge list as CSV or Parquet"
+    )
+    group.add_argument(
+        "--label", metavar="NAME", help="its column of classes (default: label, y or class)"
+    )
+    group.add_argument(
+        "--directed",
+        action="store_true",
+        help="keep the directions of edges (default: an edge in one direction counts as both)",
+    )
+    group = options.group(parser, "model")
+    group.add_argument(
+        "--model",
+        metavar="NAME",
+        help="package.module:factory for your own, called as model(x, edge_index, edge_weight) "
+        "(default: the paper's GCN, trained here)",
+    )
+    group.add_argument(
+        "--weights", metavar="FILE", help="weights of the model, .safetensors or .pt: no training"
+    )
+    defaults = {
+        "hidden": "width of the GCN (default: 64; 256 in large graphs)",
+        "layers": "its layers (default: 3)",
+        "epochs": "epochs of training (default: 300; large graphs: 100)",
+    }
+    for name, text in defaults.items():
+        group.add_argument(f"--{name}", type=options.whole, metavar="N", help=text)
+    method = options.group(parser, "method")
+    names = [name for name in OBJECTIVES if name != "label-loss"]
+    method.add_argument(
+        "--objective",
+        default=objective,
+        choices=names,
+        metavar="NAME",
+        help=f"what to maximise: {', '.join(names)} (default: %(default)s)",
+    )
+    add_rounds(method, per_round=False)
+    options.add_hardware(parser, batch_size=False)
+    output = options.group(parser, "output")
+    output.add_argument(
+        "--out", metavar="FOLDER", help=f"folder of the results (default: graph-{ending})"
+    )
+    options.add_resume(output)
+    return method
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The options that were given."""
+    return {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
+
+
+def results_folder(args: argparse.Namespace, graph: Graph, ending: str) -> Path:
+    """The folder of the results: --out, else the graph's name with an ending, here."""
+    if args.out is not None and Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):
+        raise UsageError(f"Expected a folder as --out (got {args.out}).")
+    return outputs.folder(Path(args.out or f"{graph.name}-{ending}"))
+
+
+def read_graph(args: argparse.Namespace, terminal: Terminal) -> Graph:
+    """The graph that the command line names; corrections to it are printed."""
+    device = options.device(args.device)
+    try:
+        graph = load_graph(
+            args.graph,
+            nodes=args.nodes,
+            label=args.label,
+            undirected=not args.directed,
+            seed=args.seed,
+        )
+    except (GreedyPigError, FileNotFoundError) as error:
+        raise UsageError(str(error)) from error
+    if graph.m == 0:
+        raise UsageError(f"Expected edges in {graph.name} (got none).")
+    for note in graph.notes:
+        terminal.note(f"{graph.name}: {note}")
+    return graph.to(device)
 
 
 @dataclass(frozen=True)
@@ -39,109 +132,82 @@ class Network:
     """Where its weights were written."""
 
 
-def read_graph(args: argparse.Namespace, terminal: Terminal) -> Graph:
-    """The graph that the command line names; corrections to it are printed."""
-    device = options.device(args.device)
-    try:
-        graph = load_graph(
-            args.graph, nodes=args.nodes, label=args.label, undirected=not args.directed,
-            seed=args.seed,
-        )  # fmt: skip
-    except (GreedyPigError, FileNotFoundError) as error:
-        raise UsageError(str(error)) from error
-    if graph.m == 0:
-        raise UsageError(f"Expected edges in {graph.name} (got none).")
-    for note in graph.notes:
-        terminal.note(f"{graph.name}: {note}")
-    return graph.to(device)
-
-
 def network_for(
     graph: Graph, args: argparse.Namespace, folder: Path, terminal: Terminal, bar: Bar
 ) -> Network:
     """The network asked for, else the paper's GCN: trained, or loaded from an earlier run."""
-    if args.model is not None or args.weights is not None:
-        knobs = given(args, "hidden", "layers", "epochs")
-        if knobs:
-            raise UsageError(f"Expected --{next(iter(knobs))} only for a network trained here "
-                             "(got --model or --weights beside it).")  # fmt: skip
-        try:
-            return _given_network(graph, args)
-        except (GreedyPigError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from error
-    for file in (folder / PARTIAL, folder / MODEL):
-        terminal.keeps(file, args.resume)
-    recipe = Recipe.of(graph, **given(args, "hidden", "layers", "epochs"))
     try:
-        training = Training(graph, recipe, seed=args.seed)
-    except GreedyPigError as error:
+        if args.model is not None or args.weights is not None:
+            return _given_network(graph, args)
+        training = Training(graph, Recipe.of(graph, **given(args, *TRAINING)), seed=args.seed)
+    except (GreedyPigError, FileNotFoundError) as error:
         raise UsageError(str(error)) from error
+    file, partial, recipe = folder / MODEL, folder / PARTIAL, training.recipe
+    for path in (partial, file):
+        terminal.keeps(path, args.resume)
     widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
     name = f"GCN {'-'.join(map(str, widths))}"
-    file, facts = folder / MODEL, {"seed": args.seed, "graph": fingerprint(graph),
-                                   "recipe": asdict(recipe)}  # fmt: skip
-    kept = _facts(file)
-    if kept and {k: kept.get(k) for k in facts} == facts:  # Training gives the same again.
-        return Network(load_model(file, graph), name, kept, file)
+    facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
+    saved = _facts(file)
+    if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
+        return Network(load_model(file, graph), name, saved, file)
     if args.resume:
-        training.take_up(folder / PARTIAL)
-    _train(training, folder, name, bar)
-    done = training.trained()
-    facts |= {"epochs": done.epochs, "best_epoch": done.best_epoch,
-              "val_accuracy": done.val_accuracy}  # fmt: skip
-    save_model(done.model, file, json.dumps(facts))
-    (folder / PARTIAL).unlink(missing_ok=True)
-    return Network(done.model, name, facts, file)
-
-
-def _train(training: Training, folder: Path, name: str, bar: Bar) -> None:
+        training.take_up(partial)
     bar.label = f"training {name}"
-    most = training.recipe.epochs
-    bar.follow(lambda: training.epoch, most)
+    bar.follow(lambda: training.epoch, recipe.epochs)
     try:
-        while not training.finished:
-            training.step()
+        training.finish()
     except KeyboardInterrupt:
         if training.epoch:
-            training.save(folder / PARTIAL)
+            training.save(partial)
         raise Stopped(f"Stopped while training, after {count(training.epoch, 'epoch')}.") from None
+    facts |= {"epochs": training.epoch, "best_epoch": training.best_epoch}
+    facts["val_accuracy"] = training.val_accuracy
+    save_model(training.model, file, json.dumps(facts))
+    partial.unlink(missing_ok=True)
+    return Network(training.model, name, facts, file)
+
+
+def record(
+    a: Attribution, network: Network, args: argparse.Namespace, files: Sequence[Path]
+) -> dict[str, Any]:
+    """What --json says of every run."""
+    own = {"model": network.name, "seed": args.seed, "training": network.facts}
+    return {
+        "method": a.settings["method"],
+        "gradients": a.gradients_used,
+        "seconds": a.seconds,
+        "settings": dict(a.settings) | own,
+        "files": [fspath(file) for file in files],
+    }
 
 
 def _given_network(graph: Graph, args: argparse.Namespace) -> Network:
-    if args.model is None:
-        return Network(
-            load_model(args.weights, graph), f"GCN of {Path(args.weights).name}", {}, None
+    for option in given(args, *TRAINING):
+        raise UsageError(
+            f"Expected --{option} only for a network trained here (got --model or --weights "
+            "beside it)."
         )
+    if args.model is None:
+        name = f"GCN of {Path(args.weights).name}"
+        return Network(load_model(args.weights, graph), name, {}, None)
     model = build(args.model).to(graph.x.device)
     if args.weights is not None:
         try:
-            model.load_state_dict(_state(Path(args.weights)))
-        except GreedyPigError:
-            raise
+            model.load_state_dict(read_tensors(Path(args.weights)))
         except Exception as error:  # Anything may lie in a file of that name.
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UsageError(
-                f"Expected the weights of {args.model} in {args.weights} (got: {first})."
+                f"Expected the weights of {args.model} in {args.weights} "
+                f"(got: {first_line(error) or type(error).__name__})."
             ) from error
     return Network(model.eval().requires_grad_(False), args.model, {}, None)
 
 
-def _state(path: Path) -> Any:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)
-
-
-def _facts(file: Path) -> dict[str, Any] | None:
-    """The training facts in a network's file."""
+def _facts(file: Path) -> dict[str, Any]:
+    """The training facts in a network's file; none where it has none."""
     try:
         with safe_open(fspath(file), framework="pt") as opened:
-            found = json.loads((opened.metadata() or {}).get("greedypig", "null"))
+            facts = json.loads((opened.metadata() or {}).get("greedypig", "{}"))
     except (SafetensorError, OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-__all__ = ["Network", "network_for", "read_graph"]
+        return {}
+    return facts if isinstance(facts, dict) else {}

@@ -8,8 +8,8 @@ the full graph). One node's subgraph is measured by the probability of the expla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,10 +17,9 @@ from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..core.features import Groups
 from ..core.scorers import IG
 from ..tensors.methods import FOR_EDGES
-from .api import EdgeRun, edges_run, explain_node
+from .api import explain_edges, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
@@ -38,7 +37,6 @@ SHARES = tuple(i / 20 for i in range(21))
 MEASURES = ("accuracy", "agreement", "g")
 DEFAULTS = {"greedy-pig": FOR_EDGES, "ig": IG(100, "gauss-legendre")}
 """What two of the METHODS are here: both take about 100 gradients."""
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,19 @@ class Judge:
     def __init__(self, model: Callable[..., Any], graph: Graph) -> None:
         self.graph = graph
         self._logits = logits_of(model, graph)
-        logits = self._logits(None)
-        self._check(logits)
+        logits: Any = self._logits(None)
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else (type(logits).__name__,)
+        if len(shape) != 2 or shape[0] != graph.nodes or shape[1] < graph.class_count:
+            raise InvalidInput(
+                f"Expected the model to give logits of shape ({graph.nodes}, classes) for the "
+                f"{graph.class_count} classes of {graph.name} (got {shape})."
+            )
         self.classes = logits.argmax(1)
         self.full = self.look(None)
 
     def look(self, edges: Tensor | None) -> Look:
         """Measure the graph of these edges (ids of `graph.edges`); None for all of them."""
-        graph = self.graph
-        logits = self._logits(edges)
+        graph, logits = self.graph, self._logits(edges)
         classes = logits.argmax(1)
         log_probability = torch.log_softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
         accuracy = None
@@ -79,19 +81,6 @@ class Judge:
             agreement=float((classes == self.classes).double().mean()),
             g=float(log_probability.double().mean()),
         )
-
-    def _check(self, logits: Any) -> None:
-        nodes = self.graph.nodes
-        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        if not isinstance(logits, Tensor) or logits.dim() != 2 or logits.shape[0] != nodes:
-            raise InvalidInput(
-                f"Expected the model to give logits of shape ({nodes}, classes) (got {shape})."
-            )
-        if logits.shape[1] < self.graph.class_count:
-            raise InvalidInput(
-                f"Expected logits for the {self.graph.class_count} classes of {self.graph.name} "
-                f"(got {logits.shape[1]})."
-            )
 
 
 @dataclass(frozen=True)
@@ -123,46 +112,29 @@ def kept_count(share: float, edges: int) -> int:
 
 def trace(judge: Judge, order: Tensor, shares: Sequence[float] = SHARES) -> Trace:
     """Measure the first edges of an order at every share."""
-    looks = []
-    for share in shares:
-        count = kept_count(share, judge.graph.m)
-        looks.append(judge.full if count == judge.graph.m else judge.look(order[:count]))
+    counts = [kept_count(share, judge.graph.m) for share in shares]
+    looks = [judge.full if n == judge.graph.m else judge.look(order[:n]) for n in counts]
     return Trace(tuple(shares), tuple(looks))
 
 
-def order_run(
-    method: Any, model: Callable[..., Any], graph: Graph, *, seed: int = 0, **more: Any
-) -> EdgeRun:
-    """The run that orders the edges of a graph by a method, one of METHODS by its name.
+def edge_order(method: Any, model: Callable[..., Any], graph: Graph, **more: Any) -> Attribution:
+    """The edges of a graph, best first; `order` holds ids of `graph.edges`.
 
-    more: further arguments of `edges_run`.
+    method: one of METHODS by its name, or a method. more: further arguments of `explain_edges`.
     """
     if isinstance(method, str):
         method = DEFAULTS.get(method, method)
-    return edges_run(
-        model, graph.x, graph.edge_index, graph.edge_weight, method=method, seed=seed,
-        undirected=graph.undirected, **more,
-    )  # fmt: skip
-
-
-def edge_order(
-    method: Any, model: Callable[..., Any], graph: Graph, *, seed: int = 0, **more: Any
-) -> Attribution:
-    """The edges of a graph, best first; `order` holds ids of `graph.edges`."""
-    return order_run(method, model, graph, seed=seed, **more).finish()
+    edges = (graph.x, graph.edge_index, graph.edge_weight)
+    return explain_edges(model, *edges, method=method, undirected=graph.undirected, **more)
 
 
 def compare(
-    model: Callable[..., Any], graph: Graph, methods: Mapping[str, Any] | None = None,
-    *, shares: Sequence[float] = SHARES, seed: int = 0,
-) -> dict[str, Trace]:  # fmt: skip
-    """Every method's trace on the same network and graph; methods: names and what they run."""
+    model: Callable[..., Any], graph: Graph, *, shares: Sequence[float] = SHARES, seed: int = 0
+) -> dict[str, Trace]:
+    """The trace of each of the METHODS on the same network and graph."""
     judge = Judge(model, graph)
-    wanted = {name: name for name in METHODS} if methods is None else methods
-    return {
-        name: trace(judge, edge_order(method, model, graph, seed=seed).order, shares)
-        for name, method in wanted.items()
-    }
+    orders = {name: edge_order(name, model, graph, seed=seed).order for name in METHODS}
+    return {name: trace(judge, order, shares) for name, order in orders.items()}
 
 
 def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | None], Tensor]:
@@ -179,15 +151,13 @@ def logits_of(model: Callable[..., Any], graph: Graph) -> Callable[[Tensor | Non
     return logits
 
 
-# One node.
-
-
 @dataclass(frozen=True)
 class Growth:
     """Edges that grew from a node, in the order in which they were taken."""
 
     node: int
-    pairs: tuple[Pair, ...]
+    pairs: tuple[tuple[int, int], ...]
+    """Both ends of every edge."""
     probabilities: tuple[float, ...]
     """Of the explained class: with no edge, the first, the first two, …"""
     kept: bool = True
@@ -200,69 +170,51 @@ class Growth:
 
     def same_class(self, graph: Graph) -> float | None:
         """Share of the nodes reached that have the centre's class; None where it is not known."""
-        if graph.y is None or int(graph.y[self.node]) < 0:
+        y, others = graph.y, list(self.nodes[1:])
+        if y is None or int(y[self.node]) < 0 or not others:
             return None
-        others = torch.tensor(self.nodes[1:], dtype=torch.long, device=graph.y.device)
-        if not len(others):
-            return None
-        return float((graph.y[others] == graph.y[self.node]).double().mean())
+        return float((y[others] == y[self.node]).double().mean())
 
 
 def grow(
     model: Callable[..., Any], graph: Graph, node: int, **search: Any
 ) -> tuple[Attribution, Growth]:
-    """Explain a node's class; method="random" takes adjacent edges at random."""
-    a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
-    return a, growth(model, graph, node, selected_pairs(a), int(a.settings["target"]))
+    """Explain a node's class; method="random" takes adjacent edges at random.
 
-
-def growth(
-    model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair], target: int
-) -> Growth:
-    """Measure edges around a node by the class that they are to explain."""
-    rows = answers(model, graph, node, pairs)
-    return Growth(
-        node, tuple(pairs), tuple(rows[:, target].tolist()), int(rows[-1].argmax()) == target
-    )
-
-
-def selected_pairs(a: Attribution) -> tuple[Pair, ...]:
-    """The ends of the edges that a node's explanation selected, in order."""
-    ends = a.attachments.get("ends")
-    if ends is None or not isinstance(a.features, Groups):
-        return ()
-    columns = torch.full((a.features.units,), a.layout.n)
-    columns.scatter_reduce_(0, a.features.ids.cpu(), torch.arange(a.layout.n), "amin")
-    first = columns[a.order[: a.selected]]
-    return tuple((u, v) for u, v in ends[:, first].T.tolist())
-
-
-def answers(model: Callable[..., Any], graph: Graph, node: int, pairs: Sequence[Pair]) -> Tensor:
-    """(edges + 1, classes): the node's probabilities with the first 0, 1, … edges alone.
-
-    Only the nodes that these edges touch are given to the model.
+    search: further arguments of `explain_node`.
     """
-    nodes = list(dict.fromkeys([node, *(end for pair in pairs for end in pair)]))
-    local = {n: i for i, n in enumerate(nodes)}
-    device = graph.x.device
-    ends = [[local[u] for u, _ in pairs], [local[v] for _, v in pairs]]
-    part = Graph(
-        x=graph.x[torch.tensor(nodes, device=device)],
-        edges=torch.tensor(ends, dtype=torch.long, device=device),
-        undirected=graph.undirected,
-        weight=_weights(graph, pairs),
+    a = explain_node(model, graph.x, graph.indexed, node, undirected=graph.undirected, **search)
+    return a, growth(model, graph, a)
+
+
+def growth(model: Callable[..., Any], graph: Graph, a: Attribution) -> Growth:
+    """The edges of a node's explanation, measured: only the nodes that they touch are given to the
+    model."""
+    node, edges = int(a.settings["node"]), selected_edges(a, graph)
+    nodes, numbers = torch.unique(
+        torch.cat([edges.new_tensor([node]), graph.edges[:, edges].reshape(-1)]),
+        return_inverse=True,
+    )
+    part = replace(
+        graph,
+        x=graph.x[nodes],
+        edges=numbers[1:].reshape(2, -1),
+        weight=None if graph.weight is None else graph.weight[edges],
     )
     logits = logits_of(model, part)
-    counts = range(len(pairs) + 1)
-    rows = [logits(torch.arange(count, device=device))[0].double() for count in counts]
-    return torch.softmax(torch.stack(rows), 1)
+    counts = [torch.arange(count, device=edges.device) for count in range(len(edges) + 1)]
+    rows = torch.stack([logits(first)[numbers[0]].double() for first in counts])
+    target = int(a.settings["target"])
+    probabilities = torch.softmax(rows, 1)[:, target].tolist()
+    pairs = tuple((u, v) for u, v in graph.edges[:, edges].T.tolist())
+    return Growth(node, pairs, tuple(probabilities), int(rows[-1].argmax()) == target)
 
 
-def _weights(graph: Graph, pairs: Sequence[Pair]) -> Tensor | None:
-    if graph.weight is None or not pairs:
-        return None
-    keys = graph.edges[0] * graph.nodes + graph.edges[1]
-    ends = torch.tensor(pairs, device=keys.device)
-    source, target = (ends.sort(1).values if graph.undirected else ends).T
-    wanted = source * graph.nodes + target
-    return graph.weight[torch.searchsorted(keys, wanted)]
+def selected_edges(a: Attribution, graph: Graph) -> Tensor:
+    """The ids of the edges that a node's explanation selected, in order."""
+    order = a.order[: a.selected].to(graph.edges.device)
+    columns = a.attachments["edges"].to(graph.edges.device) % max(graph.m, 1)
+    edges = torch.zeros(a.features.units, dtype=torch.long, device=order.device)
+    ids = getattr(a.features, "ids", None)
+    edges[slice(None) if ids is None else ids.to(order.device)] = columns
+    return edges[order]

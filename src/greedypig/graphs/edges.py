@@ -7,7 +7,6 @@ itself is no connection: it is always present, and its score is 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -44,34 +43,22 @@ class EdgeGraph:
         return replace(self, edge_index=self.edge_index[:, columns], weight=self.weight[columns])
 
     @cached_property
+    def loops(self) -> Tensor:
+        """(columns,) bool: does the edge lead from a node to itself?"""
+        return self.edge_index[0] == self.edge_index[1]
+
+    @cached_property
     def symmetric(self) -> bool:
         """Has every edge its reverse, as often and with the same weights?"""
-        source, target = self.edge_index
-        there = torch.sort(source * self.nodes + target)
-        back = torch.sort(target * self.nodes + source)
-        if not torch.equal(there.values, back.values):
-            return False
-        one, other = self.weight[there.indices], self.weight[back.indices]
-        return torch.equal(one, other) or _same_sums(there.values, one, other)
+        (there, one), (back, other) = (self._sorted(ends) for ends in (0, 1))
+        return torch.equal(there, back) and torch.equal(one, other)
 
-    def oddities(self, undirected: bool | None) -> Iterator[str]:
-        """Warnings about loops and duplicates, given the caller's `undirected`."""
-        source, target = self.edge_index
-        if loops := int((source == target).sum()):
-            yield (
-                f"{loops:,} edges lead from a node to itself. They are always present, and each "
-                "is a feature with score 0. Leave them out of edge_index to select among "
-                "connections only, and add them to the edges that are kept."
-            )
-        if undirected is not None or self.undirected:
-            return
-        there = torch.unique(source * self.nodes + target)
-        if torch.equal(there, torch.unique(target * self.nodes + source)):
-            yield (
-                "Every edge has its reverse, but not as often or not with the same weight, so the "
-                "graph is read as directed and every direction is a feature. Try "
-                "undirected=True, or remove duplicates from edge_index."
-            )
+    def _sorted(self, first: int) -> tuple[Tensor, Tensor]:
+        """Pairs of ends, named by one number each, and their weights, in order of both."""
+        keys = self.edge_index[first] * self.nodes + self.edge_index[1 - first]
+        order = self.weight.argsort()
+        order = order[keys[order].argsort(stable=True)]
+        return keys[order], self.weight[order]
 
     @cached_property
     def units(self) -> Tensor:
@@ -79,22 +66,32 @@ class EdgeGraph:
         low, high = self.edge_index
         if self.undirected:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
-        return _by_first_appearance(low * self.nodes + high)
+        ids = torch.unique(low * self.nodes + high, return_inverse=True)[1]
+        places = torch.arange(self.columns, device=ids.device)
+        first = torch.full_like(ids, self.columns).scatter_reduce_(0, ids, places, "amin")
+        return torch.argsort(torch.argsort(first))[ids]
 
     def features(self) -> Features:
-        """What is selected as one unit."""
-        units = self.units
-        if units.numel() == 0 or int(units.max()) + 1 == units.numel():
+        """The units as features."""
+        if self.columns == 0 or int(self.units.max()) + 1 == self.columns:
             return Elements(self.columns)
-        return Groups(units)
+        return Groups(self.units)
 
 
 def read_graph(
     x: Any, edge_index: Any, edge_weight: Any = None, undirected: bool | None = None
 ) -> EdgeGraph:
     """Check the edges; undirected=None looks whether every edge has its reverse."""
-    nodes = _node_count(x)
-    edge_index = torch.as_tensor(edge_index)
+    if not isinstance(x, Tensor):
+        raise InvalidType(
+            f"Expected node features x as a tensor (got {type(x).__name__}). "
+            "Try torch.as_tensor(x, dtype=torch.float32)."
+        )
+    if x.is_meta:  # Sparse features are fine.
+        check_plain("node features x", x)
+    if x.dim() < 1 or x.shape[0] == 0:
+        raise InvalidInput(f"Expected x with one row per node (got shape {tuple(x.shape)}).")
+    edge_index, nodes = torch.as_tensor(edge_index), x.shape[0]
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise InvalidInput(
             f"Expected edge_index of shape (2, edges) (got {tuple(edge_index.shape)}). "
@@ -103,16 +100,30 @@ def read_graph(
     if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
         raise InvalidType(f"Expected whole node ids in edge_index (got {edge_index.dtype}).")
     edge_index = edge_index.detach().to(dtype=torch.long, device=x.device)
-    if edge_index.numel():
-        low, high = int(edge_index.min()), int(edge_index.max())
-        if low < 0 or high >= nodes:
-            raise InvalidInput(
-                f"Expected node ids from 0 to {nodes - 1}, the rows of x "
-                f"(got {low if low < 0 else high})."
-            )
+    wrong = edge_index[(edge_index < 0) | (edge_index >= nodes)]
+    if wrong.numel():
+        raise InvalidInput(
+            f"Expected node ids from 0 to {nodes - 1}, the rows of x (got {int(wrong[0])})."
+        )
     weight = _weights(edge_weight, edge_index.shape[1], x)
     graph = EdgeGraph(nodes, edge_index, weight, bool(undirected))
     return replace(graph, undirected=graph.symmetric) if undirected is None else graph
+
+
+def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
+    dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+    if edge_weight is None:
+        return torch.ones(columns, dtype=dtype, device=x.device)
+    weight = torch.as_tensor(edge_weight).detach()
+    if weight.shape not in ((columns,), (columns, 1)):
+        raise InvalidInput(
+            f"Expected one edge weight per column of edge_index, ({columns},) "
+            f"(got {tuple(weight.shape)})."
+        )
+    weight = weight.reshape(-1).to(dtype=dtype, device=x.device)
+    if not bool(torch.isfinite(weight).all()):
+        raise InvalidInput("Expected finite edge weights (got NaN or infinity).")
+    return weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +166,6 @@ def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedE
     return indexed
 
 
-@dataclass(frozen=True)
 class DegreeSampler:
     """Units drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
@@ -163,9 +173,16 @@ class DegreeSampler:
     paper's Fig. 5.
     """
 
-    log_weights: Tensor
     name = "degree"
     cost = 0
+
+    def __init__(self, graph: EdgeGraph) -> None:
+        source, target = graph.edge_index.cpu()
+        weight, none = graph.weight.double().cpu(), torch.zeros(graph.nodes, dtype=torch.float64)
+        degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
+        log_degree = degree.clamp_min(1e-12).log()
+        self.log_weights = torch.zeros(graph.features().units, dtype=torch.float64)
+        self.log_weights[graph.units.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(1, n) scores; asks for no gradient."""
@@ -175,76 +192,9 @@ class DegreeSampler:
         gumbel = -torch.log(-torch.log(noise.clamp(1e-300, 1 - 1e-16)))
         return objective.features.spread((self.log_weights + gumbel).to(mask).unsqueeze(0))
 
-    def settings(self) -> dict[str, Any]:
-        """Nothing beside the name: degrees are the graph's own."""
-        return {}
-
-
-def degree_sampler(graph: EdgeGraph) -> DegreeSampler:
-    """The sampler by a graph's degrees."""
-    source, target = graph.edge_index.cpu()
-    weight = graph.weight.double().cpu()
-    none = torch.zeros(graph.nodes, dtype=torch.float64)
-    degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
-    degree = degree.clamp_min(1e-12)
-    units = graph.units.cpu()
-    log_weights = torch.full((int(units.max()) + 1,), -torch.inf, dtype=torch.float64)
-    log_weights[units] = -0.5 * (degree[source].log() + degree[target].log())
-    return DegreeSampler(log_weights)
-
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
     """Rows of x, dense or sparse."""
     if x.layout not in (torch.strided, torch.sparse_coo):
         x = x.to_sparse_coo()  # type: ignore[no-untyped-call]
     return x.index_select(0, nodes)
-
-
-def _node_count(x: Any) -> int:
-    if not isinstance(x, Tensor):
-        raise InvalidType(
-            f"Expected node features x as a tensor (got {type(x).__name__}). "
-            "Try torch.as_tensor(x, dtype=torch.float32)."
-        )
-    if x.is_meta:  # Sparse features are fine.
-        check_plain("node features x", x)
-    if x.dim() < 1 or x.shape[0] == 0:
-        raise InvalidInput(f"Expected x with one row per node (got shape {tuple(x.shape)}).")
-    return int(x.shape[0])
-
-
-def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
-    dtype = x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
-    if edge_weight is None:
-        return torch.ones(columns, dtype=dtype, device=x.device)
-    weight = torch.as_tensor(edge_weight).detach()
-    if weight.shape not in ((columns,), (columns, 1)):
-        raise InvalidInput(
-            f"Expected one edge weight per column of edge_index, ({columns},) "
-            f"(got {tuple(weight.shape)})."
-        )
-    weight = weight.reshape(-1).to(dtype=dtype, device=x.device)
-    if not bool(torch.isfinite(weight).all()):
-        raise InvalidInput("Expected finite edge weights (got NaN or infinity).")
-    return weight
-
-
-def _same_sums(keys: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Parallel edges may come in another order: their weights need only add up alike."""
-    pair = torch.unique_consecutive(keys, return_inverse=True)[1]
-    there, back = (w.new_zeros(int(pair.max()) + 1).index_add_(0, pair, w) for w in (one, other))
-    return torch.allclose(there, back)
-
-
-def _by_first_appearance(keys: Tensor) -> Tensor:
-    """(m,) long: equal keys get equal ids, 0 … in the order in which they first appear."""
-    if keys.numel() == 0:
-        return keys
-    ids = torch.unique(keys, return_inverse=True)[1]
-    count = int(ids.max()) + 1
-    first = torch.full((count,), keys.numel(), dtype=torch.long, device=keys.device)
-    places = torch.arange(keys.numel(), device=keys.device)
-    first.scatter_reduce_(0, ids, places, "amin")
-    rank = torch.empty_like(first)
-    rank[torch.argsort(first)] = torch.arange(count, device=keys.device)
-    return rank[ids]

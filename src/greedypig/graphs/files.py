@@ -1,14 +1,10 @@
-"""Graph file readers: .npz, tensors, tables, planetoid and OGB folders.
+"""Graph file readers: .npz, tensors, tables of edges and nodes, OGB folders.
 
-Nothing that could run code is loaded: .npz without pickles, torch files with `weights_only`, and
-planetoid's pickles by an unpickler that knows arrays and lists alone.
+Nothing that could run code is loaded: .npz without pickles, and torch files with `weights_only`.
 """
 
 from __future__ import annotations
 
-import pickle
-import zipfile
-import zlib
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from ..core.errors import GreedyPigError, InvalidFile, InvalidInput
+from ..core.errors import InvalidFile, InvalidInput
 from ..results.files import write_whole
-from . import planetoid
 from .graph import PARTS, Graph, make_graph
-from .tables import ENDINGS, Table, read_tables
+from .tables import ENDINGS, read_ogb, read_tables, table_in
 
 KINDS = (
-    "graph.npz, tensors as .pt or .safetensors, a table of edges beside one of nodes, a planetoid "
-    "or OGB folder"
+    "graph.npz, tensors as .pt or .safetensors, a table of edges beside one of nodes, a folder of "
+    "both, or an OGB folder"
 )
+ARRAYS = (".npz", ".pt", ".safetensors")
 SPARSE = ("x_row", "x_col", "x_val", "x_shape")
 ALIASES = {
     "edges": ("edges", "edge_index"),
@@ -42,8 +38,6 @@ ALIASES = {
 KNOWN = {"x", *SPARSE, *(name for names in ALIASES.values() for name in names)}
 MOST_NUMBERS = 2**31
 """Features become a dense array: a larger one is refused before it is allocated."""
-TABLES = {"edges": ("edges", "edge"), "nodes": ("nodes", "node"),
-          "features": ("features", "node-feat"), "labels": ("labels", "node-label")}  # fmt: skip
 
 
 def load_graph(
@@ -59,8 +53,8 @@ def load_graph(
     path: graph.npz (`edges` or `edge_index` (2, m); `x`, or `x_row`, `x_col`, `x_val`, `x_shape`;
         `y`; perhaps `train`, `val`, `test`, `edge_weight`, `classes`, `names`); a dict of tensors
         by those names saved by torch.save or safetensors; an edge list as CSV or Parquet, with
-        `nodes`; a folder with edges.csv and nodes.csv (or Parquet, or features.csv and
-        labels.csv); a planetoid folder (ind.NAME.*); a folder as OGB ships node-property sets.
+        `nodes`; a folder with edges.csv and nodes.csv (or Parquet); a folder as OGB ships
+        node-property sets.
     nodes, label: the table of nodes for an edge list, and its column of classes.
     undirected: an edge in one direction counts as both, as in the paper; False keeps directions.
     seed: of the split, where the file has none.
@@ -70,10 +64,10 @@ def load_graph(
         raise FileNotFoundError(f"Expected a graph at {where} (there is none).")
     try:
         content = _content(where, None if nodes is None else Path(fspath(nodes)), label)
-        return make_graph(
-            content.pop("x"), content.pop("edges"), content.pop("y", None), seed=seed,
-            name=content.pop("name", _stem(where)), undirected=undirected, **content,
-        )  # fmt: skip
+        x, edges = content.pop("x"), content.pop("edges")
+        ending = next((e for e in (*ARRAYS, *ENDINGS) if where.name.endswith(e)), "")
+        name = where.name.removesuffix(ending)
+        return make_graph(x, edges, name=name, undirected=undirected, seed=seed, **content)
     except InvalidInput as error:
         raise InvalidFile(str(error)) from error
 
@@ -86,9 +80,9 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
     arrays: dict[str, Any] = {"greedypig": np.array("graph")}  # The program that wrote the file.
     x = graph.x.cpu().numpy()
     if np.count_nonzero(x) * 3 < x.size:
-        rows, cols = x.nonzero()
-        arrays |= {"x_row": rows.astype(np.int32), "x_col": cols.astype(np.int32),
-                   "x_val": x[rows, cols], "x_shape": np.array(x.shape)}  # fmt: skip
+        rows, columns = x.nonzero()
+        arrays |= {"x_row": rows.astype(np.int32), "x_col": columns.astype(np.int32)}
+        arrays |= {"x_val": x[rows, columns], "x_shape": np.array(x.shape)}
     else:
         arrays["x"] = x
     arrays["edges" if graph.undirected else "edge_index"] = graph.edges.cpu().numpy()
@@ -102,46 +96,41 @@ def save_graph(graph: Graph, path: str | PathLike[str], **more: NDArray[Any]) ->
 
 def _content(path: Path, nodes: Path | None, label: str | None) -> dict[str, Any]:
     """The arguments of `make_graph` that the file holds."""
-    name = path.name.lower()
-    is_table = name.endswith(ENDINGS)
-    if nodes is not None and not is_table:
+    edges = path if path.name.endswith(ENDINGS) else table_in(path, "edges")
+    if edges is None and (nodes is not None or label is not None):
         raise InvalidInput(
-            f"Expected a table of nodes beside an edge list alone (got it beside {path.name})."
+            "Expected a table of nodes, or the name of its label, beside an edge list alone "
+            f"(got it beside {path.name})."
         )
-    if path.is_dir():
-        return _folder(path, label)
-    if label is not None and not is_table:
-        raise InvalidInput(
-            f"Expected the name of a label only for tables of nodes (got {label!r} for "
-            f"{path.name}, whose classes are called y)."
-        )
-    if is_table:
+    if edges is not None:
+        nodes = nodes or table_in(path, "nodes")
         if nodes is None:
             raise InvalidFile(
-                f"Expected a table of nodes beside the edges in {path.name} (got none). "
+                f"Expected a table of nodes beside the edges in {edges.name} (got none). "
                 "Try nodes='nodes.csv'."
             )
-        return read_tables(path, nodes, label=label)
-    if name.endswith(".npz"):
-        return _npz(path)
-    if name.endswith((".pt", ".pth", ".safetensors")):
-        return _tensors(path)
+        return read_tables(edges, nodes, label)
+    if path.is_dir() and table_in(path / "raw", "edge") is not None:
+        return read_ogb(path)
+    if path.suffix in ARRAYS:
+        return _named(_arrays(path), path.name)
     raise InvalidFile(f"Expected a graph: {KINDS} (got {path.name}).")
 
 
-def _npz(path: Path) -> dict[str, Any]:
+def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a file that have a meaning here, by name."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            # Only the arrays that have a meaning here are read.
-            arrays = {key: file[key] for key in file.files if key in KNOWN}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        # NumPy reads anything that is no archive as a pickle.
-        pickled = zipfile.is_zipfile(path) and "object array" in str(error).lower()
-        got = "objects, which are not loaded" if pickled else "none, or one that is damaged"
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                return {key: file[key] for key in file.files if key in KNOWN}
+        stored = dict(read_tensors(path))
+    except Exception as error:  # A damaged file can fail in any of its steps.
         raise InvalidFile(
-            f"Expected a .npz file of plain arrays in {path.name} (got {got})."
+            f"Expected plain arrays or a dict of tensors in {path.name} (got a damaged file, or "
+            f"objects, which are not loaded: {type(error).__name__}). "
+            "Try torch.save(data.to_dict(), path)."
         ) from error
-    return _named(arrays, path.name)
+    return {key: value for key, value in stored.items() if key in KNOWN and value is not None}
 
 
 def read_tensors(path: Path) -> Any:
@@ -151,170 +140,41 @@ def read_tensors(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def _tensors(path: Path) -> dict[str, Any]:
-    try:
-        stored = read_tensors(path)
-    except pickle.UnpicklingError as error:
-        raise InvalidFile(
-            f"Expected a dict of tensors in {path.name} (got objects, which are not loaded). "
-            "Try torch.save(data.to_dict(), path)."
-        ) from error
-    except Exception as error:  # A damaged file can fail in any of its steps.
-        raise InvalidFile(
-            f"Expected a whole file of tensors in {path.name} (got one that is damaged: "
-            f"{type(error).__name__})."
-        ) from error
-    if isinstance(stored, tuple | list) and stored and isinstance(stored[0], Mapping):
-        stored = stored[0]  # As PyG's datasets are stored: the content, then slices.
-    if not isinstance(stored, Mapping):
-        raise InvalidFile(
-            f"Expected a dict of tensors in {path.name} (got {type(stored).__name__})."
-        )
-    # A dict of PyG may hold its tensors one level deeper.
-    if "x" not in stored and isinstance(stored.get("_store"), Mapping):
-        stored = stored["_store"]
-    arrays = {k: v for k, v in stored.items() if k in KNOWN and v is not None}
-    return _named(arrays, path.name)
-
-
 def _named(arrays: dict[str, Any], name: str) -> dict[str, Any]:
     """From the names in files to the arguments of `make_graph`."""
     content: dict[str, Any] = {}
-    if "x" in arrays:
-        x = arrays["x"]
-        content["x"] = x.to_dense() if isinstance(x, torch.Tensor) and x.is_sparse else x
-    elif all(name in arrays for name in SPARSE):
-        content["x"] = _dense(arrays, name)
-    else:
-        raise InvalidInput(
-            f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
-        )
     for argument, keys in ALIASES.items():
         key = next((key for key in keys if key in arrays), None)
         if key is not None:
             content[argument] = arrays[key]
     if "edges" not in content:
         raise InvalidInput(f"Expected edges or edge_index in {name} (got neither).")
+    if "x" in arrays:
+        x = arrays["x"]
+        content["x"] = x.to_dense() if isinstance(x, torch.Tensor) else x
+    elif all(key in arrays for key in SPARSE):
+        content["x"] = _dense(arrays, name)
+    else:
+        raise InvalidInput(
+            f"Expected features x, or x_row, x_col, x_val and x_shape, in {name} (got neither)."
+        )
     for words in {"classes", "names"} & set(content):
         content[words] = [str(word) for word in content[words]]
     return content
 
 
-def _dense(arrays: Mapping[str, Any], name: str) -> NDArray[np.float32]:
+def _dense(arrays: Mapping[str, Any], name: str) -> torch.Tensor:
     row, col, val, shape = (np.asarray(arrays[key]) for key in SPARSE)
-    if shape.shape != (2,) or (shape < 1).any() or not len(row) == len(col) == len(val):
-        raise InvalidInput(
-            f"Expected x_shape of two numbers and equally many x_row, x_col and x_val in {name} "
-            f"(got {shape.shape}, {len(row)}, {len(col)}, {len(val)})."
-        )
-    if any(a.dtype.kind not in "iu" for a in (row, col, shape)) or val.dtype.kind not in "fiub":
-        raise InvalidInput(
-            f"Expected whole numbers in x_row, x_col and x_shape and numbers in x_val of {name} "
-            f"(got {row.dtype}, {col.dtype}, {shape.dtype} and {val.dtype})."
-        )
-    if int(shape[0]) * int(shape[1]) > MOST_NUMBERS:
-        raise InvalidInput(
-            f"Expected at most 2³¹ features in all (8 GiB) in {name} (got x_shape {shape[0]} × "
-            f"{shape[1]}). Try fewer columns."
-        )
-    if len(row) and (
-        min(row.min(), col.min()) < 0 or row.max() >= shape[0] or col.max() >= shape[1]
-    ):
-        raise InvalidInput(
-            f"Expected x_row and x_col within {shape[0]} × {shape[1]} in {name} (got others)."
-        )
-    x = np.zeros((int(shape[0]), int(shape[1])), dtype=np.float32)
-    np.add.at(x, (row, col), val)
-    return x
-
-
-def _folder(path: Path, label: str | None) -> dict[str, Any]:
-    if any(path.glob("ind.*.graph")) or any((path / "raw").glob("ind.*.graph")):
-        return _planetoid(path)
-    if any((path / "raw").glob("edge.csv*")):
-        return _ogb(path)
-    files = {what: _table(path, stems) for what, stems in TABLES.items()}
-    edges, nodes = files["edges"], files["nodes"] or files["features"]
-    if edges is not None and nodes is not None:
-        return read_tables(edges, nodes, files["labels"], label=label) | {"name": path.name}
-    raise InvalidFile(
-        f"Expected a graph in the folder {path.name}: edges.csv and nodes.csv (or .parquet), "
-        "planetoid's ind.NAME.*, or OGB's raw/edge.csv.gz (got none of these)."
-    )
-
-
-def _table(folder: Path, stems: tuple[str, ...]) -> Path | None:
-    files = (folder / f"{stem}{ending}" for stem in stems for ending in ENDINGS)
-    return next((file for file in files if file.is_file()), None)
-
-
-def _planetoid(path: Path) -> dict[str, Any]:
-    """The eight files of planetoid."""
-    folder = path if any(path.glob("ind.*.graph")) else path / "raw"
-    graphs = sorted(folder.glob("ind.*.graph"))
-    if len(graphs) > 1:
-        names = ", ".join(g.name for g in graphs)
-        raise InvalidFile(f"Expected one planetoid graph in {folder.name} (got {names}).")
-    name = graphs[0].name.split(".")[1]
-    files = {part: folder / f"ind.{name}.{part}" for part in planetoid.PARTS}
-    missing = [file.name for file in files.values() if not file.is_file()]
-    if missing:
-        raise InvalidFile(f"Expected {missing[0]} in {folder.name} (there is none).")
     try:
-        arrays = planetoid.from_pickles({part: f.read_bytes() for part, f in files.items()})
-    except GreedyPigError as error:
-        raise InvalidFile(f"{str(error).rstrip('.')} in {folder.name}.") from error
-    except Exception as error:  # Parts that do not fit together fail in any step.
-        raise InvalidFile(
-            f"Expected the eight files of planetoid to fit together in {folder.name} "
-            f"(got {type(error).__name__})."
-        ) from error
-    return _named(arrays, name) | {"name": name}
-
-
-def _ogb(path: Path) -> dict[str, Any]:
-    """raw/edge, node-feat, node-label, num-node-list; split/SCHEME/train, valid, test."""
-    raw = path / "raw"
-    need = {what: _csv(raw, what) for what in ("edge", "node-feat", "node-label")}
-    content: dict[str, Any] = {
-        "x": Table(need["node-feat"]).numbers(),
-        "edges": Table(need["edge"]).numbers().T,
-        "y": Table(need["node-label"]).numbers(),
-        "name": path.name,
-    }
-    if content["y"].shape[1] != 1:
+        size = [int(number) for number in shape]
+        if np.prod(size, dtype=float) > MOST_NUMBERS:
+            raise ValueError(f"x_shape {size}, more than 2³¹ numbers")
+        places = torch.from_numpy(np.stack([row, col]))
+        values = torch.from_numpy(val).float()
+        return torch.sparse_coo_tensor(places, values, size, check_invariants=True).to_dense()
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
         raise InvalidInput(
-            f"Expected one label per node in {path.name} (got {content['y'].shape[1]} columns): a "
-            "set of several tasks has no node classes."
-        )
-    listed = raw / "num-node-list.csv.gz"
-    if listed.is_file():
-        count = int(Table(listed).numbers().sum())
-        if count != len(content["x"]):
-            raise InvalidInput(
-                f"Expected {count:,} nodes in {path.name}, as num-node-list says "
-                f"(got {len(content['x']):,} rows of features)."
-            )
-    schemes = sorted(p for p in (path / "split").glob("*") if p.is_dir())
-    if schemes:
-        for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
-            content[part] = Table(_csv(schemes[0], file)).numbers()[:, 0].astype(np.int64)
-    words = path / "mapping" / "labelidx2arxivcategeory.csv.gz"  # The publisher's own spelling.
-    if words.is_file():
-        table = Table(words)
-        content["classes"] = table.words(table.names[1]).tolist()
-    return content
-
-
-def _csv(folder: Path, stem: str) -> Path:
-    file = _table(folder, (stem,))
-    if file is None:
-        raise InvalidFile(f"Expected {stem}.csv.gz in {folder} (there is none).")
-    return file
-
-
-def _stem(path: Path) -> str:
-    name = path.name
-    for ending in (".npz", ".pt", ".pth", ".safetensors", *ENDINGS):
-        name = name.removesuffix(ending)
-    return name or "graph"
+            f"Expected x_row and x_col within x_shape (2 numbers) and as many x_val in {name} "
+            f"(got {reason})."
+        ) from error

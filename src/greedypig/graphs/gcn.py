@@ -7,6 +7,7 @@ node without any edge still has its own features, and no degree is ever 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -14,7 +15,24 @@ from torch import Tensor, nn
 
 from ..core.errors import InvalidInput
 from ..core.numbers import check_count
-from .propagation import Adjacency, Layer, Normalised
+from .propagation import Adjacency, Arrays, Normalised
+
+
+def convolutions(
+    x: Tensor,
+    matrix: Normalised,
+    layers: Sequence[tuple[Tensor | None, Tensor | None]],
+    drop: Callable[[Tensor], Tensor] = lambda hidden: hidden,
+    arrays: Sequence[Arrays | None] | None = None,
+) -> Tensor:
+    """Hᴸ of layers (Wˡ, bˡ) with ReLU between them; `drop` is applied to the input of each.
+
+    arrays: memory of every layer, which the next pass overwrites.
+    """
+    for i, (weight, bias) in enumerate(layers):
+        own = None if arrays is None else arrays[i]
+        x = matrix.convolve(drop(x), weight, bias, relu=i < len(layers) - 1, arrays=own)
+    return x
 
 
 class GCN(nn.Module):
@@ -34,14 +52,9 @@ class GCN(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        counts = {
-            "in_features": in_features,
-            "classes": classes,
-            "hidden": hidden,
-            "layers": layers,
-        }
-        for name, number in counts.items():
-            check_count(name, number)
+        sizes = {"in_features": in_features, "classes": classes, "hidden": hidden, "layers": layers}
+        for name, size in sizes.items():
+            check_count(name, size)
         widths = [in_features, *[hidden] * (layers - 1), classes]
         self.weights = nn.ParameterList(torch.empty(a, b) for a, b in pairwise(widths))
         self.biases = nn.ParameterList(torch.empty(b) for b in widths[1:])
@@ -50,7 +63,7 @@ class GCN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Weights by Glorot's uniform rule, biases 0."""
-        for weight, bias in zip(self.weights, self.biases, strict=True):
+        for weight, bias in self.gcn_layers():
             nn.init.xavier_uniform_(weight)
             nn.init.zeros_(bias)
 
@@ -67,36 +80,30 @@ class GCN(nn.Module):
     ) -> Tensor:
         """Logits (nodes, classes). messages: a factor for what each edge passes on, which leaves
         all degrees as they are."""
-        _check(edge_index, edge_weight)
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise InvalidInput(
+                f"Expected edge_index of shape (2, edges) (got {tuple(edge_index.shape)})."
+            )
         if edge_weight is None:
             edge_weight = self.weights[0].new_ones(edge_index.shape[1])
-        return self.propagate(
-            x, Adjacency(edge_index, x.shape[0]).normalised(edge_weight, messages)
-        )
+        if edge_weight.shape != edge_index.shape[1:]:
+            raise InvalidInput(
+                f"Expected one edge weight per column of edge_index, ({edge_index.shape[1]},) "
+                f"(got {tuple(edge_weight.shape)})."
+            )
+        adjacency = Adjacency(edge_index, x.shape[0])
+        return self.propagate(x, adjacency.normalised(edge_weight, messages))
 
     def propagate(self, x: Tensor, matrix: Normalised) -> Tensor:
         """Logits (nodes, classes) from the graph's Â; it may serve for many calls."""
-        last = len(self.weights) - 1
-        for i, (weight, bias) in enumerate(self.gcn_layers()):
-            x = matrix.convolve(self._drop(x), Layer(weight, bias, i < last))
-        return x
+        return convolutions(x, matrix, self.gcn_layers(), self._drop)
 
     def _drop(self, x: Tensor) -> Tensor:
         """Dropout; of a sparse input's stored numbers only."""
         if not self.training or x.layout == torch.strided:
             return self.dropout(x)  # type: ignore[no-any-return]
         x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        return torch.sparse_coo_tensor(x.indices(), self.dropout(x.values()), x.shape,
-                                       is_coalesced=True, check_invariants=False)  # fmt: skip
-
-
-def _check(edge_index: Tensor, edge_weight: Tensor | None) -> None:
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise InvalidInput(
-            f"Expected edge_index of shape (2, edges) (got {tuple(edge_index.shape)})."
-        )
-    if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
-        raise InvalidInput(
-            f"Expected one edge weight per column of edge_index, ({edge_index.shape[1]},) "
-            f"(got {tuple(edge_weight.shape)})."
+        values = self.dropout(x.values())
+        return torch.sparse_coo_tensor(
+            x.indices(), values, x.shape, is_coalesced=True, check_invariants=False
         )

@@ -8,7 +8,7 @@ explanation. Corrections of the input (loops, duplicates, a split that was drawn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -22,10 +22,10 @@ from .edges import IndexedEdges, index_edges
 
 UNLABELLED = -1
 MOST_CLASSES = 10_000
-"""Larger numbers as labels are names of classes: a network would need an output for each number."""
-PER_CLASS, VALIDATION, TEST = 20, 500, 1000
-"""The split where none is given: that of Yang et al. (2016)."""
-PARTS = ("train", "val", "test")
+"""A network has an output for every class number: larger ones are refused."""
+PARTS = {"train": 20, "val": 500, "test": 1000}
+"""The split where none is given, that of Yang et al. (2016): so many of each class for train, in
+all for val and test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,8 @@ class Graph:
 
     def class_name(self, index: int) -> str:
         """The name of a class, else "class 3"."""
-        if self.classes is not None and 0 <= index < len(self.classes):
-            return self.classes[index]
-        return f"class {index}" if index >= 0 else "no class"
+        named = self.classes is not None and index < len(self.classes)
+        return self.classes[index] if self.classes and named else f"class {index}"
 
     def node_name(self, index: int) -> str:
         """The name of a node, else its number."""
@@ -114,12 +113,10 @@ class Graph:
 
     def to(self, device: torch.device) -> Graph:
         """The same graph with its tensors on a device."""
-        moved = {
-            f.name: getattr(self, f.name).to(device)
-            for f in fields(self)
-            if isinstance(getattr(self, f.name), Tensor)
-        }
-        return replace(self, **moved)
+        content: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in content.items():
+            content[name] = value.to(device) if isinstance(value, Tensor) else value
+        return Graph(**content)
 
 
 def make_graph(
@@ -142,8 +139,7 @@ def make_graph(
 
     edges: (2, m) node ids; with undirected=True an edge may come in one direction or both, and
         every edge counts once. Loops are left out: graph convolutions add their own.
-    y: classes from 0; −1 or NaN for nodes without one. Where numbers
-        reach 10,000 they are names: the classes are then numbered 0, 1, … in their order.
+    y: classes from 0, below 10,000; −1 or NaN for nodes without one.
     train, val, test: ids, or booleans per node. Where one is missing it is drawn by the seed from
         the labelled nodes that are in no other: 20 of each class, 500, 1,000 (fewer in small
         graphs).
@@ -152,61 +148,54 @@ def make_graph(
     features = _features(x, name)
     nodes = features.shape[0]
     pairs, weights = _edges(edges, weight, nodes, name, undirected, remarks)
+    parts = {"train": train, "val": val, "test": test}
+    split = {k: _ids(ids, nodes, k, name) for k, ids in parts.items() if ids is not None}
     labels = None if y is None else _labels(y, nodes, name, remarks)
-    if labels is not None and classes is None and labels.max() >= MOST_CLASSES:
-        labels, classes = _numbered(labels, remarks)
-    given = {"train": train, "val": val, "test": test}
-    parts = {k: _ids(ids, nodes, k, name) for k, ids in given.items() if ids is not None}
-    if labels is None and parts:
-        raise InvalidInput(f"Expected labels y beside {', '.join(parts)} in {name} (got none).")
     if labels is not None:
-        parts = _split(parts, labels, name, seed, remarks)
-    if names is not None and len(names) != nodes:
-        raise InvalidInput(
-            f"Expected {nodes:,} names in {name}, one per node (got {len(names):,})."
-        )
-    if labels is not None and classes is not None and int(labels.max()) >= len(classes):
-        raise InvalidInput(
-            f"Expected a name for each of the {int(labels.max()) + 1} classes in {name} "
-            f"(got {len(classes)})."
+        split = _split(split, labels, name, seed, remarks)
+    _require(labels is not None or not split, f"labels y beside the split in {name}", "none")
+    if names is not None:
+        _require(len(names) == nodes, f"{nodes:,} names in {name}, one per node", len(names))
+    if labels is not None and classes is not None:
+        most = int(labels.max()) + 1
+        _require(
+            len(classes) >= most, f"names for each of the {most} classes in {name}", len(classes)
         )
     return Graph(
         x=torch.from_numpy(features),
         edges=torch.from_numpy(pairs),
-        y=_tensor(labels),
-        **{part: _tensor(parts.get(part)) for part in PARTS},
+        y=None if labels is None else torch.from_numpy(labels),
         name=name,
         undirected=undirected,
-        weight=_tensor(weights),
+        weight=None if weights is None else torch.from_numpy(weights),
         classes=None if classes is None else tuple(map(str, classes)),
         names=None if names is None else tuple(map(str, names)),
         notes=tuple(remarks),
+        **{part: torch.from_numpy(ids) for part, ids in split.items()},
     )
 
 
-def _tensor(array: NDArray[Any] | None) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array)
+def _require(fits: bool, expected: str, got: Any, advice: str = "") -> None:
+    if not fits:
+        raise InvalidInput(f"Expected {expected} (got {got}). {advice}".strip())
 
 
 def _array(value: Any) -> NDArray[Any]:
     return np.asarray(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
 
 
+def _kind(array: NDArray[Any]) -> str:
+    return f"{array.dtype} {array.shape}"
+
+
 def _features(x: Any, name: str) -> NDArray[np.float32]:
     array = _array(x)
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInput(
-            f"Expected features x of shape (nodes, features) in {name} (got {array.shape})."
-        )
-    if array.dtype.kind not in "fiub":
-        raise InvalidInput(f"Expected numbers as features x in {name} (got {array.dtype}).")
+    fits = array.ndim == 2 and 0 not in array.shape and array.dtype.kind in "fiub"
+    _require(fits, f"numbers as features x of shape (nodes, features) in {name}", _kind(array))
     features = np.array(array, dtype=np.float32, order="C")
-    bad = ~np.isfinite(features).all(1)
-    if bad.any():
-        raise InvalidInput(
-            f"Expected finite features in {name} (got NaN or infinity in {int(bad.sum()):,} "
-            f"nodes, first node {int(bad.argmax())}). Try filling them, with 0 say."
-        )
+    bad = np.flatnonzero(~np.isfinite(features).all(1))
+    got = f"NaN or infinity in {len(bad):,} nodes, first node {bad[:1].sum()}"
+    _require(not len(bad), f"finite features in {name}", got, "Try filling them, with 0 say.")
     return features
 
 
@@ -215,155 +204,100 @@ def _edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
     """Every edge once, without loops, and its weight."""
     array = _array(edges)
-    if array.ndim != 2 or array.shape[0] != 2:
-        hint = " Try its transpose." if array.ndim == 2 and array.shape[1] == 2 else ""
-        raise InvalidInput(f"Expected edges of shape (2, m) in {name} (got {array.shape}).{hint}")
-    whole = array.dtype.kind == "f" and bool((array == np.floor(array)).all())
-    if array.dtype.kind not in "iu" and not whole:
-        raise InvalidInput(f"Expected whole numbers as node ids in {name} (got {array.dtype}).")
+    fits = array.ndim == 2 and array.shape[0] == 2 and array.dtype.kind in "iu"
+    expected = f"whole numbers as node ids in edges of shape (2, m) in {name}"
+    _require(fits, expected, _kind(array), "Try edges.astype(int), or its transpose.")
     pairs = array.astype(np.int64)
-    if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes):
-        wrong = pairs.min() if pairs.min() < 0 else pairs.max()
-        raise InvalidInput(
-            f"Expected node ids from 0 to {nodes - 1:,} in the edges of {name} (got {wrong:,}). "
-            "Try counting nodes from 0."
-        )
-    weights = None if weight is None else _weights(weight, pairs.shape[1], name)
+    wrong = pairs[(pairs < 0) | (pairs >= nodes)]
+    expected = f"node ids from 0 to {nodes - 1:,} in the edges of {name}"
+    _require(not wrong.size, expected, wrong[:1].sum(), "Try counting nodes from 0.")
+    weights = None
+    if weight is not None:
+        given = _array(weight).reshape(-1)
+        fits = len(given) == pairs.shape[1] and given.dtype.kind in "fiub"
+        expected = f"{pairs.shape[1]:,} finite edge weights in {name}, one per edge"
+        _require(fits, expected, _kind(given))
+        weights = given.astype(np.float32)
+        _require(bool(np.isfinite(weights).all()), expected, "NaN or infinity")
     between = pairs[0] != pairs[1]
     if not between.all():
         remarks.append(f"Edges from a node to itself were left out: {int((~between).sum()):,}.")
         pairs = pairs[:, between]
         weights = None if weights is None else weights[between]
-    different = len(np.unique(pairs[0] * nodes + pairs[1]))
-    if pairs.shape[1] > different:
-        remarks.append(f"{pairs.shape[1] - different:,} edges that were there twice count once.")
+    repeats = pairs.shape[1] - len(np.unique(pairs[0] * nodes + pairs[1]))
+    if repeats:
+        remarks.append(f"{repeats:,} edges that were there twice count once.")
     if undirected:
         pairs = np.sort(pairs, 0)
     keys, first, inverse = np.unique(
         pairs[0] * nodes + pairs[1], return_index=True, return_inverse=True
     )
-    if undirected and weights is not None and not np.allclose(weights[first][inverse], weights):
-        raise InvalidInput(
-            f"Expected one weight for both directions of an edge in {name} (got two that differ). "
-            "Try reading it as a directed graph."
-        )
+    if undirected and weights is not None:
+        expected = f"one weight for both directions of an edge in {name}"
+        fits = np.allclose(weights[first][inverse], weights)
+        _require(fits, expected, "two that differ", "Try reading it as a directed graph.")
     return np.stack([keys // nodes, keys % nodes]), None if weights is None else weights[first]
-
-
-def _weights(weight: Any, count: int, name: str) -> NDArray[np.float32]:
-    weights = _array(weight).astype(np.float32).reshape(-1)
-    if len(weights) != count:
-        raise InvalidInput(
-            f"Expected {count:,} edge weights in {name}, one per edge (got {len(weights):,})."
-        )
-    if not np.isfinite(weights).all():
-        raise InvalidInput(f"Expected finite edge weights in {name} (got NaN or infinity).")
-    return weights
 
 
 def _labels(y: Any, nodes: int, name: str, remarks: list[str]) -> NDArray[np.int64]:
     array = _array(y)
-    if array.ndim == 2 and 1 in array.shape:
-        array = array.reshape(-1)
-    if array.shape != (nodes,):
-        raise InvalidInput(
-            f"Expected {nodes:,} labels y in {name}, one per node (got shape {array.shape})."
-        )
-    if array.dtype.kind == "f":
-        array = np.where(np.isnan(array), UNLABELLED, array)
-    if array.dtype.kind not in "iufb" or (array != np.floor(array)).any():
-        raise InvalidInput(f"Expected whole numbers as labels y in {name} (got {array.dtype}).")
-    if array.dtype.kind in "uf" and (np.abs(array) >= 2.0**63).any():
-        raise InvalidInput(f"Expected labels y below 2⁶³ in {name} (got {array.max():g}).")
-    labels = array.astype(np.int64)
-    if labels.min() < UNLABELLED:
-        raise InvalidInput(
-            f"Expected classes from 0, or −1 for nodes without one, in {name} (got {labels.min()})."
-        )
+    fits = array.shape in ((nodes,), (nodes, 1)) and array.dtype.kind in "iufb"
+    _require(fits, f"{nodes:,} whole numbers as labels y in {name}, one per node", _kind(array))
+    labels = np.nan_to_num(array.reshape(-1).astype(np.float64), nan=UNLABELLED)
+    wrong = labels[(labels != np.floor(labels)) | (labels < UNLABELLED) | (labels >= MOST_CLASSES)]
+    expected = f"labels y from 0 to {MOST_CLASSES - 1:,}, or −1 for nodes without one, in {name}"
+    _require(not wrong.size, expected, f"{wrong[:1].sum():g}", "Try numbering the classes 0, 1, …")
     absent = int((labels == UNLABELLED).sum())
-    if absent == nodes:
-        raise InvalidInput(f"Expected labels in {name} (got none that is not missing).")
+    _require(absent < nodes, f"labels y in {name}", "none that is not missing")
     if absent:
         remarks.append(f"{absent:,} nodes have no label.")
-    return labels
-
-
-def _numbered(
-    labels: NDArray[np.int64], remarks: list[str]
-) -> tuple[NDArray[np.int64], Sequence[str]]:
-    """Labels that are names of classes as 0 … c − 1, and the names."""
-    known = labels != UNLABELLED
-    names, places = np.unique(labels[known], return_inverse=True)
-    numbers = np.full_like(labels, UNLABELLED)
-    numbers[known] = places
-    remarks.append(f"The labels y go up to {names[-1]:,}: they are names of {len(names)} classes.")
-    return numbers, [str(name) for name in names]
+    return labels.astype(np.int64)
 
 
 def _ids(value: Any, nodes: int, part: str, name: str) -> NDArray[np.int64]:
     array = _array(value)
     if array.dtype.kind == "b":
         array = array[:, 0] if array.ndim == 2 else array  # One column per split: the first.
-        if array.shape != (nodes,):
-            raise InvalidInput(
-                f"Expected a mask {part} over {nodes:,} nodes in {name} (got {array.shape})."
-            )
+        _require(array.shape == (nodes,), f"a mask {part} over {nodes:,} nodes", _kind(array))
         array = np.flatnonzero(array)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInput(
-            f"Expected {part} of {name} as a list of node ids (got {array.dtype} {array.shape})."
-        )
+    fits = array.ndim == 1 and array.dtype.kind in "iu" and len(array) > 0
+    _require(fits, f"{part} of {name} as a list of node ids", _kind(array))
     ids: NDArray[np.int64] = np.unique(array.astype(np.int64))
-    if not len(ids) or ids[0] < 0 or ids[-1] >= nodes:
-        got = "none" if not len(ids) else ids[0] if ids[0] < 0 else ids[-1]
-        raise InvalidInput(
-            f"Expected node ids from 0 to {nodes - 1:,} in {part} of {name} (got {got})."
-        )
+    wrong = ids[(ids < 0) | (ids >= nodes)]
+    expected = f"node ids from 0 to {nodes - 1:,} in {part} of {name}"
+    _require(not wrong.size, expected, wrong[:1].sum())
     return ids
 
 
 def _split(
-    parts: dict[str, NDArray[np.int64]], labels: NDArray[np.int64], name: str, seed: int,
+    parts: dict[str, NDArray[np.int64]],
+    labels: NDArray[np.int64],
+    name: str,
+    seed: int,
     remarks: list[str],
-) -> dict[str, NDArray[np.int64]]:  # fmt: skip
+) -> dict[str, NDArray[np.int64]]:
     """The parts given, checked, and those that are missing drawn by the seed."""
-    in_split = np.zeros(len(labels), dtype=bool)
+    free = labels != UNLABELLED
     for part, ids in parts.items():
-        if (labels[ids] == UNLABELLED).any():
-            raise InvalidInput(f"Expected labelled nodes in {part} of {name} (got some without).")
-        if in_split[ids].any():
-            raise InvalidInput(
-                f"Expected train, val and test of {name} to share no node (got "
-                f"{int(in_split[ids].sum()):,} of {part} in another)."
-            )
-        in_split[ids] = True
-    missing = [part for part in PARTS if part not in parts]
-    if not missing:
-        return parts
+        expected = f"labelled nodes in {part} of {name} that are in no other part of the split"
+        _require(bool(free[ids].all()), expected, f"{int((~free[ids]).sum()):,} others")
+        free[ids] = False
     order = np.random.default_rng([seed % 2**32, 0x5711]).permutation(len(labels))
-    free = order[(labels[order] != UNLABELLED) & ~in_split[order]]
-    split = dict(parts)
-    if "train" in missing:
-        split["train"] = _per_class(free, labels)
-        free = free[~np.isin(free, split["train"])]
-    rest = [part for part in ("val", "test") if part in missing]
-    share = len(free) // max(len(rest), 1)
-    for part in rest:
-        count = min({"val": VALIDATION, "test": TEST}[part], share)
-        split[part], free = np.sort(free[:count]), free[count:]
-        if not count:
-            raise InvalidInput(
-                f"Expected labelled nodes left for {part} in {name} (got none). Try giving it."
-            )
-    sizes = ", ".join(f"{part} {len(split[part]):,}" for part in missing)
-    remarks.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
+    split, missing = dict(parts), [part for part in PARTS if part not in parts]
+    for i, part in enumerate(missing):
+        left = order[free[order]]
+        if part == "train":  # At most half of a class.
+            classes = [left[labels[left] == c] for c in np.unique(labels[left])]
+            own = [nodes[: min(PARTS[part], max(len(nodes) // 2, 1))] for nodes in classes]
+            ids = np.concatenate([*own, left[:0]])
+        else:
+            ids = left[: min(PARTS[part], len(left) // (len(missing) - i))]
+        _require(
+            len(ids) > 0, f"labelled nodes left for {part} in {name}", "none", "Try giving it."
+        )
+        split[part] = np.sort(ids)
+        free[ids] = False
+    if missing:
+        sizes = ", ".join(f"{part} {len(split[part]):,}" for part in missing)
+        remarks.append(f"The split was drawn by seed {seed}: {sizes} nodes.")
     return split
-
-
-def _per_class(free: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """PER_CLASS of each class, at most half of it."""
-    chosen = []
-    for c in np.unique(labels[free]):
-        own = free[labels[free] == c]
-        chosen.append(own[: min(PER_CLASS, max(len(own) // 2, 1))])
-    return np.sort(np.concatenate(chosen))

@@ -1,4 +1,4 @@
-"""What is maximised on a graph: the mean over nodes of a number read from each one's logits."""
+"""The objectives on a graph: the mean over nodes of a number read from each one's logits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ class NodeTarget:
         nodes: Any = None,
         target: int | None = None,
     ) -> None:
-        self.name, self.function = _objective_name(objective)
+        if not callable(objective) and objective not in OBJECTIVES:
+            raise InvalidInput(
+                f"Expected objective to be one of {', '.join(OBJECTIVES)}, or a callable from "
+                f"logits to a number (got {objective!r})."
+                f"{did_you_mean(str(objective), OBJECTIVES)}"
+            )
+        self.function: Callable[[Tensor], Any] | None = objective if callable(objective) else None
+        self.name: str = "callable" if callable(objective) else objective
         check_logits(logits)
         self.single = logits.dim() == 1 or logits.shape[1] == 1
         logits = self.logits(logits)
@@ -52,63 +59,63 @@ class NodeTarget:
         """(nodes, classes) from what the model returned; a single logit z is [0, z]."""
         if not self.single or self.function is not None:
             return output
-        lone = output.reshape(-1, 1)
-        return torch.cat([torch.zeros_like(lone), lone], 1)
+        return torch.nn.functional.pad(output.reshape(-1, 1), (1, 0))
 
     def value(self, output: Tensor) -> Tensor:
         """G, a number, in differentiable torch."""
         logits = self.logits(output)
         logits = logits if self.nodes is None else logits[self.nodes]
         if self.function is not None:
-            return self._own_value(logits)
-        if self.name == "softmax":
-            chosen = torch.softmax(logits, 1).gather(1, self.classes.unsqueeze(1))
-            return chosen.mean()
+            return self._own_value(self.function(logits), logits)
         log_p = torch.log_softmax(logits, 1)
         if self.expected is not None:
             return (self.expected * log_p).sum(1).mean()
-        return log_p.gather(1, self.classes.unsqueeze(1)).mean()
+        chosen = log_p.gather(1, self.classes.unsqueeze(1))
+        return (chosen.exp() if self.name == "softmax" else chosen).mean()
 
-    def _own_value(self, logits: Tensor) -> Tensor:
-        assert self.function is not None
-        value = self.function(logits)
+    def _own_value(self, value: Any, logits: Tensor) -> Tensor:
         if not isinstance(value, Tensor) or value.numel() != 1:
-            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise InvalidInput(
                 f"Expected the objective to give one number for logits {tuple(logits.shape)} "
-                f"(got {got}). Try lambda logits: logits[:, 0].mean()."
+                f"(got {_shape(value)}). Try lambda logits: logits[:, 0].mean()."
             )
         return value.reshape(())
 
     def _labels(self, labels: Any, logits: Tensor) -> Tensor:
+        count, classes = logits.shape
         if labels is None:
             raise InvalidInput("Expected labels for objective='label-loss' (got none).")
         labels = torch.as_tensor(labels).detach().to(logits.device)
-        if labels.dim() != 1 or labels.shape[0] != logits.shape[0] or labels.is_floating_point():
+        if labels.shape != (count,) or labels.is_floating_point():
             raise InvalidInput(
-                f"Expected one whole class number per node, ({logits.shape[0]},) "
+                f"Expected one whole class number per node, ({count},) "
                 f"(got {labels.dtype} {tuple(labels.shape)})."
             )
-        labels = labels.long() if self.nodes is None else labels.long()[self.nodes]
-        if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[1]:
+        own: Tensor = labels.long() if self.nodes is None else labels.long()[self.nodes]
+        if int(own.min()) < 0 or int(own.max()) >= classes:
             raise InvalidInput(
-                f"Expected labels from 0 to {logits.shape[1] - 1} at the nodes asked for "
-                f"(got {int(labels.min())} to {int(labels.max())}). Try nodes= for those that "
-                "have one."
+                f"Expected labels from 0 to {classes - 1} at the nodes asked for "
+                f"(got {int(own.min())} to {int(own.max())}). Try nodes= for those that have one."
             )
-        return labels  # type: ignore[no-any-return]
+        return own
 
 
 def check_logits(logits: Any) -> None:
     """Refuse what is not one finite row of logits per node."""
     if not isinstance(logits, Tensor) or logits.dim() not in (1, 2) or not logits.shape[-1]:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise InvalidInput(
-            f"Expected the model to return one row of logits per node (got {got}). "
+            f"Expected the model to return one row of logits per node (got {_shape(logits)}). "
             "Try wrapping it to return (nodes, classes)."
         )
     if not bool(torch.isfinite(logits).all()):
-        raise InvalidInput("Expected finite logits on the full graph (got NaN or infinity).")
+        raise InvalidInput(
+            "Expected finite logits on the full graph (got NaN or infinity). Check x, and "
+            "edge_weight for negative weights: a degree ≤ 0 has no root."
+        )
+
+
+def _shape(value: Any) -> Any:
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _class_index(target: Any, classes: int) -> int:
@@ -118,17 +125,6 @@ def _class_index(target: Any, classes: int) -> int:
             f"Expected target to be a class from 0 to {classes - 1} (got {target!r})."
         )
     return index
-
-
-def _objective_name(objective: Any) -> tuple[str, Callable[[Tensor], Tensor] | None]:
-    if callable(objective):
-        return "callable", objective
-    if objective not in OBJECTIVES:
-        raise InvalidInput(
-            f"Expected objective to be one of {', '.join(OBJECTIVES)}, or a callable from logits "
-            f"to a number (got {objective!r}).{did_you_mean(str(objective), OBJECTIVES)}"
-        )
-    return str(objective), None
 
 
 def _node_ids(nodes: Any, count: int, device: torch.device) -> Tensor | None:
@@ -141,9 +137,8 @@ def _node_ids(nodes: Any, count: int, device: torch.device) -> Tensor | None:
         ids = torch.nonzero(ids).squeeze(1)
     if ids.is_floating_point() or ids.numel() == 0:
         raise InvalidInput("Expected nodes as at least one whole id, or a mask over all nodes.")
-    ids = ids.long()
     if int(ids.min()) < 0 or int(ids.max()) >= count:
         raise InvalidInput(
             f"Expected nodes from 0 to {count - 1} (got {int(ids.min())} to {int(ids.max())})."
         )
-    return ids
+    return ids.long()

@@ -6,8 +6,6 @@ further out only count in the degrees of nodes at the border.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +15,9 @@ from torch import Tensor
 from ..core.errors import InvalidInput
 from ..core.features import Groups
 from ..core.numbers import whole
-from ..core.objective import Objective
+from ..core.objective import Objective, OwnGradient
 from ..network.frozen import Frozen
-from .edge_model import EdgeModel, message_layers, same
+from .edge_model import EdgeModel, fitting_model, message_layers, same
 from .edges import EdgeGraph, IndexedEdges, rows_of
 from .objectives import check_logits
 
@@ -65,8 +63,38 @@ class Surroundings:
     x: Tensor
     centres: Tensor
     undirected: bool | None
-    back: bool
-    """Do messages go from an edge's target to its source?"""
+
+    def view(
+        self, hops: int | None, normalisation: str | None
+    ) -> tuple[Neighbourhood, EdgeModel, int, str]:
+        """The part of the graph that the node's output depends on, the model on it, the steps to
+        the furthest candidate, and a note, which may be empty.
+
+        Layers tell how far messages go, not whether a node also depends on all others at once, as
+        through a norm over all nodes. So the output on the part is compared with that on a wider
+        one, with other nodes beside it; where they differ, the whole graph is taken.
+        """
+        close = self.cut(2)
+        model = fitting_model(self.frozen, close.x, close.graph, normalisation)
+        depth = _depth(self.frozen, model)
+        steps = depth if hops is None else hops
+        if steps is None:
+            raise InvalidInput(
+                "Expected hops, the number of layers that pass messages, for a model whose layers "
+                "are not PyG's (got None). Try hops=3."
+            )
+        context = max(steps, depth or 0)
+        around = self.cut(steps, context)
+        model = EdgeModel(self.frozen, around.x, around.graph, model.normalisation)
+        if around.reaching and model.stack is not None and len(model.stack.layers) <= context:
+            return around, model, steps, ""
+        wider = _with_strangers(self.cut(steps, context + 1), self.x)
+        wider_model = EdgeModel(self.frozen, wider.x, wider.graph, model.normalisation)
+        if same(_output(model, around), _output(wider_model, wider)):
+            return around, model, steps, ""
+        around = self.cut(hops, everywhere=True)
+        model = EdgeModel(self.frozen, around.x, around.graph, model.normalisation)
+        return around, model, hops or around.steps, WHOLE_GRAPH.format(context)
 
     def cut(self, hops: int | None, context: int = 0, *, everywhere: bool = False) -> Neighbourhood:
         """Candidates are at most `hops` steps (None: any number) from the node, against the
@@ -75,40 +103,32 @@ class Surroundings:
         context: nodes within so many steps are in the part, at least `hops`. everywhere: all nodes
         and edges are.
         """
-        edges, graph, centres, undirected = (
-            self.edges,
-            self.edges.graph,
-            self.centres,
-            self.undirected,
-        )
-        arrive = 0 if self.back else 1
-        ends, leave = graph.edge_index, 1 - arrive
+        edges, graph, centres = self.edges, self.edges.graph, self.centres
+        source, device = graph.edge_index[0], centres.device
         reached, steps = torch.unique(centres), 0
         while hops is None or steps < hops:
             near = reached
-            candidates = edges.at(near, arrive)
-            reached = torch.unique(torch.cat([near, ends[leave][candidates]]))
+            candidates = edges.at(near, 1)
+            reached = torch.unique(torch.cat([near, source[candidates]]))
             steps += 1
             if reached.numel() == near.numel():
                 break
+        undirected = self.undirected
         if undirected is not False:
-            both = torch.unique(torch.cat([candidates, edges.at(near, leave)]))
+            both = torch.unique(torch.cat([candidates, edges.at(near, 0)]))
             if undirected is None:  # Only the candidates need to be symmetric.
                 undirected = graph.part(both).symmetric
             candidates = both if undirected else candidates
         for _ in range(context - steps):
-            further = ends[leave][edges.at(reached, arrive)]
-            reached = torch.unique(torch.cat([reached, further]))
-        others = edges.at(reached, arrive)
-        if everywhere:
-            others = torch.arange(graph.columns, device=ends.device)
+            reached = torch.unique(torch.cat([reached, source[edges.at(reached, 1)]]))
+        others = torch.arange(graph.columns, device=device) if everywhere else edges.at(reached, 1)
         others = others[~torch.isin(others, candidates, assume_unique=True)]
-        loops = ends[0][candidates] == ends[1][candidates]
+        loops = graph.loops[candidates]
         columns = torch.cat([candidates[~loops], candidates[loops], others])
-        every = torch.cat([centres, ends[:, columns].reshape(-1)])
-        nodes, numbers = torch.unique(every, return_inverse=True)
-        if everywhere:
-            nodes, numbers = torch.arange(graph.nodes, device=ends.device), every
+        numbers = torch.cat([centres, graph.edge_index[:, columns].reshape(-1)])
+        nodes = torch.arange(graph.nodes, device=device)
+        if not everywhere:
+            nodes, numbers = torch.unique(numbers, return_inverse=True)
         edge_index = numbers[len(centres) :].reshape(2, -1)
         return Neighbourhood(
             centres=numbers[: len(centres)],
@@ -120,98 +140,52 @@ class Surroundings:
             steps=steps,
         )
 
-    def on(self, around: Neighbourhood, normalisation: str) -> EdgeModel:
-        """The model on a part of the graph."""
-        return EdgeModel(self.frozen, around.x, around.graph, normalisation)
 
-    def view(self, hops: int | None, normalisation: str) -> tuple[Neighbourhood, int, str]:
-        """The part of the graph that the node's output depends on, the steps to the furthest
-        candidate, and a note, which may be empty.
-
-        Layers tell how far messages go, not whether a node also depends on all others at once, as
-        through a norm over all nodes. So the output on the part is compared with that on a wider
-        one, with other nodes beside it; where they differ, the whole graph is taken.
-        """
-        near = self.on(self.cut(1), normalisation)
-        depth = depth_of(self.frozen, near.logits)
-        steps = depth if hops is None else hops
-        if steps is None:
-            raise InvalidInput(
-                "Expected hops, the number of layers that pass messages, for a model whose layers "
-                "are not PyG's (got None). Try hops=3."
-            )
-        context = max(steps, depth or 0)
-        around = self.cut(steps, context)
-        stack = self.on(around, normalisation).stack if around.reaching else None
-        if stack is not None and len(stack.layers) <= context:
-            return around, steps, ""
-        wider = with_strangers(self.cut(steps, context + 1), self.x)
-        if same(self._output(around, normalisation), self._output(wider, normalisation)):
-            return around, steps, ""
-        around = self.cut(hops, everywhere=True)
-        return around, hops or around.steps, WHOLE_GRAPH.format(context)
-
-    def _output(self, around: Neighbourhood, normalisation: str) -> Tensor:
-        logits = self.on(around, normalisation).logits()
-        check_logits(logits)
-        return logits[around.centres]
-
-
-def with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:
+def _with_strangers(around: Neighbourhood, x: Tensor) -> Neighbourhood:
     """The neighbourhood with about as many other nodes as it has, without any of their edges."""
-    count, here = x.shape[0], around.nodes
-    wanted = min(count, 2 * here.numel() + STRANGERS)
-    spread = torch.arange(wanted, device=here.device) * count // wanted
-    others = spread[~torch.isin(spread, here)]
-    if others.numel() == 0:  # The first that is not in it, if there is one.
-        missing = torch.ones(count, dtype=torch.bool, device=here.device)
-        missing[here] = False
-        others = torch.nonzero(missing).squeeze(1)[:1]
-    nodes = torch.cat([here, others])
+    missing = torch.ones(x.shape[0], dtype=torch.bool, device=x.device)
+    missing[around.nodes] = False
+    others = torch.nonzero(missing).squeeze(1)[: around.nodes.numel() + STRANGERS]
+    nodes = torch.cat([around.nodes, others])
     graph = replace(around.graph, nodes=nodes.numel())
     return replace(around, nodes=nodes, x=rows_of(x, nodes), graph=graph)
 
 
-def depth_of(network: Frozen, run: Callable[[], Any]) -> int | None:
-    """How many steps messages go: the message-passing layers that `run` calls; None without any."""
+def _output(model: EdgeModel, around: Neighbourhood) -> Tensor:
+    logits = model.logits()
+    check_logits(logits)
+    rows: Tensor = logits[around.centres]
+    return rows
+
+
+def _depth(network: Frozen, model: EdgeModel) -> int | None:
+    """How many steps messages go: the message-passing layers that a forward pass calls."""
     declared = getattr(network.module, "gcn_layers", None)
     if callable(declared):
         return len(declared())
     layers = message_layers(network)
     if not layers:
         return None
+    if any(getattr(layer, "flow", "") == "target_to_source" for layer in layers):
+        raise InvalidInput(
+            "Expected layers whose messages flow from source to target (got target_to_source). "
+            "Try explain_edges with nodes=[node]."
+        )
     if not network.held:  # A layer may be called several times, or not at all.
-        with _counting(layers) as calls:
-            run()
+        calls: list[Any] = []
+        hooks = [m.register_forward_pre_hook(lambda m, _: calls.append(m)) for m in layers]
+        try:
+            with torch.no_grad():
+                model.output(model.graph.weight)
+        finally:
+            for hook in hooks:
+                hook.remove()
         layers = calls or layers
     # K of APPNP, SGConv, TAGConv and ChebConv: so many steps in one layer.
     return sum(max(1, whole(getattr(m, "K", 1)) or 1) for m in layers)
 
 
-@contextmanager
-def _counting(layers: list[Any]) -> Iterator[list[Any]]:
-    """The layers in the order of their calls."""
-    calls: list[Any] = []
-    handles = [m.register_forward_pre_hook(lambda m, _: calls.append(m)) for m in layers]
-    try:
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def flows_back(network: Frozen) -> bool:
-    """Do messages go from an edge's target to its source (PyG's flow="target_to_source")?"""
-    flows = {layer.flow for layer in message_layers(network) if hasattr(layer, "flow")}
-    if len(flows) > 1:
-        raise InvalidInput(
-            f"Expected layers of one flow (got {', '.join(sorted(map(str, flows)))}), which tells "
-            "the edges that reach a node. Try explain_edges with nodes=[node]."
-        )
-    return flows == {"target_to_source"}
-
-
-class NodeObjective(Objective):
+class NodeObjective(OwnGradient):
     """An objective over a node's candidates: the first n columns of another objective.
 
     removing=False: the other columns are always present. removing=True: with them all edges but S
@@ -236,14 +210,8 @@ class NodeObjective(Objective):
         total = self.inner.gradient(self._whole(masks, 0.0 if self.removing else 1.0), weights)
         if self.removing:
             total = total + self.inner.gradient(self._whole(1 - masks, 1.0), weights)
-        self._shared["gradients"] += masks.shape[1]
+        self.count_gradients(masks.shape[1])
         return total[:, : self.n]
-
-    def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
-        """(1, s, n) masks → (1, s) and (1, s, n), one mask at a time."""
-        one = masks.new_ones(1)
-        gradients = [self.gradient(masks[:, k : k + 1], one) for k in range(masks.shape[1])]
-        return self.values(masks), torch.stack(gradients, 1)
 
     def _whole(self, masks: Tensor, others: float) -> Tensor:
         rest = masks.new_full((*masks.shape[:2], self.inner.n - self.n), others)
@@ -257,88 +225,70 @@ class Growing(Groups):
     end that messages leave from, and they must arrive at a known node). In a round of several
     picks each one counts for those after it.
 
-    local: the path of a round leads through what the round can take, not through all edges. Where
-    degrees are recomputed, a neighbour that is not taken needs none of its own edges; on a path
-    through all edges it is half present, and its edges, which damp it, would come first.
+    local: the path of a round leads through what the round can take, and the best of these is
+    taken. Where degrees are recomputed, a neighbour that is not taken needs none of its own edges;
+    on a path through all edges it is half present, and its edges, which damp it, would come first.
+    Otherwise the path leads to all edges, and the best one is taken, or the first on the way to it.
     """
 
     side_by_side = False
 
-    def __init__(self, around: Neighbourhood, *, local: bool = False, back: bool = False) -> None:
+    def __init__(self, around: Neighbourhood, *, local: bool) -> None:
         graph = around.candidates()
         super().__init__(graph.units)
-        self.centres, self.undirected, self.local = around.centres.tolist(), graph.undirected, local
-        ends = graph.edge_index.flip(0) if back else graph.edge_index
-        self.source, self.target = (torch.empty(self.units, dtype=torch.long) for _ in range(2))
-        self.source[self.ids], self.target[self.ids] = ends.cpu()
-        self._touching: dict[int, list[int]] = {}
-        sides = (self.target, self.source) if self.undirected else (self.target,)
-        for side in sides:
-            for unit, end in enumerate(side.tolist()):
-                self._touching.setdefault(end, []).append(unit)
+        self.nodes, self.centres, self.local = graph.nodes, around.centres.cpu(), local
+        ends = torch.empty(2, self.units, dtype=torch.long)
+        ends[:, self.ids.cpu()] = graph.edge_index.cpu()
+        self.discovered = ends if graph.undirected else ends[:1]
+        """The nodes that become known with every unit."""
+        self.needed = ends if graph.undirected else ends[1:]
+        """The nodes of which one must be known before a unit can be taken."""
 
     def goal(self, taken: Tensor, z: int) -> Tensor | None:
         """(1, n) bool: what is taken, and what z picks can reach; None for all."""
         if not self.local:
             return None
-        within = taken[0].cpu().clone()
-        known = new = self._known(within)
+        within = taken[0].cpu()
         for _ in range(z):
-            units = sorted({unit for node in new for unit in self._touching.get(node, ())})
-            within[units] = True
-            new = set(self._ends(units)) - known
-            known = known | new
-            if not new:
+            larger = within | self._within_reach(within)
+            if torch.equal(larger, within):
                 break
+            within = larger
         return self.mask(within.to(taken.device).unsqueeze(0))
 
     def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """The z best units that grow the subgraph, one after the other; ties by lowest index."""
-        ranks, on = scores[0].tolist(), taken[0].tolist()
-        known = self._known(taken[0])
-        chosen: list[int] = []
-        while len(chosen) < z:
-            first = self._first_steps(known, on, ranks)
-            if not first:
-                break
-            unit = first[max(first, key=lambda unit: (ranks[unit], -unit))]
-            chosen.append(unit)
+        order = torch.argsort(scores[0].cpu(), descending=True, stable=True)
+        on = taken[0].cpu().clone()
+        chosen = []
+        for _ in range(min(z, int((~on).sum()))):
+            allowed = ~on & self._within_reach(on) if self.local else ~on
+            unit = order[allowed[order]][0]
+            if not self.local:
+                first = self._first_steps(unit, on)
+                unit = order[first[order]][0]
             on[unit] = True
-            known.update(self._ends([unit]))
+            chosen.append(int(unit))
         best = torch.tensor([chosen], dtype=torch.long, device=scores.device)
         return best, scores.gather(1, best)
 
-    def _known(self, taken: Tensor) -> set[int]:
-        return {*self.centres, *self._ends(torch.nonzero(taken).squeeze(1).tolist())}
+    def _within_reach(self, on: Tensor) -> Tensor:
+        """(units,) bool: the units that touch the node or what these units make known."""
+        return self._flagged(self.centres, self.discovered[:, on])[self.needed].any(0)
 
-    def _first_steps(self, known: set[int], on: list[bool], ranks: list[float]) -> dict[int, int]:
-        """The first unit on the shortest way to every unit that is not taken.
+    def _first_steps(self, unit: Tensor, on: Tensor) -> Tensor:
+        """(units,) bool: the first units on the shortest ways from what is known to a unit."""
+        within_reach = self._within_reach(on)
+        units = torch.zeros_like(on)
+        units[unit] = True
+        while not (units & within_reach).any():  # Every candidate is joined to the node.
+            before = self._flagged(self.needed[:, units])[self.discovered].any(0)
+            units = before & ~on
+        return units & within_reach
 
-        local: only for the units that touch the subgraph, which are their own first step.
-        """
-        first: dict[int, int] = {}
-        reached, nodes = set(known), known
-        start: dict[int, int] = {}
-        while nodes:
-            steps: dict[int, int] = {}
-            for node in nodes:
-                for unit in self._touching.get(node, ()):
-                    if not on[unit] and unit not in first:
-                        step = start.get(node, unit)
-                        other = steps.get(unit, step)
-                        steps[unit] = max(step, other, key=lambda u: (ranks[u], -u))
-            first |= steps
-            nodes = set()
-            for unit in sorted(steps, key=lambda u: (-ranks[steps[u]], steps[u])):
-                for end in self._ends([unit]):
-                    if end not in reached:
-                        reached.add(end)
-                        nodes.add(end)
-                        start[end] = steps[unit]
-            if self.local:
-                break
-        return first
-
-    def _ends(self, units: list[int]) -> list[int]:
-        sources = self.source[units].tolist()
-        return sources + self.target[units].tolist() if self.undirected else sources
+    def _flagged(self, *ids: Tensor) -> Tensor:
+        """(nodes,) bool: is the node one of these?"""
+        flags = torch.zeros(self.nodes, dtype=torch.bool)
+        for some in ids:
+            flags[some] = True
+        return flags

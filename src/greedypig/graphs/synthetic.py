@@ -1,13 +1,11 @@
 """Generated graphs with communities: any size, the same for the same seed, and they say so.
 
 A degree-corrected stochastic block model: an end of an edge falls on a node in proportion to its
-weight (a power law, or all alike), the other end within the same class with probability
+weight (a power law), the other end within the same class with probability
 `homophily`, else anywhere. Features are the class's own centre plus noise.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ from .graph import Graph, make_graph
 
 ARXIV = {"nodes": 169_343, "edges": 1_166_243, "features": 128, "classes": 40}
 """The size of ogbn-arxiv."""
-_SPLIT = (0.54, 0.18)
+SPLIT = (0.54, 0.18)
 """Shares of training and validation nodes, as in ogbn-arxiv; the rest are for testing."""
 
 
@@ -29,7 +27,7 @@ def generate(
     classes: int = 5,
     *,
     homophily: float = 0.7,
-    exponent: float | None = 2.5,
+    exponent: float = 2.5,
     signal: float = 1.0,
     labels_per_class: int | None = None,
     seed: int = 0,
@@ -37,49 +35,49 @@ def generate(
     """A generated graph.
 
     homophily: probability that an edge is drawn within a class (others may fall there by chance).
-    exponent: of the power law of degrees; None for a plain block model, all nodes alike.
+    exponent: of the power law of degrees, above 2.
     signal: length of a class's centre, in standard deviations of a feature's noise.
     labels_per_class: training nodes of each class; None trains on 54 % of the nodes.
     """
     sizes = {"nodes": nodes, "edges": edges, "features": features, "classes": classes}
     for name, size in sizes.items():
         check_count(name, size)
-    if nodes < 4 or classes < 2:
-        raise InvalidInput(f"Expected at least 4 nodes and 2 classes (got {nodes} and {classes}).")
-    if classes > nodes or edges > nodes * (nodes - 1) // 4:
+    most = nodes * (nodes - 1) // 4
+    if nodes < 4 or not 2 <= classes <= nodes or edges > most:
         raise InvalidInput(
-            f"Expected at most {nodes * (nodes - 1) // 4:,} edges and {nodes:,} classes for "
-            f"{nodes:,} nodes (got {edges:,} and {classes:,})."
+            f"Expected at least 4 nodes, 2 to {nodes:,} classes and at most {most:,} edges for "
+            f"{nodes:,} nodes (got {classes:,} and {edges:,})."
         )
     check_between("homophily", homophily, 0, 1)
-    if exponent is not None and exponent <= 2:
+    if exponent <= 2:
         raise InvalidInput(f"Expected an exponent above 2 (got {exponent!r}). Try 2.5.")
     rng = np.random.default_rng(seed)
     y = np.concatenate([np.arange(classes), rng.integers(classes, size=nodes - classes)])
     rng.shuffle(y)
-    weights = np.ones(nodes) if exponent is None else _power_law(rng, nodes, exponent)
+    weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
+    # No node is expected to meet every other.
+    weights = np.minimum(weights, np.sqrt(nodes) * weights.mean())
     pairs = _pairs(rng, weights, y, edges, homophily)
     centres = rng.standard_normal((classes, features), dtype=np.float32)
     centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
     x = rng.standard_normal((nodes, features), dtype=np.float32)
     x += centres[y]
-    split = _split(rng, y, labels_per_class)
-    kind = "block model" if exponent is None else f"power-law block model (exponent {exponent:g})"
-    note = f"This graph is generated: a {kind}, homophily {homophily:g}, seed {seed}."
-    return make_graph(x, pairs, y, **split, name=f"generated-{nodes}-{edges}", notes=[note])
-
-
-def _power_law(rng: np.random.Generator, nodes: int, exponent: float) -> NDArray[np.float64]:
-    """Pareto weights; the heaviest are cut so that no node is expected to meet every other."""
-    weights = (1 - rng.random(nodes)) ** (-1 / (exponent - 1))
-    cut: NDArray[np.float64] = np.minimum(weights, np.sqrt(nodes) * weights.mean())
-    return cut
+    train, val, test = _split(rng, y, labels_per_class)
+    note = (
+        f"This graph is generated: a power-law block model (exponent {exponent:g}), homophily "
+        f"{homophily:g}, seed {seed}."
+    )
+    name = f"generated-{nodes}-{edges}"
+    return make_graph(x, pairs, y, train=train, val=val, test=test, name=name, notes=[note])
 
 
 def _pairs(
-    rng: np.random.Generator, weights: NDArray[np.float64], y: NDArray[np.int64], edges: int,
+    rng: np.random.Generator,
+    weights: NDArray[np.float64],
+    y: NDArray[np.int64],
+    edges: int,
     homophily: float,
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """(2, edges) different pairs u < v; drawn in rounds until there are enough."""
     nodes = len(y)
     by_class = np.argsort(y, kind="stable")
@@ -111,18 +109,15 @@ def _pairs(
     )
 
 
-def _split(rng: np.random.Generator, y: NDArray[np.int64], per_class: int | None) -> dict[str, Any]:
+def _split(
+    rng: np.random.Generator, y: NDArray[np.int64], per_class: int | None
+) -> list[NDArray[np.int64]]:
     """Node ids of train, val and test."""
     order = rng.permutation(len(y))
     if per_class is None:
-        cuts = np.cumsum([max(int(share * len(y)), 1) for share in _SPLIT])
-        train, val, test = np.split(order, cuts)
-    else:
-        rank = np.empty(len(y), dtype=np.int64)
-        for c in np.unique(y):
-            own = order[y[order] == c]
-            rank[own] = np.arange(len(own))
-        chosen = rank[order] < per_class
-        train, rest = order[chosen], order[~chosen]
-        val, test = np.split(rest, [max(len(rest) // 4, 1)])
-    return {"train": train, "val": val, "test": test}
+        return np.split(order, np.cumsum([max(int(share * len(y)), 1) for share in SPLIT]))
+    chosen = np.zeros(len(y), dtype=bool)
+    for c in np.unique(y):
+        chosen[order[y[order] == c][:per_class]] = True
+    rest = order[~chosen[order]]
+    return [order[chosen[order]], *np.split(rest, [max(len(rest) // 4, 1)])]

@@ -6,7 +6,6 @@ the same network as one that never stopped. Global random state is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -30,7 +29,7 @@ LARGE = 50_000
 """From so many nodes on the network is wider and is validated less often."""
 SPARSE = 0.2
 """Share of features that are not 0 up to which they are multiplied as a sparse matrix."""
-PROGRESS = ("best", "epoch", "best_epoch", "best_loss", "best_accuracy")
+PROGRESS = ("best", "epoch", "best_epoch", "best_loss", "val_accuracy")
 """Attributes of a `Training` that its file holds."""
 
 
@@ -59,39 +58,37 @@ class Recipe:
         return Recipe(**(usual | {k: v for k, v in given.items() if v is not None}))
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A trained network."""
-
-    model: GCN
-    """In eval mode; no parameter requires a gradient."""
-    recipe: Recipe
-    epochs: int
-    """How many were run."""
-    best_epoch: int
-    val_accuracy: float
-
-
 class Training:
-    """One run of training that can be stopped after any epoch, saved, and continued."""
+    """One run of training that can be stopped after any epoch, saved, and continued.
+
+    After `finish`, `model` is the network that did best on the validation nodes, in eval mode and
+    without parameter gradients.
+    """
 
     def __init__(self, graph: Graph, recipe: Recipe | None = None, *, seed: int = 0) -> None:
         self.graph, self.recipe, self.seed = graph, recipe or Recipe.of(graph), seed
-        self._check()
-        self.model = Fork(seed).call(
-            GCN, graph.x.shape[1], graph.class_count, self.recipe.hidden, self.recipe.layers,
-            self.recipe.dropout,
-        ).to(graph.x.device)  # fmt: skip
+        if graph.y is None or graph.train is None:
+            raise InvalidInput(
+                f"Expected labels y in {graph.name} to train a network (got none). "
+                "Try a model of your own."
+            )
+        if torch.bincount(graph.y[graph.train]).count_nonzero() < 2:
+            raise InvalidInput(
+                f"Expected at least two classes among the training nodes of {graph.name} (got 1)."
+            )
+        self.y, own = graph.y, self.recipe
+        sizes = (graph.x.shape[1], graph.class_count, own.hidden, own.layers, own.dropout)
+        self.model: GCN = Fork(seed).call(GCN, *sizes).to(graph.x.device)
         first, *rest = self.model.parameters()
         groups: list[dict[str, Any]] = [
-            {"params": [first], "weight_decay": self.recipe.decay}, {"params": rest},
-        ]  # fmt: skip
-        self.adam = torch.optim.Adam(groups, lr=self.recipe.rate)
-        self.best = {k: t.clone() for k, t in self.model.state_dict().items()}
-        self.best_loss, self.best_epoch, self.best_accuracy = float("inf"), 0, 0.0
+            {"params": [first], "weight_decay": own.decay},
+            {"params": rest},
+        ]
+        self.adam = torch.optim.Adam(groups, lr=own.rate)
+        self.best = self._state()
+        self.best_loss, self.best_epoch, self.val_accuracy = float("inf"), 0, 0.0
         self.epoch = 0
-        self.matrix = graph_matrix(graph)
-        self.x = features_of(graph)
+        self.matrix, self.x = graph_matrix(graph), features_of(graph)
 
     @property
     def finished(self) -> bool:
@@ -101,50 +98,40 @@ class Training:
 
     def step(self) -> None:
         """One epoch."""
-        assert self.graph.y is not None
-        train, y = self.graph.train, self.graph.y
+        train = self.graph.train
         self.model.train()
         generator = Fork((self.seed + 1) * 1_000_003 + self.epoch)
         with torch.enable_grad():
             logits = generator.call(self.model.propagate, self.x, self.matrix)
             self.adam.zero_grad()
-            functional.cross_entropy(logits[train], y[train]).backward()  # type: ignore[no-untyped-call]
+            loss = functional.cross_entropy(logits[train], self.y[train])
+            loss.backward()  # type: ignore[no-untyped-call]
         self.adam.step()
         self.epoch += 1
         if self.epoch % self.recipe.every == 0 or self.epoch == self.recipe.epochs:
             self._validate()
 
-    def trained(self) -> Trained:
-        """The best network so far."""
+    def finish(self) -> Training:
+        """All epochs that are left; then `model` is the best network."""
+        while not self.finished:
+            self.step()
         self.model.load_state_dict(self.best)
-        model = self.model.eval().requires_grad_(False)
-        return Trained(model, self.recipe, self.epoch, self.best_epoch, self.best_accuracy)
+        self.model.eval().requires_grad_(False)
+        return self
 
     def _validate(self) -> None:
         """Keep the parameters if they do better on the validation nodes."""
-        assert self.graph.y is not None
         val = self.graph.val
         with torch.no_grad():
-            logits, y = self.model.eval().propagate(self.x, self.matrix)[val], self.graph.y[val]
+            logits, y = self.model.eval().propagate(self.x, self.matrix)[val], self.y[val]
         loss = float(functional.cross_entropy(logits.double(), y))
         accuracy = float((logits.argmax(1) == y).double().mean())
-        if (accuracy, -loss) > (self.best_accuracy, -self.best_loss):
-            self.best_loss, self.best_accuracy, self.best_epoch = loss, accuracy, self.epoch
-            self.best = {k: t.clone() for k, t in self.model.state_dict().items()}
+        if (accuracy, -loss) > (self.val_accuracy, -self.best_loss):
+            self.best_loss, self.val_accuracy, self.best_epoch = loss, accuracy, self.epoch
+            self.best = self._state()
 
-    def _check(self) -> None:
-        graph = self.graph
-        if graph.y is None or graph.train is None:
-            raise InvalidInput(
-                f"Expected labels y in {graph.name} to train a network (got none). "
-                "Try a model of your own."
-            )
-        classes = torch.bincount(graph.y[graph.train]).count_nonzero()
-        if classes < 2:
-            raise InvalidInput(
-                f"Expected at least two classes among the training nodes of {graph.name} "
-                f"(got {classes})."
-            )
+    def _state(self) -> dict[str, Tensor]:
+        return {k: t.clone() for k, t in self.model.state_dict().items()}
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all that is needed to continue."""
@@ -172,24 +159,12 @@ class Training:
         return {"recipe": asdict(self.recipe), "seed": self.seed, "graph": fingerprint(self.graph)}
 
 
-def train(
-    graph: Graph,
-    recipe: Recipe | None = None,
-    *,
-    seed: int = 0,
-    progress: Callable[[Training], object] | None = None,
-) -> Trained:
-    """The paper's three-layer GCN, trained on a graph.
+def train(graph: Graph, recipe: Recipe | None = None, *, seed: int = 0) -> Training:
+    """The paper's three-layer GCN, trained on a graph: `train(graph).model`.
 
     recipe: widths and rates; None takes the usual ones for the graph's size.
-    progress: called after every epoch.
     """
-    run = Training(graph, recipe, seed=seed)
-    while not run.finished:
-        run.step()
-        if progress is not None:
-            progress(run)
-    return run.trained()
+    return Training(graph, recipe, seed=seed).finish()
 
 
 def graph_matrix(graph: Graph) -> Normalised:
@@ -205,8 +180,8 @@ def features_of(graph: Graph) -> Tensor:
 
 def fingerprint(graph: Graph) -> str:
     """A digest of all that a network trained on the graph depends on."""
-    parts = {"x": graph.x, "edges": graph.edges, "y": graph.y, "train": graph.train,
-             "val": graph.val, "test": graph.test, "weight": graph.weight}  # fmt: skip
+    names = ("x", "edges", "y", "train", "val", "test", "weight")
+    parts = {name: getattr(graph, name) for name in names}
     return digest({k: t for k, t in parts.items() if t is not None}, str(graph.undirected))
 
 
@@ -225,22 +200,18 @@ def load_model(path: str | PathLike[str], graph: Graph) -> GCN:
     try:
         state = read_tensors(where)
         weights = [state[f"weights.{i}"] for i in range(max(len(state) // 2, 1))]
+        widths = [weights[0].shape[0], *(w.shape[1] for w in weights)]
+        model = GCN(widths[0], widths[-1], widths[1], len(weights))
+        model.load_state_dict(state)
     except FileNotFoundError:
         raise
     except Exception as error:  # A damaged or foreign file can fail in any step.
         raise InvalidFile(
             f"Expected the weights of a GCN in {where.name} (got {type(error).__name__})."
         ) from error
-    widths: Sequence[int] = [weights[0].shape[0], *(w.shape[1] for w in weights)]
     if widths[0] != graph.x.shape[1]:
         raise InvalidInput(
             f"Expected weights for the {graph.x.shape[1]:,} features of {graph.name} "
             f"(got {widths[0]:,} in {where.name})."
         )
-    hidden = widths[1] if len(weights) > 1 else 1
-    model = GCN(widths[0], widths[-1], hidden, len(weights))
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        raise InvalidFile(f"Expected the weights of a GCN in {where.name} (got others).") from error
     return model.to(graph.x.device).eval().requires_grad_(False)
