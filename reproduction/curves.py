@@ -99,7 +99,11 @@ class Curves(PhotoJob):
                     curves[SECOND] = softmax_information_curve(self.model, x, a, **options)
                 record["ranking"] = own["softmax"].settings["ranking"]
                 record["curves"].setdefault(str(ranking), {}).update(
-                    {c: curves[c].to_dict() for c in self.columns if OBJECTIVE_OF[c] == objective}
+                    {
+                        c: curves[c].to_dict() | {"settings": {}}  # Figures name no judge.
+                        for c in self.columns
+                        if OBJECTIVE_OF[c] == objective
+                    }
                 )
             column = "sic" if objective == "softmax" else "lic"
             record["gradients"][column] = a.gradients_used

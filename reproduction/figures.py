@@ -117,11 +117,15 @@ class Figures(PhotoJob):
 
     def _of_blocks(self, contender: Contender, size: int) -> Contender:
         """The contender on b × b windows: one a round until k values are covered, or one shot."""
-        knobs = dict(self.more["blocks"][contender.name])
+        knobs, budget = dict(self.more["blocks"][contender.name]), self.request.budget
         if contender.name == "paper":
             # Windows overlap, so more of them are needed than fit into k values side by side.
-            knobs["rounds"] = ceil(1.25 * self.more["k"] / (3 * size * size))
-        return replace(contender, knobs=knobs, budget=self.request.budget)
+            rounds = ceil(1.25 * self.more["k"] / (3 * size * size))
+            if budget is not None:
+                rounds = min(rounds, budget)
+                knobs["steps"] = min(knobs["steps"], budget // rounds)
+            return replace(contender, knobs=knobs | {"rounds": rounds}, budget=None)
+        return replace(contender, knobs=knobs, budget=budget)
 
     def batches(self) -> Iterator[Batch]:
         for picture in self.pictures():

@@ -176,6 +176,8 @@ class Lemmas(Job):
                 ax.set_title(contender.title, loc="left", fontsize=10)
             line[0].set_title(f"{scenes[scene]}\n{shown[0].title}", loc="left", fontsize=10)
             self._draw_worth(line[-1], scene)
+        for ax in axes[2:, -1]:  # One scale for R², so that noise looks like noise.
+            ax.sharey(axes[1][-1])
         axes[0][-1].legend(fontsize=8, frameon=False)
         return figure
 

@@ -281,6 +281,7 @@ def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place
     record = answer("figures", *SMALL, "--methods", "ig,paper")
     rows = record["rows"]
     assert {r["figure"] for r in rows} == {"tabby", "tench", "blocks"}
+    assert all(0 < r["gradients"] <= 8 for r in rows)
     assert {r["kept"] for r in rows if r["figure"] != "blocks"} == {19}  # A tenth of 8 × 8 × 3.
     assert {r["paper"] for r in rows if r["figure"] == "tabby"} == {3e-5, 0.9973}
     assert {r["objective"] for r in rows if r["figure"] == "tench"} == {"softmax", "cross-entropy"}
