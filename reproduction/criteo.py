@@ -8,7 +8,6 @@ gradient batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.results.wording import count
@@ -17,11 +16,6 @@ from .comparisons import Estimate, differences, in_words
 from .job import Batch, Job, Record
 from .output import Files, Table, mean_and_error
 from .retraining import TUNED, Experiment
-from .sheets import COLOURS, DASHES, label_axes, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 STEPS = 5
 """Gradient batches of a round of Greedy PIG (T = 5), at least."""
@@ -32,7 +26,7 @@ DEPTH = 20
 class Retraining(Job):
     """Losses after retraining, table by table."""
 
-    FILES = ("criteo.md", "criteo.png", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
+    FILES = ("criteo.md", "criteo.csv", "criteo-runs.csv", "criteo-differences.csv")
 
     def prepare(self) -> None:
         request, more = self.request, self.more
@@ -98,15 +92,6 @@ class Retraining(Job):
         files.csv("criteo-runs.csv", (r for e in self.experiments for r in _runs(e)), first="data")
         records = (record for e in self.experiments for record in differences(e))
         files.csv("criteo-differences.csv", records, first="table")
-        files.figure("criteo.png", self._figure)
-
-    def _figure(self) -> Figure:
-        """Losses over the number of columns kept, one panel for each table."""
-        figure = new_figure(5.8 * len(self.experiments), 4.6)
-        axes = figure.subplots(1, len(self.experiments), squeeze=False)[0]
-        for ax, experiment in zip(axes, self.experiments, strict=True):
-            _draw(ax, experiment)
-        return figure
 
 
 def _rows(experiment: Experiment) -> Iterator[Record]:
@@ -148,28 +133,3 @@ def _runs(experiment: Experiment) -> Iterator[Record]:
                 "loss": experiment.losses(s.line, k).get((s.model, s.seed)),
                 "columns": " ".join(experiment.order(s)[:k]),
             }
-
-
-def _draw(ax: Axes, experiment: Experiment) -> None:
-    """Mean losses with their errors; the loss with all columns is a dashed line."""
-    rows = list(_rows(experiment))
-    for i, row in enumerate(rows):
-        known = [(at, f"k{k}") for at, k in enumerate(experiment.ks) if row[f"k{k}"] is not None]
-        shift = 0.09 * (i - (len(rows) - 1) / 2)  # Error bars do not cover each other.
-        ax.errorbar(
-            [at + shift for at, _ in known],
-            [row[key] for _, key in known],
-            yerr=[row[f"{key}_error"] or 0.0 for _, key in known],
-            color=COLOURS[i % len(COLOURS)],
-            linestyle=DASHES[i % len(DASHES)],
-            marker="o",
-            markersize=4,
-            capsize=2.5,
-            label=", ".join(filter(None, [row["title"], row["baseline"]])),
-        )
-    if rows[0]["all"] is not None:
-        whole = rows[0]["all"]
-        ax.axhline(whole, color="0.4", linestyle=(0, (2, 2)), label=f"all columns: {whole:.4f}")
-    ax.set_xticks(range(len(experiment.ks)), [str(k) for k in experiment.ks])
-    label_axes(ax, experiment.title, "columns kept", "validation loss after retraining")
-    ax.legend(fontsize=8, frameon=False)

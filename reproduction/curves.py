@@ -9,24 +9,24 @@ its curves, median over photos at each share kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from greedypig.core.attribution import Attribution
 from greedypig.metrics import (
     Curve,
     information_curves,
     median_curve,
     softmax_information_curve,
 )
-from greedypig.results.wording import count, kept_settings, listed, setting
-from greedypig.tensors.api import explain
+from greedypig.results.wording import count, listed
 
 from .job import Batch, Record
 from .output import Files, Table
-from .photos import Photo, PhotoJob
+from .photos import Photo, PhotoJob, cost
 from .settings import Contender
 from .sheets import curve_sheet
 
@@ -79,56 +79,50 @@ class Curves(PhotoJob):
         """Explain a photo for each objective, and measure the curves."""
         photo, contender = item
         x = self.input_of(photo)
-        common: dict[str, Any] = {"target": photo.target, "baseline": self.more["baseline"]}
-        record: Record = {"gradients": {}, "seconds": {}, "setting": {}, "curves": {}}
+        record: Record = {}
         for objective in self.objectives:
-            a = explain(
-                self.model,
-                x,
-                objective=objective,
-                method=contender.method(objective),
-                seed=self.request.seed,
-                **common,
-            )
+            a = self.explained(x, photo.target, contender, objective)
+            record[objective] = {**cost(a), "curves": {}}
             for ranking in contender.rankings:
-                options = common | {"ranking": ranking, "points": self.more["points"]}
-                own = information_curves(self.model, x, a, **options)
-                curves = {"sic": own["softmax"], "lic": own["loss"]}
-                if SECOND in self.columns:
-                    options["judge"] = self.judge
-                    curves[SECOND] = softmax_information_curve(self.model, x, a, **options)
-                record["ranking"] = own["softmax"].settings["ranking"]
-                record["curves"].setdefault(str(ranking), {}).update(
-                    {
-                        c: curves[c].to_dict() | {"settings": {}}  # Figures name no judge.
-                        for c in self.columns
-                        if OBJECTIVE_OF[c] == objective
-                    }
-                )
-            column = "sic" if objective == "softmax" else "lic"
-            record["gradients"][column] = a.gradients_used
-            record["seconds"][column] = round(a.seconds, 3)
-            record["setting"][column] = setting(kept_settings(a))
+                curves = self._curves(x, photo, a, ranking)
+                record[objective]["ranking"] = curves["sic"].settings["ranking"]
+                record[objective]["curves"][str(ranking)] = {
+                    column: curves[column].to_dict() | {"settings": {}}
+                    for column in self.columns
+                    if OBJECTIVE_OF[column] == objective
+                }
         return record
 
-    @cached_property
-    def complete(self) -> list[Photo]:
-        """The photos that every method explained."""
-        return [p for p in self.photos if all((p, c) in self.outcomes for c in self.contenders)]
+    def _curves(
+        self, x: Tensor, photo: Photo, a: Attribution, ranking: str | None
+    ) -> dict[str, Curve]:
+        options: dict[str, Any] = {
+            "target": photo.target,
+            "baseline": self.more["baseline"],
+            "ranking": ranking,
+            "points": self.more["points"],
+        }
+        own = information_curves(self.model, x, a, **options)
+        curves = {"sic": own["softmax"], "lic": own["loss"]}
+        if SECOND in self.columns:
+            options["judge"] = self.judge
+            curves[SECOND] = softmax_information_curve(self.model, x, a, **options)
+        return curves
 
     @property
     def agreed(self) -> list[Photo]:
         """Photos whose class the judge predicts too."""
-        return [photo for photo in self.complete if photo.agreed]
+        return [photo for photo in self.shown if photo.agreed]
 
     def curve(self, photo: Photo, line: Line, column: str) -> Curve:
         """One curve of a photo."""
         contender, ranking = line
-        return Curve.from_dict(self.outcomes[photo, contender]["curves"][str(ranking)][column])
+        record = self.outcomes[photo, contender][OBJECTIVE_OF[column]]
+        return Curve.from_dict(record["curves"][str(ranking)][column])
 
     def curves(self, line: Line) -> dict[str, list[Curve]]:
         """From a column to the curves of the photos."""
-        photos = {c: self.agreed if c == SECOND else self.complete for c in self.columns}
+        photos = {c: self.agreed if c == SECOND else self.shown for c in self.columns}
         return {
             column: [self.curve(photo, line, column) for photo in each]
             for column, each in photos.items()
@@ -136,7 +130,8 @@ class Curves(PhotoJob):
         }
 
     def table(self) -> Table:
-        rows = [self._row(line) for line in self.lines] if self.complete else []
+        self.shown = self.complete(self.photos)
+        rows = [self._row(line) for line in self.lines] if self.shown else []
         columns = {
             key: head
             for key, head in HEADS.items()
@@ -147,30 +142,30 @@ class Curves(PhotoJob):
 
     def _row(self, line: Line) -> Record:
         contender, ranking = line
-        records = [self.outcomes[photo, contender] for photo in self.complete]
-        names = list(records[0]["gradients"])
-        cost = {name: median(r["gradients"][name] for r in records) for name in names}
+        records = [self.outcomes[photo, contender] for photo in self.shown]
+        names = {c: OBJECTIVE_OF[c] for c in self.columns if c != SECOND}
+        costs = {c: median(r[name]["gradients"] for r in records) for c, name in names.items()}
         row: Record = {
             "method": contender.name,
-            "ranking": ranking or records[0]["ranking"],
+            "ranking": ranking or records[0][self.objectives[0]]["ranking"],
             "title": _title(line),
-            "setting": _each(records[0]["setting"]),
-            "cost": _each(cost),
-            "gradients": median(cost.values()),
-            **{f"gradients_{name}": number for name, number in cost.items()},
+            "setting": _each({c: records[0][name]["setting"] for c, name in names.items()}),
+            "cost": _each(costs),
+            "gradients": median(costs.values()),
+            **{f"gradients_{column}": number for column, number in costs.items()},
         }
         for column, curves in self.curves(line).items():
             row[column] = median_curve(curves).auc
             row[f"{column}_error"] = standard_error(curves)
             first = ranking == contender.rankings[0]
             row[f"paper_{column}"] = contender.paper.get(column) if first else None
-        row["seconds"] = median(fmean(r["seconds"].values()) for r in records)
-        row["photos"] = len(self.complete)
+        row["seconds"] = median(each["seconds"] for r in records for each in r.values())
+        row["photos"] = len(self.shown)
         return row
 
     def remarks(self) -> list[str]:
         remarks = [
-            f"{count(len(self.complete), 'photo')} ({self.source}; the paper: "
+            f"{count(len(self.shown), 'photo')} ({self.source}; the paper: "
             f"{self.settings.paper['photos']:,} of ImageNet), {self.model_name}, "
             f"{self.more['baseline']} baseline, {self.more['points']} points; the area under the "
             "median curve. Gradients are per photo and objective. ± is the standard error of the "
@@ -204,26 +199,26 @@ class Curves(PhotoJob):
                 values = {column: float(curve.values[i]) for column, curve in medians.items()}
                 points.append({"method": name, "fraction": fraction, **values})
         files.csv(f"{self.name}-curves.csv", points)
-        title = f"{self.model_name}, medians over {count(len(self.complete), 'photo')}"
+        title = f"{self.model_name}, medians over {count(len(self.shown), 'photo')}"
         sheet = [(*PANELS[column], curves) for column, curves in panels.items()]
         files.figure(f"{self.name}.png", lambda: curve_sheet(sheet, title))
 
     def _per_photo(self) -> Iterator[Record]:
         names = self.model.classes
-        for photo in self.complete:
+        for photo in self.shown:
             for line in self.lines:
-                record = self.outcomes[photo, line[0]]
+                records = list(self.outcomes[photo, line[0]].values())
                 yield {
                     "method": line[0].name,
-                    "ranking": line[1] or record["ranking"],
+                    "ranking": line[1] or records[0]["ranking"],
                     "photo": photo.path.name,
                     "label": None if photo.label is None else names[photo.label],
                     "class": names[photo.target],
                     "probability": photo.probability,
                     "judge_agrees": None if photo.judge_target is None else int(photo.agreed),
                     "judge_probability": photo.judge_probability,
-                    "gradients": median(record["gradients"].values()),
-                    "seconds": fmean(record["seconds"].values()),
+                    "gradients": median(r["gradients"] for r in records),
+                    "seconds": median(r["seconds"] for r in records),
                     **{column: self.curve(photo, line, column).auc for column in self.columns},
                 }
 

@@ -19,19 +19,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from greedypig import windows
 from greedypig.core.errors import InvalidInput
 from greedypig.core.layout import Layout
 from greedypig.core.methods import InRounds
 from greedypig.images import find_class
 from greedypig.metrics import information_curves
 from greedypig.metrics.ranking import counts_needed
-from greedypig.results.wording import kept_settings, setting
-from greedypig.tensors.api import explain
-from greedypig.tensors.pictures import windows
 
 from .job import Batch, Record
 from .output import Files, Table
-from .photos import Photo, PhotoJob
+from .photos import Photo, PhotoJob, cost
 from .settings import Contender
 from .sheets import Cell, gallery
 
@@ -136,34 +134,27 @@ class Figures(PhotoJob):
 
     def measure(self, picture: Picture) -> Record:
         """Explain the photo and measure the network's output for the kept part."""
-        x = self.input_of(picture.photo)
-        method = picture.contender.method(picture.objective)
+        x, target = self.input_of(picture.photo), picture.photo.target
         features: Any = "elements"
         if picture.block is not None:
             features = windows(min(picture.block, *x.shape[-2:]))
-        common: dict[str, Any] = {
-            "target": picture.photo.target,
-            "baseline": self.more["baseline"],
-        }
-        a = explain(
-            self.model,
-            x,
-            objective=picture.objective,
-            method=method,
-            features=features,
-            seed=self.request.seed,
-            **common,
-        )
-        one_shot = not isinstance(method, InRounds)
+        method, objective = picture.contender, picture.objective
+        a = self.explained(x, target, method, objective, features=features)
+        one_shot = picture.contender.name == "ig"
         ranking = "signed" if picture.block is not None and one_shot else None
         k = int(min(self.more["k"], round(self.more["k_share"] * x.numel())))
         mask = counts_needed(a, Layout.of(x), ranking)[0] <= k
-        points = [k / x.numel(), 1.0]
-        curves = information_curves(self.model, x, a, ranking=ranking, points=points, **common)
+        curves = information_curves(
+            self.model,
+            x,
+            a,
+            target=target,
+            baseline=self.more["baseline"],
+            ranking=ranking,
+            points=[k / x.numel(), 1.0],
+        )
         return {
-            "gradients": a.gradients_used,
-            "seconds": round(a.seconds, 3),
-            "setting": setting(kept_settings(a)),
+            **cost(a),
             "kept": int(mask.sum()),
             "probability": float(curves["softmax"].values[0]),
             "loss": float(curves["loss"].values[0]),

@@ -6,22 +6,28 @@ predicted one, c* = argmax_j f_j(x). The class that the photo's path names is no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from greedypig.core.attribution import Attribution
 from greedypig.core.errors import InvalidInput
 from greedypig.images import find_photos, label_of, model_from, open_photo
 from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.models import ImageModel
 from greedypig.network.fingerprint import fingerprint
+from greedypig.results.wording import kept_settings, setting
+from greedypig.tensors.api import explain
 
 from .job import Batch, Job, Record, digest
+from .settings import Contender
 
+Item = TypeVar("Item")
 NONE = "none"
 IMAGENET = 1000
 """Number of ImageNet's classes."""
@@ -108,6 +114,25 @@ class PhotoJob(Job):
         """A photo as the explained network's input."""
         return self.model.preprocess(open_photo(photo.path))
 
+    def explained(
+        self, x: Tensor, target: int, contender: Contender, objective: str, **more: Any
+    ) -> Attribution:
+        """The explanation of an input by a method."""
+        return explain(
+            self.model,
+            x,
+            target=target,
+            objective=objective,
+            method=contender.method(objective),
+            baseline=self.more["baseline"],
+            seed=self.request.seed,
+            **more,
+        )
+
+    def complete(self, items: Iterable[Item]) -> list[Item]:
+        """The items (photos or grids) that every method explained."""
+        return [i for i in items if all((i, c) in self.outcomes for c in self.contenders)]
+
     def extra_photos(self) -> list[Path]:
         """Photos to draw from besides those of `make assets`."""
         return []
@@ -174,6 +199,12 @@ class PhotoJob(Job):
     def wrong(self) -> list[str]:
         """Names of the photos whose label the network does not predict."""
         return [photo.path.name for photo in self.photos if photo.wrong]
+
+
+def cost(a: Attribution) -> Record:
+    """What an explanation cost, and its setting in words."""
+    words = setting(kept_settings(a))
+    return {"gradients": a.gradients_used, "seconds": round(a.seconds, 3), "setting": words}
 
 
 def drawn(paths: Sequence[Path], limit: int | None, seed: int) -> list[Path]:

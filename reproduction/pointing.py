@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
-from statistics import fmean, median
+from statistics import median
 
 import torch
 
 from greedypig.core.errors import InvalidInput
 from greedypig.metrics import PointingGame, make_grids, pointing_score
-from greedypig.results.wording import count, kept_settings, listed, setting
-from greedypig.tensors.api import explain_many
+from greedypig.results.wording import count, listed
 
 from .job import Batch, Record, digest
 from .output import Files, Table
-from .photos import PhotoJob
+from .photos import PhotoJob, cost
 from .settings import Contender
-from .sheets import score_sheet
 
 HEADS = {
     "title": "method",
@@ -35,13 +32,12 @@ HEADS = {
 }
 PARTS = ("pictures", "classes", "sources", "confidences")
 """The fields of grids with a row for every grid."""
-QUANTITY = "share of (grid, class) pairs that point right"
 
 
 class Pointing(PhotoJob):
     """The game of every method on every grid."""
 
-    FILES = ("pointing.md", "pointing.png", "pointing.csv", "pointing-photos.csv")
+    FILES = ("pointing.md", "pointing.csv", "pointing-photos.csv")
 
     def prepare(self) -> None:
         super().prepare()
@@ -78,39 +74,22 @@ class Pointing(PhotoJob):
         grid, contender = item
         grids, one = self.grids, slice(grid, grid + 1)
         board = replace(grids, **{part: getattr(grids, part)[one] for part in PARTS})
-        targets = grids.classes[grid].tolist()
-        attributions = list(
-            explain_many(
-                self.model,
-                [grids.pictures[grid]] * len(targets),
-                target=targets,
-                baseline=self.more["baseline"],
-                objective=self.objectives[0],
-                method=contender.method(self.objectives[0]),
-                seed=self.request.seed,
-            )
-        )
-        shares = {}
-        for ranking in contender.rankings:
-            game = pointing_score(board, attributions, k=self.k, ranking=ranking)
-            shares[str(ranking)] = game.shares[0].tolist()
-        return {
-            "gradients": median(a.gradients_used for a in attributions),
-            "seconds": round(fmean(a.seconds for a in attributions), 3),
-            "setting": setting(kept_settings(attributions[0])),
-            "shares": shares,
+        attributions = [
+            self.explained(grids.pictures[grid], target, contender, self.objectives[0])
+            for target in grids.classes[grid].tolist()
+        ]
+        games = {
+            str(ranking): pointing_score(board, attributions, k=self.k, ranking=ranking)
+            for ranking in contender.rankings
         }
-
-    @cached_property
-    def complete(self) -> list[int]:
-        """The grids that every method played."""
-        grids = range(len(self.grids))
-        return [g for g in grids if all((g, c) in self.outcomes for c in self.contenders)]
+        shares = {ranking: game.shares[0].tolist() for ranking, game in games.items()}
+        return {**cost(attributions[0]), "shares": shares}
 
     def table(self) -> Table:
+        self.played = self.complete(range(len(self.grids)))
         rows = []
-        for contender in self.contenders if self.complete else ():
-            records = [self.outcomes[grid, contender] for grid in self.complete]
+        for contender in self.contenders if self.played else ():
+            records = [self.outcomes[grid, contender] for grid in self.played]
             for ranking in contender.rankings:
                 shares = torch.tensor([r["shares"][str(ranking)] for r in records])
                 game = PointingGame(shares.double(), self.k)
@@ -136,7 +115,7 @@ class Pointing(PhotoJob):
     def remarks(self) -> list[str]:
         paper, side = self.settings.paper, self.more["side"]
         remarks = [
-            f"{count(len(self.complete), 'grid')} of {side} × {side} photos, {side * side} classes "
+            f"{count(len(self.played), 'grid')} of {side} × {side} photos, {side * side} classes "
             f"each, of the most confident of {count(len(self.photos), 'photo')} ({self.source}; "
             f"the paper: {paper['grids']} grids from {paper['photos']:,} of ImageNet), least "
             f"confidence {float(self.grids.confidences.min()):.3f}, cells that show a photo again: "
@@ -150,13 +129,11 @@ class Pointing(PhotoJob):
     def write(self, files: Files, table: Table) -> None:
         files.csv("pointing.csv", table.rows, without=("title",))
         files.csv("pointing-photos.csv", self._pairs())
-        title = f"{self.model_name}, {count(len(self.complete), 'grid')}, top {self.k:,}"
-        files.figure("pointing.png", lambda: score_sheet(table.rows, "pointing", QUANTITY, title))
 
     def _pairs(self) -> Iterator[Record]:
         """Every (grid, class) pair of every method."""
         for contender in self.contenders:
-            for grid in self.complete:
+            for grid in self.played:
                 for ranking, shares in self.outcomes[grid, contender]["shares"].items():
                     for cell, source in enumerate(self.grids.sources[grid].tolist()):
                         photo, row = self.right[source], shares[cell]

@@ -1,4 +1,4 @@
-"""Figures of many results: median curves side by side, scores beside published ones, galleries."""
+"""Figures of many results: curves side by side, galleries."""
 
 from __future__ import annotations
 
@@ -49,24 +49,6 @@ def curve_sheet(panels: Sequence[tuple[str, str, Mapping[str, Any]]], title: str
         curve(curves, ax=ax)
         ax.set_ylim(bottom=0)
         label_axes(ax, heading, ax.get_xlabel(), quantity)
-    return figure
-
-
-def score_sheet(rows: Sequence[Mapping[str, Any]], key: str, quantity: str, title: str) -> Figure:
-    """Scores `key` as bars with their standard errors; diamonds are the paper's numbers."""
-    figure = new_figure(8.2, 1.7 + 0.42 * len(rows), title)
-    ax = figure.add_subplot()
-    places = list(range(len(rows)))
-    errors = [row[f"{key}_error"] or 0.0 for row in rows]
-    ax.barh(places, [row[key] for row in rows], 0.55, xerr=errors, color=COLOURS[0], label="ours")
-    known = [(row["paper"], place) for place, row in enumerate(rows) if row["paper"] is not None]
-    if known:
-        ax.scatter(*zip(*known, strict=True), marker="D", color=COLOURS[1], zorder=3, label="paper")
-    label_axes(ax, "", quantity, "")
-    ax.set_yticks(places, [row["title"] for row in rows])
-    ax.invert_yaxis()
-    ax.set_xlim(0, 1)
-    ax.legend(fontsize=8, frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(0, -0.2))
     return figure
 
 

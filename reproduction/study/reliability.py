@@ -59,10 +59,9 @@ def measure(model: Any, judge: Any, image: Any, features: Any, objective: str) -
 def summary(records: list[Row]) -> str:
     """The photos so far in a line."""
     worse = sum(r["loss"] > r["random_loss"] for r in records)
-    numbers = ", ".join(
-        f"{name} {fmean(r[name] for r in records if name in r):.3f}"
-        for name in ("own", "second", "loss", "random_loss")
-    )
+    names = ("own", "second", "loss", "random_loss")
+    areas = {name: [r[name] for r in records if name in r] for name in names}
+    numbers = ", ".join(f"{name} {fmean(each):.3f}" for name, each in areas.items() if each)
     return (
         f"{len(records)} photos: best 10 % hold {fmean(r['holds'] for r in records):.1%}, loss "
         f"curve above random's {worse}; mean areas: {numbers}"

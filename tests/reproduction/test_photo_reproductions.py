@@ -17,7 +17,8 @@ from greedypig import metrics
 from greedypig.cli.main import command_parser
 from greedypig.images import model_from, open_photo
 from reproduction import __main__ as command
-from reproduction import curves, figures, pointing, settings
+from reproduction import photos as photo_jobs
+from reproduction import settings
 
 pytestmark = pytest.mark.slow
 
@@ -45,15 +46,15 @@ def as_numbers(rows):
     return [{k: number(v) for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-def counted(monkeypatch, module, name="explain"):
-    """The calls of an explaining function from now on."""
-    calls, plain = [], getattr(module, name)
+def counted(monkeypatch):
+    """The inputs that are explained from now on."""
+    calls, plain = [], photo_jobs.explain
 
     def run(model, x, **more):
         calls.append(x)
         return plain(model, x, **more)
 
-    monkeypatch.setattr(module, name, run)
+    monkeypatch.setattr(photo_jobs, "explain", run)
     return calls
 
 
@@ -130,7 +131,7 @@ def test_what_was_measured_is_not_measured_again(photos, answer, monkeypatch, pl
     words = ("sic", *SMALL, "--methods", "ig,random")
     first = answer(*words, "--limit", "3")
     photo_rows = as_numbers(table(place / "out" / "sic-photos.csv"))
-    explained = counted(monkeypatch, curves)
+    explained = counted(monkeypatch)
     assert answer(*words, "--limit", "3")["rows"] == first["rows"]
     assert explained == []
     answer(*words, "--limit", "5")
@@ -155,7 +156,7 @@ def test_another_default_is_measured_anew(photos, answer, monkeypatch):
 def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, answer, monkeypatch):
     words = ("sic", *SMALL, "--methods", "ig,random")
     whole = answer(*words, "--out", "whole")
-    calls, plain = [0], curves.explain
+    calls, plain = [0], photo_jobs.explain
 
     def stopped(*args, **more):
         calls[0] += 1
@@ -163,7 +164,7 @@ def test_ctrl_c_keeps_what_was_done_and_going_on_gives_the_same(photos, call, an
             raise KeyboardInterrupt
         return plain(*args, **more)
 
-    monkeypatch.setattr(curves, "explain", stopped)
+    monkeypatch.setattr(photo_jobs, "explain", stopped)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""
@@ -203,28 +204,28 @@ def test_broken_photos_are_listed_and_the_others_measured(photos, answer, call):
 
 
 def test_a_photo_that_one_method_fails_on_leaves_the_comparison(photos, answer, monkeypatch):
-    plain = curves.explain
+    plain = photo_jobs.explain
 
     def fails(model, x, **more):
         if isinstance(more["method"], gp.IG) and x.mean() < 0.07:
             raise gp.NonFinite("The gradient is not finite.")
         return plain(model, x, **more)
 
-    monkeypatch.setattr(curves, "explain", fails)
+    monkeypatch.setattr(photo_jobs, "explain", fails)
     record = answer("sic", *SMALL, "--methods", "ig,random", code=1)
     assert [f["photo"][-5:] for f in record["failed"]] == ["3.png"]
     assert {r["photos"] for r in record["rows"]} == {6 - 1}
 
 
 def test_a_warning_names_the_method_and_the_photo(photos, call, monkeypatch):
-    plain = curves.explain
+    plain = photo_jobs.explain
 
     def warns(model, x, **more):
         if isinstance(more["method"], gp.IG):
             warnings.warn("Every score is 0.", stacklevel=2)
         return plain(model, x, **more)
 
-    monkeypatch.setattr(curves, "explain", warns)
+    monkeypatch.setattr(photo_jobs, "explain", warns)
     words = ("sic", *SMALL, "--limit", "1", "--objective", "softmax")
     _, _, err = call(*words, "--methods", "ig,random")
     (line,) = (line for line in err.splitlines() if "Every score" in line)
@@ -266,7 +267,7 @@ def test_the_pointing_game_is_that_of_the_metric(plain, answer, place, monkeypat
     assert rows["ig", "absolute"]["paper"] is None
     assert rows["paper", "order"]["paper"] == 0.83
     assert rows["ig", "signed"]["grids"] == 1
-    explained = counted(monkeypatch, pointing, "explain_many")
+    explained = counted(monkeypatch)
     assert answer(*words)["rows"] == record["rows"]
     assert explained == []
 
@@ -295,7 +296,7 @@ def test_figures_keep_the_top_features_and_name_the_photos(photos, answer, place
     masked[top] = x.flatten()[top]
     output = torch.softmax(model(masked.view(1, *x.shape)), 1)[0, a.settings["target"]]
     assert ig["probability"] == pytest.approx(float(output), rel=1e-4)
-    monkeypatch.setattr(figures, "explain", None)  # Nothing is explained again.
+    monkeypatch.setattr(photo_jobs, "explain", None)  # Nothing is explained again.
     assert answer("figures", *SMALL, "--methods", "ig,paper")["rows"] == rows
 
 
