@@ -19,7 +19,7 @@ from . import lemma_problems
 from .job import Batch, Job, Record
 from .lemma_problems import Selector
 from .output import Files, Table, mean_and_error
-from .sheets import COLOURS, DASHES, label_axes, new_figure
+from .sheets import label_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,17 +203,10 @@ class Lemmas(Job):
 
     def _draw_worth(self, ax: Axes, scene: str) -> None:
         places = range(len(self.copies))
-        for i, contender in enumerate(self.contenders):
+        for contender, dash in zip(self.contenders, ("-", "--", ":"), strict=False):
             means = [self.mean(scene, contender.name, "worth", t) for t in self.copies]
-            ax.errorbar(
-                places,
-                [mean or 0.0 for mean, _ in means],
-                yerr=[error or 0.0 for _, error in means],
-                color=COLOURS[i],
-                linestyle=DASHES[i],
-                capsize=2,
-                label=contender.title,
-            )
+            worth, errors = ([value or 0.0 for value in each] for each in zip(*means, strict=True))
+            ax.errorbar(places, worth, errors, None, dash, capsize=2, label=contender.title)
         ax.set_xticks(places, [str(t) for t in self.copies])
         quantity = "share of all" if scene == "planted" else "R²"
         label_axes(ax, f"what the list is worth ({quantity})", "copies", "")

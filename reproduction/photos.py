@@ -80,7 +80,7 @@ class PhotoJob(Job):
         self.model = self._network(self.model_name)
         self.judge_name = request.judge or self.more.get("judge", NONE)
         self.judge = self._judge()
-        self.contenders = self.settings.chosen(request.methods, request.budget, self._shape())
+        self.contenders = self.settings.chosen(request.methods, request.budget)
         networks = [fingerprint(each) for each in (self.model, self.judge) if each is not None]
         self.depends = digest(networks, sorted(self.more.items()), self.objectives, request.seed)
         """Digest of what every result depends on, besides its photo and method."""
@@ -103,12 +103,6 @@ class PhotoJob(Job):
         judge = self._network(self.judge_name)
         fits = tuple(judge.classes) == tuple(self.model.classes)
         return judge if asked or fits else None
-
-    def _shape(self) -> tuple[int, ...]:
-        """Shape of the explained network's input."""
-        from PIL import Image
-
-        return tuple(self.model.preprocess(Image.new("RGB", (256, 256))).shape)
 
     def input_of(self, photo: Photo) -> Tensor:
         """A photo as the explained network's input."""

@@ -21,8 +21,8 @@ from greedypig.tables.distributed import ALONE, Group
 from greedypig.tensors.methods import choose, within
 
 OBJECTIVES = ("softmax", "log-likelihood")
-PHOTO = (3, 224, 224)
-"""Input shape of networks for photos, where nothing else is known."""
+PHOTO = Layout("tensor", ("x",), ((3, 224, 224),))
+"""What the networks of the paper see."""
 NOT_IN_COMMAND = ("out", "device", "resume", "group", "progress")
 
 
@@ -103,29 +103,23 @@ class Contender:
     """How its features are ranked; None is the default of the method."""
     budget: int | None = None
     """Gradients at most; None where that cuts nothing."""
-    shape: tuple[int, ...] = PHOTO
-    """Shape of the network's input."""
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def method(self, objective: str = OBJECTIVES[0]) -> Any:
         """The method for this objective, within the budget."""
-        method = self._uncut(objective)
+        knobs = dict(self.knobs)
+        method = choose(PHOTO, objective)
+        if knobs:
+            method = with_knobs(knobs.pop("method"), **knobs)
         return method if self.budget is None else within(method, self.budget)
 
-    def _uncut(self, objective: str) -> Any:
-        if not self.knobs:
-            return choose(Layout("tensor", ("x",), (self.shape,)), objective)
-        knobs = dict(self.knobs)
-        return with_knobs(knobs.pop("method"), **knobs)
-
-    def within(self, budget: int | None, shape: tuple[int, ...] = PHOTO) -> Contender:
+    def within(self, budget: int) -> Contender:
         """The same with at most `budget` gradients; its title says so where that changes it."""
-        contender = replace(self, budget=budget, shape=shape)
-        if budget is None or all(contender.method(o) == contender._uncut(o) for o in OBJECTIVES):
-            return replace(contender, budget=None)
-        return replace(contender, title=f"{self.title} (cut)")
+        cut = replace(self, budget=budget, title=f"{self.title} (cut)")
+        changes = any(cut.method(o) != self.method(o) for o in OBJECTIVES)
+        return cut if changes else self
 
 
 @dataclass(frozen=True)
@@ -155,10 +149,7 @@ class Settings:
         return Settings(name, title, contenders, differs, content.pop("paper", {}), content)
 
     def chosen(
-        self,
-        names: Sequence[str] | None,
-        budget: int | None = None,
-        shape: tuple[int, ...] = PHOTO,
+        self, names: Sequence[str] | None, budget: int | None = None
     ) -> tuple[Contender, ...]:
         """The contenders of these names, in the order of the file; None takes all."""
         known = [c.name for c in self.contenders]
@@ -171,4 +162,4 @@ class Settings:
         wanted = [c for c in self.contenders if names is None or c.name in names]
         if not wanted:
             raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
-        return tuple(c.within(budget, shape) for c in wanted)
+        return tuple(c if budget is None else c.within(budget) for c in wanted)

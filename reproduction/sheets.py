@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#000000")
-"""Okabe and Ito's colours, which the colour-blind can distinguish."""
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)))
 Cell = tuple[str, "NDArray[np.uint8]"]
 """A picture (h, w, 3) with levels from 0 to 255, and its title before it."""
 
