@@ -33,9 +33,9 @@ from greedypig.tables import (
     Table,
     new_network,
     open_table,
-    retrain_on,
     survey,
 )
+from greedypig.tables.retraining import retrain_on
 
 from .job import Batch, Job, Record
 from .settings import Contender
