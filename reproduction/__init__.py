@@ -27,11 +27,14 @@ REPRODUCTIONS = {
 }
 """Every reproduction, in the order of `all`, each in a line."""
 CLASSES = {
-    "sic": "curves:Curves", "pointing": "pointing:Pointing", "resnet": "curves:Curves",
-    "figures": "figures:Figures", "graph": "graph:Compression", "lemmas": "lemmas:Lemmas",
+    "sic": "curves:Curves",
+    "pointing": "pointing:Pointing",
+    "resnet": "curves:Curves",
+    "figures": "figures:Figures",
+    "graph": "graph:Compression",
+    "lemmas": "lemmas:Lemmas",
     "criteo": "criteo:Retraining",
-}  # fmt: skip
-OF_PHOTOS = ("sic", "pointing", "resnet", "figures")
+}
 
 
 def job_class(name: str) -> type[Job]:

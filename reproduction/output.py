@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 MARK = "Made by `python -m reproduction"
 
 
+def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """The mean and its standard error, None where there are too few values."""
+    if not values:
+        return None, None
+    return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+
+
 @dataclass(frozen=True)
 class Table:
     """Our numbers beside the paper's."""
@@ -56,9 +63,7 @@ class Result:
     title: str
     table: Table
     remarks: Sequence[str] = ()
-    """The setting, and what differs from the paper's, a sentence or two each."""
-    spoken: Sequence[str] = ()
-    """The remarks for the terminal."""
+    """The setting, then what differs from the paper's, a sentence or two each."""
     failed: Sequence[tuple[str, str]] = ()
     """What could not be measured, each with the reason."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -96,46 +101,36 @@ class Files:
         """The figures that were written."""
         return [path for path in self.paths if path.suffix == ".png"]
 
-    def text(self, name: str, content: str) -> None:
-        """A text file."""
+    def write(self, name: str, content: Any) -> None:
+        """A file, whole or not at all."""
         write_whole(self.folder / name, content)
         self.paths.append(self.folder / name)
 
     def csv(
-        self, name: str, rows: Iterable[Mapping[str, Any]], *, first: str = "method",
+        self,
+        name: str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        first: str = "method",
         without: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Rows with the union of their columns, `first` before the others."""
         rows = list(rows)
         columns = dict.fromkeys([first, *(key for row in rows for key in row)])
+        names = [column for column in columns if column not in without]
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        kept = [column for column in columns if column not in without]
-        writer.writerow(kept)
+        writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
         for row in rows:
-            writer.writerow([_field(row.get(column)) for column in kept])
-        self.text(name, text.getvalue())
+            short = {k: f"{v:.6g}" for k, v in row.items() if isinstance(v, float)}
+            writer.writerow({**row, **short})
+        self.write(name, text.getvalue())
 
     def figure(self, name: str, draw: Callable[[], Figure]) -> None:
         """A PNG, where matplotlib is installed."""
         if importlib.util.find_spec("matplotlib") is None:
             return
         figure, metadata = draw(), {"Software": "greedypig"}
-        write_whole(
-            self.folder / name,
-            lambda file: figure.savefig(file, format="png", dpi=130, metadata=metadata),
+        self.write(
+            name, lambda file: figure.savefig(file, format="png", dpi=130, metadata=metadata)
         )
-        self.paths.append(self.folder / name)
-
-
-def _field(value: Any) -> Any:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def mean_and_error(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """The mean and its standard error, None where there are too few values."""
-    if not values:
-        return None, None
-    return fmean(values), stdev(values) / sqrt(len(values)) if len(values) > 1 else None

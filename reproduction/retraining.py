@@ -9,257 +9,273 @@ A set of columns is retrained once for each network and selection, whichever met
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import nn
 
+from greedypig import mask_finetune, select_features
 from greedypig.core.errors import InvalidInput
 from greedypig.core.methods import InRounds
+from greedypig.images.networks.assets_folder import assets_folder
 from greedypig.results.files import write_whole
-from greedypig.tables.api import select_features
-from greedypig.tables.finetune import mask_finetune
+from greedypig.tables import (
+    CRITEO,
+    Batches,
+    Effort,
+    Reading,
+    Schema,
+    Table,
+    new_network,
+    open_table,
+    survey,
+)
 from greedypig.tables.retraining import retrain_on
-from greedypig.tables.schema import Schema
-from greedypig.tables.stream import seed_from
-from greedypig.tables.training import Effort, Trained, new_network
 
-from .datasets import Dataset
 from .job import Batch, Job, Record
 from .settings import Contender
+from .synthetic import CriteoShaped
 
 EFFORT = Effort()
 WITHOUT_NETWORK = ("random", "truth")
 """Methods whose order does not depend on a network."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What an absent column looks like, and which network is used."""
-
-    baseline: str
-    tuned: bool = False
-    """Is the network fine-tuned with columns masked at random?"""
-
-    @property
-    def words(self) -> str:
-        """The variant in a table."""
-        return f"{self.baseline}{', mask-fine-tuned' if self.tuned else ''}"
+TUNED = ", mask-fine-tuned"
+"""The end of a variant that uses networks fine-tuned with columns masked at random."""
+Line = tuple[Contender, str]
+"""A method and its variant: what an absent column looks like, and perhaps TUNED. The variant of a
+method that uses no network is empty."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """One ranking of the columns: its method, network and seed."""
+    """One ranking of the columns of a table, by a network and a seed."""
 
-    contender: Contender
-    variant: Variant
+    table: str
+    line: Line
     model: int
     seed: int
 
 
 @dataclass(frozen=True)
 class Retraining:
-    """One retraining: columns (a set, sorted), network, selection seed, repeat."""
+    """A fresh network on some columns; network 0, 1, … on all columns if there is no selection."""
 
+    table: str
     columns: tuple[str, ...]
+    """In the table's order: a set."""
     model: int
-    selection: int
-    repeat: int
+    selection: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
 class Experiment:
     """All the work on one table."""
 
-    job: Job
-    dataset: Dataset
-    contenders: tuple[Contender, ...]
-    variants: tuple[Variant, ...]
-    ks: tuple[int, ...]
-    budget: int
+    def __init__(self, job: Job, name: str, variants: Sequence[str], budget: int) -> None:
+        """name: "generated", a table of `make assets`, or the path of a table."""
+        request, known = job.request, {**job.more["table"], **job.more.get(name, {})}
+        self.job, self.variants, self.budget = job, variants, budget
+        self.models: int = request.models or known["models"]
+        self.truth: CriteoShaped | None = None
+        path, self.name = Path(name), Path(name).name.split(".")[0]
+        label, title = request.label or known.get("label", "label"), known.get("title", self.name)
+        if name == "generated":
+            loyalty = known["loyalty"] if request.loyalty is None else request.loyalty
+            rows = request.rows or known["rows"]
+            self.truth = CriteoShaped(rows, seed=request.seed, loyalty=loyalty)
+            path, title = (
+                self._generated(self.truth),
+                f"{title} (copies {loyalty:g} like their source)",
+            )
+        elif "file" in known:
+            path, label = assets_folder() / "tables" / known["file"], known["label"]
+        table = open_table(path)
+        self.table = table.without([c for c in known.get("drop", ()) if c in table.kinds])
+        self.survey = survey(self.table, label, reading_of(self.table))
+        self.title = f"{title}, {self.survey.total:,} rows"
+        self.names = self.survey.schema.names
+        self.ks = [k for k in sorted(request.k or job.more["ks"]) if k < len(self.names)]
+        if not self.ks:
+            raise InvalidInput(
+                f"Expected k below the {len(self.names)} columns of {self.title} "
+                f"(got {request.k or job.more['ks']})."
+            )
+        self.lines: list[Line] = []
+        for variant in variants:
+            for contender in job.contenders:
+                if contender.name not in WITHOUT_NETWORK:
+                    self.lines.append((contender, variant))
+                elif variant == variants[0] and (contender.name != "truth" or self.truth):
+                    self.lines.append((contender, ""))
+        self.selections = [
+            Selection(self.name, line, model, seed)
+            for model in range(self.models)
+            for seed in range(request.selections or known["selections"])
+            for line in self.lines
+        ]
+        self.valid_share, self.splits = known["valid"], known.get("splits", self.models)
+        files = [(f.path.name, f.path.stat().st_size) for f in table.files]
+        self._key = files, label, self.names, self.valid_share, request.start, EFFORT
+        """What every training depends on."""
+
+    def _generated(self, truth: CriteoShaped) -> Path:
+        """The generated rows as a file, written once."""
+        request = self.job.request
+        name = f"generated-{truth.rows}-{truth.seed}-{truth.loyalty:g}.parquet"
+        path = request.out / "rows" / self.job.name / name
+        if request.group.first and not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            request.progress("generating rows", 0, 1)
+            truth.write(path)
+        request.group.barrier()
+        return path
 
     def stages(self) -> Iterator[list[Batch]]:
         """The work, stage by stage."""
-        name, models = self.dataset.name, range(self.dataset.repeats.models)
-        yield [Batch.of_one(self._network_path(m), m, f"{name}: network {m} on all columns",
-                            self._train) for m in models]  # fmt: skip
-        yield [Batch.of_one(self._tuned_path(v, m), m, f"{name}: network {m}, columns masked",
-                            partial(self._tune, v))
-               for v in self.variants if v.tuned for m in models]  # fmt: skip
-        yield [Batch.of_one(self._ranking_path(s), s, f"{name}: {s.contender.name}, network "
-                            f"{s.model}, seed {s.seed}", self._select)
-               for s in self.selections()]  # fmt: skip
-        yield [Batch.of_one(self._retraining_path(r), r,
-                            f"{name}: retraining on {len(r.columns)} columns", self._retrain)
-               for r in self._retrainings()]  # fmt: skip
+        networks = [Retraining(self.name, tuple(self.names), m) for m in range(self.models)]
+        yield [self._batch(self.place(network), network, self._train) for network in networks]
+        yield [self._batch(self._ranking_place(s), s, self._select) for s in self.selections]
+        sets = {self.retraining(s, k) for k in self.ks for s in self.selections if self.order(s)}
+        ordered = sorted(sets, key=repr)  # The same in every process.
+        yield [self._batch(self.place(each), each, self._train) for each in ordered]
 
-    def selections(self) -> Iterator[Selection]:
-        """Every ranking that is compared."""
-        for model in range(self.dataset.repeats.models):
-            for seed in range(self.dataset.repeats.selections):
-                for contender in self.contenders:
-                    for variant in self.variants_of(contender):
-                        yield Selection(contender, variant, model, seed)
-
-    def variants_of(self, contender: Contender) -> tuple[Variant, ...]:
-        """A method that uses no network has no baseline either, and only one variant."""
-        return self.variants[:1] if contender.name in WITHOUT_NETWORK else self.variants
+    def _batch(self, path: Path, item: Any, run: Callable[[Any], Record]) -> Batch:
+        return Batch.of_one(path, item, f"{self.name}: {path.name.split('.')[0]}", run)
 
     # What was measured.
 
-    def order(self, selection: Selection) -> list[str] | None:
-        """The columns, best first; None where that was not measured."""
-        record = self.job.read(self._ranking_path(selection))
-        return None if record is None else list(record["order"])
+    def of_line(self, line: Line) -> list[Selection]:
+        """The selections of a method and variant."""
+        return [s for s in self.selections if s.line == line]
 
-    def loss(self, selection: Selection, k: int) -> float | None:
-        """The loss after retraining on the top k, mean over the repeats."""
-        order = self.order(selection)
-        if order is None:
-            return None
-        records = [self.job.read(self._retraining_path(r))
-                   for r in self._repeated(selection, order[:k])]  # fmt: skip
-        losses = [record["loss"] for record in records if record is not None]
-        return sum(losses) / len(losses) if len(losses) == len(records) else None
+    def order(self, selection: Selection) -> list[str]:
+        """The columns, best first; none where that was not measured."""
+        return list(self.job.outcomes.get(selection, {"order": []})["order"])
 
-    def loss_all(self, model: int) -> float | None:
-        """The loss of a network on all columns."""
-        return (self.job.read(self._network_path(model)) or {}).get("loss")
+    def retraining(self, selection: Selection, k: int) -> Retraining:
+        """The retraining on the top k of a selection."""
+        top = self.order(selection)[:k]
+        columns = tuple(name for name in self.names if name in top)
+        return Retraining(self.name, columns, selection.model, selection.seed)
 
-    def batches_used(self, selection: Selection) -> int:
-        """Gradient batches of a selection."""
-        return (self.job.read(self._ranking_path(selection)) or {}).get("batches") or 0
+    def losses(self, line: Line, k: int) -> dict[tuple[int, int], float]:
+        """The losses after retraining on the top k, by network and selection seed."""
+        records = {
+            (s.model, s.seed): self.job.outcomes.get(self.retraining(s, k))
+            for s in self.of_line(line)
+        }
+        return {key: record["loss"] for key, record in records.items() if record is not None}
 
-    # Networks.
+    def losses_all(self) -> list[float]:
+        """The losses of the networks on all columns."""
+        networks = [Retraining(self.name, tuple(self.names), m) for m in range(self.models)]
+        return [self.job.outcomes[n]["loss"] for n in networks if n in self.job.outcomes]
 
-    @property
-    def _key(self) -> tuple[object, ...]:
-        """What every training depends on."""
-        return self.dataset.key, self.job.request.start, EFFORT
+    # Trainings.
 
-    def _network_path(self, model: int) -> Path:
-        return self._place(f"network-{model}", *self._key, self.dataset.split_of(model),
-                           self._seed(model))  # fmt: skip
+    def rows(self, part: Literal["train", "valid"], model: int) -> Batches:
+        """The training or validation rows of a network."""
+        split = model % self.splits
+        return Batches(
+            self.table,
+            self.survey,
+            batch_size=self.job.more["batch_size"],
+            part=part,
+            share=self.valid_share,
+            split_seed=split,
+            seed=split,
+        )
 
-    def _tuned_path(self, variant: Variant, model: int) -> Path:
-        return self._place(f"tuned-{variant.baseline}-{model}", self._network_path(model).name,
-                           self.job.more["finetune"])  # fmt: skip
+    def _seed(self, model: int, selection: int | None = None) -> int:
+        seed = 1000 * self.job.request.seed + model
+        return seed if selection is None else 1_000_000 + 1000 * seed + selection
 
-    def _place(self, name: str, *depends: object) -> Path:
-        return self.job.place(self.dataset.name, name, *depends)
-
-    def _seed(self, model: int) -> int:
-        return 1000 * self.job.request.seed + model
-
-    def _train(self, model: int) -> Record:
-        done = self._fit(self.dataset.names, model, self._seed(model))
-        _save(done.model, self._network_path(model))
-        return _summary(done)
-
-    def _fit(self, columns: Sequence[str], model: int, seed: int) -> Trained:
-        """A fresh network, trained on these columns and the rows of network `model`."""
-        return retrain_on(
-            columns, self.dataset.rows("train", model), self.dataset.rows("valid", model),
-            seed=seed, effort=EFFORT, fresh=self._fresh, device=self.job.request.device,
-        )  # fmt: skip
+    def place(self, r: Retraining) -> Path:
+        """The file of a training's loss, beside the weights of a network on all columns."""
+        name = f"network-{r.model}"
+        if r.selection is not None:
+            name = f"retrained-{len(r.columns)}-{r.model}-{r.selection}"
+        depends = r.columns, *self._key, r.model % self.splits, self._seed(r.model, r.selection)
+        return self.job.place(self.name, name, *depends)
 
     def _fresh(self, schema: Schema, seed: int) -> nn.Module:
         at_rate = self.job.request.start == "rate"
         return new_network(schema, seed=seed, at_rate=at_rate, indicators=False)
 
-    def _tune(self, variant: Variant, model: int) -> Record:
-        train, steps = self.dataset.rows("train", model), self.job.more["finetune"]
-        tuned = mask_finetune(self._load(model), train, steps=steps, loss=train.schema.loss,
-                              baseline=variant.baseline, seed=self._seed(model))  # fmt: skip
-        _save(tuned, self._tuned_path(variant, model))
-        return {"batches": steps}
-
-    def _load(self, model: int, variant: Variant | None = None) -> nn.Module:
-        path = self._network_path(model)
-        if variant is not None and variant.tuned:
-            path = self._tuned_path(variant, model)
-        network = new_network(self.dataset.survey.schema, indicators=False)
-        weights = path.with_suffix(".safetensors")
-        if not weights.is_file():
-            raise InvalidInput(f"Expected the weights {weights} (got none). Try --no-resume.")
-        network.load_state_dict(load_file(weights))
-        return network.to(self.job.request.device).eval().requires_grad_(False)
+    def _train(self, r: Retraining) -> Record:
+        done = retrain_on(
+            r.columns,
+            self.rows("train", r.model),
+            self.rows("valid", r.model),
+            seed=self._seed(r.model, r.selection),
+            effort=EFFORT,
+            fresh=self._fresh,
+            device=self.job.request.device,
+        )
+        if r.selection is None:
+            weights = self.place(r).with_suffix(".safetensors")
+            weights.parent.mkdir(parents=True, exist_ok=True)
+            tensors = {k: v.contiguous().cpu() for k, v in done.model.state_dict().items()}
+            write_whole(weights, to_bytes(tensors))  # Before the record, which promises them.
+        return {"loss": done.scores.loss, "seconds": round(done.seconds, 2)}
 
     # Rankings.
 
-    def _ranking_path(self, s: Selection) -> Path:
-        network = self._network_path(s.model)
-        if s.variant.tuned:
-            network = self._tuned_path(s.variant, s.model)
-        return self._place(
-            f"order-{s.contender.name}-{s.model}-{s.seed}", network.name,
-            sorted(s.contender.knobs.items()), s.variant.words, self.budget,
-            self.job.more["ranked"],
-        )  # fmt: skip
+    def _weights(self, model: int) -> Path:
+        network = Retraining(self.name, tuple(self.names), model)
+        return self.place(network).with_suffix(".safetensors")
+
+    def _ranking_place(self, s: Selection) -> Path:
+        contender, variant = s.line
+        network, ranked = self._weights(s.model).name, self.job.more["ranked"]
+        depends = network, contender.knobs, variant, self.budget, ranked
+        return self.job.place(self.name, f"order-{contender.name}-{s.model}-{s.seed}", *depends)
 
     def _select(self, s: Selection) -> Record:
-        names = self.dataset.names
-        if s.contender.name == "truth":
-            if self.dataset.truth is None:
-                raise InvalidInput("Expected a generated table for the true weights (got another).")
-            return {"order": self.dataset.truth.by_weight(), "batches": 0}
-        if s.contender.name == "random":
+        contender, variant = s.line
+        if contender.name == "truth" and self.truth is not None:
+            return {"order": self.truth.by_weight()}
+        if contender.name == "random":
             # The same orders for every network, so that pairs differ in nothing else.
             generator = torch.Generator().manual_seed(self._seed(s.seed))
-            order = torch.randperm(len(names), generator=generator).tolist()
-            return {"order": [names[i] for i in order], "batches": 0}
-        train, method = self.dataset.rows("train", s.model), s.contender.method()
-        greedy = isinstance(method, InRounds)
+            order = torch.randperm(len(self.names), generator=generator)
+            return {"order": [self.names[i] for i in order.tolist()]}
+        train = self.rows("train", s.model)
+        # Permutation importance is known to tables alone, by its name.
+        method = contender.name if contender.name == "permutation" else contender.method()
+        network, baseline = self._network(s.model), variant.removesuffix(TUNED)
+        common: dict[str, Any] = {"loss": train.schema.loss, "baseline": baseline}
+        if baseline != variant:
+            steps, seed = self.job.more["finetune"], self._seed(s.model)
+            network = mask_finetune(network, train, steps=steps, seed=seed, **common)
+        most = min(self.job.more["ranked"], len(self.names))
         a = select_features(
-            self._load(s.model, s.variant), train, loss=train.schema.loss, method=method,
-            k=min(self.job.more["ranked"], len(names)) if greedy else None, budget=self.budget,
-            baseline=s.variant.baseline, names=names, seed=100 * self._seed(s.model) + s.seed,
-        )  # fmt: skip
-        return {"order": [names[i] for i in a.order.tolist()], "seconds": round(a.seconds, 2),
-                "batches": a.about.get("gradient_batches")}  # fmt: skip
+            network,
+            train,
+            method=method,
+            k=most if isinstance(method, InRounds) else None,
+            budget=self.budget,
+            names=self.names,
+            seed=100 * self._seed(s.model) + s.seed,
+            **common,
+        )
+        batches = a.about.get("gradient_batches")
+        return {"order": [self.names[i] for i in a.order.tolist()], "batches": batches}
 
-    # Retraining.
-
-    def _repeated(self, s: Selection, columns: Sequence[str]) -> list[Retraining]:
-        return [Retraining(tuple(sorted(columns)), s.model, s.seed, i)
-                for i in range(self.dataset.repeats.retrainings)]  # fmt: skip
-
-    def _retrainings(self) -> Iterator[Retraining]:
-        """Every set of columns once for each network and selection seed, k by k."""
-        done = set()
-        for k in self.ks:
-            for selection in self.selections():
-                for r in self._repeated(selection, (self.order(selection) or [])[:k]):
-                    if r.columns and r not in done:
-                        done.add(r)
-                        yield r
-
-    def _retraining_path(self, r: Retraining) -> Path:
-        name = f"retrained-{len(r.columns)}-{r.model}-{r.selection}-{r.repeat}"
-        return self._place(name, r.columns, *self._key, self.dataset.split_of(r.model),
-                           self._retraining_seed(r))  # fmt: skip
-
-    def _retraining_seed(self, r: Retraining) -> int:
-        return seed_from(self._seed(r.model), r.selection, r.repeat)
-
-    def _retrain(self, r: Retraining) -> Record:
-        done = self._fit(r.columns, r.model, self._retraining_seed(r))
-        return {"columns": list(r.columns), **_summary(done)}
+    def _network(self, model: int) -> nn.Module:
+        network = self._fresh(self.survey.schema, 0)
+        network.load_state_dict(load_file(self._weights(model)))
+        return network.to(self.job.request.device).eval().requires_grad_(False)
 
 
-def _summary(done: Trained) -> Record:
-    return {"loss": done.scores.loss, "accuracy": done.scores.accuracy, "rows": done.rows,
-            "seconds": round(done.seconds, 2)}  # fmt: skip
-
-
-def _save(model: nn.Module, path: Path) -> None:
-    """Weights beside a record, written before it: a record that is there has its weights."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tensors: dict[str, Any] = {k: v.contiguous().cpu() for k, v in model.state_dict().items()}
-    write_whole(path.with_suffix(".safetensors"), to_bytes(tensors))
+def reading_of(table: Table) -> Reading:
+    """How columns with Criteo's names are read: counts by their logarithm, hashes as categories."""
+    counts = tuple(c for c in CRITEO[1:14] if c in table.kinds)
+    hashes = tuple(c for c in CRITEO[14:] if c in table.kinds)
+    if len(counts) + len(hashes) < len(table.kinds) - 1:
+        return Reading()
+    return Reading(categorical=hashes, numeric=counts, log=counts)

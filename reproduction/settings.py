@@ -9,9 +9,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,13 +21,9 @@ from greedypig.tables.distributed import ALONE, Group
 from greedypig.tensors.methods import choose, within
 
 OBJECTIVES = ("softmax", "log-likelihood")
-PHOTO = (3, 224, 224)
-"""Input shape of networks for photos, where nothing else is known."""
-Progress = Callable[[str, int, int], object]
-"""Called before every piece of work: its label, how many pieces are done, how many there are."""
-NOT_IN_COMMAND = ("out", "device", "batch_size", "resume", "group", "progress")
-ANONYMOUS = {"photos": "DIR", "graphs": "DIR", "weights": "FILE"}
-"""Paths that the printed command does not show."""
+PHOTO = Layout("tensor", ("x",), ((3, 224, 224),))
+"""What the networks of the paper see."""
+NOT_IN_COMMAND = ("out", "device", "resume", "group", "progress")
 
 
 @dataclass(frozen=True)
@@ -38,22 +33,17 @@ class Request:
     out: Path
     """Folder of the results, and of the single results that a stopped run goes on from."""
     photos: Sequence[str] | None = None
-    """Photos and folders; None takes those of `make assets`."""
     graphs: str | None = None
-    """Folder of graphs; None takes those of `make assets`."""
     panels: Sequence[str] | None = None
-    """Graphs of the figure to measure."""
     seeds: int | None = None
     """Networks trained for each graph."""
     limit: int | None = None
     """Number of photos, drawn by the seed; a larger number only adds photos."""
     methods: Sequence[str] | None = None
     objective: str | None = None
-    """The only objective to measure."""
     budget: int | None = None
     """Gradients of a method at most, for a quick look."""
     model: str | None = None
-    weights: str | None = None
     judge: str | None = None
     """Network of the second opinion; "none" for none."""
     tables: Sequence[str] | None = None
@@ -61,38 +51,39 @@ class Request:
     label: str | None = None
     """Label column of tables given by path."""
     rows: int | None = None
-    """Rows of the generated table."""
     loyalty: float | None = None
     """Correlation of the generated table's copies with their source."""
     k: Sequence[int] | None = None
     baseline: Sequence[str] | None = None
     models: int | None = None
     selections: int | None = None
-    retrainings: int | None = None
     mask_finetune: bool = False
     """Also select by networks that were fine-tuned with columns masked at random."""
     start: str = "zero"
     """Output bias of a fresh network: "zero", or the label's "rate"."""
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    batch_size: int | Literal["auto"] = "auto"
     resume: bool = True
     """Keep results that were measured before."""
     group: Group = ALONE
-    progress: Progress = lambda label, done, total: None
+    progress: Callable[[str, int, int], object] = lambda label, done, total: None
+    """Called before every piece of work: its label, pieces done, pieces in all."""
 
     def command(self, name: str) -> str:
-        """The options that decide what is measured, as they are typed; without paths."""
+        """The options that decide what is measured, as they are typed; without folders."""
         words = [name]
         for option in fields(self):
             value = getattr(self, option.name)
             if option.name in NOT_IN_COMMAND or value is None or value == option.default:
                 continue
-            if not isinstance(value, str | int | float):
-                names = [Path(v).name if option.name == "tables" else str(v) for v in value]
-                value = (" " if option.name == "tables" else ",").join(names)
-            text = "" if value is True else f" {ANONYMOUS.get(option.name, value)}"
-            words.append(f"--{option.name.replace('_', '-')}{text}")
+            if option.name in ("photos", "graphs"):
+                value = "DIR"
+            elif option.name == "tables":
+                value = " ".join(Path(v).name for v in value)
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                value = ",".join(map(str, value))
+            words.append(f"--{option.name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
         return " ".join(words)
 
 
@@ -112,35 +103,23 @@ class Contender:
     """How its features are ranked; None is the default of the method."""
     budget: int | None = None
     """Gradients at most; None where that cuts nothing."""
-    shape: tuple[int, ...] = PHOTO
-    """Shape of the network's input."""
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     def method(self, objective: str = OBJECTIVES[0]) -> Any:
         """The method for this objective, within the budget."""
-        method = self._uncut(objective)
+        knobs = dict(self.knobs)
+        method = choose(PHOTO, objective)
+        if knobs:
+            method = with_knobs(knobs.pop("method"), **knobs)
         return method if self.budget is None else within(method, self.budget)
 
-    def _uncut(self, objective: str) -> Any:
-        if not self.knobs:
-            return choose(Layout("tensor", ("x",), (self.shape,)), objective)
-        knobs = dict(self.knobs)
-        return with_knobs(knobs.pop("method"), **knobs)
-
-    def meaning(self, objective: str = OBJECTIVES[0]) -> str:
-        """The method with all its knobs: two runs with the same meaning give the same result."""
-        return repr(self.method(objective))
-
-    def within(self, budget: int | None, shape: tuple[int, ...] = PHOTO) -> Contender:
+    def within(self, budget: int) -> Contender:
         """The same with at most `budget` gradients; its title says so where that changes it."""
-        contender = replace(self, budget=budget, shape=shape)
-        if budget is None:
-            return contender
-        if all(contender.method(o) == contender._uncut(o) for o in OBJECTIVES):
-            return replace(contender, budget=None)
-        return replace(contender, title=f"{self.title} (cut)")
+        cut = replace(self, budget=budget, title=f"{self.title} (cut)")
+        changes = any(cut.method(o) != self.method(o) for o in OBJECTIVES)
+        return cut if changes else self
 
 
 @dataclass(frozen=True)
@@ -149,13 +128,9 @@ class Settings:
 
     name: str
     title: str
-    model: str
-    judge: str | None
     contenders: tuple[Contender, ...]
     differs: tuple[str, ...]
     """How our setting differs from the paper's."""
-    knobs: tuple[str, ...]
-    """The same for knobs that a budget cuts."""
     paper: Mapping[str, Any]
     """The paper's setting."""
     more: Mapping[str, Any]
@@ -164,25 +139,17 @@ class Settings:
     @staticmethod
     def of(name: str) -> Settings:
         """The settings of the reproduction called `name`."""
-        text = (files("reproduction") / f"{name}.toml").read_text(encoding="utf-8")
-        content = tomllib.loads(text)
+        content = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
         contenders = tuple(
-            Contender(m["name"], m["title"], m["method"], m.get("paper", {}),
-                      tuple(r or None for r in m.get("rankings", ("",))))
-            for m in content.pop("methods", ())
-        )  # fmt: skip
-        known = {key: content.pop(key, None) for key in ("title", "model", "judge")}
-        return Settings(
-            name, contenders=contenders, differs=tuple(content.pop("differs", ())),
-            knobs=tuple(content.pop("knobs", ())), paper=content.pop("paper", {}), more=content,
-            **known,
-        )  # fmt: skip
+            Contender(m["name"], m["title"], m["method"], m.get("paper", {}), rankings)
+            for m in content.pop("methods")
+            for rankings in [tuple(m.get("rankings", (None,)))]
+        )
+        title, differs = content.pop("title"), tuple(content.pop("differs"))
+        return Settings(name, title, contenders, differs, content.pop("paper", {}), content)
 
     def chosen(
-        self,
-        names: Sequence[str] | None,
-        budget: int | None = None,
-        shape: tuple[int, ...] = PHOTO,
+        self, names: Sequence[str] | None, budget: int | None = None
     ) -> tuple[Contender, ...]:
         """The contenders of these names, in the order of the file; None takes all."""
         known = [c.name for c in self.contenders]
@@ -195,4 +162,4 @@ class Settings:
         wanted = [c for c in self.contenders if names is None or c.name in names]
         if not wanted:
             raise InvalidInput(f"Expected methods among {', '.join(known)} (got none).")
-        return tuple(c.within(budget, shape) for c in wanted)
+        return tuple(c if budget is None else c.within(budget) for c in wanted)

@@ -14,12 +14,11 @@ same every time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import sqrt
-from os import PathLike, fspath
 from pathlib import Path
+from statistics import NormalDist
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -27,15 +26,11 @@ from numpy.typing import NDArray
 
 from greedypig.core.errors import InvalidInput
 from greedypig.results.files import write_whole
-from greedypig.tables.arrow import arrow
 
 CHUNK = 65_536
 """Rows made at once, and rows of a row group."""
-RATE = 0.26
-"""Share of clicks."""
 SOURCES, NUMBERS, CATEGORIES = 18, 13, 26
-NUMBER_SOURCES, NUMBER_COPIES = 6, 4
-CATEGORY_COPIES = 7
+NUMBER_SOURCES, NUMBER_COPIES, CATEGORY_COPIES = 6, 4, 7
 EVEN = 3
 """Every so many-th source has an even effect."""
 FADE = 0.89
@@ -43,7 +38,7 @@ FADE = 0.89
 STRENGTH = 1.5
 """Standard deviation of the logit: how much the label can be known at all."""
 BIAS = -1.44
-"""Gives the RATE at this strength."""
+"""Gives 26 % clicks at this strength."""
 LOYALTY = 0.95
 """Correlation of a copy's z with its source's."""
 NOISE_SIZE = 40
@@ -65,9 +60,10 @@ class Truth:
 
 
 class CriteoShaped:
-    """A generated table: batches of columns, Parquet files, and the truth about every column."""
+    """A generated table: chunks of columns, a Parquet file, and the truth about every column."""
 
     label = "label"
+    names = [f"I{i + 1}" for i in range(NUMBERS)] + [f"C{i + 1}" for i in range(CATEGORIES)]
 
     def __init__(
         self, rows: int, *, seed: int = 0, chunk: int = CHUNK, loyalty: float = LOYALTY
@@ -75,50 +71,31 @@ class CriteoShaped:
         """loyalty: correlation of a copy's z with its source's; 1 makes it as good as that."""
         if not 0 <= loyalty <= 1:
             raise InvalidInput(f"Expected a loyalty from 0 to 1 (got {loyalty:g}).")
-        if rows < 1 or chunk < 1:
-            raise InvalidInput(f"Expected at least one row (got {rows} in chunks of {chunk}).")
+        if rows < 1:
+            raise InvalidInput(f"Expected at least one row (got {rows}).")
         self.rows, self.seed, self.size, self.loyalty = rows, seed, chunk, loyalty
         random = np.random.default_rng([seed, 0])
         weights = np.asarray(FADE ** np.arange(SOURCES), np.float64)
-        weights = weights * STRENGTH / sqrt(float((weights**2).sum()))
-        # Which sources are numbers, and which have copies, is drawn: weight tells neither.
-        shuffled = random.permutation(SOURCES)
-        numbers = set(shuffled[:NUMBER_SOURCES].tolist())
-        self._weights = weights
+        self._weights = weights * STRENGTH / sqrt(float((weights**2).sum()))
         self._even = np.arange(SOURCES) % EVEN == EVEN - 1
+        # Which sources are numbers, and which have copies, is drawn: weight tells neither.
+        numbers = sorted(random.permutation(SOURCES)[:NUMBER_SOURCES].tolist())
+        categories = sorted(set(range(SOURCES)) - set(numbers))
         self._sizes = random.integers(8, 60, SOURCES)
-        self._plan = self._columns(random, numbers)
-        self._names = [random.permutation(999) for _ in range(CATEGORIES)]
-
-    def _columns(self, random: np.random.Generator, numbers: set[int]) -> list[tuple[Role, int]]:
-        """(role, source) of I1 … I13, C1 … C26; the source of noise is −1."""
-        texts = sorted(set(range(SOURCES)) - numbers)
-        first: list[tuple[Role, int]] = [("informative", j) for j in sorted(numbers)]
-        first += [("copy", int(j)) for j in _spread(random, sorted(numbers), NUMBER_COPIES)]
-        first += [("noise", -1)] * (NUMBERS - len(first))
-        second: list[tuple[Role, int]] = [("informative", j) for j in texts]
-        second += [("copy", int(j)) for j in _spread(random, texts, CATEGORY_COPIES)]
-        second += [("noise", -1)] * (CATEGORIES - len(second))
-        return [
-            *(first[i] for i in random.permutation(NUMBERS)),
-            *(second[i] for i in random.permutation(CATEGORIES)),
-        ]
-
-    @property
-    def names(self) -> list[str]:
-        """I1 … I13, C1 … C26."""
-        return [f"I{i + 1}" for i in range(NUMBERS)] + [f"C{i + 1}" for i in range(CATEGORIES)]
-
-    @property
-    def truth(self) -> list[Truth]:
-        """The truth about every column, in the table's order."""
-        home = {j: name for name, (role, j) in zip(self.names, self._plan, strict=True)
-                if role == "informative"}  # fmt: skip
-        return [
-            Truth(name, "noise", name, 0.0) if role == "noise"
-            else Truth(name, role, home[j], float(self._weights[j]), bool(self._even[j]))
+        first = _roles(random, numbers, NUMBER_COPIES, NUMBERS)
+        second = _roles(random, categories, CATEGORY_COPIES, CATEGORIES)
+        self._plan = [first[i] for i in random.permutation(NUMBERS)]
+        self._plan += [second[i] for i in random.permutation(CATEGORIES)]
+        self._codes = [random.permutation(999) for _ in range(CATEGORIES)]
+        home = {j: n for n, (role, j) in zip(self.names, self._plan, strict=True) if role[0] == "i"}
+        self.truth = [
+            Truth(name, role, home[j], float(self._weights[j]), bool(self._even[j]))
+            if role != "noise"
+            else Truth(name, "noise", name, 0.0)
             for name, (role, j) in zip(self.names, self._plan, strict=True)
-        ]  # fmt: skip
+        ]
+        """The truth about every column, in the table's order."""
+        self._known = {t.name: t for t in self.truth}
 
     def by_weight(self) -> list[str]:
         """The oracle's order: informative columns by weight, then copies by weight, then noise."""
@@ -127,19 +104,17 @@ class CriteoShaped:
 
     def sources(self, names: Sequence[str]) -> int:
         """How many different informative sources are among these columns."""
-        known = {t.name: t for t in self.truth}
-        return len({known[name].source for name in names if known[name].role != "noise"})
+        truths = [self._known[name] for name in names]
+        return len({t.source for t in truths if t.role != "noise"})
 
     def copies(self, names: Sequence[str]) -> int:
         """How many of these columns repeat a source that another of them has."""
-        known = {t.name: t for t in self.truth}
-        return sum(known[name].role != "noise" for name in names) - self.sources(names)
+        return sum(self._known[name].role != "noise" for name in names) - self.sources(names)
 
     def signal(self, names: Sequence[str]) -> float:
         """Share of the true logit's variance whose sources are among these columns."""
-        known = {t.name: t for t in self.truth}
         # The effects are independent, of variance 1: the logit's variance is the sum of weights².
-        weights = {known[name].source: known[name].weight for name in names}
+        weights = {self._known[name].source: self._known[name].weight for name in names}
         return float(sum(w**2 for w in weights.values()) / (self._weights**2).sum())
 
     def chunk(self, index: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
@@ -147,7 +122,8 @@ class CriteoShaped:
         random = np.random.default_rng([self.seed, 1, index])
         rows = min(self.size, self.rows - index * self.size)
         z = random.standard_normal((SOURCES, self.size))[:, :rows]
-        logit = self.logit(z)
+        effects = np.where(self._even[:, None], (z**2 - 1) / sqrt(2), z)
+        logit = BIAS + self._weights @ effects
         label = (random.random(self.size)[:rows] < 1 / (1 + np.exp(-logit))).astype(np.int64)
         columns: dict[str, NDArray[Any]] = {}
         for i, (name, (role, j)) in enumerate(zip(self.names, self._plan, strict=True)):
@@ -159,99 +135,56 @@ class CriteoShaped:
                 observed = self.loyalty * z[j] + sqrt(1 - self.loyalty**2) * fresh
             else:
                 observed = fresh
-            size = NOISE_SIZE if role == "noise" else int(self._sizes[j])
-            columns[name] = _count(observed) if i < NUMBERS else self._category(i, observed, size)
+            if i < NUMBERS:
+                columns[name] = np.round(10 * np.exp(observed), 1)
+            else:
+                size = NOISE_SIZE if role == "noise" else int(self._sizes[j])
+                columns[name] = _intervals(observed, np.argsort(self._codes[i - NUMBERS][:size]))
         return columns, label
 
-    def logit(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The true logit of hidden z (sources, rows)."""
-        effects = np.where(self._even[:, None], (z**2 - 1) / sqrt(2), z)
-        logit: NDArray[np.float64] = BIAS + self._weights @ effects
-        return logit
+    def write(self, path: Path) -> None:
+        """Write one Parquet file, a row group per chunk; texts are like those in Criteo's files."""
+        import pyarrow as pa
+        from pyarrow import parquet
 
-    def chunks(self) -> Iterator[tuple[dict[str, NDArray[Any]], NDArray[np.int64]]]:
-        """All rows, a chunk at a time."""
-        for index in range(-(-self.rows // self.size)):
-            yield self.chunk(index)
+        types = [pa.int8()] + [pa.float32()] * NUMBERS + [pa.string()] * CATEGORIES
+        schema = pa.schema(list(zip([self.label, *self.names], types, strict=True)))
 
-    def least_loss(self, chunks: int = 1) -> float:
-        """Log-loss of the true probabilities, on the first chunks: no model can do better."""
-        total, rows = 0.0, 0
-        for index in range(min(chunks, -(-self.rows // self.size))):
-            random = np.random.default_rng([self.seed, 1, index])
-            p = 1 / (1 + np.exp(-self.logit(random.standard_normal((SOURCES, self.size)))))
-            total += float(-(p * np.log(p) + (1 - p) * np.log1p(-p)).sum())
-            rows += self.size
-        return total / rows
+        def write_to(file: IO[bytes]) -> None:
+            with parquet.ParquetWriter(file, schema) as writer:
+                for index in range(-(-self.rows // self.size)):
+                    columns, label = self.chunk(index)
+                    for i, name in enumerate(self.names[NUMBERS:], NUMBERS):
+                        texts = [_text(i, v) for v in range(int(columns[name].max()) + 1)]
+                        columns[name] = np.array(texts)[columns[name]]
+                    arrays = [
+                        pa.array(v, t)
+                        for v, t in zip([label, *columns.values()], types, strict=True)
+                    ]
+                    writer.write_table(pa.table(arrays, schema=schema), row_group_size=self.size)
 
-    def table(self, index: int) -> Any:
-        """A chunk as a pyarrow Table, the label first, texts as in Criteo's files."""
-        pa = arrow()
-        columns, label = self.chunk(index)
-        arrays: dict[str, Any] = {self.label: pa.array(label, pa.int8())}
-        for i, name in enumerate(self.names):
-            if i < NUMBERS:
-                arrays[name] = pa.array(columns[name].astype(np.float32))
-            else:
-                texts = pa.array([_text(i, v) for v in range(int(columns[name].max()) + 1)])
-                arrays[name] = pa.DictionaryArray.from_arrays(pa.array(columns[name]), texts)
-        return pa.table(arrays)
-
-    def write(self, where: str | PathLike[str], *, rows_per_file: int | None = None) -> list[Path]:
-        """Write Parquet, a row group per chunk: one file, or a folder of files."""
-        path = Path(fspath(where))
-        chunks = -(-self.rows // self.size)
-        each = chunks if rows_per_file is None else max(1, round(rows_per_file / self.size))
-        if rows_per_file is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files = [path]
-        else:
-            path.mkdir(parents=True, exist_ok=True)
-            files = [path / f"part-{i:05d}.parquet" for i in range(-(-chunks // each))]
-        for i, file in enumerate(files):
-            part = range(i * each, min((i + 1) * each, chunks))
-            write_whole(file, partial(self._write_chunks, part))
-        return files
-
-    def _write_chunks(self, part: range, file: IO[bytes]) -> None:
-        """These chunks as one Parquet file."""
-        parquet, pa = arrow("parquet"), arrow()
-        writer = None
-        for index in part:
-            table = self.table(index)
-            plain = table.cast(pa.schema([
-                pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type)
-                         else f.type) for f in table.schema]))  # fmt: skip
-            writer = writer or parquet.ParquetWriter(file, plain.schema)
-            writer.write_table(plain, row_group_size=self.size)
-        if writer is not None:
-            writer.close()
-
-    def _category(self, column: int, observed: NDArray[np.float64], size: int) -> NDArray[np.int32]:
-        """Which of `size` equally likely intervals, under a meaningless number."""
-        edges = _normal_quantiles(size)
-        interval = np.searchsorted(edges, observed)
-        names = np.argsort(self._names[column - NUMBERS][:size])
-        return names[interval].astype(np.int32)
+        write_whole(path, write_to)
 
 
-def _count(observed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A skewed count: two digits of 10 · exp(z)."""
-    return np.round(10 * np.exp(observed), 1)
+def _roles(
+    random: np.random.Generator, sources: list[int], copies: int, columns: int
+) -> list[tuple[Role, int]]:
+    """(role, source) of every number or category; the source of noise is −1.
+
+    Sources with a larger weight are more likely to be copied, as only their copies matter.
+    """
+    chances = FADE ** np.array(sources, float)
+    copied = random.choice(sources, copies, replace=False, p=chances / chances.sum())
+    roles: list[tuple[Role, int]] = [("informative", j) for j in sources]
+    roles += [("copy", int(j)) for j in copied]
+    return roles + [("noise", -1)] * (columns - len(roles))
+
+
+def _intervals(observed: NDArray[np.float64], codes: NDArray[np.intp]) -> NDArray[np.int32]:
+    """Which of len(codes) equally likely intervals a value is in, under a meaningless number."""
+    edges = [NormalDist().inv_cdf(i / len(codes)) for i in range(1, len(codes))]
+    return codes[np.searchsorted(edges, observed)].astype(np.int32)
 
 
 def _text(column: int, value: int) -> str:
     return f"{(2654435761 * (1000 * column + value + 1)) % 2**32:08x}"
-
-
-def _spread(random: np.random.Generator, of: Sequence[int], count: int) -> NDArray[np.int64]:
-    """Sources to copy; those with a larger weight are more likely, as only their copies matter."""
-    chances = FADE ** np.array(of, float)
-    return random.choice(np.array(of), count, replace=False, p=chances / chances.sum())
-
-
-def _normal_quantiles(size: int) -> NDArray[np.float64]:
-    from statistics import NormalDist
-
-    normal = NormalDist()
-    return np.array([normal.inv_cdf(i / size) for i in range(1, size)])

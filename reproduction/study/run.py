@@ -19,7 +19,7 @@ import csv
 import json
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,67 +32,61 @@ from greedypig.core.methods import InRounds, with_knobs
 from greedypig.images import Photos
 from greedypig.images.networks.assets_folder import assets_folder
 
-HERE = Path(__file__).parent
+HERE, OUT = Path(__file__).parent, Path("out/study")
 NETWORKS = {"mobilenet-v2": "efficientnet-lite0", "efficientnet-lite0": "mobilenet-v2"}
 """The explained network → the network of the second opinion."""
-PARTS = ("tune", "confirm")
-TUNING, SEED, GRIDS = 46, 7, 25
+TUNING, SEED = 46, 7
+TOP, VALUES = 15_000, 150_528
+"""Values that the pointing game looks at, of so many in a photo."""
 DEFAULT = "steady-33x3"
 """The default for photos; its areas on the same photos are beside those of every candidate."""
 KEYS = ("part", "network", "candidate", "gradients", "photos")
 AREAS = ("own", "second", "loss")
 NUMBERS = (*AREAS, "default_own", "default_second", "pointing", "pointing_error")
-BATCH = 8
-FEW = 12
-"""Photos below which a dot is hollow."""
-LINE = 0.035
-"""Height of a name, as a share of its panel."""
+NOTE = f"""\
+Made by `python reproduction/study/run.py table`. AUC of median curves; own and second opinion \
+higher is better, loss lower; in brackets what the default, {DEFAULT}, gets on the same photos. \
+Pointing: 2 × 2 grids of the confirming photos, the share of classes whose own quadrant holds most \
+of the top 15,000, ± standard error."""
+HEAD = """
+| candidate | gradients | photos | own (default) | second (default) | loss | pointing |
+|---|---|---|---|---|---|---|"""
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A method and further arguments of gp.explain."""
+def read_candidates() -> dict[str, tuple[int, Any, Row]]:
+    """From a name in candidates.toml to its gradients, method and arguments of gp.explain."""
+    candidates = {}
+    for name, table in tomllib.loads((HERE / "candidates.toml").read_text()).items():
+        knobs, options = dict(table["method"]), dict(table.get("options", {}))
+        if blocks := options.pop("blocks", None):
+            options["features"] = gp.grid(blocks)
+        candidates[name] = table["gradients"], with_knobs(knobs.pop("method"), **knobs), options
+    return candidates
 
-    gradients: int
-    method: Any
-    options: dict[str, Any]
 
-    @staticmethod
-    def all() -> dict[str, Candidate]:
-        """The candidates of candidates.toml by name."""
-        candidates = {}
-        for name, table in tomllib.loads((HERE / "candidates.toml").read_text()).items():
-            knobs, options = dict(table["method"]), dict(table.get("options", {}))
-            if blocks := options.pop("blocks", None):
-                options["features"] = gp.grid(blocks)
-            method = with_knobs(knobs.pop("method"), **knobs)
-            candidates[name] = Candidate(table["gradients"], method, options)
-        return candidates
-
-    def first_rounds(self, k: int = 15_000, n: int = 150_528) -> Any:
-        """The method without the rounds after the k values that the pointing game looks at."""
-        if not isinstance(self.method, InRounds) or "features" in self.options:
-            return self.method
-        picks = self.method.picks(Elements(n), None)
-        enough = int((torch.tensor(picks).cumsum(0) >= k).nonzero()[0]) + 1
-        return replace(self.method, rounds=None, schedule=list(picks[:enough]))
+def first_rounds(method: Any, options: Row) -> Any:
+    """The method without the rounds after the values that the pointing game looks at."""
+    if not isinstance(method, InRounds) or "features" in options:
+        return method
+    picks = method.picks(Elements(VALUES), None)
+    enough = int((torch.tensor(picks).cumsum(0) >= TOP).nonzero()[0]) + 1
+    return replace(method, rounds=None, schedule=list(picks[:enough]))
 
 
 class Sample:
     """The photos for which both networks predict the same class, in a fixed random order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.models = {name: gp.models.load(name) for name in NETWORKS}
         self.inputs: dict[str, list[Tensor]] = {name: [] for name in NETWORKS}
         self.names: list[str] = []
         self.classes: list[int] = []
-        for photo in Photos([folder]):
+        for photo in Photos([assets_folder() / "photos"]):
             xs = {name: model.preprocess(photo.image) for name, model in self.models.items()}
             with torch.no_grad():
-                classes = {
-                    int(self.models[name](x.unsqueeze(0)).argmax()) for name, x in xs.items()
-                }
+                outputs = [self.models[name](x.unsqueeze(0)) for name, x in xs.items()]
+            classes = {int(output.argmax()) for output in outputs}
             if len(classes) == 1:
                 self.names.append(f"{photo.path.parent.name}-{photo.path.stem}")
                 self.classes.append(classes.pop())
@@ -103,47 +97,48 @@ class Sample:
         self.parts = {"tune": order[:TUNING], "confirm": order[TUNING:]}
 
 
-def measure_curves(
-    sample: Sample, part: str, name: str, network: str, candidate: Candidate, args: Any
-) -> None:
+def measure_curves(sample: Sample, part: str, network: str, name: str, limit: int | None) -> None:
     """Own and second-opinion curves of one candidate, a file for each photo."""
     model, judge = sample.models[network], sample.models[NETWORKS[network]]
-    folder = args.out / part / network / name
-    folder.mkdir(parents=True, exist_ok=True)
-    chosen = sample.parts[part][: args.limit]
-    files = {i: folder / f"{sample.names[i]}.json" for i in chosen}
-    left = [i for i in chosen if not files[i].exists()]
-    for start in range(0, len(left), BATCH):
-        batch = left[start : start + BATCH]
-        xs = [sample.inputs[network][i] for i in batch]
-        targets = [sample.classes[i] for i in batch]
-        attributions = list(
-            gp.explain_many(
-                model,
-                xs,
-                target=targets,
-                baseline="gray",
-                method=candidate.method,
-                **candidate.options,
-            )
-        )
-        own, second = (
-            gp.metrics.information_curves_many(model, xs, attributions, judge=who,
-                                               points=args.points)
-            for who in (None, judge)
-        )  # fmt: skip
-        for i, a, mine, other in zip(batch, attributions, own, second, strict=True):
-            record = {
-                "place": chosen.index(i),
-                "gradients": a.gradients_used,
-                "own": mine["softmax"].to_dict(),
-                "loss": mine["loss"].to_dict(),
-                "second": other["softmax"].to_dict(),
-            }
-            files[i].write_text(json.dumps(record))
-    records = [json.loads(file.read_text()) for file in files.values()]
+    _, method, options = read_candidates()[name]
+    records = []
+    for place, i in enumerate(sample.parts[part][:limit]):
+        file = OUT / part / network / name / f"{sample.names[i]}.json"
+        if not file.exists():
+            x, target = sample.inputs[network][i], sample.classes[i]
+            a = gp.explain(model, x, target=target, baseline="gray", method=method, **options)
+            own = gp.metrics.information_curves(model, x, a)
+            second = gp.metrics.softmax_information_curve(model, x, a, judge=judge)
+            curves = {"own": own["softmax"], "loss": own["loss"], "second": second}
+            record = {key: curve.to_dict() for key, curve in curves.items()}
+            save(file, {"place": place, "gradients": a.gradients_used, **record})
+        records.append(json.loads(file.read_text()))
     areas = ", ".join(f"{area} {median_auc(records, area):.3f}" for area in AREAS)
     print(f"{part} {network} {name}: {areas}", flush=True)
+
+
+def play(sample: Sample, network: str, name: str, grids: int) -> None:
+    """The pointing game on grids of the confirming photos."""
+    file = OUT / "pointing" / network / f"{name}.json"
+    if not file.exists():
+        _, method, options = read_candidates()[name]
+        chosen = sample.parts["confirm"]
+        game = gp.metrics.pointing_game(
+            sample.models[network],
+            [sample.inputs[network][i] for i in chosen],
+            [sample.classes[i] for i in chosen],
+            method=first_rounds(method, options),
+            grids=grids,
+            options={"baseline": "gray", **options},
+        )
+        save(file, {"score": game.score, "error": game.standard_error, "majority": game.majority})
+    record = json.loads(file.read_text())
+    print(f"pointing {network} {name}: {record['score']:.3f} ± {record['error']:.3f}", flush=True)
+
+
+def save(file: Path, record: Row) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record))
 
 
 def median_auc(records: list[Row], area: str) -> float:
@@ -151,182 +146,116 @@ def median_auc(records: list[Row], area: str) -> float:
     return gp.metrics.median_curve([gp.metrics.Curve.from_dict(r[area]) for r in records]).auc
 
 
-def play(sample: Sample, name: str, network: str, candidate: Candidate, args: Any) -> None:
-    """The pointing game on grids of the confirming photos."""
-    folder = args.out / "pointing" / network
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.json"
-    if not file.exists():
-        chosen = sample.parts["confirm"]
-        game = gp.metrics.pointing_game(
-            sample.models[network],
-            torch.stack([sample.inputs[network][i] for i in chosen]),
-            [sample.classes[i] for i in chosen],
-            method=candidate.first_rounds(),
-            grids=args.grids,
-            options={"baseline": "gray", **candidate.options},
-        )
-        record = {"score": game.score, "error": game.standard_error, "majority": game.majority,
-                  "grids": args.grids, "right": game.right.flatten().tolist()}  # fmt: skip
-        file.write_text(json.dumps(record))
-    record = json.loads(file.read_text())
-    print(f"pointing {network} {name}: {record['score']:.3f} ± {record['error']:.3f}", flush=True)
+def measured_rows() -> Iterator[Row]:
+    """One row for every candidate, network and part that was measured here."""
+    for name, (gradients, _, _) in read_candidates().items():
+        for folder in OUT.glob(f"*/*/{name}"):
+            part, network = folder.parts[-3:-1]
+            records = [json.loads(f.read_text()) for f in sorted(folder.glob("*.json"))]
+            row = dict(zip(KEYS, (part, network, name, gradients, len(records)), strict=True))
+            row |= {area: round(median_auc(records, area), 3) for area in AREAS}
+            usual = [json.loads(f.read_text()) for f in (folder.parent / DEFAULT).glob("*.json")]
+            same = [r for r in usual if r["place"] < len(records)]
+            if len(same) == len(records):
+                row |= {f"default_{a}": round(median_auc(same, a), 3) for a in AREAS[:2]}
+            game = OUT / "pointing" / network / f"{name}.json"
+            if part == "confirm" and game.exists():
+                record = json.loads(game.read_text())
+                row["pointing"] = round(record["score"], 3)
+                row["pointing_error"] = round(record["error"], 3)
+            yield row
 
 
-def measured_rows(out: Path, candidates: dict[str, Candidate]) -> Iterator[Row]:
-    """One row for every candidate, network and part that has results in `out`."""
-    for part in PARTS:
-        for network in NETWORKS:
-            usual = [json.loads(f.read_text()) for f in (out / part / network / DEFAULT).glob("*")]
-            for name, candidate in candidates.items():
-                files = sorted((out / part / network / name).glob("*.json"))
-                if not files:
-                    continue
-                records = [json.loads(f.read_text()) for f in files]
-                row = {"part": part, "network": network, "candidate": name,
-                       "gradients": candidate.gradients, "photos": len(records)}  # fmt: skip
-                row |= {area: round(median_auc(records, area), 3) for area in AREAS}
-                same = [r for r in usual if r["place"] < len(records)]
-                if len(same) == len(records):
-                    row |= {f"default_{a}": round(median_auc(same, a), 3) for a in AREAS[:2]}
-                game = out / "pointing" / network / f"{name}.json"
-                if part == "confirm" and game.exists():
-                    record = json.loads(game.read_text())
-                    row["pointing"] = round(record["score"], 3)
-                    row["pointing_error"] = round(record["error"], 3)
-                yield row
-
-
-def all_rows(out: Path, candidates: dict[str, Candidate]) -> list[Row]:
-    """The rows measured here, and those of results.csv with more photos."""
-    rows: dict[tuple[str, ...], Row] = {}
-    if (HERE / "results.csv").exists():
-        with (HERE / "results.csv").open() as file:
-            for line in csv.DictReader(file):
-                row: Row = {key: line[key] for key in KEYS[:3]}
-                row |= {key: int(line[key]) for key in KEYS[3:]}
-                row |= {key: float(line[key]) if line.get(key) else None for key in NUMBERS}
-                rows[line["part"], line["network"], line["candidate"]] = row
-    for row in measured_rows(out, candidates):
+def all_rows() -> list[Row]:
+    """The rows of results.csv, and those measured here with as many photos or more."""
+    rows: dict[tuple[str, str, str], Row] = {}
+    with (HERE / "results.csv").open() as file:
+        for line in csv.DictReader(file):
+            row: Row = {key: line[key] for key in KEYS[:3]}
+            row |= {key: int(line[key]) for key in KEYS[3:]}
+            row |= {key: float(line[key]) if line[key] else None for key in NUMBERS}
+            rows[line["part"], line["network"], line["candidate"]] = row
+    for row in measured_rows():
         key = row["part"], row["network"], row["candidate"]
         before = rows.get(key, dict.fromkeys(NUMBERS) | {"photos": 0})
         if row["photos"] >= before["photos"]:
             rows[key] = before | row
-    networks, names = list(NETWORKS), list(candidates)
-    last = len(names)  # Candidates that are no longer in the file.
-    return sorted(rows.values(), key=lambda r: (
-        PARTS.index(r["part"]), networks.index(r["network"]),
-        names.index(r["candidate"]) if r["candidate"] in names else last,
-    ))  # fmt: skip
+    return list(rows.values())
 
 
-def write_table(out: Path, candidates: dict[str, Candidate]) -> None:
+def write_table() -> None:
     """results.csv, results.md and the Pareto picture."""
-    rows = all_rows(out, candidates)
+    rows = all_rows()
     with (HERE / "results.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*KEYS, *NUMBERS], extrasaction="ignore")
+        writer = csv.DictWriter(file, [*KEYS, *NUMBERS])
         writer.writeheader()
         writer.writerows(rows)
-    lines = [
-        "Made by `python reproduction/study/run.py table`. AUC of median curves; own and second "
-        f"opinion higher is better, loss lower; in brackets what the default, {DEFAULT}, gets on "
-        "the same photos. Pointing: 2 × 2 grids of the confirming photos, the share of classes "
-        "whose own quadrant holds most of the top 15,000, ± standard error.",
-    ]
-    for (part, network), panel in panels(rows).items():
-        lines += ["", f"### {part}: {network}, second opinion by {NETWORKS[network]}", "",
-                  "| candidate | gradients | photos | own (default) | second (default) | loss "
-                  "| pointing |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    panels: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        panels.setdefault((row["part"], row["network"]), []).append(row)
+    lines = [NOTE]
+    for (part, network), panel in panels.items():
+        lines += ["", f"### {part}: {network}, second opinion by {NETWORKS[network]}", HEAD]
         for r in panel:
             game = "" if r["pointing"] is None else f"{r['pointing']} ± {r['pointing_error']}"
-            alone = r["candidate"] == DEFAULT or r["default_own"] is None
-            own, second = (f"{r[area]}" if alone else f"{r[area]} ({r[f'default_{area}']})"
-                           for area in ("own", "second"))  # fmt: skip
-            lines.append(f"| {r['candidate']} | {r['gradients']} | {r['photos']} | {own} "
-                         f"| {second} | {r['loss']} | {game} |")  # fmt: skip
+            own, second = r["own"], r["second"]
+            if r["candidate"] != DEFAULT and r["default_own"] is not None:
+                own, second = f"{own} ({r['default_own']})", f"{second} ({r['default_second']})"
+            cells = (r["candidate"], r["gradients"], r["photos"], own, second, r["loss"], game)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
     (HERE / "results.md").write_text("\n".join(lines) + "\n")
-    draw_pareto(rows, HERE / "pareto.png")
+    draw_pareto(panels, HERE / "pareto.png")
     print("\n".join(lines))
 
 
-def panels(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
-    """The rows of every part and network that has some."""
-    by: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        by.setdefault((row["part"], row["network"]), []).append(row)
-    return by
-
-
-def draw_pareto(rows: list[Row], path: Path) -> None:
+def draw_pareto(panels: dict[tuple[str, str], list[Row]], path: Path) -> None:
     """Own curve against second opinion, one panel for each network and part."""
     from matplotlib.figure import Figure
 
-    by = panels(rows)
-    across, down = min(2, len(by)), -(-len(by) // 2)
-    figure = Figure(figsize=(6.4 * across, 5.2 * down))
-    for spot, ((part, network), panel) in enumerate(by.items()):
-        axes = figure.add_subplot(down, across, spot + 1)
-        draw_panel(axes, panel, 72 / figure.dpi)
-        axes.set_xlabel("own curve (SIC AUC)")
-        axes.set_ylabel(f"second opinion by {NETWORKS[network]} (SIC AUC)")
-        photos = max(r["photos"] for r in panel)
-        axes.set_title(f"{network}, {part}: up to {photos} photos", fontsize=10)
-        axes.grid(alpha=0.25)
-    figure.suptitle(
-        "Up and right is better; a dot's area grows with its gradients; orange: the default; "
-        f"hollow: fewer than {FEW} photos", fontsize=9,
-    )  # fmt: skip
-    figure.tight_layout()
+    figure = Figure(figsize=(13, 10.4), layout="constrained")
+    axes = figure.subplots(2, 2).flatten()
+    for ax, ((part, network), rows) in zip(axes, panels.items(), strict=False):
+        middle = (min(r["own"] for r in rows) + max(r["own"] for r in rows)) / 2
+        line = 0.035 * (max(r["second"] for r in rows) - min(r["second"] for r in rows))
+        heights = {True: -1.0, False: -1.0}  # The last name at each side, so that none overlap.
+        for r in sorted(rows, key=lambda r: r["second"]):
+            colour = "#d55e00" if r["candidate"] == DEFAULT else "#0072b2"
+            size, place = 14 + 9 * r["gradients"] ** 0.5, (r["own"], r["second"])
+            ax.scatter(*place, s=size, color=colour, alpha=0.6)
+            side = r["own"] > middle
+            heights[side] = max(r["second"], heights[side] + line)
+            name, align = f"    {r['candidate']}    ", "right" if side else "left"
+            above = (r["own"], heights[side])
+            ax.annotate(name, place, above, fontsize=6.5, ha=align, va="center")
+        ax.set_xlabel("own curve (SIC AUC)")
+        ax.set_ylabel(f"second opinion by {NETWORKS[network]} (SIC AUC)")
+        ax.set_title(f"{network}, {part}: up to {max(r['photos'] for r in rows)} photos")
+        ax.grid(alpha=0.25)
+        ax.margins(y=0.12)
+    figure.suptitle("Up and right is better; a dot's area grows with its gradients")
     figure.savefig(path, dpi=110)
 
 
-def draw_panel(axes: Any, rows: list[Row], points_per_pixel: float) -> None:
-    """Dots with their names; names are inside the panel and apart from each other."""
-    low, high = min(r["second"] for r in rows), max(r["second"] for r in rows)
-    span = (high - low) or 1.0
-    axes.set_ylim(low - 0.08 * span, high + 0.16 * span)
-    middle = (min(r["own"] for r in rows) + max(r["own"] for r in rows)) / 2
-    below = {True: -torch.inf, False: -torch.inf}
-    for r in sorted(rows, key=lambda r: r["second"]):
-        left, few = r["own"] > middle, r["photos"] < FEW
-        height = below[left] = max(r["second"], below[left] + LINE * span)
-        colour = "#d55e00" if r["candidate"] == DEFAULT else "#0072b2"
-        axes.scatter(r["own"], r["second"], s=14 + 9 * r["gradients"] ** 0.5, alpha=0.6,
-                     facecolors="none" if few else colour, edgecolors=colour,
-                     linewidths=1.2 if few else 0)  # fmt: skip
-        shift = (height - r["second"]) / (1.24 * span) * axes.bbox.height * points_per_pixel
-        axes.annotate(r["candidate"], (r["own"], r["second"]), fontsize=6.5,
-                      textcoords="offset points", va="center", ha="right" if left else "left",
-                      xytext=(-14 if left else 14, shift),
-                      arrowprops={"arrowstyle": "-", "color": "0.6", "linewidth": 0.5,
-                                  "shrinkA": 0, "shrinkB": 3})  # fmt: skip
-
-
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=[*PARTS, "pointing", "table"])
+    parser.add_argument("what", choices=["tune", "confirm", "pointing", "table"])
     parser.add_argument("names", nargs="*", help="candidates (default: all)")
-    parser.add_argument("--network", choices=list(NETWORKS), action="append")
-    parser.add_argument("--photos", type=Path, default=assets_folder() / "photos")
-    parser.add_argument("--out", type=Path, default=Path("out/study"))
-    parser.add_argument("--limit", type=int, default=None, help="photos at most")
-    parser.add_argument("--points", type=int, default=100)
-    parser.add_argument("--grids", type=int, default=GRIDS)
+    parser.add_argument("--limit", type=int, help="photos at most")
+    parser.add_argument("--grids", type=int, default=25)
     args = parser.parse_args()
-    candidates = Candidate.all()
     if args.what == "table":
-        write_table(args.out, candidates)
+        write_table()
         return
+    candidates = read_candidates()
     if unknown := set(args.names) - set(candidates):
         parser.error(f"unknown candidates: {', '.join(sorted(unknown))}")
-    sample = Sample(args.photos)
+    sample = Sample()
     for name in args.names or candidates:
-        for network in args.network or NETWORKS:
+        for network in NETWORKS:
             if args.what == "pointing":
-                play(sample, name, network, candidates[name], args)
+                play(sample, network, name, args.grids)
             else:
-                measure_curves(sample, args.what, name, network, candidates[name], args)
+                measure_curves(sample, args.what, network, name, args.limit)
 
 
 if __name__ == "__main__":
