@@ -170,7 +170,7 @@ def test_a_stranger_s_words_stay_words():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"ks": "1"}, {"ks": [0]}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
+        {"ks": "1"}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
         {"loss_all": {"mean": "0.1"}}, {"orders": {"ig": [1]}}, {"kinds": ["a"]},
         {"losses": {"ig": {"1": {"mean": True}}}}, {"losses": {}}, {"losses": {"ig": {}}},
         {"task": 2}, {"constant": 1.0},

@@ -66,8 +66,6 @@ class Chart:
     """May the scale of values leave out 0, and be narrower than 0 to 1?"""
     keep: float | None = None
     """The share that was kept: an upright line."""
-    own: bool = True
-    """Are these lines of the result's own features, so that a share means as many of them?"""
     live: bool = True
     """Does it have a marker that the page's script moves?"""
 
@@ -144,7 +142,6 @@ class Chart:
         lines = [(line.label, *zip(*line.points, strict=True)) for line in self.lines]
         return {
             "id": self.name,
-            "own": self.own,
             "box": [LEFT, TOP, self.right - LEFT, self.bottom - TOP],
             "range": self.range[:2],
             "lines": [{"label": label, "x": x, "y": y} for label, x, y in lines],

@@ -14,7 +14,6 @@ from ..results.picture import (
     Picture,
     order_last,
     order_ticks,
-    shares_alike,
     unit_word,
 )
 from .render import packed
@@ -71,7 +70,6 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
         "stops": stops,
-        "alike": shares_alike(a, [k for k, _ in stops]),
         "order": {"last": last, "ticks": order_ticks(last)},
         "once": is_one_shot(a),
         "bytes": size,

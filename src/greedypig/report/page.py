@@ -15,7 +15,6 @@ from ..results.graph_notes import Compression, Explained
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import (
     Picture,
-    probability_within,
     rounds_line,
     unit_labels,
     unit_word,
@@ -95,7 +94,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
         first=first_units(a) if named else None,
-        shares=_shares(a, notes) if picture is not None else [],
+        shares=_shares(notes) if picture is not None else {},
         fitting=_fitting(a, notes),
         best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
@@ -112,12 +111,12 @@ def _finite(values: list[float]) -> list[str]:
     return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
 
 
-def _shares(a: Attribution, notes: Notes) -> list[tuple[float, float, bool]]:
-    """(share, probability, was it measured?) for the summary."""
+def _shares(notes: Notes) -> dict[float, float]:
+    """Share → probability, for the summary."""
     if notes.removed:
-        return [(share, value, True) for share, value in notes.removed.items()]
-    points = {share: probability_within(a, notes, share) for share in SUMMARISED}
-    return [(share, *point) for share, point in points.items() if point is not None]
+        return dict(notes.removed)
+    values = {share: notes.probability_at(share) for share in SUMMARISED}
+    return {share: value for share, value in values.items() if value is not None}
 
 
 def _fitting(a: Attribution, notes: Notes) -> str:

@@ -45,7 +45,7 @@ def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | 
         ],
         "bold": any(text is not None for text in best.values()),
         "charts": [
-            share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None, own=False)
+            share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None)
             for kind, caption, lines in compared_curves(methods)
         ],
     }

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from .reader import Count, Positive, read
+from .reader import read
 
 KEY = "selection"
 FEW_ROWS, HARDLY_ANY = 1000, 200
@@ -51,7 +51,7 @@ class Constant:
 class HeldOut:
     """How the explained network does on the validation rows with its first columns."""
 
-    columns: Count | None = None
+    columns: int | None = None
     """After so many columns its loss does not improve; None where it does, or is not known."""
 
 
@@ -59,10 +59,10 @@ class HeldOut:
 class ColumnNotes:
     """The notes of a selection."""
 
-    train_rows: Positive
-    valid_rows: Positive
-    seeds: Positive
-    ks: tuple[Positive, ...]
+    train_rows: int
+    valid_rows: int
+    seeds: int
+    ks: tuple[int, ...]
     losses: Losses
     loss_all: Loss
     label: str = ""
