@@ -11,7 +11,7 @@ import numpy as np
 from greedypig.core.errors import InvalidInput
 from greedypig.plots.canvas import COLOURS, INK, SOFT, new_figure, plain, shorten, title, untick
 from greedypig.plots.charts import LONGEST, curve, legend_columns
-from greedypig.results.curve import CurveLike
+from greedypig.results.curve import Curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ class Panel:
     title: str
     quantity: str
     """What the curves' values are."""
-    curves: Mapping[str, CurveLike]
+    curves: Mapping[str, Curve]
 
 
 @dataclass(frozen=True, eq=False)

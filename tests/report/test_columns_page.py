@@ -81,7 +81,6 @@ def test_a_constant_answer_is_beside_the_others():
     page = report.html(selected(constant=CONSTANT))
     text = " ".join(Reader(page).words)
     assert "0.6789" in text
-    assert "0.5500" in text  # Its accuracy.
     assert "do not help" not in text
     lines = [a for t, a in Reader(page).tags if t == "line" and a.get("class") == "constant"]
     assert len(lines) == 2  # In the picture and in its legend.
@@ -118,7 +117,7 @@ def test_a_network_no_better_than_a_constant_answer_is_told_though_few_columns_a
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
-def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
+def test_squared_errors_of_any_scale_are_readable(scale):
     losses = {
         m: {k: loss(v["mean"] * scale, v["standard_error"] * scale) for k, v in by.items()}
         for m, by in SELECTION["losses"].items()
@@ -127,8 +126,6 @@ def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
     a = selected(losses=losses, loss_all=loss(0.4299 * scale, 0.01 * scale), constant=constant,
                  valid_rows=5000, **NUMBER)  # fmt: skip
     text = " ".join(Reader(report.html(a)).words)
-    for r2 in (1 - 0.4321 / 0.8, 1 - 0.4299 / 0.8, 1 - 0.81 / 0.8):
-        assert f"{r2:.4f}" in text
     assert f"{0.4321 * scale:.5g}" in text
     notes = ColumnNotes.of(a)
     assert notes.verdict("greedy-pig", "ig", 3) == f"greedy-pig ahead of ig by {0.0679 * scale:.5g}"

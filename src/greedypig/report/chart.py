@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
@@ -111,19 +110,14 @@ class Chart:
         return " ".join(f"{self.x(place) + shift},{self.y(value)}" for place, value in points)
 
     def excess(self, line: Line) -> Points:
-        """The outline of the area between a shaded line and the first level, if it lies above."""
+        """The outline between a shaded line and the first level, if the line lies above anywhere;
+        what lies below the level is to be clipped."""
         if not line.shaded or not self.levels:
             return ()
         full = self.levels[0].value
-        outline = [line.points[0]]
-        for (x0, y0), (x1, y1) in pairwise(line.points):
-            if (y0 - full) * (y1 - full) < 0:
-                outline.append((x0 + (x1 - x0) * (full - y0) / (y1 - y0), full))
-            outline.append((x1, y1))
-        if all(value <= full + CLEARLY for _, value in outline):
+        if max(value for _, value in line.points) <= full + CLEARLY:
             return ()
-        above = [(place, max(value, full)) for place, value in outline]
-        return [*above, (above[-1][0], full), (above[0][0], full)]
+        return [*line.points, (line.points[-1][0], full), (line.points[0][0], full)]
 
     @property
     def spoken(self) -> str:

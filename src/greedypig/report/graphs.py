@@ -11,10 +11,10 @@ from ..results import verdicts
 from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
-from ..results.wording import percent, signed
+from ..results.wording import signed
 from .chart import share_chart
 from .details import details
-from .render import Cell, render
+from .render import render
 
 SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}
 """Measures as the heads of tables name them."""
@@ -49,31 +49,23 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         right=graph.first.at("accuracy", graph.keep),
         needed=[(title, share) for title, share in needed if share is not None],
         at_keep=_at_keep(graph),
-        tables=[_table(graph, m) for m in SHORT if m in graph.first.lines],
-        costs=[[m.title, f"{m.gradients:,.0f}", f"{m.seconds:.1f}"] for m in graph.methods],
     )
 
 
 def _at_keep(graph: Compression) -> dict[str, Any]:
-    """The charts' numbers at the share that was kept."""
+    """What each method's edges give at the share that was kept, and what it cost."""
     measures = [m for m in SHORT if m in graph.first.lines]
     rows = [
-        [method.title, *(signed(method.at(m, graph.keep)) for m in measures)]
+        [
+            method.title,
+            *(signed(method.at(m, graph.keep)) for m in measures),
+            f"{method.gradients:,.0f}",
+            f"{method.seconds:.1f}",
+        ]
         for method in graph.methods
     ]
-    rows.append(["all edges", *(signed(graph.full_value(m)) for m in measures)])
-    return {"heads": ["", *(SHORT[m] for m in measures)], "rows": rows}
-
-
-def _table(graph: Compression, measure: str) -> dict[str, Any]:
-    """One measure of every method at every share."""
-    rows = []
-    for share, edges in zip(graph.first.fractions, graph.first.edges, strict=False):
-        values = [signed(method.at(measure, share)) for method in graph.methods]
-        rows.append([Cell(percent(share), bold=share == graph.keep), f"{edges:,}", *values])
-    heads = ["kept", "edges", *(method.title for method in graph.methods)]
-    caption = MEASURES[measure]
-    return {"name": SHORT[measure], "heads": heads, "rows": rows, "caption": caption}
+    rows.append(["all edges", *(signed(graph.full_value(m)) for m in measures), "–", "–"])
+    return {"heads": ["", *(SHORT[m] for m in measures), "gradients", "seconds"], "rows": rows}
 
 
 def node_html(a: Attribution, notes: Notes, node: Explained) -> str:

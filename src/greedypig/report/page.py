@@ -32,11 +32,6 @@ from .render import png, render
 
 SUMMARISED = (0.01, 0.05, 0.1)
 """Shares of the features that the summary names."""
-WAYS = {
-    "increase": "increase it: G is the output",
-    "decrease": "decrease it: G is the output times −1",
-}
-"""How the single output of a model was read, by the objective."""
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
@@ -99,9 +94,6 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
-        way=WAYS.get(str(a.settings.get("objective")))
-        if a.settings.get("outputs") == "values"
-        else None,
         **context,
     )
 
