@@ -255,5 +255,3 @@ def test_warnings_are_on_the_page_as_text():
     assert "'zip' <b>leaks</b>" in html.unescape(page)
     with pytest.raises(ValueError, match="warnings"):
         ColumnNotes.of(selected(warnings=[3]))
-    with pytest.raises(ValueError, match="held_out"):
-        ColumnNotes.of(selected().with_notes({"held_out": {"columns": 99}}))
