@@ -92,7 +92,7 @@ class ColumnNotes:
         notes = read(ColumnNotes, a.about[KEY], "the notes of the selection")
         if not notes.ks or not notes.losses or not all(notes.losses.values()):
             raise InvalidInput("Expected losses of at least one method and k (got none).")
-        held_out = read(Mapping[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
+        held_out = read(dict[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
         return replace(notes, enough=held_out.get("columns"))
 
     @property
