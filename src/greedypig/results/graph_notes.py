@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import cos, pi, sin
 from typing import ClassVar, NamedTuple
 
@@ -39,20 +40,17 @@ class Method:
     seconds: float = 0.0
     title: str = ""
     name: str = ""
-    lines: Mapping[str, Curve] = field(default_factory=dict)
-    """The curves by measure, without gaps."""
 
-    def named(self, name: str) -> Method:
-        """The same method with its name, and its curves as such."""
-        title = self.title or name
-        lines = {
+    @cached_property
+    def lines(self) -> dict[str, Curve]:
+        """The curves by measure, without gaps."""
+        return {
             measure: Curve.from_dict(
-                {"fractions": self.fractions, "values": values, "name": title}
+                {"fractions": self.fractions, "values": values, "name": self.title}
             ).without_gaps()
             for measure in MEASURES
             if (values := getattr(self, measure)) is not None
         }
-        return replace(self, name=name, title=title, lines=lines)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -94,7 +92,7 @@ class Compression:
         if a.about.get("kind") != COMPRESSION:
             return None
         notes = read(Compression, a.about, "the notes")
-        return replace(notes, traces={name: m.named(name) for name, m in notes.traces.items()})
+        return replace(notes, traces={n: replace(m, name=n) for n, m in notes.traces.items()})
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -135,11 +133,9 @@ class DrawnNode:
 
     KEYS: ClassVar = {"kind": "class"}
     id: int
-    name: str = ""
+    name: str
     kind: int | None = None
     """Index of its class; None where it has none."""
-    hop: int = 0
-    """Steps from the centre along the edges drawn."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +179,7 @@ class Explained:
         count = len(notes.nodes)
         if any(end not in range(count) for edge in notes.edges for end in edge):
             raise InvalidInput(f"Expected edges between the {count} nodes (got others).")
-        hops = hops_from(0, notes.edges, count)
-        nodes = [
-            replace(node, name=node.name or str(node.id), hop=hop)
-            for node, hop in zip(notes.nodes, hops, strict=True)
-        ]
-        return replace(notes, nodes=tuple(nodes))
+        return notes
 
     @property
     def centre(self) -> DrawnNode:
@@ -213,7 +204,7 @@ class Explained:
         The edge that first reached a node makes it a child of the other end. A child lies in its
         parent's sector, and a sector is as wide as the number of ends of its branch.
         """
-        hops = [node.hop for node in self.nodes]
+        hops = hops_from(0, self.edges, len(self.nodes))
         parents: dict[int, int] = {}
         for u, v in self.edges:
             outer, inner = (u, v) if hops[u] > hops[v] else (v, u)
