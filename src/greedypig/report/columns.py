@@ -10,8 +10,7 @@ from ..results.photo_notes import Notes
 from ..results.picture import rounds_line
 from ..results.table_notes import ColumnNotes, Loss
 from .chart import Chart, Level, Line, share_chart
-from .details import details
-from .parts import first_units
+from .parts import details, first_units
 from .render import Cell, render
 
 LISTED = 24

@@ -13,7 +13,7 @@ from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
 from ..results.wording import signed
 from .chart import share_chart
-from .details import details
+from .parts import details
 from .render import render
 
 SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}

@@ -311,7 +311,7 @@
     at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
     const p = at[0] * width + at[1];
     const rank = first[p];
-    let text = `Row ${at[0] * e.stride + 1}, column ${at[1] * e.stride + 1}: ` +
+    let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
       `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
       `(top ${percent((rank + 1) / e.units)}${e.once ? "" : `; ${roundOf(rank)}`})`;
     if (e.elements && names.length) {

@@ -24,10 +24,9 @@ from ..results.picture import (
 from ..results.table_notes import ColumnNotes
 from .chart import Chart, share_chart
 from .columns import columns_html
-from .details import details
 from .explore import explorer, explorer_data
 from .graphs import compression_html, node_html
-from .parts import compared, first_units
+from .parts import compared, details, first_units
 from .render import png, render
 
 SUMMARISED = (0.01, 0.05, 0.1)
