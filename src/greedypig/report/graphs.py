@@ -77,7 +77,9 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
         lines = {node.label: Curve.from_points(points, "probability")}
         caption = f"Probability of {node.label} with only the first edges"
         charts.append(
-            share_chart("chart-node", caption, lines, node.full, word="edges", plain=True)
+            share_chart(
+                "chart-node", caption, lines, node.full, word=f"{len(node.edges)} edges", plain=True
+            )
         )
     higher = verdicts.excess_node(node)
     return render(

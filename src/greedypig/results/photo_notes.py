@@ -89,8 +89,9 @@ class Notes:
         notes = read(Notes, a.about, "the notes")
         target = a.about.get("target", a.settings.get("target"))
         objective = a.settings.get("objective")
+        measured = {"softmax": notes.kept, DELETION: notes.removed}
         curves = {
-            name: replace(line.without_gaps().through(notes._measured(name)), name=name)
+            name: replace(line.without_gaps().through(measured.get(name, {})), name=name)
             for name, line in notes.curves.items()
         }
         if DELETION in curves and SECOND in curves:
@@ -103,9 +104,6 @@ class Notes:
             curves=curves,
             comparison={name: _method(name, row) for name, row in notes.comparison.items()},
         )
-
-    def _measured(self, curve: str) -> Shares:
-        return {"softmax": self.kept, DELETION: self.removed}.get(curve, {})
 
     @property
     def methods(self) -> tuple[Method, ...]:
