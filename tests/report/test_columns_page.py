@@ -60,7 +60,6 @@ def test_every_loss_is_on_the_page_and_the_best_is_bold():
     a = selected()
     page = report.html(a)
     text = " ".join(Reader(page).words)
-    assert "minus the loss of the columns so far" in text
     assert "area" not in text  # Of a loss over columns it means nothing.
     assert "-0.0000" not in text
     for number in ("0.5100", "0.4321", "0.5200", "0.5000", "0.6100", "0.5800", "0.4299"):
@@ -129,16 +128,6 @@ def test_squared_errors_of_any_scale_are_readable(scale):
     assert f"{0.4321 * scale:.5g}" in text
     notes = ColumnNotes.of(a)
     assert notes.verdict("greedy-pig", "ig", 3) == f"greedy-pig ahead of ig by {0.0679 * scale:.5g}"
-
-
-def test_the_line_ends_with_the_last_column_that_was_measured():
-    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
-    objective = gp.objective(lambda m: m @ weights - 10, 4)
-    features = gp.Elements(4, NAMES)
-    a = gp.maximize(objective, gp.GreedyPIG(per_round=1, rounds=2), features=features)
-    page = report.html(a.with_notes({"kind": "table", "selection": SELECTION}))
-    assert '"x":[0.0,0.25,0.5]' in page.replace(", ", ",").replace(": ", ":")
-    assert "training rows" in page
 
 
 def test_the_task_is_on_the_page():

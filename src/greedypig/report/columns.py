@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import isfinite
-
 from ..core.attribution import Attribution
 from ..results.photo_notes import Notes
-from ..results.picture import rounds_line
 from ..results.table_notes import ColumnNotes, Loss
-from .chart import Chart, Level, Line, share_chart
+from .chart import Chart, Level, Line
 from .parts import details, first_units
 from .render import Cell, render
 
@@ -21,14 +17,12 @@ DEPTH = 40
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
-    path = _path(a)
     first = columns.losses[columns.first]
     near = (k for k, loss in first.items() if loss.mean <= 1.01 * columns.loss_all.mean)
     k = next(near, max(first))
     judged = columns.first != "ig" and k in columns.losses.get("ig", {})
     return render(
         "columns.html",
-        {"charts": [path.data] if path else [], "explore": None},
         a=a,
         columns=columns,
         details=details(a, notes),
@@ -42,7 +36,6 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         heads=["columns kept", *(f"k = {k}" for k in columns.ks)],
         losses=_losses(columns),
         rankings=_rankings(columns),
-        path=path,
         way=[f"{0.0 - v:.4f}" for v in (*a.values[[0, -1]].tolist(), a.full_value)],
         measured=len(a.values) > 1 and bool(a.values.isfinite().all()),
     )
@@ -95,23 +88,6 @@ def _chart(columns: ColumnNotes) -> Chart:
     ends = (ks[0] - margin, ks[-1] + margin)
     axis = "columns kept, k"
     return Chart("losses", caption, axis, lines, levels, ticks, ends, zoom=True, live=False)
-
-
-def _path(a: Attribution) -> Chart | None:
-    """G(S) over the share of columns selected. Its area means nothing, as losses have no scale."""
-    after = rounds_line(a)
-    if after is None:
-        return None
-    if a.selected < a.features.units and after.fractions[-1] == 1:
-        # Nothing was measured between the last column selected and all of them.
-        if len(after.fractions) < 3:
-            return None
-        after = replace(after, fractions=after.fractions[:-1], values=after.values[:-1])
-    full = a.full_value if isfinite(a.full_value) else None
-    lines = {"minus the loss of the columns so far": after}
-    return share_chart(
-        "curve-rounds", "G(S) after each column", lines, full, word="columns", zoom=True, plain=True
-    )
 
 
 def _rankings(columns: ColumnNotes) -> list[list[str | Cell]]:

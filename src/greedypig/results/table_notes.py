@@ -78,8 +78,6 @@ class ColumnNotes:
     """The prediction without any column; None where it was not measured."""
     warnings: tuple[str, ...] = ()
     """Warnings about columns: leaks, row numbers, missing values, and so on."""
-    left_out: tuple[str, ...] = ()
-    """Columns that number the rows, and were not ranked."""
     enough: int | None = None
     """After so many columns the explained network's loss on the validation rows does not improve;
     None where it does, or is not known."""
