@@ -16,8 +16,8 @@ from ..results.line_styles import looks
 from ..results.photo_notes import CLEARLY
 from ..results.wording import percent
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 64, 38, 14, 52
+WIDTH, HEIGHT = 640, 326
+LEFT, RIGHT, TOP, BOTTOM = 64, 38, 14, 58
 """Room around a diagram for its texts, which are larger on a phone."""
 Points = Sequence[tuple[float, float]]
 SHARES = {tenth / 10: f"{10 * tenth}\u202f%" for tenth in range(0, 11, 2)}
