@@ -27,7 +27,7 @@ from .columns import columns_html
 from .explore import explorer, explorer_data
 from .graphs import compression_html, node_html
 from .parts import compared, details, first_units
-from .render import png, render
+from .render import render
 
 SUMMARISED = (0.01, 0.05, 0.1)
 """Shares of the features that the summary names."""
@@ -68,11 +68,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "picture": picture is not None,
     }
     if reason is not None:
-        whole = None if picture is None else picture.pixels
-        size = None if whole is None else whole.shape
-        return render(
-            "unranked.html", png=None if whole is None else png(whole), size=size, **context
-        )
+        return render("unranked.html", **context)
     charts, methods = _curves(a, notes), compared(notes.methods, notes.probability)
     drawn = charts + (methods["charts"] if methods else [])
     named = picture is None or a.features.names is not None
