@@ -165,7 +165,7 @@ def _legend(node: Explained) -> list[tuple[str, dict[str, Any]]]:
 def mark(kind: int | None, size: float) -> dict[str, Any]:
     """The mark of a class: a disc or a polygon, in the class's colour."""
     sides = 0 if kind is None else SIDES[(kind + kind // 8) % len(SIDES)]
-    turn = -pi / 2 + (pi / abs(sides) if sides == 4 or sides in (-3,) else 0)
+    turn = -pi / 2 + (pi / abs(sides) if sides in (4, -3) else 0)
     reach = size * (1.3 if abs(sides) == 3 else 1.18)
     angles = [turn + 2 * pi * j / abs(sides) for j in range(abs(sides))]
     corners = " ".join(f"{reach * cos(t):.1f},{reach * sin(t):.1f}" for t in angles)
