@@ -28,7 +28,6 @@ def test_a_compression_is_read():
 
 def test_a_node_is_read():
     found = Explained.of(explained())
-    assert [n.hop for n in found.nodes] == [0, 1, 1, 2]
     assert [n.kind for n in found.nodes] == [1, 1, 0, None]
     assert found.edges[2] == (2, 3)
     assert found.random["same"] == 0.25
@@ -58,17 +57,16 @@ def test_every_node_has_a_place_of_its_own_in_its_ring():
     assert apart.min() > 0.08
     radius = np.linalg.norm(spots, axis=1)
     assert radius.max() == pytest.approx(1)
+    hops = np.array(hops_from(0, found.edges, len(spots)))
     for hop in range(4):
-        ring = radius[[i for i, n in enumerate(found.nodes) if n.hop == hop]]
+        ring = radius[hops == hop]
         assert np.ptp(ring) < 1e-12
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"edges": [[0, 9]]}, {"edges": [[0]]}, {"edges": "no"}, {"nodes": []}, {"node": 1},
-     {"node": "a"}, {"nodes": [{"id": 40, "class": 7}]}, {"nodes": [{"id": 40, "class": "x"}]},
-     {"nodes": ["a"]}, {"probability": "high"}, {"kept_probabilities": [None]}, {"around": -1},
-     {"random": [1]}],
+    [{"edges": [[0, 9]]}, {"edges": [[0]]}, {"edges": "no"}, {"nodes": []}, {"node": "a"},
+     {"nodes": ["a"]}, {"probability": "high"}, {"kept_probabilities": [None]}, {"random": [1]}],
 )  # fmt: skip
 def test_a_stranger_s_node_is_refused(wrong):
     with pytest.raises(gp.InvalidInput, match="Expected"):
@@ -77,9 +75,8 @@ def test_a_stranger_s_node_is_refused(wrong):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"traces": {}}, {"traces": {"a": 1}}, {"traces": {"a": {"fractions": [0, 1], "g": [1]}}},
-     {"graph": {"nodes": 0}}, {"keep": None}, {"kept_edges": 1.5}, {"full": {"g": "x"}},
-     {"traces": {"a": {"fractions": [0, 1], "g": [0, 1], "edges": ["x"]}}}],
+    [{"traces": {"a": 1}}, {"traces": {"a": {"fractions": [0, 1], "g": [1]}}},
+     {"graph": {"nodes": "0"}}, {"keep": None}, {"kept_edges": 1.5}, {"full": {"g": "x"}}],
 )  # fmt: skip
 def test_a_stranger_s_compression_is_refused(wrong):
     with pytest.raises(gp.InvalidInput, match="Expected"):

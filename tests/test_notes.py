@@ -7,15 +7,12 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.metrics.ranking import counts_needed
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import (
     Picture,
     order_last,
     order_ticks,
-    probability_within,
     rounds_line,
-    shares_alike,
     strengths,
     unit_labels,
     unit_word,
@@ -52,12 +49,11 @@ def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings()
 
 def test_probabilities_are_measured_ones_first_else_on_the_line_between_points():
     notes = Notes.of(photo())
-    assert notes.probability_at(0.05) == (0.1, True)
-    assert notes.probability_at(0.047, (0.04, 0.0501)) == (0.1, True)
-    assert notes.probability_at(0.047, (0.04, 0.05)) == (pytest.approx(0.094), False)
-    assert notes.probability_at(0.25) == (0.5, True)  # A point of the curve itself.
-    assert notes.probability_at(0.125) == (pytest.approx(0.25), False)
+    assert notes.probability_at(0.05) == 0.1
+    assert notes.probability_at(0.25) == 0.5  # A point of the curve itself.
+    assert notes.probability_at(0.125) == pytest.approx(0.25)
     assert Notes.of(ranked()).probability_at(0.1) is None
+    assert Notes.of(photo(about={"kept": {"0.4": 0.33}, "curves": {}})).probability_at(0.4) == 0.33
 
 
 def test_the_curve_runs_through_what_was_measured_besides_and_keeps_its_area():
@@ -87,9 +83,9 @@ def test_what_the_bare_baseline_gives_already_is_no_part_s_doing():
 
 
 ODD = {
-    "kind": 3, "class": [["a"]], "source": {}, "probability": [1.5, "x", -0.1, True],
-    "predictions": ["espresso", [["cup"]], [[1, 0.5]], [["cup", 2]], {"cup": 1}],
-    "kept": [[0.1], {"x": 1}, {"0.1": "x"}, {"": 1}, {"-1": 0.5}, {"5": 0.5}],
+    "kind": 3, "class": [["a"]], "source": {}, "probability": ["x", True],
+    "predictions": ["espresso", [["cup"]], [[1, 0.5]], {"cup": 1}],
+    "kept": [[0.1], {"x": 1}, {"0.1": "x"}, {"": 1}],
     "curves": [[1], {"softmax": 3}, {"softmax": {}},
                {"softmax": {"fractions": [0, 1], "values": [1]}},
                {"softmax": {"fractions": [0], "values": [1]}},
@@ -221,31 +217,6 @@ def test_shares_never_take_more_than_they_say():
     assert [units_within(a, s) for s in (0, 0.24, 0.25, 0.26, 0.99, 1)] == [0, 0, 1, 1, 3, 4]
     with pytest.raises(gp.InvalidInput, match="share from 0 to 1"):
         units_within(a, 1.5)
-
-
-UNEQUAL = torch.tensor([0] * 3 + [1] * 10 + [2] * 1 + [3] * 20 + [4] * 14).view(3, 4, 4)
-
-
-@pytest.mark.parametrize("features", ["elements", "pixels", UNEQUAL, gp.windows(2)],
-                         ids=["elements", "pixels", "unequal", "windows"])  # fmt: skip
-def test_shares_alike_are_those_at_which_a_curve_shows_the_same_numbers(features):
-    a = ranked((3, 4, 4), features=features)
-    needed, _ = counts_needed(a, a.layout, "order")
-    alike = shares_alike(a, range(a.features.units + 1))
-    for share in np.linspace(0, 1, 100):
-        shown = needed <= int(share * 48 + 0.5)  # As the metrics count.
-        found = [k for k, (low, high) in enumerate(alike) if low <= share < high]
-        assert found
-        for k in found:
-            assert torch.equal(a.mask(k).reshape(-1).bool(), shown)
-
-
-def test_a_share_of_large_units_is_told_as_measured():
-    about = {"kept": {"0.4": 0.33}, "curves": {}}
-    a = photo((3, 4, 4), features=gp.grid(2), about=about)  # One square of 25 % fits.
-    assert probability_within(a, Notes.of(a), 0.4) == (0.33, True)
-    assert probability_within(a, Notes.of(a), 0.3) == (0.33, True)
-    assert probability_within(a, Notes.of(a), 0.6) is None
 
 
 def test_unmeasured_values_leave_a_gap_in_a_line():

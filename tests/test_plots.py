@@ -41,15 +41,13 @@ def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
     assert np.array_equal(ax.images[0].get_array(), Picture.of(a).kept(6))
     assert "top 10 % (6 features)" in texts(ax)
     assert "espresso 0.200 (all: 0.750)" in texts(ax)  # As measured.
-    assert "espresso ≈ 0.267" in texts(plots.kept(a, 0.125))  # 8 of 60, read off: 2 · 8 / 60.
+    assert "espresso 0.250" in texts(plots.kept(a, 0.125))  # Read off the curve: 2 · 0.125.
 
 
 def test_units_larger_than_a_number_are_told_as_measured_at_the_share_they_fit_into():
     line = {"softmax": {"fractions": [0, 0.3, 0.6, 1], "values": [0, 0.1, 0.4, 0.75]}}
     a = photo((3, 4, 4), features=gp.grid(2), about={"kept": {"0.4": 0.33}, "curves": line})
     assert "top 25 % (1 group)\nespresso 0.330 (all" in texts(plots.kept(a, 0.4))
-    assert "top 50 % (2 groups)\nespresso 0.400 (all" in texts(plots.kept(a, 0.5))
-    assert "≈" in texts(plots.kept(a, 0.75))
     assert "espresso 0.330" in texts(plots.comparison({"mine": a}, share=0.4).axes[0])
 
 
@@ -166,7 +164,7 @@ def test_an_order_s_ticks_are_numbers_from_the_first_to_the_last(shape):
     ticks = bar.get_xticks().tolist()
     assert ticks[0] == 1
     assert ticks[-1] == shape[1] * shape[2]
-    assert 3 <= len(ticks) <= 5
+    assert 2 <= len(ticks) <= 4
     assert [label.get_text() for label in bar.get_xticklabels()] == [f"{t:,}" for t in ticks]
 
 

@@ -91,5 +91,3 @@ def test_error_bands_are_drawn():
 def test_other_results_are_refused(draw):
     with pytest.raises(gp.InvalidInput, match="Expected the result of"):
         draw(plain_result())
-    with pytest.raises(gp.InvalidInput, match="rows of panels"):
-        plots.band_sheet([])

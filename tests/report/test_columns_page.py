@@ -60,7 +60,6 @@ def test_every_loss_is_on_the_page_and_the_best_is_bold():
     a = selected()
     page = report.html(a)
     text = " ".join(Reader(page).words)
-    assert "minus the loss of the columns so far" in text
     assert "area" not in text  # Of a loss over columns it means nothing.
     assert "-0.0000" not in text
     for number in ("0.5100", "0.4321", "0.5200", "0.5000", "0.6100", "0.5800", "0.4299"):
@@ -81,7 +80,6 @@ def test_a_constant_answer_is_beside_the_others():
     page = report.html(selected(constant=CONSTANT))
     text = " ".join(Reader(page).words)
     assert "0.6789" in text
-    assert "0.5500" in text  # Its accuracy.
     assert "do not help" not in text
     lines = [a for t, a in Reader(page).tags if t == "line" and a.get("class") == "constant"]
     assert len(lines) == 2  # In the picture and in its legend.
@@ -118,7 +116,7 @@ def test_a_network_no_better_than_a_constant_answer_is_told_though_few_columns_a
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
-def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
+def test_squared_errors_of_any_scale_are_readable(scale):
     losses = {
         m: {k: loss(v["mean"] * scale, v["standard_error"] * scale) for k, v in by.items()}
         for m, by in SELECTION["losses"].items()
@@ -127,21 +125,9 @@ def test_squared_errors_of_any_scale_are_readable_and_have_an_r_squared(scale):
     a = selected(losses=losses, loss_all=loss(0.4299 * scale, 0.01 * scale), constant=constant,
                  valid_rows=5000, **NUMBER)  # fmt: skip
     text = " ".join(Reader(report.html(a)).words)
-    for r2 in (1 - 0.4321 / 0.8, 1 - 0.4299 / 0.8, 1 - 0.81 / 0.8):
-        assert f"{r2:.4f}" in text
     assert f"{0.4321 * scale:.5g}" in text
     notes = ColumnNotes.of(a)
     assert notes.verdict("greedy-pig", "ig", 3) == f"greedy-pig ahead of ig by {0.0679 * scale:.5g}"
-
-
-def test_the_line_ends_with_the_last_column_that_was_measured():
-    weights = torch.tensor([4.0, 3.0, 2.0, 1.0])
-    objective = gp.objective(lambda m: m @ weights - 10, 4)
-    features = gp.Elements(4, NAMES)
-    a = gp.maximize(objective, gp.GreedyPIG(per_round=1, rounds=2), features=features)
-    page = report.html(a.with_notes({"kind": "table", "selection": SELECTION}))
-    assert '"x":[0.0,0.25,0.5]' in page.replace(", ", ",").replace(": ", ":")
-    assert "training rows" in page
 
 
 def test_the_task_is_on_the_page():
@@ -170,7 +156,7 @@ def test_a_stranger_s_words_stay_words():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"ks": "1"}, {"ks": [0]}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
+        {"ks": "1"}, {"losses": []}, {"loss_all": 3}, {"label": 5}, {"seeds": None},
         {"loss_all": {"mean": "0.1"}}, {"orders": {"ig": [1]}}, {"kinds": ["a"]},
         {"losses": {"ig": {"1": {"mean": True}}}}, {"losses": {}}, {"losses": {"ig": {}}},
         {"task": 2}, {"constant": 1.0},
@@ -258,5 +244,3 @@ def test_warnings_are_on_the_page_as_text():
     assert "'zip' <b>leaks</b>" in html.unescape(page)
     with pytest.raises(ValueError, match="warnings"):
         ColumnNotes.of(selected(warnings=[3]))
-    with pytest.raises(ValueError, match="held_out"):
-        ColumnNotes.of(selected().with_notes({"held_out": {"columns": 99}}))

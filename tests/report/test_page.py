@@ -211,16 +211,6 @@ def test_a_photo_s_page_is_below_two_megabytes():
     assert len(page.encode()) < 2_000_000
 
 
-def test_huge_pictures_are_thinned_and_the_page_says_so(monkeypatch):
-    monkeypatch.setattr(explore, "MOST", 30)
-    a = photo((3, 8, 9))
-    data = explore.explorer_data(a, Notes.of(a), Picture.of(a))
-    assert data["stride"] == 3
-    assert data["shape"] == [3, 3, 3]
-    assert data["stops"][-1] == [216, 216]  # Counts are of all numbers.
-    assert "one in 3 rows and columns is shown" in visible(report.html(a))
-
-
 def test_stops_of_the_presets_are_counted_as_curves_count():
     def counted(ranks, units):
         return [count for _, count in explore.slider_stops(ranks.reshape(3, 1, 502), units, units)]

@@ -88,30 +88,29 @@ def legend_columns(labels: Sequence[str]) -> int:
 
 def _lines(curves: Sequence[Any]) -> tuple[list[tuple[str, Curve]], float | None]:
     """The curves with their names, and the value of everything if it is one's."""
-    lines: dict[int, tuple[str, Curve]] = {}
-    full: list[float | None] = []
+    lines: list[tuple[str, Curve]] = []
+    full = None
     for item in curves:
         if isinstance(item, Attribution):
-            own, value = curve_of(item)
+            own, full = curve_of(item)
             if own is None:
                 raise InvalidInput(
                     "Expected a curve in the notes or measured values (got a result with neither)."
                     " Try a.with_notes({'curves': …})."
                 )
             second = Notes.of(item).curves.get(SECOND) if len(curves) == 1 else None
-            named = {line.name: line for line in (own, second) if line is not None}
+            lines += [(line.name, line) for line in (own, second) if line is not None]
         elif isinstance(item, Mapping):
-            named, value = dict(item), None
+            lines += item.items()
         elif isinstance(item, Curve):
-            named, value = {item.name: item}, None if item.name in UNBOUNDED else item.full
+            lines.append((item.name, item))
+            full = None if item.name in UNBOUNDED else item.full
         else:
             raise InvalidType(f"Expected curves or results (got {type(item).__name__}).")
-        full.append(value)
-        for name, line in named.items():
-            lines[len(lines)] = str(name), line.without_gaps()
     if not lines:
         raise InvalidInput("Expected at least one curve or result (got none).")
-    return list(lines.values()), full[0] if len(full) == 1 else None
+    named = [(str(name), line.without_gaps()) for name, line in lines]
+    return named, full if len(curves) == 1 else None
 
 
 def curve_of(a: Attribution) -> tuple[Curve | None, float | None]:

@@ -25,7 +25,6 @@ from .canvas import (
     level,
     line_styles,
     new_figure,
-    note,
     plain,
     shorten,
     title,
@@ -40,8 +39,6 @@ SHAPES = ("o", "s", "^", "D", "v", "p", "h", "P")
 HALO: Style = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"}
 TEXT: Style = {"fontsize": 7.5, "color": INK, "zorder": 5, "bbox": HALO}
 """The names of nodes and the numbers of edges."""
-LISTED = 16
-"""Edges in the list beside a subgraph."""
 
 
 def class_style(index: int | None) -> tuple[str, str]:
@@ -94,8 +91,6 @@ def compression(a: Attribution) -> Figure:
 
 def band_sheet(rows: Sequence[Sequence[BandPanel]], *, title: str = "") -> Figure:
     """Diagrams in rows; a name has one colour, mark and dash in all of them."""
-    if not rows or not all(rows):
-        raise InvalidInput("Expected rows of panels, none empty (got others).")
     names = list(dict.fromkeys(n for row in rows for panel in row for n in panel.bands))
     across = max(len(row) for row in rows)
     # Wide enough for the title and the names below, however few panels there are.
@@ -154,10 +149,9 @@ def node_panel(a: Attribution) -> Figure:
         )
     from matplotlib.ticker import MaxNLocator
 
-    figure = new_figure(12.8, 8.2)
-    grid = figure.add_gridspec(2, 2, width_ratios=[1.75, 1], height_ratios=[1, 1])
-    _subgraph(figure.add_subplot(grid[:, 0]), node)
-    ax = figure.add_subplot(grid[0, 1])
+    figure = new_figure(12.8, 7.2)
+    left, ax = figure.subplots(1, 2, width_ratios=(1.5, 1))
+    _subgraph(left, node)
     values = [node.alone, *node.values]
     ax.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=4)
     level(ax, node.full, f"all {node.around:,} edges within reach: {node.full:.3f}", (4, 3))
@@ -166,14 +160,6 @@ def node_panel(a: Attribution) -> Figure:
     ax.set_ylim(0, 1.03)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     labels(ax, "edges kept, in order of selection", f"probability of {shorten(node.label, 30)}")
-    lines = []
-    for i, pair in enumerate(node.edges[:LISTED]):
-        ends = " – ".join(shorten(node.nodes[end].name, 12) for end in pair)
-        value = f"{node.values[i]:.3f}" if i < len(node.values) else ""
-        lines.append(f"{i + 1:>2}. {ends}   {value}")
-    if len(node.edges) > LISTED:
-        lines.append(f"… and {len(node.edges) - LISTED} more")
-    note(figure.add_subplot(grid[1, 1]), "\n".join(lines), 1)
     return figure
 
 

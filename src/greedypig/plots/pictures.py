@@ -14,7 +14,6 @@ from ..results.photo_notes import Notes
 from ..results.picture import (
     order_last,
     order_ticks,
-    shares_alike,
     unit_word,
     units_within,
 )
@@ -63,12 +62,10 @@ def _part(a: Attribution, share: float, ax: Axes | None, *, off: bool) -> Axes:
     untick(ax)
     count = f"{k:,} {unit_word(a, k)}"
     text = f"{'without the ' if off else ''}top {percent(picture.share(k))} ({count})"
-    point = notes.probability_at(picture.share(k), shares_alike(a, [k])[0], off=off)
-    if point is not None:
-        value = f"{'' if point[1] else '≈ '}{chance_cell(point[0])}"
-        whole = notes.probability
+    value, whole = notes.probability_at(share, off=off), notes.probability
+    if value is not None:
         beside = "" if whole is None else f" (all: {chance_cell(whole)})"
-        text += f"\n{shorten(notes.label or 'probability', 20)} {value}{beside}"
+        text += f"\n{shorten(notes.label or 'probability', 20)} {chance_cell(value)}{beside}"
     title(ax, text)
     return ax
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
@@ -17,8 +16,8 @@ from ..results.line_styles import looks
 from ..results.photo_notes import CLEARLY
 from ..results.wording import percent
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 64, 38, 14, 52
+WIDTH, HEIGHT = 640, 326
+LEFT, RIGHT, TOP, BOTTOM = 64, 38, 14, 58
 """Room around a diagram for its texts, which are larger on a phone."""
 Points = Sequence[tuple[float, float]]
 SHARES = {tenth / 10: f"{10 * tenth}\u202f%" for tenth in range(0, 11, 2)}
@@ -66,8 +65,6 @@ class Chart:
     """May the scale of values leave out 0, and be narrower than 0 to 1?"""
     keep: float | None = None
     """The share that was kept: an upright line."""
-    own: bool = True
-    """Are these lines of the result's own features, so that a share means as many of them?"""
     live: bool = True
     """Does it have a marker that the page's script moves?"""
 
@@ -113,19 +110,14 @@ class Chart:
         return " ".join(f"{self.x(place) + shift},{self.y(value)}" for place, value in points)
 
     def excess(self, line: Line) -> Points:
-        """The outline of the area between a shaded line and the first level, if it lies above."""
+        """The outline between a shaded line and the first level, if the line lies above anywhere;
+        what lies below the level is to be clipped."""
         if not line.shaded or not self.levels:
             return ()
         full = self.levels[0].value
-        outline = [line.points[0]]
-        for (x0, y0), (x1, y1) in pairwise(line.points):
-            if (y0 - full) * (y1 - full) < 0:
-                outline.append((x0 + (x1 - x0) * (full - y0) / (y1 - y0), full))
-            outline.append((x1, y1))
-        if all(value <= full + CLEARLY for _, value in outline):
+        if max(value for _, value in line.points) <= full + CLEARLY:
             return ()
-        above = [(place, max(value, full)) for place, value in outline]
-        return [*above, (above[-1][0], full), (above[0][0], full)]
+        return [*line.points, (line.points[-1][0], full), (line.points[0][0], full)]
 
     @property
     def spoken(self) -> str:
@@ -144,7 +136,6 @@ class Chart:
         lines = [(line.label, *zip(*line.points, strict=True)) for line in self.lines]
         return {
             "id": self.name,
-            "own": self.own,
             "box": [LEFT, TOP, self.right - LEFT, self.bottom - TOP],
             "range": self.range[:2],
             "lines": [{"label": label, "x": x, "y": y} for label, x, y in lines],

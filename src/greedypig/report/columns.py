@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from math import isfinite
-from typing import Any
-
 from ..core.attribution import Attribution
 from ..results.photo_notes import Notes
-from ..results.picture import rounds_line
-from ..results.table_notes import ColumnNotes, Loss, Losses
-from .chart import Chart, Level, Line, share_chart
-from .details import details
-from .parts import first_units
+from ..results.table_notes import ColumnNotes, Loss
+from .chart import Chart, Level, Line
+from .parts import details, first_units
 from .render import Cell, render
 
 LISTED = 24
@@ -24,14 +17,12 @@ DEPTH = 40
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
-    path = _path(a)
-    losses = columns.losses[columns.first]
-    near = (k for k, loss in losses.items() if loss.mean <= 1.01 * columns.loss_all.mean)
-    k = next(near, max(losses))
+    first = columns.losses[columns.first]
+    near = (k for k, loss in first.items() if loss.mean <= 1.01 * columns.loss_all.mean)
+    k = next(near, max(first))
     judged = columns.first != "ig" and k in columns.losses.get("ig", {})
     return render(
         "columns.html",
-        {"charts": [path.data] if path else [], "explore": None},
         a=a,
         columns=columns,
         details=details(a, notes),
@@ -39,74 +30,37 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         source=notes.source,
         first=first_units(a, LISTED),
         k=k,
-        loss=losses[k],
+        loss=first[k],
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",
         chart=_chart(columns),
         heads=["columns kept", *(f"k = {k}" for k in columns.ks)],
-        **_tables(columns),
+        losses=_losses(columns),
         rankings=_rankings(columns),
-        path=path,
         way=[f"{0.0 - v:.4f}" for v in (*a.values[[0, -1]].tolist(), a.full_value)],
         measured=len(a.values) > 1 and bool(a.values.isfinite().all()),
     )
 
 
-def _tables(columns: ColumnNotes) -> dict[str, Any]:
-    """Losses, accuracies and R² of every method and k."""
-    constant = columns.constant
+def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
+    """The losses by method and k; the lowest of each k is bold."""
 
-    def four(value: float) -> str:
-        return f"{value:.4f}"
-
-    def r_squared(loss: float) -> str:
-        return four(columns.r_squared(loss) or 0.0)
-
-    losses = None if constant is None else Loss(constant.loss)
-    rates = None if constant is None or constant.accuracy is None else Loss(constant.accuracy)
-    accuracies = columns.accuracy_all and _rows(
-        columns, columns.accuracies, columns.accuracy_all, rates, four
-    )
-    varied = constant is not None and constant.variance
-    plain = {
-        m: {k: replace(loss, error=None) for k, loss in by.items()}
-        for m, by in columns.losses.items()
-    }
-    whole = replace(columns.loss_all, error=None)
-    return {
-        "losses": _rows(columns, columns.losses, columns.loss_all, losses, columns.figure, True),
-        "accuracies": accuracies if columns.accuracies else None,
-        "r_squared": _rows(columns, plain, whole, losses, r_squared) if varied else None,
-    }
-
-
-def _rows(
-    columns: ColumnNotes,
-    losses: Losses,
-    whole: Loss,
-    constant: Loss | None,
-    written: Callable[[float], str],
-    bold: bool = False,
-) -> list[list[str | Cell]]:
-    """One quantity by method and k. bold: mark the lowest of each k."""
-
-    def cell(loss: Loss | None, best: float | None) -> Cell:
+    def cell(loss: Loss | None, best: float | None = None) -> Cell:
         if loss is None:
             return Cell("–")
-        error = "" if loss.error is None else f"± {written(loss.error)}"
-        return Cell(written(loss.mean), error, loss.mean == best)
+        error = "" if loss.error is None else f"± {columns.figure(loss.error)}"
+        return Cell(columns.figure(loss.mean), error, loss.mean == best)
 
     lowest = {
-        k: min((by[k].mean for by in losses.values() if k in by), default=None)
+        k: min((by[k].mean for by in columns.losses.values() if k in by), default=None)
         for k in columns.ks
-        if bold
     }
     rows: list[list[str | Cell]] = [
-        [method, *(cell(by.get(k), lowest.get(k)) for k in columns.ks)]
-        for method, by in losses.items()
+        [method, *(cell(by.get(k), lowest[k]) for k in columns.ks)]
+        for method, by in columns.losses.items()
     ]
-    for name, same in (("constant prediction", constant), ("all columns", whole)):
-        if same is not None:
-            rows.append([name, *(cell(same, None) for _ in columns.ks)])
+    if columns.constant is not None:
+        rows.append(["constant prediction", *[cell(Loss(columns.constant.loss))] * len(columns.ks)])
+    rows.append(["all columns", *[cell(columns.loss_all)] * len(columns.ks)])
     return rows
 
 
@@ -134,23 +88,6 @@ def _chart(columns: ColumnNotes) -> Chart:
     ends = (ks[0] - margin, ks[-1] + margin)
     axis = "columns kept, k"
     return Chart("losses", caption, axis, lines, levels, ticks, ends, zoom=True, live=False)
-
-
-def _path(a: Attribution) -> Chart | None:
-    """G(S) over the share of columns selected. Its area means nothing, as losses have no scale."""
-    after = rounds_line(a)
-    if after is None:
-        return None
-    if a.selected < a.features.units and after.fractions[-1] == 1:
-        # Nothing was measured between the last column selected and all of them.
-        if len(after.fractions) < 3:
-            return None
-        after = replace(after, fractions=after.fractions[:-1], values=after.values[:-1])
-    full = a.full_value if isfinite(a.full_value) else None
-    lines = {"minus the loss of the columns so far": after}
-    return share_chart(
-        "curve-rounds", "G(S) after each column", lines, full, word="columns", zoom=True, plain=True
-    )
 
 
 def _rankings(columns: ColumnNotes) -> list[list[str | Cell]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,10 @@ from ..results.picture import (
     Picture,
     order_last,
     order_ticks,
-    shares_alike,
     unit_word,
 )
 from .render import packed
 
-MOST = 1_600_000
-"""Values of a picture that a page holds; of larger ones every second, third, … pixel is shown."""
 STOPS = 120
 """Positions of the slider, besides those of the presets."""
 PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
@@ -47,23 +43,18 @@ def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[li
 
 def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
     """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
-    stride = explorer_stride(picture)
-    ranks = picture.ranks[:, ::stride, ::stride]
-    shared = picture.shared[:, ::stride, ::stride]
+    ranks, shared, base = picture.ranks, picture.shared, picture.baseline
     size = next(size for size in (2, 3, 4) if picture.units <= 1 << 8 * size)
 
     def raw(numbers: NDArray[np.int64]) -> str:
         return packed(numbers.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :size].tobytes())
 
-    base = picture.baseline[::stride, ::stride]
     flat = bool((base == base[:1, :1]).all())
-    pixels = None if picture.pixels is None else picture.pixels[::stride, ::stride]
     line = notes.deletion or notes.curve
     stops = slider_stops(picture.ranks, a.features.units, a.selected)
     last = order_last(a, picture.first)
     return {
         "shape": list(ranks.shape),
-        "stride": stride,
         "units": a.features.units,
         "n": a.features.n,
         "selected": a.selected,
@@ -71,13 +62,12 @@ def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, A
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
         "stops": stops,
-        "alike": shares_alike(a, [k for k, _ in stops]),
         "order": {"last": last, "ticks": order_ticks(last)},
         "once": is_one_shot(a),
         "bytes": size,
         "ranks": raw(ranks),
         "shared": None if np.array_equal(shared, ranks) else raw(shared),
-        "picture": None if pixels is None else packed(pixels.tobytes()),
+        "picture": None if picture.pixels is None else packed(picture.pixels.tobytes()),
         "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
         "label": notes.label or "the class",
         "whole": notes.probability,
@@ -113,12 +103,6 @@ def explorer(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
         "presets": PRESETS,
         "height": height,
         "width": width,
-        "stride": explorer_stride(picture),
         "whole": picture.pixels is not None,
         "tinted": a.features.kind == "elements" and len(picture.ranks) == 3,
     }
-
-
-def explorer_stride(picture: Picture) -> int:
-    """The step from one pixel that the page holds to the next."""
-    return max(1, ceil(sqrt(picture.ranks.size / MOST)))

@@ -11,10 +11,10 @@ from ..results import verdicts
 from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
-from ..results.wording import percent, signed
+from ..results.wording import signed
 from .chart import share_chart
-from .details import details
-from .render import Cell, render
+from .parts import details
+from .render import render
 
 SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}
 """Measures as the heads of tables name them."""
@@ -49,31 +49,23 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         right=graph.first.at("accuracy", graph.keep),
         needed=[(title, share) for title, share in needed if share is not None],
         at_keep=_at_keep(graph),
-        tables=[_table(graph, m) for m in SHORT if m in graph.first.lines],
-        costs=[[m.title, f"{m.gradients:,.0f}", f"{m.seconds:.1f}"] for m in graph.methods],
     )
 
 
 def _at_keep(graph: Compression) -> dict[str, Any]:
-    """The charts' numbers at the share that was kept."""
+    """What each method's edges give at the share that was kept, and what it cost."""
     measures = [m for m in SHORT if m in graph.first.lines]
     rows = [
-        [method.title, *(signed(method.at(m, graph.keep)) for m in measures)]
+        [
+            method.title,
+            *(signed(method.at(m, graph.keep)) for m in measures),
+            f"{method.gradients:,.0f}",
+            f"{method.seconds:.1f}",
+        ]
         for method in graph.methods
     ]
-    rows.append(["all edges", *(signed(graph.full_value(m)) for m in measures)])
-    return {"heads": ["", *(SHORT[m] for m in measures)], "rows": rows}
-
-
-def _table(graph: Compression, measure: str) -> dict[str, Any]:
-    """One measure of every method at every share."""
-    rows = []
-    for share, edges in zip(graph.first.fractions, graph.first.edges, strict=False):
-        values = [signed(method.at(measure, share)) for method in graph.methods]
-        rows.append([Cell(percent(share), bold=share == graph.keep), f"{edges:,}", *values])
-    heads = ["kept", "edges", *(method.title for method in graph.methods)]
-    caption = MEASURES[measure]
-    return {"name": SHORT[measure], "heads": heads, "rows": rows, "caption": caption}
+    rows.append(["all edges", *(signed(graph.full_value(m)) for m in measures), "–", "–"])
+    return {"heads": ["", *(SHORT[m] for m in measures), "gradients", "seconds"], "rows": rows}
 
 
 def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
@@ -85,7 +77,9 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
         lines = {node.label: Curve.from_points(points, "probability")}
         caption = f"Probability of {node.label} with only the first edges"
         charts.append(
-            share_chart("chart-node", caption, lines, node.full, word="edges shown", plain=True)
+            share_chart(
+                "chart-node", caption, lines, node.full, word=f"{len(node.edges)} edges", plain=True
+            )
         )
     higher = verdicts.excess_node(node)
     return render(
@@ -171,7 +165,7 @@ def _legend(node: Explained) -> list[tuple[str, dict[str, Any]]]:
 def mark(kind: int | None, size: float) -> dict[str, Any]:
     """The mark of a class: a disc or a polygon, in the class's colour."""
     sides = 0 if kind is None else SIDES[(kind + kind // 8) % len(SIDES)]
-    turn = -pi / 2 + (pi / abs(sides) if sides == 4 or sides in (-3,) else 0)
+    turn = -pi / 2 + (pi / abs(sides) if sides in (4, -3) else 0)
     reach = size * (1.3 if abs(sides) == 3 else 1.18)
     angles = [turn + 2 * pi * j / abs(sides) for j in range(abs(sides))]
     corners = " ".join(f"{reach * cos(t):.1f},{reach * sin(t):.1f}" for t in angles)

@@ -15,7 +15,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results.files import write_whole
 from ..results.photo_notes import SECOND, Notes
-from ..results.picture import Picture, probability_within, unit_word, units_within, unranked
+from ..results.picture import Picture, unit_word, units_within, unranked
 from ..results.wording import percent
 from .parts import compared
 from .render import png, render
@@ -87,18 +87,14 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
         "whole": whole,
         "part": part,
         "higher": notes.excess() is not None,
-        "probabilities": [_probability(a, notes, share) for share in SHARES],
+        "probabilities": [
+            "–" if value is None else f"{value:.3f}"
+            for value in (notes.probability_at(s, off=s in notes.removed) for s in SHARES)
+        ],
         "second": "" if second is None else f"{second.auc:.3f}",
         "gradients": f"{a.gradients_used:,}",
         "seconds": f"{a.seconds:.1f}",
     }
-
-
-def _probability(a: Attribution, notes: Notes, share: float) -> str:
-    if share in notes.removed:
-        return f"{notes.removed[share]:.3f}"
-    point = probability_within(a, notes, share)
-    return "–" if point is None else f"{'' if point[1] else '≈ '}{point[0]:.3f}"
 
 
 def _thumbnail(pixels: NDArray[np.uint8]) -> dict[str, Any]:

@@ -19,20 +19,8 @@
     return step === 0 ? ys[i] : ys[i - 1] + ((x - xs[i - 1]) / step) * (ys[i] - ys[i - 1]);
   };
 
-  // A point measured at a share that shows just the same, else as read; null outside of them.
-  const reading = (xs, ys, share, alike) => {
-    const i = alike ? xs.findIndex((x) => x >= alike[0] && x < alike[1]) : -1;
-    if (i >= 0) return { x: xs[i], y: ys[i], sign: "" };
-    const y = read(xs, ys, share);
-    return y === null ? null : { x: share, y, sign: "≈ " };
-  };
-
-  // asked: the round share that the reader chose. There methods, whose units are their own, compare.
-  const markCharts = (taken, takenAlike, asked) => {
+  const markCharts = (share) => {
     for (const chart of data.charts) {
-      const among = !chart.own && asked !== undefined;
-      const share = among ? asked : taken;
-      const alike = among ? [asked - 1e-9, asked + 1e-9] : chart.own && takenAlike;
       const svg = $(chart.id);
       const [left, top, width, height] = chart.box;
       const [low, high] = chart.range;
@@ -44,10 +32,10 @@
       const said = [];
       svg.querySelectorAll(".dot").forEach((dot, i) => {
         const line = chart.lines[i];
-        const at = reading(line.x, line.y, share, alike);
-        dot.setAttribute("cx", at === null ? -9 : left + at.x * width);
-        dot.setAttribute("cy", at === null ? -9 : top + ((high - at.y) / (high - low)) * height);
-        if (at !== null) said.push(`${line.label} ${at.sign}${at.y.toFixed(3)}`);
+        const value = read(line.x, line.y, share);
+        dot.setAttribute("cx", value === null ? -9 : x);
+        dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
+        if (value !== null) said.push(`${line.label} ${value.toFixed(3)}`);
       });
       svg.parentNode.querySelector(".read").textContent = `At ${percent(share)}: ${said.join("; ")}`;
     }
@@ -215,12 +203,13 @@
     const share = kept / e.n;
     let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} values${e.removing ? " switched off" : ""}`;
     if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
-    const alike = e.alike[+slider.value];
-    const at = e.curve && reading(e.curve[0], e.curve[1], share, alike);
-    if (at !== null) {
-      text += `. ${e.label} ${at.sign}${at.y.toFixed(3)}`;
+    // At a button's share a curve shows the features that fit into it, though they hold a little less.
+    const asked = preset(+slider.value) ?? share;
+    const value = e.curve && read(e.curve[0], e.curve[1], asked);
+    if (value !== null) {
+      text += `. ${e.label} ${value.toFixed(3)}`;
       if (e.whole !== null) {
-        const higher = at.y > Math.max(e.whole, e.bare ?? 0) + 0.01;
+        const higher = value > Math.max(e.whole, e.bare ?? 0) + 0.01;
         text += ` (whole photo ${e.whole.toFixed(3)}`;
         text += higher ? ": a part gives a higher probability)" : ")";
       }
@@ -228,7 +217,7 @@
     if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
     $("told").textContent = text + ".";
     slider.setAttribute("aria-valuetext", text);
-    markCharts(share, alike, preset(+slider.value));
+    markCharts(asked);
   };
 
   const legend = () => {
@@ -322,7 +311,7 @@
     at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
     const p = at[0] * width + at[1];
     const rank = first[p];
-    let text = `Row ${at[0] * e.stride + 1}, column ${at[1] * e.stride + 1}: ` +
+    let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
       `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
       `(top ${percent((rank + 1) / e.units)}${e.once ? "" : `; ${roundOf(rank)}`})`;
     if (e.elements && names.length) {

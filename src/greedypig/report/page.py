@@ -15,7 +15,6 @@ from ..results.graph_notes import Compression, Explained
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import (
     Picture,
-    probability_within,
     rounds_line,
     unit_labels,
     unit_word,
@@ -25,19 +24,13 @@ from ..results.picture import (
 from ..results.table_notes import ColumnNotes
 from .chart import Chart, share_chart
 from .columns import columns_html
-from .details import details
 from .explore import explorer, explorer_data
 from .graphs import compression_html, node_html
-from .parts import compared, first_units
-from .render import png, render
+from .parts import compared, details, first_units
+from .render import render
 
 SUMMARISED = (0.01, 0.05, 0.1)
 """Shares of the features that the summary names."""
-WAYS = {
-    "increase": "increase it: G is the output",
-    "decrease": "decrease it: G is the output times −1",
-}
-"""How the single output of a model was read, by the objective."""
 
 
 def write(a: Attribution, path: str | PathLike[str]) -> None:
@@ -75,11 +68,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "picture": picture is not None,
     }
     if reason is not None:
-        whole = None if picture is None else picture.pixels
-        size = None if whole is None else whole.shape
-        return render(
-            "unranked.html", png=None if whole is None else png(whole), size=size, **context
-        )
+        return render("unranked.html", **context)
     charts, methods = _curves(a, notes), compared(notes.methods, notes.probability)
     drawn = charts + (methods["charts"] if methods else [])
     named = picture is None or a.features.names is not None
@@ -95,14 +84,11 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
         first=first_units(a) if named else None,
-        shares=_shares(a, notes) if picture is not None else [],
+        shares=_shares(notes) if picture is not None else {},
         fitting=_fitting(a, notes),
         best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
-        way=WAYS.get(str(a.settings.get("objective")))
-        if a.settings.get("outputs") == "values"
-        else None,
         **context,
     )
 
@@ -112,12 +98,12 @@ def _finite(values: list[float]) -> list[str]:
     return [f"{value:.3g}" for value in values] if all(map(isfinite, values)) else []
 
 
-def _shares(a: Attribution, notes: Notes) -> list[tuple[float, float, bool]]:
-    """(share, probability, was it measured?) for the summary."""
+def _shares(notes: Notes) -> dict[float, float]:
+    """Share → probability, for the summary."""
     if notes.removed:
-        return [(share, value, True) for share, value in notes.removed.items()]
-    points = {share: probability_within(a, notes, share) for share in SUMMARISED}
-    return [(share, *point) for share, point in points.items() if point is not None]
+        return dict(notes.removed)
+    values = {share: notes.probability_at(share) for share in SUMMARISED}
+    return {share: value for share, value in values.items() if value is not None}
 
 
 def _fitting(a: Attribution, notes: Notes) -> str:

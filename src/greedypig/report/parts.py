@@ -1,18 +1,25 @@
-"""Parts that pages of several kinds share: the first features, and methods side by side."""
+"""Parts that pages of several kinds share: the first features, methods side by side, and how a
+result was made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import isfinite
 from typing import Any
 
 from ..core.attribution import Attribution
-from ..results.photo_notes import COMPARED, Method, compared_curves
+from ..results.photo_notes import COMPARED, Method, Notes, compared_curves
 from ..results.picture import strengths, unit_labels, unit_word
+from ..results.wording import kept_settings, percent, setting
 from .chart import share_chart
 from .render import Cell
 
 NAMES = {"curve": "curve-methods", "loss": "curve-methods-loss", "second": "curve-methods-second"}
 """The charts of a comparison as the page's script knows them."""
+LONGEST = 200
+"""Rounds in the table; a longer one says what it leaves out."""
 
 
 def first_units(a: Attribution, most: int = 20) -> dict[str, Any]:
@@ -45,7 +52,7 @@ def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | 
         ],
         "bold": any(text is not None for text in best.values()),
         "charts": [
-            share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None, own=False)
+            share_chart(NAMES[kind], caption, lines, full if kind == "curve" else None)
             for kind, caption, lines in compared_curves(methods)
         ],
     }
@@ -63,3 +70,47 @@ def _best(column: str, methods: Sequence[Method]) -> str | None:
 def _cell(column: str, value: float | None, best: str | None) -> Cell:
     text = "–" if value is None else COMPARED[column][1].format(value)
     return Cell(text, bold=text == best)
+
+
+def details(a: Attribution, notes: Notes) -> dict[str, Any]:
+    """The last section of a page."""
+    word, name = unit_word(a), a.settings.get("method")
+    facts = {
+        "method": f"{name}: {setting(kept_settings(a))}" if isinstance(name, str) else None,
+        "seed": a.settings.get("seed"),
+        "gradients": f"{a.gradients_used:,}",
+        "seconds": f"{a.seconds:.1f}",
+        "stopped because": str(a.stop),
+        f"{word} selected": f"{a.selected:,} of {a.features.units:,}",
+        "model": notes.model,
+        "source": notes.source,
+        "baseline": notes.baseline,
+    }
+    return {
+        "facts": _pairs({key: value for key, value in facts.items() if value is not None}),
+        "settings": _pairs(a.settings),
+        "provenance": _pairs(a.provenance),
+        "rounds": _rounds(a),
+        "longest": LONGEST,
+        "word": word,
+        "command": notes.command,
+        "random": name == "random",
+    }
+
+
+def _pairs(mapping: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (key, value if isinstance(value, str) else json.dumps(value, default=str))
+        for key, value in mapping.items()
+    ]
+
+
+def _rounds(a: Attribution) -> list[list[str]]:
+    def shown(value: float) -> str:
+        return f"{value:.4g}" if isfinite(value) else "not measured"
+
+    rounds = zip(a.picks, accumulate(a.picks), a.values[1:].tolist(), a.totals, strict=True)
+    return [
+        [str(i), f"{pick:,}", f"{end:,}", percent(end / a.features.units), shown(g), shown(total)]
+        for i, (pick, end, g, total) in enumerate(rounds, 1)
+    ]

@@ -80,7 +80,6 @@ def environment() -> Environment:
         "signed": signed,
         "thousands": lambda number: f"{number:,}",
         "decimals": _decimals,
-        "capital": lambda text: text[:1].upper() + text[1:],
         "own_code": Markup,  # For the style and script that this package brings.
     }
     return templates

@@ -188,10 +188,6 @@ class Curve:
         )
 
 
-CurveLike = Curve
-"""An older name of the type."""
-
-
 def median_curve(curves: Sequence[Curve]) -> Curve:
     """The median of several curves at each fraction, as the paper reports over examples.
 
@@ -229,19 +225,16 @@ def _combined(curves: Sequence[Curve], how: str, reduce: Callable[[Tensor], Tens
     curves = list(curves)
     if not curves:
         raise InvalidInput(f"Expected at least one curve for the {how} (got none).")
+    if strangers := [type(curve).__name__ for curve in curves if not isinstance(curve, Curve)]:
+        raise InvalidType(f"Expected curves (got a {strangers[0]} among them).")
     first = curves[0]
     for curve in curves:
-        if not isinstance(curve, Curve):
-            raise InvalidType(f"Expected curves (got a {type(curve).__name__} among them).")
-        if curve.name != first.name:
+        if curve.name != first.name or not torch.equal(curve.fractions, first.fractions):
             raise InvalidInput(
-                f"Expected curves of one kind (got {first.name!r} and {curve.name!r})."
-            )
-        if not torch.equal(curve.fractions, first.fractions):
-            raise InvalidInput(
-                f"Expected curves over the same fractions (got {len(first.fractions)} and "
-                f"{len(curve.fractions)} points that differ). Try the same points= for inputs of "
-                "one size, or aligned(curves) of greedypig.results.curve."
+                f"Expected curves of one kind over the same fractions (got {first.name!r} over "
+                f"{len(first.fractions)} and {curve.name!r} over {len(curve.fractions)} points). "
+                "Try the same points= for inputs of one size, or aligned(curves) of "
+                "greedypig.results.curve."
             )
     common = {
         key: value

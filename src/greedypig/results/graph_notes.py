@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import cos, pi, sin
 from typing import ClassVar, NamedTuple
 
@@ -14,7 +15,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .curve import Curve
 from .photo_notes import CLEARLY
-from .reader import Count, Positive, Probability, read
+from .reader import read
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
 MEASURES = {
@@ -23,7 +24,6 @@ MEASURES = {
     "g": "G: mean log-probability of the full graph’s answers",
 }
 """What compressed graphs are judged by, and what each one is."""
-Edges = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,23 @@ class Method:
     agreement: tuple[float | None, ...]
     accuracy: tuple[float | None, ...] | None = None
     g: tuple[float | None, ...] | None = None
-    edges: tuple[Count, ...] = ()
+    edges: tuple[int, ...] = ()
     """How many edges were kept at each share."""
     gradients: float = 0.0
     seconds: float = 0.0
     title: str = ""
     name: str = ""
-    lines: Mapping[str, Curve] = field(default_factory=dict)
-    """The curves by measure, without gaps."""
 
-    def named(self, name: str) -> Method:
-        """The same method with its name, and its curves as such."""
-        title = self.title or name
-        lines = {
+    @cached_property
+    def lines(self) -> dict[str, Curve]:
+        """The curves by measure, without gaps."""
+        return {
             measure: Curve.from_dict(
-                {"fractions": self.fractions, "values": values, "name": title}
+                {"fractions": self.fractions, "values": values, "name": self.title}
             ).without_gaps()
             for measure in MEASURES
             if (values := getattr(self, measure)) is not None
         }
-        return replace(self, name=name, title=title, lines=lines)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -69,8 +66,8 @@ class Method:
 class GraphFacts:
     """The graph that was compressed."""
 
-    nodes: Positive
-    edges: Positive
+    nodes: int
+    edges: int
     notes: tuple[str, ...] = ()
     """Facts such as that it is generated."""
 
@@ -81,8 +78,8 @@ class Compression:
 
     KEYS: ClassVar = {"kept": "kept_edges"}
     graph: GraphFacts
-    keep: Probability
-    kept: Positive
+    keep: float
+    kept: int
     traces: Mapping[str, Method]
     full: Mapping[str, float] = field(default_factory=dict)
     """accuracy and g with all edges."""
@@ -95,9 +92,7 @@ class Compression:
         if a.about.get("kind") != COMPRESSION:
             return None
         notes = read(Compression, a.about, "the notes")
-        if not notes.traces:
-            raise InvalidInput("Expected the curves of at least one method (got none).")
-        return replace(notes, traces={name: m.named(name) for name, m in notes.traces.items()})
+        return replace(notes, traces={n: replace(m, name=n) for n, m in notes.traces.items()})
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -137,12 +132,10 @@ class DrawnNode:
     """A node of a drawing."""
 
     KEYS: ClassVar = {"kind": "class"}
-    id: Count
-    name: str = ""
-    kind: Count | None = None
+    id: int
+    name: str
+    kind: int | None = None
     """Index of its class; None where it has none."""
-    hop: int = 0
-    """Steps from the centre along the edges drawn."""
 
 
 @dataclass(frozen=True)
@@ -150,20 +143,20 @@ class Explained:
     """One node's prediction, and the edges it rests on, in order of selection."""
 
     KEYS: ClassVar = {"label": "class", "full": "probability", "values": "kept_probabilities"}
-    node: Count
+    node: int
     label: str
     """The class that the network gives the node."""
-    full: Probability
+    full: float
     """Probability of `label` in the full graph."""
-    alone: Probability
+    alone: float
     """The same without any edge."""
     nodes: tuple[DrawnNode, ...]
     """The centre first."""
-    around: Count
+    around: int
     """Edges within the network's receptive field."""
-    values: tuple[Probability, ...] = ()
+    values: tuple[float, ...] = ()
     """The probability with the first 1, 2, … edges."""
-    edges: tuple[tuple[Count, Count], ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
     """Places in `nodes`, in order of selection."""
     classes: tuple[str, ...] = ()
     truth: str | None = None
@@ -184,18 +177,9 @@ class Explained:
             return None
         notes = read(Explained, a.about, "the notes")
         count = len(notes.nodes)
-        if not count or notes.nodes[0].id != notes.node:
-            raise InvalidInput("Expected the explained node first among the nodes (got another).")
-        if any(end >= count for edge in notes.edges for end in edge):
+        if any(end not in range(count) for edge in notes.edges for end in edge):
             raise InvalidInput(f"Expected edges between the {count} nodes (got others).")
-        if any(n.kind is not None and n.kind >= len(notes.classes) for n in notes.nodes):
-            raise InvalidInput(f"Expected nodes of {len(notes.classes)} classes (got others).")
-        hops = hops_from(0, notes.edges, count)
-        nodes = [
-            replace(node, name=node.name or str(node.id), hop=hop)
-            for node, hop in zip(notes.nodes, hops, strict=True)
-        ]
-        return replace(notes, nodes=tuple(nodes))
+        return notes
 
     @property
     def centre(self) -> DrawnNode:
@@ -215,21 +199,42 @@ class Explained:
         return next(((i, v) for i, v in enumerate(values) if v > self.full + CLEARLY), None)
 
     def drawing(self) -> Drawing:
-        """Where nodes, their names and the numbers of edges are drawn, within the unit disc."""
-        hops = [node.hop for node in self.nodes]
-        spots = places(hops, self.edges)
-        rings = max(hops) or 1
-        inner = {a for u, v in self.edges for a, b in ((u, v), (v, u)) if hops[b] > hops[a]}
-        names, ranks = [(0.0, 0.0)], []
-        for i, (x, y) in enumerate(spots[1:], 1):
-            size = (x * x + y * y) ** 0.5 or 1.0
-            names.append((-y / size, x / size) if i in inner else (x / size, y / size))
+        """Where nodes, their names and the numbers of edges are drawn, within the unit disc.
+
+        The edge that first reached a node makes it a child of the other end. A child lies in its
+        parent's sector, and a sector is as wide as the number of ends of its branch.
+        """
+        hops = hops_from(0, self.edges, len(self.nodes))
+        parents: dict[int, int] = {}
         for u, v in self.edges:
-            outer, other = (u, v) if hops[u] >= hops[v] else (v, u)
-            (x, y), (x2, y2) = spots[outer], spots[other]
+            outer, inner = (u, v) if hops[u] > hops[v] else (v, u)
+            if hops[outer] > hops[inner]:
+                parents.setdefault(outer, inner)
+        children: list[list[int]] = [[] for _ in hops]
+        for node in sorted(range(1, len(hops)), key=lambda node: node not in parents):
+            children[parents.get(node, 0)].append(node)
+        spots, names = [(0.0, 0.0)] * len(hops), [(0.0, 0.0)] * len(hops)
+
+        def ends(node: int) -> int:
+            return sum(map(ends, children[node])) or 1
+
+        def spread(node: int, start: float, width: float) -> None:
+            angle, radius = start + width / 2, _radius(hops[node], max(hops))
+            spots[node] = radius * cos(angle), radius * sin(angle)
+            beside = angle + (pi / 2 if children[node] else 0)
+            names[node] = cos(beside), sin(beside)
+            for child in children[node]:
+                part = width * ends(child) / ends(node)
+                spread(child, start, part)
+                start += part
+
+        spread(0, 0.0, 2 * pi)
+        ranks = []
+        for edge in self.edges:
+            (x, y), (x2, y2) = (spots[end] for end in sorted(edge, key=lambda end: -hops[end]))
             # Two fifths from the outer end: edges that meet in the centre keep their numbers apart.
             ranks.append((0.6 * x + 0.4 * x2, 0.6 * y + 0.4 * y2))
-        radii = [_radius(hop, rings) for hop in range(1, max(hops) + 1)]
+        radii = [_radius(hop, max(hops)) for hop in range(1, max(hops) + 1)]
         return Drawing(spots, names, ranks, radii)
 
 
@@ -246,7 +251,7 @@ class Drawing(NamedTuple):
     """The rings of the hops."""
 
 
-def hops_from(start: int, edges: Edges, count: int) -> list[int]:
+def hops_from(start: int, edges: Sequence[tuple[int, int]], count: int) -> list[int]:
     """Steps from a node along edges; unreachable nodes are one hop beyond all others."""
     hops = {start: 0}
     front = {start}
@@ -258,43 +263,6 @@ def hops_from(start: int, edges: Edges, count: int) -> list[int]:
     return [hops.get(node, beyond) for node in range(count)]
 
 
-def places(hops: Sequence[int], edges: Edges) -> list[tuple[float, float]]:
-    """(x, y) within the unit disc: node 0 in the middle, every node in its hop's ring.
-
-    The edge that first reached a node makes it a child of the other end. A child lies in its
-    parent's sector, and a sector is as wide as the number of ends of its branch.
-    """
-    children = _children(hops, edges)
-    ends = [0] * len(hops)
-    for node in sorted(range(len(hops)), key=lambda i: -hops[i]):
-        ends[node] = sum(ends[child] for child in children[node]) or 1
-    rings = max(hops, default=1) or 1
-    spots = [(0.0, 0.0)] * len(hops)
-    sectors = [(0, 0.0, 2 * pi)]
-    while sectors:
-        node, start, width = sectors.pop()
-        if node:
-            angle, radius = start + width / 2, _radius(hops[node], rings)
-            spots[node] = radius * cos(angle), radius * sin(angle)
-        for child in children[node]:
-            part = width * ends[child] / sum(ends[other] for other in children[node])
-            sectors.append((child, start, part))
-            start += part
-    return spots
-
-
 def _radius(hop: int, rings: int) -> float:
     """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
-    return float((hop / rings) ** 0.8)
-
-
-def _children(hops: Sequence[int], edges: Edges) -> list[list[int]]:
-    children: list[list[int]] = [[] for _ in hops]
-    placed = {0}
-    for u, v in edges:
-        for parent, child in ((u, v), (v, u)):
-            if parent in placed and child not in placed and hops[child] > hops[parent]:
-                children[parent].append(child)
-                placed.add(child)
-    children[0] += [i for i in range(len(hops)) if i not in placed]  # Nodes without a path.
-    return children
+    return float((hop / max(rings, 1)) ** 0.8)

@@ -47,10 +47,7 @@ ALL = [Look(i % 8, i % 5) for i in range(40)]
 
 
 def looks(names: Sequence[str]) -> list[Look]:
-    """A style for each line: a known method's own, and for the others those that are left.
-
-    Others take colours that no known method among `names` has, as long as there are any.
-    """
+    """A style for each line: a known method's own, and for the others those that are left."""
     styles: dict[int, Look] = {}
     for i, name in enumerate(names):
         key = name.lower().removesuffix(" (cut)")

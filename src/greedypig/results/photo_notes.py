@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ..core.attribution import REACHED, Attribution, Fall, find_fall
 from .curve import DELETION, Curve
-from .reader import Probability, read
+from .reader import read
 
 COMPARED = {
     "sic_auc": ("SIC AUC ↑", "{:.3f}"),
@@ -68,8 +68,8 @@ class Notes:
     model: str | None = None
     label: str | None = None
     """The explained class, else "output 7" (0 for a single output that is no class)."""
-    probability: Probability | None = None
-    predictions: tuple[tuple[str, Probability], ...] = ()
+    probability: float | None = None
+    predictions: tuple[tuple[str, float], ...] = ()
     baseline: str | None = None
     objective: str | None = None
     command: str | None = None
@@ -89,8 +89,9 @@ class Notes:
         notes = read(Notes, a.about, "the notes")
         target = a.about.get("target", a.settings.get("target"))
         objective = a.settings.get("objective")
+        measured = {"softmax": notes.kept, DELETION: notes.removed}
         curves = {
-            name: replace(line.without_gaps().through(notes._measured(name)), name=name)
+            name: replace(line.without_gaps().through(measured.get(name, {})), name=name)
             for name, line in notes.curves.items()
         }
         if DELETION in curves and SECOND in curves:
@@ -103,9 +104,6 @@ class Notes:
             curves=curves,
             comparison={name: _method(name, row) for name, row in notes.comparison.items()},
         )
-
-    def _measured(self, curve: str) -> Shares:
-        return {"softmax": self.kept, DELETION: self.removed}.get(curve, {})
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -137,23 +135,12 @@ class Notes:
         alone = self.curve is not None
         return self.deletion is not None or (self.objective == "counterfactual" and not alone)
 
-    def probability_at(
-        self, share: float, alike: tuple[float, float] | None = None, *, off: bool = False
-    ) -> tuple[float, bool] | None:
-        """(probability with this share kept, or removed; was it measured, or interpolated?)
-
-        alike: shares, from … up to but without …, at which the same features are present, for
-            features of several values (`picture.shares_alike`).
-        """
-        line = self.deletion if off else self.curve
-        low, high = alike or (share - 1e-9, share + 1e-9)
-        points = [*(self.removed if off else self.kept).items()]
-        points += [] if line is None else line.points
-        for place, value in points:
-            if low <= place < high:
-                return value, True
-        value_between = None if line is None else line.get(share)
-        return None if value_between is None else (value_between, False)
+    def probability_at(self, share: float, *, off: bool = False) -> float | None:
+        """The probability with this share kept, or removed: as measured, else interpolated."""
+        measured, line = (self.removed, self.deletion) if off else (self.kept, self.curve)
+        if share in measured:
+            return measured[share]
+        return None if line is None else line.get(share)
 
     @property
     def bare(self) -> float | None:

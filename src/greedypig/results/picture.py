@@ -124,29 +124,8 @@ def order_last(a: Attribution, first: NDArray[np.int64]) -> int:
 
 def order_ticks(last: int) -> list[int]:
     """The first position, the last, and round ones between them that have room on the scale."""
-    steps = [round(float(f"{last * share:.1g}")) for share in (0.04, 0.2, 0.5)]
+    steps = [round(float(f"{last * share:.1g}")) for share in (0.04, 0.25)]
     return sorted({1, *(step for step in steps if step > 1), last})
-
-
-def shares_alike(a: Attribution, ks: Sequence[int]) -> list[tuple[float, float]]:
-    """For each k: shares, from … up to but without …, at which a curve shows the top k features.
-
-    Curves show the features that fit whole into the share, rounded to the nearest value. So a point
-    measured at 10 % is that of 9 regions although these hold 9.7 %.
-    """
-    ranks = torch.sort(a.features.first_rank(a.order)).values
-    n = a.features.n
-    counts = torch.searchsorted(ranks, torch.tensor(ks).to(ranks))
-    after = torch.searchsorted(ranks, ranks[counts.clamp(max=n - 1)], right=True)
-    after = torch.where(counts < n, after, n + 1)
-    low, high = (((count.double() - 0.5) / n).tolist() for count in (counts, after))
-    return list(zip(low, high, strict=True))
-
-
-def probability_within(a: Attribution, notes: Notes, share: float) -> tuple[float, bool] | None:
-    """(probability of the features that fit into a share; was it measured?); None if not known."""
-    low, high = shares_alike(a, [units_within(a, share)])[0]
-    return notes.probability_at(share, (min(low, share), max(high, share + 1e-9)))
 
 
 def units_within(a: Attribution, share: float) -> int:

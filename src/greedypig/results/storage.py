@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike, fspath
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
@@ -26,40 +23,19 @@ from ..core.layout import Layout
 from ..core.stopping import StopReason
 from ..network.fingerprint import digest
 from .files import write_whole
-from .reader import Count, Positive, read
 
 SCHEMA = 3
 KEY = "greedypig"
 CHECK = "digest"
 ATTACHMENTS = "attachments."
-REFUSED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+REFUSED = (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError)
 """Errors that a file of another kind leads to."""
 TENSORS = ("order", "unit_scores", "values", "last_scores")
 SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
 
 
-@dataclass(frozen=True)
-class Header:
-    """The JSON of a file: the fields of an `Attribution` that are no tensors."""
-
-    schema: Positive
-    selected: Count
-    full_value: float | None
-    """None for a number that was not measured, as JSON has no NaN."""
-    picks: tuple[Positive, ...]
-    totals: tuple[float | None, ...]
-    gradients_used: Count
-    seconds: float
-    stop: str
-    features: Mapping[str, Any]
-    layout: Layout
-    settings: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    about: Mapping[str, Any]
-
-
-PLAIN = ("selected", "picks", "gradients_used", "seconds", "settings", "provenance", "about")
+PLAIN = ("selected", "gradients_used", "seconds", "settings", "provenance", "about")
 """Fields of a result that JSON holds as they are."""
 
 
@@ -69,6 +45,7 @@ def save(attribution: Attribution, path: str | PathLike[str]) -> None:
     features, feature_tensors = a.features.state()
     record = {name: getattr(a, name) for name in PLAIN} | {
         "schema": SCHEMA,
+        "picks": a.picks,
         "full_value": None if isnan(a.full_value) else a.full_value,
         "totals": [None if isnan(total) else total for total in a.totals],
         "stop": a.stop.name,
@@ -104,105 +81,51 @@ def load(path: str | PathLike[str]) -> Attribution:
         raise FileNotFoundError(f"Expected a result file at {name!r} (there is none).")
     try:
         with safe_open(name, framework="pt") as file:
-            metadata = file.metadata() or {}
+            record = json.loads((file.metadata() or {})[KEY])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InvalidFile(
-            f"Expected a greedypig result in {name!r} (got a file that is corrupt, truncated or "
-            f"of another kind: {error})."
-        ) from error
-    if KEY not in metadata:
-        raise InvalidFile(
-            f"Expected a greedypig result in {name!r} (got a safetensors file of something else)."
-        )
-    try:
-        record = json.loads(metadata[KEY], parse_constant=_refuse)
         return _build(record, tensors)
     except REFUSED as error:
         raise InvalidFile(
-            f"Expected a whole greedypig result in {name!r} (got {type(error).__name__}: {error})."
+            f"Expected a greedypig result in {name!r} (got a file that is damaged or of another "
+            f"kind: {type(error).__name__}: {error})."
         ) from error
 
 
 def _build(record: dict[str, Any], tensors: dict[str, Tensor]) -> Attribution:
-    seal = record.pop(CHECK)
-    header = read(Header, record, "the header")
-    if header.schema != SCHEMA:
+    if record["schema"] != SCHEMA:
         raise InvalidInput(
-            f"Expected schema {SCHEMA} (got {header.schema}). Try the greedypig that wrote it."
+            f"Expected schema {SCHEMA} (got {record['schema']}). Try the greedypig that wrote it."
         )
-    if seal != digest(dict(sorted(tensors.items())), json.dumps(record)):
+    if record.pop(CHECK) != digest(dict(sorted(tensors.items())), json.dumps(record)):
         raise InvalidInput("Expected the file as it was written (got one whose digest differs).")
-    plain: dict[str, Any] = {name: getattr(header, name) for name in PLAIN}
+    layout = record["layout"]
+    plain: dict[str, Any] = {name: record[name] for name in PLAIN}
     plain |= {name: tensors[name] for name in TENSORS}
     plain |= {name: tensors.get(name) for name in SCORES}
-    a = Attribution(
+    return Attribution(
         **plain,
-        full_value=_number(header.full_value),
-        totals=tuple(_number(total) for total in header.totals),
-        stop=StopReason[header.stop],
-        features=_features(header.features, tensors),
-        layout=header.layout,
+        picks=tuple(record["picks"]),
+        full_value=_number(record["full_value"]),
+        totals=tuple(_number(total) for total in record["totals"]),
+        stop=StopReason[record["stop"]],
+        features=_features(record["features"], tensors),
+        layout=Layout(layout["kind"], tuple(layout["names"]), tuple(map(tuple, layout["shapes"]))),
         attachments={
             key.removeprefix(ATTACHMENTS): tensor
             for key, tensor in tensors.items()
             if key.startswith(ATTACHMENTS)
         },
     )
-    _check(a)
-    return a
 
 
-def _check(a: Attribution) -> None:
-    """The parts fit together: a file edited by hand must not surprise later code."""
-    units, layout = a.features.units, a.layout
-    names, shapes = len(set(layout.names)), layout.shapes
-    known = layout.kind in ("tuple", "dict") or (layout.kind == "tensor" and names == 1)
-    sized = all(d >= 0 for shape in shapes for d in shape)
-    if not known or not sized or not names == len(layout.names) == len(shapes):
-        raise InvalidInput(
-            f"a layout {layout.kind!r:.40} of {names} names and {len(shapes)} shapes"
-        )
-    if layout.n != a.features.n:
-        raise InvalidInput(f"a layout of {layout.n} elements with features over {a.features.n}")
-    for name in ("unit_scores", "last_scores", *SCORES):
-        tensor = getattr(a, name)
-        if tensor is None:
-            continue
-        if tensor.shape != (units,) or not tensor.is_floating_point():
-            raise InvalidInput(f"{name} {tensor.dtype} {tuple(tensor.shape)} for {units} units")
-    if a.order.dtype != torch.long or not torch.equal(a.order.sort().values, torch.arange(units)):
-        raise InvalidInput("an order that is not a permutation of the units")
-    if a.values.shape != (len(a.picks) + 1,) or a.values.dtype != torch.float64:
-        raise InvalidInput(f"values {tuple(a.values.shape)} for {len(a.picks)} rounds")
-    if len(a.totals) != len(a.picks):
-        raise InvalidInput(f"{len(a.totals)} totals for {len(a.picks)} rounds")
-    if sum(a.picks) != a.selected or a.selected > units:
-        raise InvalidInput(f"picks that do not add up to the {a.selected} selected units")
-    for name, tensor in a.attachments.items():
-        check_attachment(name, tensor)
-
-
-def _features(settings: Mapping[str, Any], tensors: dict[str, Tensor]) -> Features:
-    kind, texts = settings["kind"], settings["names"]
-    names = None if texts is None else read(tuple[str, ...], texts, "names of features")
+def _features(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Features:
+    kind, names = settings["kind"], settings["names"]
     if kind == "elements":
-        return Elements(read(int, settings["n"], "n"), names)
+        return Elements(settings["n"], names)
     if kind == "groups":
         return Groups(tensors["features.ids"], names)
-    if kind == "windows":
-        return Windows(
-            read(tuple[Positive, ...], settings["shape"], "shape"),
-            settings["size"],
-            axes=settings["axes"],
-            stride=settings["stride"],
-            names=names,
-        )
-    raise InvalidInput(f"unknown features {kind!r:.60}")
-
-
-def _refuse(constant: str) -> float:
-    raise InvalidInput(f"Expected finite numbers (got {constant}).")
+    options = {key: settings[key] for key in ("shape", "size", "axes", "stride")}
+    return Windows(**options, names=names)
 
 
 def _number(value: float | None) -> float:

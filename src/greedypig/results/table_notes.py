@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import hypot, inf
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from .reader import Count, Positive, read
+from .reader import read
+from .wording import count
 
 KEY = "selection"
 FEW_ROWS, HARDLY_ANY = 1000, 200
@@ -48,21 +50,13 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """How the explained network does on the validation rows with its first columns."""
-
-    columns: Count | None = None
-    """After so many columns its loss does not improve; None where it does, or is not known."""
-
-
-@dataclass(frozen=True)
 class ColumnNotes:
     """The notes of a selection."""
 
-    train_rows: Positive
-    valid_rows: Positive
-    seeds: Positive
-    ks: tuple[Positive, ...]
+    train_rows: int
+    valid_rows: int
+    seeds: int
+    ks: tuple[int, ...]
     losses: Losses
     loss_all: Loss
     label: str = ""
@@ -84,9 +78,9 @@ class ColumnNotes:
     """The prediction without any column; None where it was not measured."""
     warnings: tuple[str, ...] = ()
     """Warnings about columns: leaks, row numbers, missing values, and so on."""
-    left_out: tuple[str, ...] = ()
-    """Columns that number the rows, and were not ranked."""
-    held_out: HeldOut = HeldOut()
+    enough: int | None = None
+    """After so many columns the explained network's loss on the validation rows does not improve;
+    None where it does, or is not known."""
 
     @staticmethod
     def of(a: Attribution) -> ColumnNotes | None:
@@ -96,12 +90,8 @@ class ColumnNotes:
         notes = read(ColumnNotes, a.about[KEY], "the notes of the selection")
         if not notes.ks or not notes.losses or not all(notes.losses.values()):
             raise InvalidInput("Expected losses of at least one method and k (got none).")
-        held_out = read(HeldOut, a.about.get("held_out") or {}, "held_out in the notes")
-        if (held_out.columns or 0) > a.features.units:
-            raise InvalidInput(
-                f"Expected at most {a.features.units} columns in held_out (got {held_out.columns})."
-            )
-        return replace(notes, held_out=held_out)
+        held_out = read(dict[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
+        return replace(notes, enough=held_out.get("columns"))
 
     @property
     def first(self) -> str:
@@ -112,45 +102,34 @@ class ColumnNotes:
     def useful(self) -> int | None:
         """After so many columns of the first method the loss does not improve, neither that of the
         explained network nor that of the retrained ones; None where that is not known."""
-        enough = self.held_out.columns
-        if enough is None:
+        if self.enough is None:
             return None
         losses = self.losses[self.first]
         sets = [*sorted(losses.items()), (len(self.kinds), self.loss_all)]
-        poor = max(
-            (
-                k
-                for i, (k, loss) in enumerate(sets)
-                if any(self._better(other, loss) for _, other in sets[i + 1 :])
-            ),
-            default=-1,
-        )
-        if poor < enough:
-            return enough
+        poor = -1
+        for i, (k, loss) in enumerate(sets):
+            if any(loss.mean - other.mean > self._noise(loss, other) for _, other in sets[i + 1 :]):
+                poor = k
+        if poor < self.enough:
+            return self.enough
         return next((k for k in sorted(losses) if k > poor), None)
 
-    def _better(self, loss: Loss, other: Loss) -> bool:
-        """Is a loss lower than another by more than the noise of the seeds?"""
+    def _noise(self, loss: Loss, other: Loss) -> float:
+        """Half the 95 % confidence interval of a difference of losses, over seeds; infinite where
+        there is no error estimate."""
         if loss.error is None or other.error is None or self.seeds < 2:
-            return False
-        return other.mean - loss.mean > self._noise(loss.error, other.error)
-
-    def _noise(self, error: float, other: float) -> float:
-        """Half the 95 % confidence interval of a difference of losses, over seeds."""
-        return float(student(self.seeds - 1) * (error**2 + other**2) ** 0.5)
+            return inf
+        return student(self.seeds - 1) * hypot(loss.error, other.error)
 
     def gained(self) -> str:
         """A sentence that says after which column nothing is gained; empty where not known."""
-        useful = self.useful
-        if useful is None:
+        if self.useful is None:
             return ""
-        if useful == 0:
+        if self.useful == 0:
             return "No column lowers the validation loss by more than its standard error."
-        first = f"the first {useful} columns" if useful > 1 else "the first column"
-        last = self.orders.get(self.first, ())[useful - 1 : useful]
         return (
-            f"Nothing is gained after {first}{''.join(f', up to {name!r}' for name in last)}: "
-            "further columns lower the validation loss by less than one standard error."
+            f"Nothing is gained after {count(self.useful, 'column')}: further columns lower the "
+            "validation loss by less than one standard error."
         )
 
     def figure(self, value: float) -> str:
@@ -175,31 +154,28 @@ class ColumnNotes:
         return constant is not None and low - (high - low) <= constant <= high + (high - low)
 
     def cautions(self) -> list[str]:
-        """Warnings that come before any number."""
-        few = (
-            f"Only {self.valid_rows} validation rows: differences between methods are not reliable."
-        )
-        return [s for s in (self.no_help(), few if self.valid_rows < HARDLY_ANY else "") if s]
-
-    def no_help(self) -> str:
-        """A sentence where a constant prediction is as good as the explained network, or as every
-        set of columns; else empty."""
-        if self.constant is None:
-            return ""
-        best = min([*self._losses(), self.loss_all.mean])
-        if best < self.constant.loss:
-            network = self.network_loss
-            if network is None or network < self.constant.loss:
-                return ""
-            against = f"{self.figure(network)} against {self.figure(self.constant.loss)}"
-            return (
-                "The explained network is no better than a constant prediction "
-                f"({self.metric} {against}): its selection says little about the columns."
+        """Warnings that come before any number: a constant prediction is as good as every set of
+        columns, or as the explained network; there are hardly any validation rows."""
+        cautions = []
+        if self.constant is not None:
+            constant = f"a constant prediction ({self.metric} {self.figure(self.constant.loss)})"
+            best, network = min([*self._losses(), self.loss_all.mean]), self.network_loss
+            if best >= self.constant.loss:
+                cautions.append(
+                    f"The columns do not help: the best of these networks ({self.figure(best)}) is "
+                    f"no better than {constant}."
+                )
+            elif network is not None and network >= self.constant.loss:
+                cautions.append(
+                    f"The explained network ({self.figure(network)}) is no better than {constant}: "
+                    "its selection says little about the columns."
+                )
+        if self.valid_rows < HARDLY_ANY:
+            cautions.append(
+                f"Only {self.valid_rows} validation rows: differences between methods are not "
+                "reliable."
             )
-        return (
-            f"The columns do not help: a constant prediction gives {self.metric} "
-            f"{self.figure(self.constant.loss)}, the best of these networks {self.figure(best)}."
-        )
+        return cautions
 
     def _losses(self) -> list[float]:
         return [loss.mean for by in self.losses.values() for loss in by.values()]
@@ -211,20 +187,17 @@ class ColumnNotes:
         same rows validate both. With a few hundred rows differences arise by chance.
         """
         ours, theirs = self.losses[method][k], self.losses[other][k]
-        gap = theirs.mean - ours.mean
-        plain = self.metric == METRICS["binary"]
-        if abs(gap) < (5e-5 if plain else 5e-6 * abs(ours.mean)) or gap == 0:  # As many digits.
+        if self.figure(ours.mean) == self.figure(theirs.mean):
             return f"{method} and {other} end alike"
-        first = f"{method} {'ahead of' if gap > 0 else 'behind'} {other} by "
-        first += self.figure(abs(gap))
-        if ours.error is None or theirs.error is None or self.seeds < 2:
-            return f"{first} (one seed, no error estimate)"
-        noise = self._noise(ours.error, theirs.error)
+        gap, noise = theirs.mean - ours.mean, self._noise(ours, theirs)
+        place = "ahead of" if gap > 0 else "behind"
+        words = f"{method} {place} {other} by {self.figure(abs(gap))}"
+        if noise == inf:
+            return f"{words} (one seed, no error estimate)"
         if abs(gap) <= noise:
-            return f"{first}, within the noise (± {self.figure(noise)} with {self.seeds} seeds)"
-        if self.valid_rows < FEW_ROWS:
-            return f"{first} (only {self.valid_rows} validation rows: not reliable)"
-        return first
+            return f"{words}, within the noise (± {self.figure(noise)} with {self.seeds} seeds)"
+        few = f" (only {self.valid_rows} validation rows: not reliable)"
+        return words + few * (self.valid_rows < FEW_ROWS)
 
 
 def student(freedom: int) -> float:
