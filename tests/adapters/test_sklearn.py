@@ -164,10 +164,11 @@ def test_parts_add_up():
 def test_a_uniform_sample_of_the_rows_is_kept():
     hits = np.zeros(100)
     for seed in range(300):
-        sample = _Sample(20, seed)
+        sample = None
         for lo in range(0, 100, 7):
             rows = np.arange(lo, min(lo + 7, 100))
-            sample = sample.with_rows(_Rows(rows[:, None].astype(float), rows, np.ones(len(rows))))
+            part = _Rows(rows[:, None].astype(float), rows, np.ones(len(rows)))
+            sample = _Sample.of(sample, part, 20, seed)
         X, y, _ = sample.rows
         assert len(y) == 20
         assert np.array_equal(X[:, 0], y)
