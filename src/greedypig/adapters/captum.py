@@ -45,11 +45,6 @@ except ImportError as error:
 
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
-_UNFIT = {
-    "NoiseTunnel": "Try gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10).",
-    "FeaturePermutation": "It permutes the rows of a batch, and an example is a single row. "
-    "Try FeatureAblation.",
-}
 _RULES = {
     "gausslegendre": "gauss-legendre",
     "riemann_middle": "midpoint",
@@ -135,13 +130,6 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
     def has_convergence_delta(self) -> bool:
         """Yes: see `attribute`."""
         return True
-
-    def attribute_future(self, *args: Any, **kwargs: Any) -> Any:
-        """Not implemented, as in captum.attr.IntegratedGradients."""
-        raise NotImplementedError(
-            "Expected attribute() (got attribute_future(), which methods with gradients do not "
-            "have). Try attribute()."
-        )
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -257,8 +245,12 @@ def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> Captum
             f"Expected a Captum class (got an instance of {name}). "
             f"Try gp.from_captum(captum.attr.{name}, …) with the options of its attribute()."
         )
-    if name in _UNFIT:
-        raise InvalidInput(f"Expected a Captum class made of a module (got {name}). {_UNFIT[name]}")
+    if name in ("NoiseTunnel", "FeaturePermutation"):
+        raise InvalidInput(
+            f"Expected a Captum class made of a module that explains single rows (got {name}). Try "
+            "gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10), or "
+            "FeatureAblation."
+        )
     return CaptumMethod(method, options)
 
 
