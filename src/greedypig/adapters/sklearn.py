@@ -107,6 +107,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         was used. n_features_in_, feature_names_in_ as everywhere.
     """
 
+    _seen: int = 0
+    """How many rows `partial_fit` was given; it keeps a sample of them, with random keys."""
+    _sample: _Rows
+    _keys: Array
+    _classes: Array | None
+
     def __init__(
         self,
         model: Any = None,
@@ -140,7 +146,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         sample_weight: (rows,) how much each row counts in the loss, and in fitting a model that is
         not fitted; an integer weight w counts as w copies of the row.
         """
-        self._sample: _Sample | None = None
+        self._seen = 0
         return self._select(self._checked(X, y, sample_weight), None)
 
     def partial_fit(
@@ -153,22 +159,27 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         At most `max_rows` rows are kept. For streams of any length with a trained model use
         `gp.select_features`, which keeps none.
         """
-        before: _Sample | None = getattr(self, "_sample", None)
-        rows = self._checked(X, y, sample_weight, reset=before is None)
-        most = whole(self.max_rows)
+        seen, most = self._seen, whole(self.max_rows)
         check_count("max_rows", most)
+        rows = self._checked(X, y, sample_weight, reset=not seen)
         if classes is not None:
             classes = np.unique(np.asarray(classes))
-        if before is not None and before.classes is not None:
-            if classes is not None and not np.array_equal(before.classes, classes):
-                raise InvalidInput(
-                    "Expected the classes of the first call, "
-                    f"{', '.join(map(str, before.classes))} (got {', '.join(map(str, classes))})."
-                )
-            classes = before.classes
-        sample = _Sample.of(before, rows, most, _seed(self.random_state))._replace(classes=classes)
-        self._select(sample.rows, classes)
-        self._sample = sample
+        known = self._classes if seen else None
+        if known is not None and classes is not None and not np.array_equal(known, classes):
+            raise InvalidInput(
+                f"Expected the classes of the first call, {', '.join(map(str, known))} "
+                f"(got {', '.join(map(str, classes))})."
+            )
+        classes = classes if known is None else known
+        # The rows with the smallest random keys are a uniform sample, in the order they came.
+        keys = np.random.default_rng([_seed(self.random_state), seen]).random(len(rows.y))
+        seen += len(keys)
+        if seen > len(keys):
+            rows, keys = self._sample.joined(rows), np.concatenate([self._keys, keys])
+        smallest = np.sort(np.argsort(keys)[:most])
+        sample, keys = rows.at(smallest), keys[smallest]
+        self._select(sample, classes)
+        self._seen, self._sample, self._keys, self._classes = seen, sample, keys, classes
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool = True) -> _Rows:
@@ -313,29 +324,6 @@ class _Rows(NamedTuple):
         return _Rows(X, y, weights)
 
 
-class _Sample(NamedTuple):
-    """What `partial_fit` keeps."""
-
-    rows: _Rows
-    keys: Array
-    """(rows,) random numbers."""
-    seen: int
-    """How many rows there were in all."""
-    classes: Array | None = None
-    """All classes that labels may have, sorted; None where that is not known."""
-
-    @staticmethod
-    def of(before: _Sample | None, rows: _Rows, most: int, seed: int) -> _Sample:
-        """A uniform sample of the rows seen so far: those with the smallest random keys."""
-        seen = 0 if before is None else before.seen
-        keys = np.random.default_rng([seed, seen]).random(len(rows.y))
-        seen += len(keys)
-        if before is not None:
-            rows, keys = before.rows.joined(rows), np.concatenate([before.keys, keys])
-        smallest = np.sort(np.argsort(keys)[:most])  # In the order in which they came.
-        return _Sample(rows.at(smallest), keys[smallest], seen)
-
-
 class _Batches:
     """Batches by their number. Rows are shuffled, as sorted ones would make batches of one class,
     and sparse ones are made dense a batch at a time."""
@@ -453,7 +441,8 @@ def _fitted(model: Any, rows: _Rows) -> Any:
 
 def _named_steps(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The estimators of pipelines and searches, each behind what its fit parameters begin with."""
-    model = getattr(model, "estimator", model)  # Of a search.
+    for name in ("best_estimator_", "estimator"):  # Of a search, fitted or not.
+        model = getattr(model, name, model)
     if not hasattr(model, "steps"):
         yield prefix, model
         return
@@ -462,22 +451,6 @@ def _named_steps(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 # scikit-learn's models in torch
-
-
-class _Affine(nn.Module):
-    """(x − offset) / divisor for every column."""
-
-    offset: Tensor
-    divisor: Tensor
-
-    def __init__(self, offset: Any, divisor: Any) -> None:
-        super().__init__()
-        self.register_buffer("offset", torch.tensor(0.0 if offset is None else offset))
-        self.register_buffer("divisor", torch.tensor(1.0 if divisor is None else divisor))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(rows, columns) → the same shape."""
-        return (x - self.offset) / self.divisor
 
 
 class _Exponential(nn.Module):
@@ -495,15 +468,9 @@ def _converted(model: Any, batches: _Batches) -> tuple[nn.Module, str | Loss]:
 
     The module is float64 and gives scores of a classifier, predictions of a regressor.
     """
-    *scalers, last = _steps(model)
-    for scaler in scalers:
-        if type(scaler).__name__ not in SCALERS:
-            kind = type(scaler).__name__
-            raise InvalidInput(
-                f"Expected only scalers before a pipeline's model (got {kind}). Try selecting "
-                f"columns after it: fit the selector on the output of {kind}."
-            )
-    layers = [_Affine(*SCALERS[type(s).__name__](s)) for s in scalers] + _layers(last)
+    steps = [step for _, step in _named_steps(model) if step not in (None, "passthrough")]
+    *scalers, last = steps
+    layers = _layers(last, scalers)
     classifier = hasattr(model, "classes_")
     # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
     readings: list[tuple[bool, str, nn.Module, str | Loss]] = [
@@ -524,16 +491,9 @@ def _converted(model: Any, batches: _Batches) -> tuple[nn.Module, str | Loss]:
     )
 
 
-def _steps(model: Any) -> list[Any]:
-    """A pipeline's steps, those of pipelines inside included; else the model itself."""
-    model = getattr(model, "best_estimator_", model)  # Of a grid search.
-    if not hasattr(model, "steps"):
-        return [] if model is None or model == "passthrough" else [model]
-    return [step for _, inner in model.steps for step in _steps(inner)]
-
-
-def _layers(model: Any) -> list[nn.Module]:
-    """The layers of a perceptron without what its outputs go through, or of a linear model."""
+def _layers(model: Any, scalers: list[Any]) -> list[nn.Module]:
+    """The layers of a perceptron without what its outputs go through, or of a linear model; the
+    scalers before it are part of the first layer."""
     if hasattr(model, "coefs_"):
         pairs = list(zip(model.coefs_, model.intercepts_, strict=True))
     elif hasattr(model, "coef_") and hasattr(model, "intercept_"):
@@ -545,6 +505,16 @@ def _layers(model: Any) -> list[nn.Module]:
             f"scikit-learn (got {type(model).__name__}, whose gradient is not available here). Try "
             "sklearn.neural_network.MLPClassifier or MLPRegressor."
         )
+    for scaler in reversed(scalers):
+        kind = type(scaler).__name__
+        if kind not in SCALERS:
+            raise InvalidInput(
+                f"Expected only scalers before a pipeline's model (got {kind}). Try selecting "
+                f"columns after it: fit the selector on the output of {kind}."
+            )
+        offset, divisor = SCALERS[kind](scaler)
+        weights = pairs[0][0] / (1.0 if divisor is None else np.reshape(divisor, (-1, 1)))
+        pairs[0] = weights, pairs[0][1] - (0.0 if offset is None else offset @ weights)
     layers: list[nn.Module] = []
     for weights, bias in pairs:
         linear = nn.Linear(*np.shape(weights)).double()
