@@ -239,10 +239,6 @@ def test_a_built_in_network_from_a_factory_stays_what_it_is(own):
     assert type(model_from("own_models:built_in")) is models.MobileNetV2
 
 
-def test_built_in_names_take_weights(own):
-    assert type(model_from("mobilenet-v2", weights="random")) is models.MobileNetV2
-
-
 def test_an_explanation_of_an_own_network_is_that_of_the_network(own):
     net = model_from("own_models:Knowing")
     x = net.preprocess(plain((200, 30, 60)))

@@ -94,19 +94,6 @@ def test_the_same_network_behind_another_preprocessing_sees_the_same_pictures():
     )
 
 
-@pytest.mark.parametrize("side", [12, None])
-def test_a_judge_of_another_size_gets_the_picture_in_its_own(side):
-    model, judge = own(side), own(24)
-    shapes = set()
-    judge.net.register_forward_pre_hook(
-        lambda _, args: shapes.add(tuple(args[0].shape)[1:]) if torch.is_tensor(args[0]) else None
-    )
-    x = model.preprocess(photo())
-    assert model.input_size(*x.shape[1:]) == x.shape[1:]
-    curves(model, judge, x)
-    assert shapes == {(3, 24, 24)}
-
-
 def test_a_built_in_judge_gets_a_small_picture_in_its_own_size():
     from greedypig.metrics.judges import translation
 
@@ -225,19 +212,6 @@ def test_one_probability_is_two_classes():
     assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(plain(x), 1), atol=1e-6)
     sure = own(outputs=1, gives=lambda z: z * 0 + 1, stated="probabilities")
     assert torch.softmax(sure(x), 1)[0].tolist() == pytest.approx([0.0, 1.0], abs=1e-30)
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        (["dog", "cat"], ("dog", "cat")),
-        ({1: "cat"}, ("class 0", "cat")),
-    ],
-)
-def test_names_for_one_logit(given, names):
-    net = Net(outputs=1)
-    net.classes = given
-    assert OwnModel(net, "mine:net").classes == names
 
 
 def test_wrong_words_about_outputs_are_refused():
