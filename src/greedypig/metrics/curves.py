@@ -212,7 +212,7 @@ def _curves(
         if translate is not None:
             points = translate(points.view(-1, *layout.shapes[0])).flatten(1).to(example.x)
         rows.append(_measures(network.logits(points, example), example.reference))
-        return rows[-1][:, 0].nan_to_num()
+        return rows[-1][:, 0].nan_to_num()  # What is not finite is found in the rows.
 
     flat = example.x if translate is None else layout.flatten(x).detach()
     start = torch.stack([b.to(flat) for b in resolve(baseline, x, layout, model)]).unsqueeze(1)
@@ -225,15 +225,13 @@ def _curves(
         top = needed <= counts[part].to(needed.device).view(1, -1, 1)
         rows.clear()
         objective.values(~top if removes else top)
-        parts = torch.cat(rows).view(objective.lines, len(part), 2)
-        finite = parts[..., : 1 + ("loss" in kinds)].isfinite().all(2).all(0)
-        if not bool(finite.all()):
-            at = int(counts[part[torch.nonzero(~finite)[0, 0]]])
-            raise NonFinite(
-                f"Expected finite outputs (got NaN or infinity with {at} of {layout.n} values "
-                f"{'removed' if removes else 'present'})."
-            )
-        measures[part] = parts.mean(0)
+        measures[part] = torch.cat(rows).view(objective.lines, len(part), 2).mean(0)
+    finite = measures[:, : 2 if "loss" in kinds else 1].isfinite().all(1)
+    if not bool(finite.all()):
+        raise NonFinite(
+            f"Expected finite outputs (got NaN or infinity with {int(counts[~finite][0])} of "
+            f"{layout.n} values {'removed' if removes else 'present'})."
+        )
     settings = {
         "ranking": ranking,
         "baseline": describe(baseline),
