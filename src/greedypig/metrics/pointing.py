@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isqrt, nan
 from typing import Any, Literal
 
@@ -66,7 +66,7 @@ class PointingGame:
     k: int
     """How many values counted as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Method, ranking, seed and what else describes the game."""
+    """The method, the ranking, the cells along an edge and how many cells are reused."""
 
     @property
     def right(self) -> Tensor:
@@ -132,13 +132,11 @@ def pointing_game(
     """
     shared: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "outputs": outputs}
     boards = make_grids(model, images, targets, grids=grids, side=side, **shared)
-    check_count("k", k, boards.pictures[0].numel())
     pictures = (picture for picture in boards.pictures for _ in range(side**2))
     classes = boards.classes.flatten().tolist()
     more = shared | dict(options or {})
     attributions = explain_many(model, pictures, target=classes, method=method, **more)
-    game = pointing_score(boards, attributions, k=k, ranking=ranking)
-    return replace(game, settings={**game.settings, "grids": grids, "seed": seed})
+    return pointing_score(boards, attributions, k=k, ranking=ranking)
 
 
 def pointing_score(
@@ -200,7 +198,21 @@ def make_grids(
             f"pictures of one shape (got {sorted(shapes)[:2]})."
         )
     stack = torch.stack(pictures).detach()
-    classes, confidences = _confidences(model, stack, targets, outputs, batch_size)
+    with torch.inference_mode(False), torch.no_grad():
+        network = Model(model, Target(None, outputs, class_given=True))
+        example = network.example(stack[0])
+        batches = torch.split(stack.flatten(1), 32 if batch_size == "auto" else batch_size)
+        logits = torch.cat([network.logits(batch, example) for batch in batches])
+    probabilities = torch.softmax(logits.double(), 1).cpu()
+    classes = probabilities.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
+    fits = classes.shape == (len(stack),) and not classes.is_floating_point()
+    if not fits or bool(((classes < 0) | (classes >= probabilities.shape[1])).any()):
+        raise InvalidInput(
+            f"Expected one target per image, {len(stack)} classes from 0 to "
+            f"{probabilities.shape[1] - 1} (got {classes.dtype} of shape {tuple(classes.shape)})."
+        )
+    classes = classes.long()
+    confidences = probabilities.gather(1, classes.unsqueeze(1)).squeeze(1)
     sources = _dealt(classes, confidences, grids, side**2, seed)
     channels, height, width = stack.shape[1:]
     cells = stack[sources].view(grids, side, side, channels, height, width)
@@ -209,26 +221,6 @@ def make_grids(
     where = rows.unsqueeze(1) * side + columns
     shrunk = avg_pool2d(canvas, side)
     return Grids(shrunk, classes[sources], sources, confidences[sources], where)
-
-
-def _confidences(
-    model: Callable[..., Any], pictures: Tensor, targets: Any, outputs: str | None, batch_size: Any
-) -> tuple[Tensor, Tensor]:
-    """(count,) classes, the given or the predicted ones, and (count,) their probabilities."""
-    with torch.inference_mode(False), torch.no_grad():
-        network = Model(model, Target(None, outputs, class_given=True))
-        example = network.example(pictures[0])
-        batches = torch.split(pictures.flatten(1), 32 if batch_size == "auto" else batch_size)
-        logits = torch.cat([network.logits(batch, example) for batch in batches])
-    confidences = torch.softmax(logits.double(), 1).cpu()
-    classes = confidences.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
-    fits = classes.shape == (len(pictures),) and not classes.is_floating_point()
-    if not fits or bool(((classes < 0) | (classes >= confidences.shape[1])).any()):
-        raise InvalidInput(
-            f"Expected one target per image, {len(pictures)} classes from 0 to "
-            f"{confidences.shape[1] - 1} (got {tuple(classes.shape)} {classes.dtype}, or others)."
-        )
-    return classes.long(), confidences.gather(1, classes.long().unsqueeze(1)).squeeze(1)
 
 
 def _dealt(classes: Tensor, confidences: Tensor, grids: int, cells: int, seed: int) -> Tensor:
