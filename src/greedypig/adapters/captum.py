@@ -113,13 +113,11 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
-            search = Rounds(rounds=rounds, steps=scorer.steps, rule=scorer.rule)
-            run = Run(batch.objective, scorer if n_rounds == 1 else search)
+            run = Run(batch.objective, Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule))
             for _ in run:
                 pass
             results = run.results(measure=n_rounds > 1 or return_convergence_delta)
-            trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
-            flat = torch.stack([batch.layout.flatten(tree) for tree in trees])
+            flat = torch.stack([batch.layout.flatten(a.contributions()) for a in results])
             if not self._multiply_by_inputs:
                 flat = batch.per_unit(flat, scorer.quadrature if n_rounds == 1 else None)
             output = _format_output(isinstance(inputs, tuple), batch.split(flat))
