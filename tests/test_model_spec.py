@@ -59,16 +59,6 @@ class Batched(Knowing):
         return super().preprocess(image)[None]
 
 
-class Gray(Plain):
-    def __init__(self):
-        super().__init__(2, 1)
-
-    def preprocess(self, image):
-        small = image.convert("L").resize((28, 28))
-        levels = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
-        return 1 - levels.view(1, 28, 28).float() / 255  # white is 0: ink on paper
-
-
 class Everything(Knowing):
     def baseline(self, name):
         return torch.full((3, 1, 1), {"gray": 0.25, "black": 0.5, "white": 0.75}[name])
@@ -208,14 +198,6 @@ def test_colours_are_found_from_the_network_s_own_preprocessing(own):
         net.baseline("grey")
 
 
-def test_a_network_of_one_channel_with_white_as_zero_has_its_colours(own):
-    net = model_from("own_models:Gray")
-    assert net.baseline("white").tolist() == [[[0.0]]]
-    assert net.baseline("black").tolist() == [[[1.0]]]
-    assert net.to_pixels(torch.tensor([[[0.25]]])).item() == 0.75
-    assert net.classes == ("class 0", "class 1")
-
-
 def test_own_baseline_and_pixels_go_before_what_could_be_found(own):
     net = model_from("own_models:Everything")
     assert net.baseline("gray").flatten().tolist() == [0.25] * 3
@@ -257,10 +239,6 @@ def test_a_built_in_network_from_a_factory_stays_what_it_is(own):
     assert type(model_from("own_models:built_in")) is models.MobileNetV2
 
 
-def test_built_in_names_take_weights(own):
-    assert type(model_from("mobilenet-v2", weights="random")) is models.MobileNetV2
-
-
 def test_an_explanation_of_an_own_network_is_that_of_the_network(own):
     net = model_from("own_models:Knowing")
     x = net.preprocess(plain((200, 30, 60)))
@@ -279,16 +257,16 @@ def test_an_explanation_of_an_own_network_is_that_of_the_network(own):
         ("importing_nothing:build", r"importing_nothing:build.*no_such_package_anywhere"),
         ("with_a_typo:build", r"with_a_typo:build.*SyntaxError"),
         ("own_models:missing", r"own_models:missing.*no attribute 'missing'"),
-        ("own_models:number", r"got int, which cannot be called"),
+        ("own_models:number", r"got TypeError: 'int' object is not callable"),
         ("own_models:raising", r"got OSError: no weights on this disk"),
         ("own_models:needing", r"with 0 arguments \(got TypeError"),
         ("own_models:text", r"to give a torch\.nn\.Module \(got str\)"),
-        ("own_models:", r"got module, which cannot be called"),
+        ("own_models:", r"got TypeError: 'module' object is not callable"),
         (":build", r"package\.module:factory"),
         ("own models:build", r"package\.module:factory"),
         ("own_models.few", r'without a colon\)\. Try "own_models:few"'),
         ("own_models:WrongClasses", r"each of 4 classes .*got 1"),
-        ("own_models:NoTensor", r"preprocess of own_models:NoTensor to give a tensor \(got list"),
+        ("own_models:NoTensor", r"preprocess of own_models:NoTensor to give a tensor .*'list'"),
         ("own_models:Flat", r"\(channels, height, width\) \(got shape \(3072,"),
         ("own_models:NoLogits", r"own_models:NoLogits: .*\(1, classes\) .*got \(1, 3, 224, 224\)"),
         ("own_models:Small", r"\(1, 3, 224, 224\) \(got RuntimeError: size 224 does not fit\)"),

@@ -12,7 +12,7 @@ from torch import nn
 
 import greedypig as gp
 import greedypig.metrics as M
-from greedypig.images.wrapped import OwnModel
+from greedypig.images.from_spec import OwnModel
 
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow")
 
@@ -74,9 +74,7 @@ def curves(model, judge, x):
 # A judge
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"mean": 0.5, "std": 0.25}, {"std": 1 / 255}, {"mean": 1.0, "std": -1.0}]
-)
+@pytest.mark.parametrize("how", [{}, {"mean": 0.5, "std": 0.5}])
 def test_a_network_judged_by_itself_agrees_with_itself(how):
     model, judge = own(**how), own(**how)
     x = model.preprocess(photo())
@@ -89,24 +87,11 @@ def test_a_network_judged_by_itself_agrees_with_itself(how):
 
 
 def test_the_same_network_behind_another_preprocessing_sees_the_same_pictures():
-    model, judge = own(), own(mean=0.3, std=0.2)
+    model, judge = own(), own(mean=0.5, std=0.5)
     alone, judged = curves(model, judge, model.preprocess(photo()))
     assert judged["softmax"].values.tolist() == pytest.approx(
         alone["softmax"].values.tolist(), abs=1e-4
     )
-
-
-@pytest.mark.parametrize("side", [12, None])
-def test_a_judge_of_another_size_gets_the_picture_in_its_own(side):
-    model, judge = own(side), own(24)
-    shapes = set()
-    judge.net.register_forward_pre_hook(
-        lambda _, args: shapes.add(tuple(args[0].shape)[1:]) if torch.is_tensor(args[0]) else None
-    )
-    x = model.preprocess(photo())
-    assert model.input_size(*x.shape[1:]) == x.shape[1:]
-    curves(model, judge, x)
-    assert shapes == {(3, 24, 24)}
 
 
 def test_a_built_in_judge_gets_a_small_picture_in_its_own_size():
@@ -134,11 +119,12 @@ def changed(change):
         lambda: changed(lambda x: x**2.2),
         lambda: Net(bgr=True),
         lambda: changed(lambda x: x + torch.linspace(0, 1, 12)),
-        lambda: changed(lambda x: x * 0),
+        lambda: changed(lambda x: x[:1].expand(3, -1, -1)),
+        lambda: Net(mean=0.3, std=0.2),
     ],
-    ids=["gamma", "bgr", "uneven", "constant"],
+    ids=["gamma", "bgr", "uneven", "one colour", "another scale"],
 )
-def test_a_preprocessing_that_is_not_linear_asks_for_attributes(net):
+def test_a_preprocessing_of_another_scale_asks_for_attributes(net):
     straight, crooked = own(), OwnModel(net(), "mine:net")
     x = straight.preprocess(photo())
     attributes = (
@@ -152,20 +138,6 @@ def test_a_preprocessing_that_is_not_linear_asks_for_attributes(net):
     # With a baseline of one's own it is explained like any other.
     a = gp.explain(crooked, crooked.preprocess(photo()) + 0.1, baseline=0.0, method=QUICK)
     assert a.order.numel() == x.numel()
-
-
-@pytest.mark.parametrize("how", ["half", "gray"])
-def test_levels_of_other_inputs(how):
-    net = Net()
-    plain = net.preprocess
-    if how == "half":
-        net.preprocess = lambda image: plain(image).half().float()
-    else:
-        net.body[0] = nn.Conv2d(1, 4, 3)
-        net.preprocess = lambda image: plain(image.convert("L").convert("RGB"))[:1]
-    model = OwnModel(net, "mine:net")
-    levels = (torch.arange(256).view(1, 16, 16) / 255).expand(len(model.baseline("gray")), -1, -1)
-    assert torch.equal((model.to_pixels(levels) * 255).round(), (levels * 255).round())
 
 
 def test_ways_of_the_network_s_own_go_before_what_could_be_found():
@@ -216,14 +188,10 @@ def test_probabilities_are_read_as_such_where_the_network_says_so():
 
 def test_nothing_is_guessed_but_what_looks_like_probabilities_is_told():
     net = Net(gives=lambda z: torch.softmax(z, 1))
-    with pytest.warns(UserWarning, match=r"mine:net .*outputs=.probabilities., or an attribute"):
+    with pytest.warns(UserWarning, match=r"probabilities .*outputs='probabilities'"):
         model = OwnModel(net, "mine:net")
     x = model.preprocess(photo())[None]
     assert torch.equal(model(x), net(x))
-    net.outputs = "logits"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        OwnModel(net, "mine:net")
 
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
@@ -246,24 +214,11 @@ def test_one_probability_is_two_classes():
     assert torch.softmax(sure(x), 1)[0].tolist() == pytest.approx([0.0, 1.0], abs=1e-30)
 
 
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        (["dog", "cat"], ("dog", "cat")),
-        ({1: "cat"}, ("class 0", "cat")),
-    ],
-)
-def test_names_for_one_logit(given, names):
-    net = Net(outputs=1)
-    net.classes = given
-    assert OwnModel(net, "mine:net").classes == names
-
-
 def test_wrong_words_about_outputs_are_refused():
     for attribute in ("probability", "softmax"):
         net = Net()
         net.outputs = attribute
-        with pytest.raises(gp.InvalidInput, match=f"outputs of mine:net .*got '{attribute}'"):
+        with pytest.raises(gp.InvalidInput, match=f"mine:net: .*outputs.*got '{attribute}'"):
             OwnModel(net, "mine:net")
     for outputs in (1, 3):
         with pytest.raises(gp.InvalidInput, match=r"mine:net: Expected probabilities .*sum to 1"):

@@ -333,11 +333,6 @@ def test_without_the_inputs_factor_rounds_are_divided_by_the_way():
     assert float(local[0, 2]) == 0
 
 
-def test_a_future_is_refused_as_captum_s_ig_refuses_it():
-    with pytest.raises(NotImplementedError, match=r"Try attribute\(\)"):
-        GreedyPIG(mlp()).attribute_future(ROWS, target=0)
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 1, 1)], ids=str)
 def test_one_output_per_row_may_have_further_axes_of_one(shape):
     net = linear(6, 1)

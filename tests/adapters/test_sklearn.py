@@ -24,8 +24,6 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC
 
-from greedypig.adapters.sklearn import _Rows, _Sample
-
 
 def regression(rows: int = 200, seed: int = 0):
     """y = 3 x₀ + 2 x₁ + x₂, and x₃ … x₆ copies of x₀; x₇ is noise."""
@@ -162,13 +160,16 @@ def test_parts_add_up():
 
 
 def test_a_uniform_sample_of_the_rows_is_kept():
+    class Sampled(gp.FeatureSelector):
+        def _select(self, rows, classes):
+            self.rows = rows
+
     hits = np.zeros(100)
     for seed in range(300):
-        sample = _Sample(20, seed)
-        for lo in range(0, 100, 7):
-            rows = np.arange(lo, min(lo + 7, 100))
-            sample = sample.with_rows(_Rows(rows[:, None].astype(float), rows, np.ones(len(rows))))
-        X, y, _ = sample.rows
+        selector = Sampled(max_rows=20, random_state=seed)
+        for rows in np.array_split(np.arange(100), 5):
+            selector.partial_fit(rows[:, None].astype(float), rows)
+        X, y, _ = selector.rows
         assert len(y) == 20
         assert np.array_equal(X[:, 0], y)
         hits[y] += 1

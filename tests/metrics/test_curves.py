@@ -315,11 +315,6 @@ def test_many_ties_go_by_index():
     assert torch.equal(needed.argsort(), order)
 
 
-def test_a_constant_map_reveals_k_elements_and_not_everything():
-    result = M.softmax_information_curve(MODEL, X, torch.ones(4), target=0)
-    assert result.values[1] == pytest.approx(sigmoid(1.0), rel=1e-6)
-
-
 def test_a_unit_is_shown_whole_or_not_at_all():
     a = gp.explain(MODEL, X, features=torch.tensor([0, 1, 1, 0]), target=0, method=TWO)
     assert a.order.tolist() == [0, 1]
@@ -548,25 +543,6 @@ def test_a_class_the_judge_does_not_have_is_refused():
         M.softmax_information_curve(
             mlp(classes=9), row(), torch.arange(6), target=7, judge=mlp(classes=3)
         )
-
-
-def test_the_networks_that_come_along_judge_each_other_in_pixels():
-    model = gp.models.load("mobilenet-v2", weights="random")
-    judge = gp.models.load("efficientnet-lite0", weights="random", seed=1)
-    pixels = picture(shape=(3, 32, 32))
-    x = model.from_pixels(pixels)
-    for net in (model, judge):
-        assert torch.allclose(net.to_pixels(net.from_pixels(pixels)), pixels, atol=1e-6)
-    order = torch.randperm(x.numel(), generator=torch.Generator().manual_seed(0))
-    result = M.softmax_information_curve(model, x, order, target=7, judge=judge, points=[0, 0.5, 1])
-    kept = torch.full((x.numel(),), 127.5 / 255)
-    half = order[: x.numel() // 2]
-    kept[half] = pixels.reshape(-1)[half]
-    for value, shown in zip(result.values[1:], (kept.view(3, 32, 32), pixels), strict=True):
-        with torch.no_grad():
-            expected = torch.softmax(judge(judge.from_pixels(shown)[None]), 1)[0, 7]
-        assert float(value) == pytest.approx(float(expected), rel=1e-3)
-    assert result.settings["judge"] == "efficientnet-lite0"
 
 
 # Nothing is left behind

@@ -45,11 +45,6 @@ except ImportError as error:
 
 _HOOK_LAYERS = (DeepLift, GuidedBackprop, Deconvolution, LRP)
 """Methods with rules of their own for layers, which they hook."""
-_UNFIT = {
-    "NoiseTunnel": "Try gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10).",
-    "FeaturePermutation": "It permutes the rows of a batch, and an example is a single row. "
-    "Try FeatureAblation.",
-}
 _RULES = {
     "gausslegendre": "gauss-legendre",
     "riemann_middle": "midpoint",
@@ -118,13 +113,11 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
                 batch_size=internal_batch_size,
             )
             rounds = min(n_rounds, batch.layout.n)
-            search = Rounds(rounds=rounds, steps=scorer.steps, rule=scorer.rule)
-            run = Run(batch.objective, scorer if n_rounds == 1 else search)
+            run = Run(batch.objective, Rounds(rounds=rounds, steps=n_steps, rule=scorer.rule))
             for _ in run:
                 pass
             results = run.results(measure=n_rounds > 1 or return_convergence_delta)
-            trees = [a.scores if n_rounds == 1 else a.contributions() for a in results]
-            flat = torch.stack([batch.layout.flatten(tree) for tree in trees])
+            flat = torch.stack([batch.layout.flatten(a.contributions()) for a in results])
             if not self._multiply_by_inputs:
                 flat = batch.per_unit(flat, scorer.quadrature if n_rounds == 1 else None)
             output = _format_output(isinstance(inputs, tuple), batch.split(flat))
@@ -135,13 +128,6 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
     def has_convergence_delta(self) -> bool:
         """Yes: see `attribute`."""
         return True
-
-    def attribute_future(self, *args: Any, **kwargs: Any) -> Any:
-        """Not implemented, as in captum.attr.IntegratedGradients."""
-        raise NotImplementedError(
-            "Expected attribute() (got attribute_future(), which methods with gradients do not "
-            "have). Try attribute()."
-        )
 
     @property
     def multiplies_by_inputs(self) -> bool:
@@ -257,8 +243,12 @@ def from_captum(method: Callable[[nn.Module], Any], /, **options: Any) -> Captum
             f"Expected a Captum class (got an instance of {name}). "
             f"Try gp.from_captum(captum.attr.{name}, …) with the options of its attribute()."
         )
-    if name in _UNFIT:
-        raise InvalidInput(f"Expected a Captum class made of a module (got {name}). {_UNFIT[name]}")
+    if name in ("NoiseTunnel", "FeaturePermutation"):
+        raise InvalidInput(
+            f"Expected a Captum class made of a module that explains single rows (got {name}). Try "
+            "gp.from_captum(lambda net: NoiseTunnel(Saliency(net)), nt_samples=10), or "
+            "FeatureAblation."
+        )
     return CaptumMethod(method, options)
 
 

@@ -2,13 +2,16 @@
 
 selector = gp.FeatureSelector(model, n_features_to_select=10).fit(X, y)
 selector.get_support(), selector.order_, selector.transform(X)
+
+scikit-learn's linear models and perceptrons become torch modules. A model's class does not say how
+it gets from its coefficients to its predictions. So the module is compared with the model on all
+rows, and the first reading of the outputs that agrees is used.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from copy import copy
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -16,14 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import relu
 
 from ..core.errors import InvalidInput, MissingPackage
 from ..core.numbers import check_count, whole
 from ..network.frozen import freeze
 from ..tables.api import select_features
-from ..tables.losses import CLASSES
+from ..tables.losses import CLASSES, Loss
 from ..tensors.targets import levels_to_caller
-from .sklearn_models import convert
 
 try:
     from sklearn import config_context
@@ -50,6 +53,21 @@ except ImportError as error:
 DISCRETE = ("binary", "multiclass")
 WEIGHT = "sample_weight"
 ENTROPIES = ("cross-entropy", "binary-cross-entropy")
+SCALERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    # A StandardScaler may have means that it does not subtract.
+    "StandardScaler": lambda scaler: (scaler.mean_ if scaler.with_mean else None, scaler.scale_),
+    "RobustScaler": lambda scaler: (scaler.center_, scaler.scale_),
+    "MaxAbsScaler": lambda scaler: (None, scaler.scale_),
+    "MinMaxScaler": lambda scaler: (-scaler.min_ / scaler.scale_, 1 / scaler.scale_),
+}
+"""What each scaler subtracts, and what it divides by."""
+ACTIVATIONS = {"identity": nn.Identity, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
+MARGIN_LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "hinge": relu,
+    "squared_hinge": lambda short: relu(short).square(),
+    "squared_error": torch.square,
+}
+"""By how far an output falls short of its sign, 1 − sign · output → the loss."""
 Array = NDArray[Any]
 
 
@@ -89,6 +107,12 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         was used. n_features_in_, feature_names_in_ as everywhere.
     """
 
+    _seen: int = 0
+    """How many rows `partial_fit` was given; it keeps a sample of them, with random keys."""
+    _sample: _Rows
+    _keys: Array
+    _classes: Array | None
+
     def __init__(
         self,
         model: Any = None,
@@ -122,9 +146,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         sample_weight: (rows,) how much each row counts in the loss, and in fitting a model that is
         not fitted; an integer weight w counts as w copies of the row.
         """
-        rows = self._checked(X, y, sample_weight)
-        self._sample: _Sample | None = None
-        return self._select(rows, None)
+        self._seen = 0
+        return self._select(self._checked(X, y, sample_weight), None)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -136,14 +159,27 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         At most `max_rows` rows are kept. For streams of any length with a trained model use
         `gp.select_features`, which keeps none.
         """
-        sample: _Sample | None = getattr(self, "_sample", None)
-        rows = self._checked(X, y, sample_weight, reset=sample is None)
-        if sample is None:
-            check_count("max_rows", whole(self.max_rows))
-            sample = _Sample(whole(self.max_rows), _seed(self.random_state))
-        sample = sample.with_rows(rows, classes)
-        self._select(sample.rows, sample.classes)
-        self._sample = sample
+        seen, most = self._seen, whole(self.max_rows)
+        check_count("max_rows", most)
+        rows = self._checked(X, y, sample_weight, reset=not seen)
+        if classes is not None:
+            classes = np.unique(np.asarray(classes))
+        known = self._classes if seen else None
+        if known is not None and classes is not None and not np.array_equal(known, classes):
+            raise InvalidInput(
+                f"Expected the classes of the first call, {', '.join(map(str, known))} "
+                f"(got {', '.join(map(str, classes))})."
+            )
+        classes = classes if known is None else known
+        # The rows with the smallest random keys are a uniform sample, in the order they came.
+        keys = np.random.default_rng([_seed(self.random_state), seen]).random(len(rows.y))
+        seen += len(keys)
+        if seen > len(keys):
+            rows, keys = self._sample.joined(rows), np.concatenate([self._keys, keys])
+        smallest = np.sort(np.argsort(keys)[:most])
+        sample, keys = rows.at(smallest), keys[smallest]
+        self._select(sample, classes)
+        self._seen, self._sample, self._keys, self._classes = seen, sample, keys, classes
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool = True) -> _Rows:
@@ -161,9 +197,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         check_count("batch_size", size)
         k = self._wanted(columns)
         self.model_ = self._trained(rows, seed, classes)
-        network, loss, batches = _question(
-            self.model_, _Batches(rows, size, seed), self.loss, classes
-        )
+        batches = _Batches(rows, size, seed)
+        network, loss = _question(self.model_, batches, self.loss, classes)
         self.attribution_ = a = select_features(
             network,
             batches,
@@ -289,42 +324,12 @@ class _Rows(NamedTuple):
         return _Rows(X, y, weights)
 
 
-class _Sample:
-    """A uniform sample of the rows seen so far: those with the smallest random keys."""
-
-    rows: _Rows
-
-    def __init__(self, most: int, seed: int) -> None:
-        self.most, self.random = most, np.random.default_rng(seed)
-        self.keys: Array = np.empty(0)
-        self.classes: Array | None = None
-        """All classes that labels may have, sorted; None where that is not known."""
-
-    def with_rows(self, rows: _Rows, classes: Any = None) -> _Sample:
-        """The sample after these rows had their chance to be in it."""
-        sample = copy(self)
-        if classes is not None:
-            sample.classes = np.unique(np.asarray(classes))
-            if self.classes is not None and not np.array_equal(self.classes, sample.classes):
-                raise InvalidInput(
-                    f"Expected the classes of the first call, {', '.join(map(str, self.classes))} "
-                    f"(got {', '.join(map(str, sample.classes))})."
-                )
-        rows = self.rows.joined(rows) if len(self.keys) else rows
-        keys = np.concatenate([self.keys, self.random.random(len(rows.y) - len(self.keys))])
-        smallest = np.sort(np.argsort(keys)[: self.most])  # In the order in which they came.
-        sample.rows, sample.keys = rows.at(smallest), keys[smallest]
-        return sample
-
-
 class _Batches:
     """Batches by their number. Rows are shuffled, as sorted ones would make batches of one class,
     and sparse ones are made dense a batch at a time."""
 
-    def __init__(
-        self, rows: _Rows, size: int, seed: int, dtype: torch.dtype = torch.float64
-    ) -> None:
-        self.rows, self.size, self.seed, self.dtype = rows, size, seed, dtype
+    def __init__(self, rows: _Rows, size: int, seed: int) -> None:
+        self.rows, self.size, self.dtype = rows, size, torch.float64
         self.weighted = rows.weighted
         self.order = np.random.default_rng(seed).permutation(len(rows.y))
 
@@ -332,19 +337,11 @@ class _Batches:
         return -(-len(self.order) // self.size)
 
     def __getitem__(self, number: int) -> tuple[Tensor, ...]:
-        rows = self._rows(number)
-        batch = torch.from_numpy(rows.X).to(self.dtype), torch.from_numpy(rows.y)
-        return (*batch, torch.from_numpy(rows.weights)) if self.weighted else batch
-
-    def features(self) -> Iterator[Array]:
-        """(rows, columns) of each batch, float64."""
-        return (self._rows(number).X.astype(np.float64) for number in range(len(self)))
-
-    def _rows(self, number: int) -> _Rows:
-        """The rows of a batch, dense."""
         places = self.order[number * self.size : (number + 1) * self.size]
         rows = self.rows.at(np.sort(places))
-        return rows._replace(X=rows.X.toarray()) if _is_sparse(rows.X) else rows
+        X = rows.X.toarray() if _is_sparse(rows.X) else rows.X
+        batch = torch.from_numpy(X).to(self.dtype), torch.from_numpy(rows.y)
+        return (*batch, torch.from_numpy(rows.weights)) if self.weighted else batch
 
 
 def _is_sparse(X: Any) -> bool:
@@ -355,37 +352,33 @@ def _is_estimator(model: Any) -> bool:
     return hasattr(model, "fit") and not isinstance(model, nn.Module)
 
 
-def _question(
-    model: Any, batches: _Batches, loss: Any, classes: Array | None
-) -> tuple[Any, Any, _Batches]:
-    """The model in torch, the loss, and batches with rows and labels as the two take them."""
-    network, own_loss, y = model, None, batches.rows.y
+def _question(model: Any, batches: _Batches, loss: Any, classes: Array | None) -> tuple[Any, Any]:
+    """The model in torch and the loss; the batches get the rows and labels that the two take."""
+    network, own_loss, rows = model, None, batches.rows
+    labels = rows.y
+    batches.rows = rows._replace(y=np.zeros(len(labels)))  # Text is no tensor.
     if _is_estimator(model):
-        network, own_loss = convert(model, batches.features)
+        network, own_loss = _converted(model, batches)
         classes = getattr(model, "classes_", None)
     dtype = next((p.dtype for p in getattr(network, "parameters", tuple)()), torch.float32)
-    outputs = _outputs(network, torch.from_numpy(next(batches.features())[:1]).to(dtype))
+    batches.dtype = dtype
+    with torch.no_grad():
+        output = freeze(network)(batches[0][0][:1])
+    if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != 1:
+        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise InvalidInput(f"Expected one row of outputs for one row of columns (got {got}).")
+    outputs = output.numel()
     if isinstance(loss, str) and loss == "auto":
-        loss = own_loss or _loss(y, outputs, classes)
+        loss = own_loss or _loss(labels, outputs, classes)
     if classes is not None and outputs == 1 and loss == "cross-entropy":
         loss = "binary-cross-entropy"  # scikit-learn has one logit for two classes.
     entropy = isinstance(loss, str) and loss in ENTROPIES
     if entropy or (classes is not None and loss != "squared-error"):
-        labels = _places(y, max(2, outputs), classes)
+        labels = _places(labels, max(2, outputs), classes)
     else:
-        labels = np.array(y, np.float64)  # A copy: those of frames are read-only.
-    rows = batches.rows._replace(y=labels)
-    return network, loss, _Batches(rows, batches.size, batches.seed, dtype)
-
-
-def _outputs(network: Any, row: Tensor) -> int:
-    """How many numbers the model answers a row with."""
-    with torch.no_grad():
-        outputs = freeze(network)(row)
-    if not isinstance(outputs, Tensor) or outputs.dim() not in (1, 2) or len(outputs) != 1:
-        got = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise InvalidInput(f"Expected one row of outputs for one row of columns (got {got}).")
-    return outputs.numel()
+        labels = np.array(labels, np.float64)  # A copy: those of frames are read-only.
+    batches.rows = rows._replace(y=labels)
+    return network, loss
 
 
 def _are_classes(y: Array) -> bool:
@@ -448,12 +441,125 @@ def _fitted(model: Any, rows: _Rows) -> Any:
 
 def _named_steps(model: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The estimators of pipelines and searches, each behind what its fit parameters begin with."""
-    model = getattr(model, "estimator", model)  # Of a search.
+    for name in ("best_estimator_", "estimator"):  # Of a search, fitted or not.
+        model = getattr(model, name, model)
     if not hasattr(model, "steps"):
         yield prefix, model
         return
     for name, step in model.steps:
         yield from _named_steps(step, f"{prefix}{name}__")
+
+
+# scikit-learn's models in torch
+
+
+class _Exponential(nn.Module):
+    """Rates of a Poisson model from their logarithms."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """e^x."""
+        return x.exp()
+
+
+def _converted(model: Any, batches: _Batches) -> tuple[nn.Module, str | Loss]:
+    """The model in torch, equal to the model on all these rows and on the mean of each batch; and
+    its loss: "squared-error" for a regressor, "cross-entropy" for a classifier with probabilities,
+    the margin loss of any other classifier.
+
+    The module is float64 and gives scores of a classifier, predictions of a regressor.
+    """
+    steps = [step for _, step in _named_steps(model) if step not in (None, "passthrough")]
+    *scalers, last = steps
+    layers = _layers(last, scalers)
+    classifier = hasattr(model, "classes_")
+    # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
+    readings: list[tuple[bool, str, nn.Module, str | Loss]] = [
+        (not classifier, "predict", nn.Identity(), "squared-error"),
+        (not classifier, "predict", _Exponential(), "squared-error"),
+        (classifier, "predict_proba", nn.Identity(), "cross-entropy"),
+        (classifier, "predict_proba", nn.LogSigmoid(), "cross-entropy"),
+        (classifier, "decision_function", nn.Identity(), _margin_loss(last)),
+    ]
+    for fits, method, tail, loss in readings:
+        module = nn.Sequential(*layers, tail).eval()
+        if fits and hasattr(model, method) and _agree(module, model, method, batches):
+            return module, loss
+    raise InvalidInput(
+        f"Expected a model whose predictions follow from its coefficients (got "
+        f"{type(last).__name__}, whose predictions do not). Try a multi-layer perceptron, logistic "
+        "regression or a linear regressor."
+    )
+
+
+def _layers(model: Any, scalers: list[Any]) -> list[nn.Module]:
+    """The layers of a perceptron without what its outputs go through, or of a linear model; the
+    scalers before it are part of the first layer."""
+    if hasattr(model, "coefs_"):
+        pairs = list(zip(model.coefs_, model.intercepts_, strict=True))
+    elif hasattr(model, "coef_") and hasattr(model, "intercept_"):
+        weights = model.coef_.toarray() if _is_sparse(model.coef_) else model.coef_
+        pairs = [(np.atleast_2d(weights).T, np.atleast_1d(model.intercept_))]
+    else:
+        raise InvalidInput(
+            "Expected a torch module, or a fitted linear model or multi-layer perceptron of "
+            f"scikit-learn (got {type(model).__name__}, whose gradient is not available here). Try "
+            "sklearn.neural_network.MLPClassifier or MLPRegressor."
+        )
+    for scaler in reversed(scalers):
+        kind = type(scaler).__name__
+        if kind not in SCALERS:
+            raise InvalidInput(
+                f"Expected only scalers before a pipeline's model (got {kind}). Try selecting "
+                f"columns after it: fit the selector on the output of {kind}."
+            )
+        offset, divisor = SCALERS[kind](scaler)
+        weights = pairs[0][0] / (1.0 if divisor is None else np.reshape(divisor, (-1, 1)))
+        pairs[0] = weights, pairs[0][1] - (0.0 if offset is None else offset @ weights)
+    layers: list[nn.Module] = []
+    for weights, bias in pairs:
+        linear = nn.Linear(*np.shape(weights)).double()
+        with torch.no_grad():
+            linear.weight.copy_(torch.tensor(np.asarray(weights, np.float64)).T)
+            linear.bias.copy_(torch.tensor(np.asarray(bias, np.float64)))
+        layers += [linear, ACTIVATIONS[getattr(model, "activation", "identity")]()]
+    return layers[:-1]
+
+
+def _agree(module: nn.Module, model: Any, method: str, batches: _Batches) -> bool:
+    """Is the module equal to the model on all rows and on batches' means, the default baseline?"""
+    for number in range(len(batches)):
+        x = batches[number][0]
+        rows = torch.cat([x, x.mean(0, keepdim=True)])
+        with torch.no_grad():
+            outputs = module(rows)
+            if method == "predict_proba":
+                outputs = outputs.sigmoid() if outputs.shape[1] == 1 else outputs.softmax(1)
+        with warnings.catch_warnings():  # The rows here have no names.
+            warnings.simplefilter("ignore")
+            theirs = np.asarray(getattr(model, method)(rows.numpy()), np.float64)
+        # Of two classes the module has one output, the second.
+        theirs = theirs.reshape(len(rows), -1)[:, -outputs.shape[1] :]
+        atol = 1e-6 * float(np.abs(theirs).max())
+        if outputs.shape != theirs.shape or not np.allclose(outputs, theirs, rtol=1e-4, atol=atol):
+            return False
+    return True
+
+
+def _margin_loss(model: Any) -> Loss:
+    """The loss a classifier without probabilities was trained with, else the hinge loss: the sum
+    over the outputs, with sign 1 for the row's class and −1 for others."""
+    name = getattr(model, "loss", None)
+    if type(model).__name__.startswith("RidgeClassifier"):
+        name = "squared_error"
+    loss = MARGIN_LOSSES.get(str(name), relu)
+
+    def margin_loss(outputs: Tensor, labels: Tensor) -> Tensor:
+        # One output is for the second class.
+        places = torch.arange(outputs.shape[1], device=outputs.device) + (outputs.shape[1] == 1)
+        signs = 2 * (labels.reshape(-1, 1) == places).to(outputs) - 1
+        return loss(1 - signs * outputs).sum(1)
+
+    return margin_loss
 
 
 __all__ = ["FeatureSelector"]

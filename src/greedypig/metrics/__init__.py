@@ -1,4 +1,4 @@
-"""How good is an explanation? Curves, a second opinion, pointing, quality, sanity.
+"""How good is an explanation? Curves, a second opinion, pointing, quality.
 
 No single metric suffices; `docs/metrics.md` says what each measures and how it can be misled.
 """
@@ -15,14 +15,6 @@ from .curves import (
 )
 from .pointing import Grids, PointingGame, make_grids, pointing_game, pointing_score
 from .quality import Quality, attribution_quality, quality_curve
-from .sanity import (
-    RandomisationCheck,
-    Stability,
-    randomisation_check,
-    rank_correlation,
-    stability,
-    top_overlap,
-)
 
 __all__ = [
     "Curve",
@@ -30,8 +22,6 @@ __all__ = [
     "Grids",
     "PointingGame",
     "Quality",
-    "RandomisationCheck",
-    "Stability",
     "attribution_quality",
     "deletion",
     "information_curves",
@@ -44,9 +34,5 @@ __all__ = [
     "pointing_game",
     "pointing_score",
     "quality_curve",
-    "randomisation_check",
-    "rank_correlation",
     "softmax_information_curve",
-    "stability",
-    "top_overlap",
 ]

@@ -9,8 +9,7 @@ take the same keyword arguments, `CurveOptions`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise, repeat, zip_longest
 from typing import Any, Literal, TypedDict, Unpack
 
 import torch
@@ -22,8 +21,8 @@ from ..core.layout import Layout
 from ..core.objective import Objective
 from ..results.curve import DELETION, Curve
 from ..tensors.baselines import describe, recorded, resolve
-from ..tensors.inputs import Example, Model
-from ..tensors.targets import Reference, References, Target
+from ..tensors.inputs import Model
+from ..tensors.targets import Reference, Target
 from .judges import check_same_classes, name_of, translation
 from .ranking import counts_needed
 
@@ -114,17 +113,19 @@ def information_curves_many(
     **options: Unpack[CurveOptions],
 ) -> Iterator[dict[str, Curve]]:
     """`information_curves` for every example of an iterable, streamed in the order of xs."""
-    given = options.get("target") is not None
-    question = _Question(model, ("softmax", "loss"), given, **options)
-    missing = object()  # zip(strict=True) would raise a plain ValueError that names neither.
+    network = _network(model, options, options.get("target") is not None)
+    targets = _each(options.pop("target", None), list | tuple | Tensor)
+    fixed = _each(options.pop("fixed", None), list)
+    missing = object()
     for i, (x, a) in enumerate(zip_longest(xs, attributions, fillvalue=missing)):
-        if x is missing or a is missing:
-            more = "attributions" if x is missing else "examples"
-            raise InvalidInput(f"Expected one attribution per example (got {i} and more {more}).")
+        own: Any = {"target": next(targets, missing), "fixed": next(fixed, missing)}
+        if any(item is missing for item in (x, a, *own.values())):
+            raise InvalidInput(
+                "Expected one attribution, and of lists of targets or fixed inputs one entry, per "
+                f"example (got different numbers of them, equal up to {i})."
+            )
         try:
-            target = _one_of(question.target, list | tuple | Tensor, i, "target")
-            fixed = _one_of(question.fixed, list, i, "fixed input")
-            curves = question.curves(x, a, target, fixed)
+            curves = _curves(model, network, x, a, ("softmax", "loss"), **options, **own)
         except Exception as error:
             error.add_note(f"This was input {i} of information_curves_many, counted from 0.")
             raise
@@ -148,157 +149,116 @@ def counts_of(points: int | Sequence[float], n: int) -> tuple[int, ...]:
     return tuple(int(share * n + 0.5) for share in shares)
 
 
-class _Outputs(Target):
-    """A target that keeps, of every row, what the curves need: (m, 2) float64 in `rows`.
-
-    p_c(row), and KL(f(x) ‖ f(row)) = Σ_c f_c(x) · (log f_c(x) − log f_c(row)). Of an output that is
-    a value: the value itself, and NaN.
-    """
-
-    rows: list[Tensor]
-
-    def is_undirected(self, reference: Reference) -> bool:
-        """No: a curve follows a value whichever way it moves."""
-        return False
-
-    def values(self, logits: Tensor, references: References, problems: Tensor) -> Tensor:
-        """(m,): p_c of every row, or the value. Numbers that are not finite are found in `rows`."""
-        rows = self.measured(logits, references.output[problems], references.target[problems])
-        self.rows.append(rows)
-        return rows[:, 0].nan_to_num()
-
-    @staticmethod
-    def measured(logits: Tensor, full: Tensor, target: Tensor) -> Tensor:
-        """(m, 2) of logits (m, classes), those at the full input and the classes (m,)."""
-        logits = logits.detach().double()
-        if logits.dim() == 1:
-            return torch.stack([logits, torch.full_like(logits, torch.nan)], 1)
-        log_f, log_full = torch.log_softmax(logits, 1), torch.log_softmax(full.double(), 1)
-        loss = (log_full.exp() * (log_full - log_f)).sum(1).clamp_min(0)
-        return torch.stack([log_f.gather(1, target.unsqueeze(1)).squeeze(1).exp(), loss], 1)
-
-
-@dataclass(eq=False)
-class _Question:
-    """What is asked of every example: which curves, by which network (the model or its judge)."""
-
-    model: Callable[..., Any]
-    kinds: tuple[str, ...]
-    class_given: bool
-    target: Any = None
-    baseline: Any = None
-    points: int | Sequence[float] = 100
-    judge: Callable[..., Any] | None = None
-    ranking: str | None = None
-    fixed: Any = None
-    outputs: str | None = None
-    batch_size: int | Literal["auto"] = "auto"
-
-    def __post_init__(self) -> None:
-        counts_of(self.points, 1)  # Wrong points are refused before a network is evaluated.
-        self.translate = None
-        if self.judge is not None:
-            check_same_classes(self.model, self.judge)
-            self.translate = translation(self.model, self.judge)
-        self.removes = DELETION in self.kinds
-        self.measure = _Outputs(None, self.outputs, class_given=self.class_given)
-        with torch.inference_mode(False):
-            evaluated = self.model if self.judge is None else self.judge
-            self.network = Model(evaluated, self.measure, batch_size=self.batch_size)
-
-    @torch.inference_mode(False)
-    def curves(self, x: Any, a: Any, target: int | None, fixed: Any) -> dict[str, Curve]:
-        """The curves of one example by its ranking."""
-        layout = Layout.of(x)
-        needed, ranking = counts_needed(a, layout, self.ranking)
-        baseline = _baseline_of(a) if self.baseline is None else self.baseline
-        target, forwards = _class_of(a) if target is None else target, 1
-        if target is None and self.judge is not None:
-            explained = Model(self.model, self.measure).example(x, fixed=fixed)
-            target, forwards = explained.reference.target, 2
-        example = self.network.example(self._translated(x), target=target, fixed=fixed)
-        if "loss" in self.kinds and not example.reference.classes:
-            raise InvalidInput(
-                "Expected class scores for the loss curve (got a single output per row, read as a "
-                "value). Try softmax_information_curve, which follows that output, or "
-                "outputs='logits' for a binary classifier."
-            )
-        objective = self._objective(x, layout, baseline, example)
-        counts = torch.tensor(counts_of(self.points, layout.n), device=objective.end.device)
-        full, values, rows = self._measured(objective, needed.to(counts.device), counts, example)
-        settings = {
-            "ranking": ranking,
-            "baseline": describe(baseline),
-            "target": example.reference.target,
-            "judge": None if self.judge is None else name_of(self.judge),
-            "forwards": forwards + rows,
-        }
-        fractions = counts.double() / layout.n
-        columns = {kind: int(kind == "loss") for kind in self.kinds}
-        return {
-            kind: Curve(fractions, values[:, j], kind, float(full[j]), settings)
-            for kind, j in columns.items()
-        }
-
-    def _objective(self, x: Any, layout: Layout, baseline: Any, example: Example) -> Objective:
-        """The evaluated network over masks of the explained model's input."""
-        flat = example.x if self.translate is None else layout.flatten(x).detach()
-        baselines = [b.to(flat) for b in resolve(baseline, x, layout, self.model)]
-        start = torch.stack(baselines).detach().unsqueeze(1)
-        network: Objective = self.network.objective([example])
-        translate = self.translate
-        if translate is not None:
-
-            def seen_by_judge(points: Tensor, _: Tensor) -> Tensor:
-                images = translate(points.view(-1, *layout.shapes[0]))
-                return images.reshape(len(points), -1).to(example.x)
-
-            network = network.seen(seen_by_judge)
-        end = flat.expand_as(start)
-        return Objective(network.function, start, end, batch_size=self.batch_size)
-
-    def _measured(
-        self, objective: Objective, needed: Tensor, counts: Tensor, example: Example
-    ) -> tuple[Tensor, Tensor, int]:
-        """(2,) at the full input, (points, 2) at each count, and how many rows that took."""
-        references = References.of([example.reference])
-        full = _Outputs.measured(references.output, references.output, references.target)[0]
-        values = full.repeat(len(counts), 1)
-        whole = 0 if self.removes else objective.n
-        rest = torch.nonzero(counts != whole).squeeze(1)  # The full input's output is known.
-        for part in rest.split(objective.points):  # type: ignore[no-untyped-call]
-            top = needed <= counts[part].view(1, -1, 1)
-            self.measure.rows = []
-            objective.values(~top if self.removes else top)
-            rows = torch.cat(self.measure.rows).view(objective.lines, len(part), 2)
-            finite = torch.isfinite(rows[..., 0] if "loss" not in self.kinds else rows.sum(2))
-            if not bool(finite.all()):
-                at = int(counts[part[torch.nonzero(~finite)[0, 1]]])
-                verb = "removed" if self.removes else "present"
-                raise NonFinite(
-                    f"Expected finite outputs (got NaN or infinity with {at} of {objective.n} "
-                    f"values {verb})."
-                )
-            values[part] = rows.mean(0)
-        return full, values, len(rest) * objective.lines
-
-    def _translated(self, x: Any) -> Any:
-        if self.translate is None:
-            return x
-        if not isinstance(x, Tensor) or x.dim() != 3:
-            raise InvalidInput(
-                "Expected one picture (channels, height, width) for two models that know their "
-                f"own preprocessing (got {Layout.of(x).shapes})."
-            )
-        return self.translate(x.detach().unsqueeze(0))[0]
-
-
 def _curves_of(
     model: Callable[..., Any], x: Any, a: Any, kinds: tuple[str, ...], options: CurveOptions
 ) -> dict[str, Curve]:
     given = options.get("target") is not None or _class_of(a) is not None
-    question = _Question(model, kinds, given, **options)
-    return question.curves(x, a, question.target, question.fixed)
+    return _curves(model, _network(model, options, given), x, a, kinds, **options)
+
+
+def _network(model: Callable[..., Any], options: CurveOptions, class_given: bool) -> Model:
+    """The network that is evaluated: the judge, or else the model."""
+    judge = options.get("judge")
+    if judge is not None:
+        check_same_classes(model, judge)
+    target = Target(None, options.get("outputs"), class_given=class_given)
+    target.chosen = False  # A curve follows a value whichever way it moves.
+    with torch.inference_mode(False):
+        return Model(
+            model if judge is None else judge, target, batch_size=options.get("batch_size", "auto")
+        )
+
+
+@torch.inference_mode(False)
+def _curves(
+    model: Callable[..., Any],
+    network: Model,
+    x: Any,
+    a: Any,
+    kinds: tuple[str, ...],
+    *,
+    target: Any = None,
+    baseline: Any = None,
+    points: int | Sequence[float] = 100,
+    judge: Callable[..., Any] | None = None,
+    ranking: str | None = None,
+    fixed: Any = None,
+    outputs: str | None = None,
+    batch_size: int | Literal["auto"] = "auto",
+) -> dict[str, Curve]:
+    """The curves of one example: the network's outputs at the nested masks of its ranking."""
+    layout = Layout.of(x)
+    needed, ranking = counts_needed(a, layout, ranking)
+    counts = torch.tensor(counts_of(points, layout.n))
+    baseline = _baseline_of(a) if baseline is None else baseline
+    target, forwards = _class_of(a) if target is None else target, 1
+    if target is None and judge is not None:
+        explained = Model(model, network.target).example(x, fixed=fixed)
+        target, forwards = explained.reference.target, 2
+    is_picture = isinstance(x, Tensor) and x.dim() == 3
+    translate = translation(model, judge) if judge is not None and is_picture else None
+    own = x if translate is None else translate(x.detach().unsqueeze(0))[0]
+    example = network.example(own, target=target, fixed=fixed)
+    if "loss" in kinds and not example.reference.classes:
+        raise InvalidInput(
+            "Expected class scores for the loss curve (got a single output per row, read as a "
+            "value). Try softmax_information_curve, which follows that output, or "
+            "outputs='logits' for a binary classifier."
+        )
+    network.objective([example])  # This makes the network's fast copy.
+    rows: list[Tensor] = []
+
+    def values(points: Tensor, _: Tensor) -> Tensor:
+        if translate is not None:
+            points = translate(points.view(-1, *layout.shapes[0])).flatten(1).to(example.x)
+        rows.append(_measures(network.logits(points, example), example.reference))
+        return rows[-1][:, 0].nan_to_num()  # What is not finite is found in the rows.
+
+    flat = example.x if translate is None else layout.flatten(x).detach()
+    start = torch.stack([b.to(flat) for b in resolve(baseline, x, layout, model)]).unsqueeze(1)
+    objective = Objective(values, start.detach(), flat.expand_as(start), batch_size=batch_size)
+    removes = DELETION in kinds
+    full = _measures(example.reference.output.unsqueeze(0), example.reference)
+    measures = full.repeat(len(counts), 1)
+    rest = torch.nonzero(counts != (0 if removes else layout.n)).squeeze(1)
+    for part in rest.split(objective.points):  # type: ignore[no-untyped-call]
+        top = needed <= counts[part].to(needed.device).view(1, -1, 1)
+        rows.clear()
+        objective.values(~top if removes else top)
+        measures[part] = torch.cat(rows).view(objective.lines, len(part), 2).mean(0)
+    finite = measures[:, : 2 if "loss" in kinds else 1].isfinite().all(1)
+    if not bool(finite.all()):
+        raise NonFinite(
+            f"Expected finite outputs (got NaN or infinity with {int(counts[~finite][0])} of "
+            f"{layout.n} values {'removed' if removes else 'present'})."
+        )
+    settings = {
+        "ranking": ranking,
+        "baseline": describe(baseline),
+        "target": example.reference.target,
+        "judge": None if judge is None else name_of(judge),
+        "forwards": forwards + len(rest) * objective.lines,
+    }
+    curves = {}
+    for kind in kinds:
+        column = int(kind == "loss")
+        fractions, heights = counts.double() / layout.n, measures[:, column]
+        curves[kind] = Curve(fractions, heights, kind, float(full[0, column]), settings)
+    return curves
+
+
+def _measures(logits: Tensor, reference: Reference) -> Tensor:
+    """(m, 2) float64 of logits (m, classes), f their softmax: f_c, and KL(f(x) ‖ f).
+
+    Of an output that is a value: the value itself, and NaN.
+    """
+    logits = logits.detach().cpu().double()
+    if logits.dim() == 1:
+        return torch.stack([logits, torch.full_like(logits, torch.nan)], 1)
+    log_f = torch.log_softmax(logits, 1)
+    log_full = torch.log_softmax(reference.output.cpu().double(), 0)
+    loss = (log_full.exp() * (log_full - log_f)).sum(1).clamp_min(0)
+    return torch.stack([log_f[:, reference.target].exp(), loss], 1)
 
 
 def _class_of(a: Any) -> int | None:
@@ -322,12 +282,6 @@ def _baseline_of(a: Any) -> Any:
     return baseline
 
 
-def _one_of(option: Any, several: Any, i: int, name: str) -> Any:
-    """The option of example i; one that is not `several` is the same for all."""
-    if not isinstance(option, several):
-        return option
-    if i >= len(option):
-        raise InvalidInput(
-            f"Expected one {name} per example (got {len(option)} for more examples)."
-        )
-    return option[i]
+def _each(option: Any, several: Any) -> Iterator[Any]:
+    """The option of each example; one that is not `several` is the same for all."""
+    return iter(option) if isinstance(option, several) else repeat(option)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isqrt, nan
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
+from torch.nn.functional import avg_pool2d
 
 from ..core.errors import InvalidInput
 from ..core.layout import Layout
@@ -55,12 +55,6 @@ class Grids:
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def __repr__(self) -> str:
-        return (
-            f"Grids({len(self)} of {self.side} × {self.side} pictures, {self.reused} cells reused, "
-            f"least confidence {float(self.confidences.min()):.3g})"
-        )
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PointingGame:
@@ -72,7 +66,7 @@ class PointingGame:
     k: int
     """How many values counted as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Method, ranking, seed and what else describes the game."""
+    """The method, the ranking, the cells along an edge and how many cells are reused."""
 
     @property
     def right(self) -> Tensor:
@@ -138,14 +132,11 @@ def pointing_game(
     """
     shared: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "outputs": outputs}
     boards = make_grids(model, images, targets, grids=grids, side=side, **shared)
-    check_count("k", k, boards.pictures[0].numel())
-    given = shared | dict(options or {})
-    cells = boards.classes.shape[1]
-    each = (picture for picture in boards.pictures for _ in range(cells))
-    classes = boards.classes.reshape(-1).tolist()
-    attributions = explain_many(model, each, target=classes, method=method, **given)
-    game = pointing_score(boards, attributions, k=k, ranking=ranking)
-    return replace(game, settings={**game.settings, "grids": grids, "seed": seed})
+    pictures = (picture for picture in boards.pictures for _ in range(side**2))
+    classes = boards.classes.flatten().tolist()
+    more = shared | dict(options or {})
+    attributions = explain_many(model, pictures, target=classes, method=method, **more)
+    return pointing_score(boards, attributions, k=k, ranking=ranking)
 
 
 def pointing_score(
@@ -159,15 +150,13 @@ def pointing_score(
     layout = Layout.of(grids.pictures[0])
     check_count("k", k, layout.n)
     count, cells = grids.classes.shape
-    channels = grids.pictures.shape[1]
-    where = grids.cells.expand(channels, -1, -1).reshape(-1)
+    where = grids.cells.expand(grids.pictures.shape[1:]).flatten()
     shares: list[Tensor] = []
     settings: dict[str, Any] = {"reused": grids.reused, "side": grids.side}
     for a in attributions:
         needed, settings["ranking"] = counts_needed(a, layout, ranking, one_shot="signed")
         settings["method"] = getattr(a, "settings", {}).get("method")
-        top = (needed <= k).cpu()
-        inside = torch.bincount(where[top], minlength=cells).double()
+        inside = torch.bincount(where[(needed <= k).cpu()], minlength=cells).double()
         if not int(inside.sum()):
             raise InvalidInput(
                 f"Expected k to have room for at least one feature (got k={k}, less than the "
@@ -201,107 +190,67 @@ def make_grids(
     """
     check_count("grids", grids)
     check_count("side", side)
-    pictures = _pictures(images)
-    if min(pictures.shape[-2:]) < side:
-        raise InvalidInput(
-            f"Expected images of at least {side} × {side} pixels (got {tuple(pictures.shape)})."
-        )
-    classes, confidences = _confidences(model, pictures, targets, outputs, batch_size)
-    best = _most_confident(classes, confidences, grids, side**2)
-    kinds = len(set(classes[best].tolist()))
-    if kinds < side**2:
-        raise InvalidInput(
-            f"Expected images of at least {side**2} classes for grids of {side} × {side} "
-            f"(got {kinds})."
-        )
-    sources = _dealt(best, classes, grids, side**2, seed)
-    cells = _cells(pictures.shape[-2], pictures.shape[-1], side)
-    stitched = torch.stack([_stitched(pictures[row], cells) for row in sources])
-    return Grids(stitched, classes[sources], sources, confidences[sources], cells)
-
-
-def _pictures(images: Any) -> Tensor:
-    each = list(images)
-    fits = all(isinstance(i, Tensor) and i.is_floating_point() and i.dim() == 3 for i in each)
-    if not each or not fits or len({i.shape for i in each}) > 1:
+    pictures = list(images)
+    shapes = {tuple(getattr(image, "shape", ())) for image in pictures}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 3:
         raise InvalidInput(
             "Expected floating-point images (count, channels, height, width), or a list of such "
-            f"pictures of one shape (got {[tuple(getattr(i, 'shape', ())) for i in each[:2]]})."
+            f"pictures of one shape (got {sorted(shapes)[:2]})."
         )
-    return torch.stack(each).detach()
-
-
-def _confidences(
-    model: Callable[..., Any], pictures: Tensor, targets: Any, outputs: str | None, batch_size: Any
-) -> tuple[Tensor, Tensor]:
-    """(count,) classes, the given or the predicted ones, and (count,) their probabilities."""
-    if targets is not None and len(targets) != len(pictures):
-        raise InvalidInput(
-            f"Expected one target per image (got {len(targets)} for {len(pictures)} images)."
-        )
+    stack = torch.stack(pictures).detach()
     with torch.inference_mode(False), torch.no_grad():
         network = Model(model, Target(None, outputs, class_given=True))
-        example = network.example(pictures[0])
-        size = 32 if batch_size == "auto" else batch_size
-        batches = [pictures[i : i + size].flatten(1) for i in range(0, len(pictures), size)]
-        logits = torch.cat([network.logits(batch.clone(), example) for batch in batches])
-    confidences = torch.softmax(logits.double(), 1).cpu()
-    classes = confidences.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
-    most = confidences.shape[1] - 1
-    if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) > most:
-        raise InvalidInput(f"Expected targets to be classes from 0 to {most} (got others).")
-    return classes.long(), confidences.gather(1, classes.long().unsqueeze(1)).squeeze(1)
+        example = network.example(stack[0])
+        batches = torch.split(stack.flatten(1), 32 if batch_size == "auto" else batch_size)
+        logits = torch.cat([network.logits(batch, example) for batch in batches])
+    probabilities = torch.softmax(logits.double(), 1).cpu()
+    classes = probabilities.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
+    fits = classes.shape == (len(stack),) and not classes.is_floating_point()
+    if not fits or bool(((classes < 0) | (classes >= probabilities.shape[1])).any()):
+        raise InvalidInput(
+            f"Expected one target per image, {len(stack)} classes from 0 to "
+            f"{probabilities.shape[1] - 1} (got {classes.dtype} of shape {tuple(classes.shape)})."
+        )
+    classes = classes.long()
+    confidences = probabilities.gather(1, classes.unsqueeze(1)).squeeze(1)
+    sources = _dealt(classes, confidences, grids, side**2, seed)
+    channels, height, width = stack.shape[1:]
+    cells = stack[sources].view(grids, side, side, channels, height, width)
+    canvas = cells.permute(0, 3, 1, 4, 2, 5).reshape(grids, channels, side * height, side * width)
+    rows, columns = ((torch.arange(size) * side + side - 1) // size for size in (height, width))
+    where = rows.unsqueeze(1) * side + columns
+    shrunk = avg_pool2d(canvas, side)
+    return Grids(shrunk, classes[sources], sources, confidences[sources], where)
 
 
-def _most_confident(classes: Tensor, confidences: Tensor, grids: int, cells: int) -> Tensor:
-    """Up to grids · cells images by falling confidence, of a class no more than there are grids."""
-    best: list[int] = []
-    counts: Counter[int] = Counter()
-    for i in torch.sort(confidences, descending=True, stable=True).indices.tolist():
-        kind = int(classes[i])
-        counts[kind] += 1
-        if counts[kind] <= grids:
-            best.append(i)
-    return torch.tensor(best[: grids * cells])
-
-
-def _dealt(best: Tensor, classes: Tensor, grids: int, cells: int, seed: int) -> Tensor:
+def _dealt(classes: Tensor, confidences: Tensor, grids: int, cells: int, seed: int) -> Tensor:
     """(grids, cells) long: images of different classes for every grid.
 
     Each grid takes from the classes with most images left, which leaves none over as long as
     that is possible; a new deck is shuffled when what is left has too few classes.
     """
+    kinds = classes.tolist()
+    counts: Counter[int] = Counter()
+    best: list[int] = []
+    for i in confidences.sort(descending=True, stable=True).indices.tolist():
+        counts[kinds[i]] += 1
+        if counts[kinds[i]] <= grids and len(best) < grids * cells:
+            best.append(i)
+    different = len({kinds[i] for i in best})
+    if different < cells:
+        raise InvalidInput(
+            f"Expected images of at least {cells} classes for grids of {cells} (got {different})."
+        )
     generator = torch.Generator().manual_seed(seed)
     deck: list[int] = []
     hands: list[list[int]] = []
     while len(hands) < grids:
-        while len({int(classes[i]) for i in deck}) < cells:
-            deck += best[torch.randperm(len(best), generator=generator)].tolist()
-        by_class: dict[int, list[int]] = {}
-        for i in deck:
-            by_class.setdefault(int(classes[i]), []).append(i)
+        while len({kinds[i] for i in deck}) < cells:
+            deck += [best[j] for j in torch.randperm(len(best), generator=generator).tolist()]
         # Sorting is stable, and the deck was shuffled: equally large classes come in random order.
-        largest = sorted(by_class.values(), key=len, reverse=True)[:cells]
-        hand = [cards[0] for cards in largest]
+        crowd = [kind for kind, _ in Counter(kinds[i] for i in deck).most_common(cells)]
+        hand = [next(i for i in deck if kinds[i] == kind) for kind in crowd]
         for i in hand:
             deck.remove(i)
         hands.append([hand[j] for j in torch.randperm(cells, generator=generator).tolist()])
     return torch.tensor(hands)
-
-
-def _cells(height: int, width: int, side: int) -> Tensor:
-    """(height, width) long: the cell of every pixel, row by row; sizes differ by at most 1."""
-    rows, columns = (
-        ((torch.arange(length) + 1) * side - 1) // length for length in (height, width)
-    )
-    return rows.unsqueeze(1) * side + columns
-
-
-def _stitched(images: Tensor, cells: Tensor) -> Tensor:
-    """(side², channels, h, w) → one picture (channels, h, w): the mean of what a pixel covers."""
-    picture = torch.empty_like(images[0])
-    for cell, image in enumerate(images):
-        inside = cells == cell
-        size = (int(inside.any(1).sum()), int(inside.any(0).sum()))
-        picture[:, inside] = adaptive_avg_pool2d(image, size).flatten(1)
-    return picture

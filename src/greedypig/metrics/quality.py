@@ -1,14 +1,14 @@
 """Attribution quality, Definition 4.1 of the paper: how near a ranking's top k is to the best set.
 
-The best set of k features is found by trying all sets where they are few. Where they are many it is
-bounded: from below by greedy search, from above by the marginal gains of a submodular function.
+The best set of k features is found by trying all sets where they are few. Where they are many,
+greedy search gives a lower bound on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, nan
+from math import comb
 from typing import Any
 
 import torch
@@ -43,19 +43,11 @@ class Quality:
     """The features that reach `best`, in rising order."""
     exact: bool
     """Were all sets of k features tried?"""
-    most: float
-    """An upper bound on G of k features: `best` if exact, else valid for a monotone and submodular
-    G, and NaN without submodular=True."""
 
     @property
     def quality(self) -> float:
         """value / best: the attribution quality if `exact`, else an upper bound on it."""
         return self.value / self.best
-
-    @property
-    def at_least(self) -> float:
-        """value / most: a lower bound on the attribution quality; NaN where none is known."""
-        return self.value / self.most
 
     def __str__(self) -> str:
         sign = "=" if self.exact else "≤"
@@ -68,16 +60,13 @@ def attribution_quality(
     k: int,
     *,
     ranking: str | None = None,
-    submodular: bool = False,
     most_subsets: int = MOST_SUBSETS,
 ) -> Quality:
     """Definition 4.1: G({r_1, …, r_k}) / max over |S| = k of G(S), for a ranking r.
 
     objective: a positive set function, as for `gp.maximize`. a: an Attribution of it, or a
     permutation of its values, best first. Where there are more than `most_subsets` sets, the best
-    is the better of discrete greedy and the ranking itself. submodular=True says that G is
-    monotone and submodular, which bounds it from above: by G(S) + the k largest marginal gains at
-    S (Minoux 1978), at the greedy set and at the empty one.
+    is the better of discrete greedy and the ranking itself.
     """
     with torch.inference_mode(False):
         problem = as_objective(objective)
@@ -86,9 +75,15 @@ def attribution_quality(
         value = _values(problem, features, [order[:k]])[0]
         if comb(features.units, k) <= most_subsets:
             units, best = best_subset(problem, k, features=features)
-            quality = Quality(k, value, best, units, True, best)
+            quality = Quality(k, value, best, units, True)
         else:
-            quality = _bounded(problem, features, order[:k], value, submodular)
+            greedy = maximize(problem, MarginalGains(), features=features, k=k).order
+            options = [
+                (value, order[:k]),
+                (_values(problem, features, [greedy[:k]])[0], greedy[:k]),
+            ]
+            best, top = max(options, key=lambda option: option[0])
+            quality = Quality(k, value, best, tuple(sorted(top.tolist())), False)
     if quality.best <= 0:
         raise InvalidInput(
             f"Expected an objective with positive values, as Definition 4.1 divides by them (got "
@@ -140,25 +135,3 @@ def _values(problem: Objective, features: Features, sets: Sequence[Tensor]) -> l
         masks = features.mask(taken.to(problem.end.device)).unsqueeze(0)
         values += problem.values(masks)[0].double().tolist()
     return values
-
-
-def _bounded(
-    problem: Objective, features: Features, top: Tensor, value: float, submodular: bool
-) -> Quality:
-    k = len(top)
-    greedy = maximize(problem, MarginalGains(), features=features, k=k).order[:k]
-    reached = _values(problem, features, [greedy])[0]
-    best, best_units = (reached, greedy) if reached >= value else (value, top)
-    most = nan
-    if submodular:
-        bounds = [_ceiling(problem, features, units, k) for units in (greedy[:0], greedy)]
-        most = max(min(bounds), best)  # Rounding must not put the bound below what was reached.
-    return Quality(k, value, best, tuple(sorted(best_units.tolist())), False, most)
-
-
-def _ceiling(problem: Objective, features: Features, units: Tensor, k: int) -> float:
-    """G(S) + the k largest of G(S ∪ u) − G(S): an upper bound for k features, G submodular."""
-    others = [torch.cat([units, torch.tensor([u])]) for u in range(features.units)]
-    start, *grown = _values(problem, features, [units, *others])
-    gains = sorted((g - start for g in grown), reverse=True)
-    return start + sum(max(gain, 0.0) for gain in gains[:k])

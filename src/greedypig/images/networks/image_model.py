@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...core.errors import InvalidInput, did_you_mean
 from .imagenet import class_names
-from .pictures import centre_box, pillow, upright_rgb
+from .pictures import pillow, upright_rgb
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -61,11 +61,16 @@ class ImageModel(nn.Module):
         the centre is kept. Of an animation the current frame is taken.
         """
         rgb = upright_rgb(image)
-        rgb = rgb.resize(
-            (self.size, self.size),
-            pillow().Image.Resampling[self.resample],
-            box=centre_box(rgb.width, rgb.height, self.resize, self.size),
-        )
+        # Resizing the box that the crop keeps samples the same points as resizing everything, but
+        # a picture of 1 x 10,000 pixels never becomes one of 256 x 2,560,000.
+        spans = []
+        for length in rgb.size:
+            resized = self.resize * length // min(rgb.size)
+            first = round((resized - self.size) / 2)
+            spans.append((first * length / resized, (first + self.size) * length / resized))
+        (left, right), (top, bottom) = spans
+        antialiased = pillow().Image.Resampling[self.resample]
+        rgb = rgb.resize((self.size, self.size), antialiased, box=(left, top, right, bottom))
         pixels = torch.frombuffer(bytearray(rgb.tobytes()), dtype=torch.uint8)
         levels = pixels.view(self.size, self.size, 3).permute(2, 0, 1).float()
         return self._normalise(levels).contiguous()

@@ -11,7 +11,7 @@ from ...core.errors import InvalidType, MissingPackage
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["centre_box", "pillow", "upright", "upright_rgb"]
+__all__ = ["pillow", "upright", "upright_rgb"]
 
 
 def pillow() -> Any:
@@ -49,37 +49,15 @@ def upright_rgb(image: Image.Image) -> Image.Image:
         )
     image = upright(image)
     if image.mode == "F" or image.mode.startswith("I"):
-        image = pil.Image.fromarray(_eight_bits(image))
+        # PIL's own conversion would clip gray of more than 8 bits at 255. The modes "I" and "F" do
+        # not say how far they run: the smallest customary range that holds the picture is taken.
+        levels = np.asarray(image).astype(np.float64)
+        ranges = () if image.mode.startswith("I;") else (1, 255)
+        top = next((top for top in ranges if levels.max() <= top), 65535)
+        levels = np.floor((levels / top).clip(0, 1) * 255 + 0.5)
+        image = pil.Image.fromarray(levels.astype(np.uint8))
     elif image.has_transparency_data:
         # Dropping the alpha channel would show whatever colour lies hidden beneath it, often black.
         page = pil.Image.new("RGBA", image.size, "white")
         image = pil.Image.alpha_composite(page, image.convert("RGBA"))
     return image.convert("RGB")
-
-
-def centre_box(
-    width: int, height: int, resize: int, size: int
-) -> tuple[float, float, float, float]:
-    """The part of the source that "short side to `resize`, then centre `size` x `size`" keeps.
-
-    Resizing this box alone samples the same points as resizing everything and cropping, but a
-    picture of 1 x 10,000 pixels never becomes one of 256 x 2,560,000. The two agree to one level,
-    except where bicubic overshoots black or white.
-    """
-    short = min(width, height)
-    resized_width, resized_height = resize * width // short, resize * height // short
-    left, top = round((resized_width - size) / 2), round((resized_height - size) / 2)
-    x_scale, y_scale = width / resized_width, height / resized_height
-    return left * x_scale, top * y_scale, (left + size) * x_scale, (top + size) * y_scale
-
-
-def _eight_bits(image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Gray of more than 8 bits, which PIL's own conversion would clip at 255, scaled to 0 … 255.
-
-    16-bit modes run to 65535. The modes "I" and "F" do not say how far they run: the smallest
-    customary range that holds the picture is taken. What lies outside is clipped.
-    """
-    levels = np.asarray(image).astype(np.float64)
-    ranges = {"I": (255, 65535), "F": (1, 255, 65535)}.get(image.mode, (65535,))
-    white = next((top for top in ranges if levels.max() <= top), 65535)
-    return np.floor((levels / white).clip(0, 1) * 255 + 0.5).astype(np.uint8)
