@@ -52,6 +52,17 @@ def test_both_directions_of_a_pair_are_one_unit():
     assert apart.unit_scores.tolist() == pytest.approx([5, 1, 1, 3])
 
 
+def test_a_reverse_that_is_missing_once_is_warned_of():
+    x = torch.tensor([[5.0], [1.0], [3.0]]).double()
+    edges = both_ways([(0, 1), (1, 2)])
+    repeated = torch.cat([edges, edges[:, :1]], 1)
+    with pytest.warns(UserWarning, match="undirected=True"):
+        a = gp.explain_edges(Plain((1.0,)), x, repeated, objective=linear_value)
+    assert a.features.units == 4
+    a = gp.explain_edges(Plain((1.0,)), x, repeated, objective=linear_value, undirected=True)
+    assert a.features.units == 2
+
+
 def test_parallel_edges_are_one_unit_and_loops_are_always_there():
     x = features(3, 1)
     edges = torch.tensor([[0, 1, 0, 1, 2], [1, 0, 1, 0, 2]])

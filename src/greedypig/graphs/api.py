@@ -85,6 +85,14 @@ def explain_edges(
                 UserWarning,
                 stacklevel=levels_to_caller(),
             )
+        if undirected is None and graph.reversible and not graph.undirected:
+            warnings.warn(
+                "Every edge has its reverse, but not as often or not with the same weight, so the "
+                "graph is read as directed and every direction is a feature. Try "
+                "undirected=True, or remove duplicates from edge_index.",
+                UserWarning,
+                stacklevel=levels_to_caller(),
+            )
         method = FOR_EDGES if method is None else method
         method = DegreeSampler(graph) if method == "degree" else as_method(method)
         edges = fitting_model(frozen_model(model), x, graph, normalisation)

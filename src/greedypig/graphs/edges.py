@@ -53,6 +53,12 @@ class EdgeGraph:
         (there, one), (back, other) = (self._sorted(ends) for ends in (0, 1))
         return torch.equal(there, back) and torch.equal(one, other)
 
+    @cached_property
+    def reversible(self) -> bool:
+        """Has every edge its reverse, however often and with whatever weights?"""
+        there, back = (self._sorted(ends)[0].unique_consecutive() for ends in (0, 1))
+        return torch.equal(there, back)
+
     def _sorted(self, first: int) -> tuple[Tensor, Tensor]:
         """Pairs of ends, named by one number each, and their weights, in order of both."""
         keys = self.edge_index[first] * self.nodes + self.edge_index[1 - first]

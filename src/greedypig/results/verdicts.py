@@ -65,11 +65,15 @@ def excess_node(node: Explained) -> str | None:
     if point is None:
         return None
     edges, value = point
-    part = "No edges" if edges == 0 else f"The first {edges} edge{'s' * (edges > 1)}"
+    full = f"{node.full:.3f}"
+    if edges == 0:
+        return (
+            f"Without these edges the probability is higher ({value:.3f}) than with all of them "
+            f"({full}). The prediction uses the node's own features and does not need them."
+        )
+    part = "The first edge" if edges == 1 else f"The first {edges} edges"
     verb = "gives" if edges == 1 else "give"
-    sentence = higher(part, f"{value:.3f}", "all edges", f"{node.full:.3f}", verb=verb)
-    own = " The prediction uses the node's own features and does not need these edges."
-    return f"{sentence}.{own if edges == 0 else ''}"
+    return f"{higher(part, f'{value:.3f}', 'all edges', full, verb=verb)}."
 
 
 def fall(notes: Notes) -> str | None:
