@@ -56,7 +56,7 @@ class EdgeGraph:
     @cached_property
     def reversible(self) -> bool:
         """Has every edge its reverse, however often and with whatever weights?"""
-        there, back = (self._sorted(ends)[0].unique_consecutive() for ends in (0, 1))
+        there, back = (torch.unique(self._sorted(ends)[0]) for ends in (0, 1))
         return torch.equal(there, back)
 
     def _sorted(self, first: int) -> tuple[Tensor, Tensor]:
