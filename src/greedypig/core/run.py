@@ -22,7 +22,7 @@ from .features import Elements, Features
 from .methods import as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
 from .objective import as_objective
-from .rounds import State, rounds
+from .rounds import State, next_round
 from .scorers import cost_of
 from .stopping import Stop, StopReason
 
@@ -99,12 +99,8 @@ class Run:
             before = self.objective.gradients_used
             try:
                 with torch.inference_mode(False):
-                    state = next(
-                        rounds(
-                            self.objective, self.scorer, self.features, self.schedule, self.state
-                        ),
-                        None,
-                    )
+                    z = self.schedule[len(self.state.picks)]
+                    state = next_round(self.objective, self.scorer, self.features, z, self.state)
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise
@@ -238,6 +234,9 @@ class Run:
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
+
+
+rounds = Run
 
 
 def check_same_run(saved: Attribution, run: Run) -> None:
