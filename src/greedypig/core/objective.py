@@ -71,6 +71,7 @@ class Objective:
         labels: Sequence[str] = (),
     ) -> None:
         self.function, self.start, self.end = function, start, end
+        self.span = end - start
         self.lines, self.b, self.n = start.shape
         self.layout = layout or Layout.vector(self.n)
         self.labels = tuple(labels)
@@ -127,7 +128,7 @@ class Objective:
 
     def toward(self, end: Tensor) -> Self:
         """The same problems with other ends of their lines."""
-        return self._with(end=end)
+        return self._with(end=end, span=end - self.start)
 
     def repeated(self, times: int) -> Self:
         """b · times problems: each of these so many times, next to each other."""
@@ -136,6 +137,7 @@ class Objective:
             function=lambda points, problems: function(points, problems // times),
             start=self.start.repeat_interleave(times, 1),
             end=self.end.repeat_interleave(times, 1),
+            span=self.span.repeat_interleave(times, 1),
             b=self.b * times,
             labels=(),
             _times=self._times * times,
@@ -171,12 +173,13 @@ class Objective:
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
-        total = torch.zeros_like(self.end[0])
+        total: Tensor | None = None
         for first, part in self._parts(masks):
             _, slopes = self._evaluate(self._place(part), first, masks.shape[1])
-            summed = weights[first : first + part.shape[1]].to(slopes) @ slopes
-            total += _mean(summed * (self.end - self.start))
-        return total
+            summed = _weighted(_part(weights, first, part.shape[1]).to(slopes), slopes)
+            summed = _mean(summed * self.span)
+            total = summed if total is None else total + summed
+        return torch.zeros_like(self.end[0]) if total is None else total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
@@ -184,7 +187,7 @@ class Objective:
         for first, part in self._parts(masks):
             value, slopes = self._evaluate(self._place(part), first, masks.shape[1])
             values.append(value)
-            gradients.append(_mean(slopes * (self.end - self.start).unsqueeze(2)))
+            gradients.append(_mean(slopes * self.span.unsqueeze(2)))
         return torch.cat(values, 1), torch.cat(gradients, 1)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
@@ -200,7 +203,9 @@ class Objective:
             )
         masks, first = masks.to(self.end), 0
         while first < masks.shape[1]:  # The batch may shrink on the way.
-            part = masks[:, first : first + self.points]
+            part = masks
+            if first or masks.shape[1] > self.points:
+                part = masks[:, first : first + self.points]
             yield first, part
             first += part.shape[1]
 
@@ -217,17 +222,19 @@ class Objective:
         point is number `first` of so many steps.
         """
         lines, b, s, n = points.shape
-        rows = points.detach().reshape(lines * b * s, n)
-        problems = torch.arange(b, device=rows.device).view(b, 1).expand(lines, b, s).reshape(-1)
+        count, done = lines * b * s, 0
+        rows = points.detach().reshape(count, n)
+        problems = torch.zeros(count, dtype=torch.long, device=rows.device)
+        if b > 1:
+            problems = torch.arange(b).to(problems).repeat_interleave(s).repeat(lines)
         values: list[Tensor] = []
         slopes: list[Tensor] = []
-        done = 0
-        while done < len(rows):
-            leaf = rows[done : done + self.rows].requires_grad_(gradient)
+        while done < count:
+            leaf = _part(rows, done, self.rows).requires_grad_(gradient)
             try:
                 with torch.set_grad_enabled(gradient):
                     # A copy, as the function may write on its points.
-                    output = self.function(leaf.clone(), problems[done : done + len(leaf)])
+                    output = self.function(leaf.clone(), _part(problems, done, self.rows))
                     self._check_output(output, leaf)
                     if gradient:
                         # One summed root: rows are independent, so its gradient is every row's.
@@ -236,20 +243,20 @@ class Objective:
                             raise NotDifferentiable(NO_GRADIENT)
                         slopes.append(slope)
             except Exception as error:
-                if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
+                if not (self._adaptive and leaf.shape[0] > 1 and _is_out_of_memory(error)):
                     raise
                 # The traceback holds the failed batch's activations; without it memory is free.
                 error.__traceback__ = None
-                self._shared["rows"] = max(1, len(leaf) // 2)
+                self._shared["rows"] = max(1, leaf.shape[0] // 2)
                 continue
             values.append(output.detach())
-            done += len(leaf)
-        mean = _mean(torch.cat(values).view(lines, b, s))
+            done += leaf.shape[0]
+        mean = _mean(_joined(values).view(lines, b, s))
         if not gradient:
             self._check_finite(mean, None, first, steps)
             return mean, mean.new_empty(0)
         self._shared["gradients"] += lines * s * self._times
-        gradients = torch.cat(slopes).view(lines, b, s, n)
+        gradients = _joined(slopes).view(lines, b, s, n)
         self._check_finite(mean, gradients, first, steps)
         return mean, gradients
 
@@ -258,7 +265,7 @@ class Objective:
             raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
         if values.shape != points.shape[:1]:
             raise InvalidInput(
-                f"Expected values of shape ({len(points)},), one per row of the masks "
+                f"Expected values of shape ({points.shape[0]},), one per row of the masks "
                 f"{tuple(points.shape)} (got {tuple(values.shape)}). "
                 "Try torch.func.vmap(g) for a g of one mask."
             )
@@ -320,7 +327,7 @@ class _SetFunctionObjective(OwnGradient):
                 )
             self._shared["gradients"] += len(used)
             self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), first, masks.shape[1])
-            total += summed * (self.end - self.start)[0]
+            total += summed * self.span[0]
         return total
 
 
@@ -387,9 +394,27 @@ def _fitting_dtype(
     return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
 
 
+def _part(rows: Tensor, first: int, count: int) -> Tensor:
+    """So many rows from the first on; often all."""
+    return rows if first == 0 and rows.shape[0] <= count else rows[first : first + count]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The parts along the first axis; there is often one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _weighted(weights: Tensor, slopes: Tensor) -> Tensor:
+    """(s,) weights, (lines, b, s, n) slopes → (lines, b, n): their weighted sum over s."""
+    lines, b, s, n = slopes.shape
+    if lines * b > 1:
+        return weights @ slopes
+    return (weights @ slopes.view(s, n)).view(1, 1, n)  # A matrix times a vector is quicker.
+
+
 def _mean(lines: Tensor) -> Tensor:
     """The mean over the first axis, which often has one entry."""
-    return lines[0] if len(lines) == 1 else lines.mean(0)
+    return lines[0] if lines.shape[0] == 1 else lines.mean(0)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
