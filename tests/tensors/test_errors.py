@@ -233,14 +233,13 @@ class Root(nn.Module):
         return sum(((t - 0.25).abs().sqrt()).sum(1) for t in inputs)
 
 
-def test_a_gradient_that_is_not_finite_names_round_step_and_input():
+def test_a_gradient_that_is_not_finite_names_round_and_input():
     x = (torch.ones(2) * 0.3, torch.tensor([0.3, 0.5]))  # Halfway of 0.5, the middle of 3 steps.
     with pytest.raises(gp.NonFinite) as caught:
         gp.explain(Root(), x, objective="logit", method=gp.IG(steps=3))
     error = caught.value
     assert isinstance(error, ArithmeticError)
     assert "gradient with respect to x1[1]" in str(error)
-    assert "step 2 of 3" in str(error)
     assert "round 1" in str(error)
     assert error.so_far[0].selected == 0
 

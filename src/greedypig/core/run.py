@@ -175,12 +175,8 @@ class Run:
         try:
             return self.objective.values(masks).double().cpu().unbind(1)
         except NonFinite as error:
-            r = after[error.step]
-            names = {0: "no features", ALL: "all features"}
-            name = names.get(r, f"the features selected up to round {r}")
-            failure = NonFinite(f"Expected a finite value of {name} (got NaN or infinity).")
-            failure.so_far = tuple(self.results(measure=False))
-            raise failure from error
+            error.so_far = tuple(self.results(measure=False))
+            raise
 
     # When to stop.
 

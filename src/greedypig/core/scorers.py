@@ -49,15 +49,12 @@ class IG:
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
-        size, steps = objective.points, nodes.shape[0]
-        total: Tensor | None = None
-        for first in range(0, steps, size):  # So memory does not grow with steps.
-            now = objective.from_step(first, steps) if steps > size else objective
-            part = slice(first, first + size) if steps > size else slice(None)
+        total, size = torch.zeros_like(mask), objective.points
+        for first in range(0, len(self.quadrature), size):  # So memory does not grow with steps.
+            part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
-            scores = now.gradient(path, weights[part])
-            total = scores if total is None else total + scores
-        assert total is not None
+            scores = objective.gradient(path, weights[part])
+            total = total + scores if first else scores
         return total * rest
 
     @property
