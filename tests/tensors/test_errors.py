@@ -127,8 +127,6 @@ ROW = [
     ({"features": gp.Elements(7)}, ValueError, r"6 values \(got 7\)"),
     ({"names": ["a", "b"]}, ValueError, "2 names for 6 features"),
     ({"checkpoint": "nowhere/a.gpig"}, ValueError, "nowhere/a.gpig"),
-    ({"rounds": 4}, TypeError, r"rounds=4.*method=gp\.GreedyPIG\(rounds=4\)"),
-    ({"targt": 1}, TypeError, "'target'"),
 ]
 
 BY_NAME = dict(zip(("image", "row"), two_inputs, strict=True))
@@ -171,7 +169,6 @@ MADE = [
         TypeError,
         "to_dense",
     ),
-    (lambda: gp.explain_many(mlp(), [row()], views=2), TypeError, r"gp\.SteadyPIG\(views=2\)"),
     (
         lambda: gp.metrics.softmax_information_curve(lazy(), row(), torch.arange(6)),
         ValueError,

@@ -49,8 +49,8 @@ class IG:
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
-        total, size = torch.zeros_like(mask), objective.points
-        for first in range(0, len(self.quadrature), size):  # So memory does not grow with steps.
+        total, size = mask, objective.points
+        for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
             scores = objective.gradient(path, weights[part])
