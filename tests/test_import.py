@@ -53,6 +53,11 @@ def test_help_needs_no_torch():
     assert python(code) == "False"
 
 
+@pytest.mark.slow
+def test_methods_of_pictures_are_known_before_anything_is_explained():
+    assert python("import greedypig as gp; print(gp.Greedy('blur-ig').scorer.name)") == "blur-ig"
+
+
 @pytest.mark.parametrize("name", gp.__all__)
 def test_every_public_name_exists_and_is_explained(name):
     thing = getattr(gp, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -161,6 +162,8 @@ METHODS: dict[str, Callable[[], Any]] = {
 
 def named(name: str) -> Any:
     """The method called `name` with its defaults."""
+    if name not in METHODS:
+        import_module("greedypig.tensors.methods")  # It adds those of pictures.
     if name not in METHODS:
         near = did_you_mean("ig" if name.lower() == "integrated-gradients" else name, METHODS)
         raise InvalidInput(
