@@ -242,6 +242,6 @@ def history(run: Run) -> list[Round]:
     rounds = []
     for index, state in enumerate(states, start=done):
         chosen = state.order[0, -state.picks[-1] :]
-        total = float(state.totals[0, -1])
+        total = state.totals[-1][0]
         rounds.append(Round(index, chosen, state.scores[0, chosen], total, values[index + 1]))
     return rounds

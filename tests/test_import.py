@@ -47,6 +47,17 @@ def test_importing_pulls_no_optional_package_and_sets_nothing():
     assert state == "True"
 
 
+@pytest.mark.slow
+def test_help_needs_no_torch():
+    code = "import sys, greedypig, greedypig.cli.main; print('torch' in sys.modules)"
+    assert python(code) == "False"
+
+
+@pytest.mark.slow
+def test_methods_of_pictures_are_known_before_anything_is_explained():
+    assert python("import greedypig as gp; print(gp.Greedy('blur-ig').scorer.name)") == "blur-ig"
+
+
 @pytest.mark.parametrize("name", gp.__all__)
 def test_every_public_name_exists_and_is_explained(name):
     thing = getattr(gp, name)

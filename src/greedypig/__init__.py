@@ -4,126 +4,96 @@ An explanation is a subset-selection problem: maximise G(S) over small sets S of
 package picks them greedily by path-integrated gradients, for any model and any set function.
 """
 
-from __future__ import annotations
-
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
-
-from .core.attribution import Attribution
-from .core.errors import (
-    DiskFull,
-    GreedyPigError,
-    InvalidFile,
-    InvalidInput,
-    InvalidType,
-    MissingPackage,
-    NonFinite,
-    NotDifferentiable,
-)
-from .core.features import Elements, Features, Groups, Windows
-from .core.methods import Greedy, GreedyPIG, SequentialGradient
-from .core.objective import Objective, SetFunction, objective
-from .core.quadrature import Rule, rule
-from .core.rounds import State
-from .core.run import Run as rounds
-from .core.run import best_subset, maximize
-from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
-from .core.stopping import Stop, StopReason
-from .results.storage import load
-from .tensors.api import explain, explain_many
-from .tensors.pictures import BlurIG, grid, superpixels, windows
-from .tensors.steady import SteadyPIG
-from .tensors.targets import margin
 
 if TYPE_CHECKING:
     from . import metrics, models, plots, report
     from .adapters.captum import from_captum
     from .adapters.sklearn import FeatureSelector
+    from .core.attribution import Attribution
+    from .core.errors import (
+        DiskFull,
+        GreedyPigError,
+        InvalidFile,
+        InvalidInput,
+        InvalidType,
+        MissingPackage,
+        NonFinite,
+        NotDifferentiable,
+    )
+    from .core.features import Elements, Features, Groups, Windows
+    from .core.methods import Greedy, GreedyPIG, SequentialGradient
+    from .core.objective import Objective, SetFunction, objective
+    from .core.quadrature import Rule, rule
+    from .core.rounds import State
+    from .core.run import best_subset, maximize, rounds
+    from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
+    from .core.stopping import Stop, StopReason
     from .graphs.api import explain_edges, explain_node
     from .graphs.edges import index_edges
     from .images.api import explain_photo
+    from .results.storage import load
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
+    from .tensors.api import explain, explain_many
+    from .tensors.pictures import BlurIG, grid, superpixels, windows
+    from .tensors.steady import SteadyPIG
+    from .tensors.targets import margin
 
 __version__ = "0.2.0"
 
-_LAZY = {
-    "FeatureSelector": "adapters.sklearn",
-    "explain_edges": "graphs.api",
-    "explain_node": "graphs.api",
-    "explain_photo": "images.api",
-    "from_captum": "adapters.captum",
-    "index_edges": "graphs.edges",
-    "mask_finetune": "tables.finetune",
-    "select_features": "tables.api",
+_HOMES = {
+    "adapters.captum": "from_captum",
+    "adapters.sklearn": "FeatureSelector",
+    "core.attribution": "Attribution",
+    "core.errors": "DiskFull GreedyPigError InvalidFile InvalidInput InvalidType MissingPackage "
+    "NonFinite NotDifferentiable",
+    "core.features": "Elements Features Groups Windows",
+    "core.methods": "Greedy GreedyPIG SequentialGradient",
+    "core.objective": "Objective SetFunction objective",
+    "core.quadrature": "Rule rule",
+    "core.rounds": "State",
+    "core.run": "best_subset maximize rounds",
+    "core.scorers": "IG Gradient GuidedIG MarginalGains Random SmoothIG",
+    "core.stopping": "Stop StopReason",
+    "graphs.api": "explain_edges explain_node",
+    "graphs.edges": "index_edges",
+    "images.api": "explain_photo",
+    "results.storage": "load",
+    "tables.api": "select_features",
+    "tables.finetune": "mask_finetune",
+    "tensors.api": "explain explain_many",
+    "tensors.pictures": "BlurIG grid superpixels windows",
+    "tensors.steady": "SteadyPIG",
+    "tensors.targets": "margin",
 }
-"""Names that are imported when they are first used, so that `import greedypig` stays quick."""
+"""Where each public name lives. It is imported when it is first used, so that a program that only
+wants to print its help does not wait for torch."""
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+_ROOMS = ("metrics", "models", "plots", "report")
 
-__all__ = [
-    "IG",
-    "Attribution",
-    "BlurIG",
-    "DiskFull",
-    "Elements",
-    "FeatureSelector",
-    "Features",
-    "Gradient",
-    "Greedy",
-    "GreedyPIG",
-    "GreedyPigError",
-    "Groups",
-    "GuidedIG",
-    "InvalidFile",
-    "InvalidInput",
-    "InvalidType",
-    "MarginalGains",
-    "MissingPackage",
-    "NonFinite",
-    "NotDifferentiable",
-    "Objective",
-    "Random",
-    "Rule",
-    "SequentialGradient",
-    "SetFunction",
-    "SmoothIG",
-    "State",
-    "SteadyPIG",
-    "Stop",
-    "StopReason",
-    "Windows",
-    "best_subset",
-    "explain",
-    "explain_edges",
-    "explain_many",
-    "explain_node",
-    "explain_photo",
-    "from_captum",
-    "grid",
-    "index_edges",
-    "load",
-    "margin",
-    "mask_finetune",
-    "maximize",
-    "metrics",
-    "models",
-    "objective",
-    "plots",
-    "report",
-    "rounds",
-    "rule",
-    "select_features",
-    "superpixels",
-    "windows",
-]
+# Spelled out, as type checkers do not run code.
+__all__ = ["explain", "explain_edges", "explain_many", "explain_node", "explain_photo"]
+__all__ += ["FeatureSelector", "from_captum", "index_edges", "mask_finetune", "select_features"]
+__all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "SmoothIG"]
+__all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
+__all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]
+__all__ += ["Objective", "SetFunction", "best_subset", "maximize", "objective", "rounds"]
+__all__ += ["Attribution", "State", "Stop", "StopReason", "load"]
+__all__ += ["DiskFull", "GreedyPigError", "InvalidFile", "InvalidInput", "InvalidType"]
+__all__ += ["MissingPackage", "NonFinite", "NotDifferentiable"]
+__all__ += ["metrics", "models", "plots", "report"]
 
 
 def __getattr__(name: str) -> _Any:
-    if name in ("metrics", "models", "plots", "report"):
+    if name in _ROOMS:
         return _import_module(f".{name}", __name__)
-    if name in _LAZY:
-        return getattr(_import_module(f".{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module 'greedypig' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'greedypig' has no attribute {name!r}")
+    globals()[name] = value = getattr(_import_module(f".{_MODULE_OF[name]}", __name__), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -272,7 +272,7 @@ def test_names_follow_the_order():
     ],
 )
 def test_there_must_be_one_name_per_unit(make):
-    assert make(["a", "b", "c"]).name(1) == "b"
+    assert make(["a", "b", "c"]).names[1] == "b"
     with pytest.raises(gp.InvalidInput, match="2 names for 3 features"):
         make(["a", "b"])
 

@@ -168,5 +168,5 @@ def test_an_attribution_of_something_else_is_refused():
 
 def test_values_that_are_not_finite_are_named():
     objective = gp.objective(lambda m: 1 / (m.sum(1) - 2), 4)
-    with pytest.raises(gp.NonFinite, match="mask 3 of 6"):
+    with pytest.raises(gp.NonFinite, match="2 of 4 values"):
         M.quality_curve(objective, torch.arange(4))

@@ -103,8 +103,7 @@ class Attribution:
     """(units,) every unit's score in the first round, where scores are integrals along the path to
     everything, as those of integrated gradients are; `contributions` uses them."""
     score_sums: Tensor | None = None
-    """(units,) every unit's scores summed over the rounds, the first score standing for those of
-    the rounds after the one that took it; with `first_scores`. `contributions` uses them."""
+    """(units,) every unit's scores summed over the rounds, with `first_scores`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -180,11 +179,13 @@ class Attribution:
         """
         if len(self.picks) < 2:
             return self.unit_scores
-        if self.first_scores is None:
+        if self.first_scores is None or self.score_sums is None:
             return self._gains().to(self.unit_scores)
-        first = self.first_scores.double()
-        # Older files have no sums.
-        mean = first if self.score_sums is None else self.score_sums.double() / len(self.picks)
+        first, rounds = self.first_scores.double(), len(self.picks)
+        selected_for = torch.zeros_like(first)  # How many rounds began with the unit in S.
+        left = torch.arange(rounds - 1, -1, -1).repeat_interleave(torch.tensor(self.picks))
+        selected_for[self.order[: self.selected]] = left.double()
+        mean = (self.score_sums.double() + selected_for * first) / rounds
         parts = torch.where(self.unit_scores != 0, (first + mean) / 2, 0)
         gain = float(self.values[-1] - self.values[0])
         return (_divided(gain, parts) if isfinite(gain) else parts).to(self.unit_scores)

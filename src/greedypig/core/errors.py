@@ -48,11 +48,6 @@ class NonFinite(GreedyPigError, ArithmeticError):
 
     so_far: tuple[Attribution, ...] = ()
 
-    def __init__(self, message: str, step: int = 0) -> None:
-        super().__init__(message)
-        self.step = step
-        """Which of the masks that were evaluated."""
-
 
 class InvalidFile(GreedyPigError, ValueError):
     """A file is corrupt, truncated, foreign, or written by a newer version."""

@@ -38,10 +38,6 @@ class Features:
         """How many features it takes, at the least, to hold every value."""
         return self.units
 
-    def name(self, unit: int) -> str:
-        """The feature's name, or its index where it has none."""
-        return str(unit) if self.names is None else self.names[unit]
-
     def named(self, names: Sequence[str]) -> Features:
         """The same features with these names."""
         other = copy(self)
@@ -280,17 +276,19 @@ class Windows(Features):
 def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
     """(b, units) → (b, z): the z best that are free by falling score, ties by lowest index.
 
-    A full stable sort costs more than a small network's gradient, so of many only what reaches
-    the z-th score is sorted; `topk` promises nothing about ties.
+    `topk` promises nothing about ties. A full stable sort costs more than a small network's
+    gradient, so only where there are ties, what reaches the z-th score is sorted.
     """
     free = scores.masked_fill(taken, -torch.inf)
-    if z == 0 or 4 * z >= free.shape[1] or free.shape[1] <= 4096:
-        return torch.sort(free, dim=1, descending=True, stable=True).indices[:, :z]
+    values, best = torch.topk(free, min(z + 1, free.shape[1]))
+    if bool((values[:, 1:] < values[:, :-1]).all()):
+        return best[:, :z]
     rows = []
-    for row in free:
-        candidates = torch.nonzero(row >= torch.topk(row, z, sorted=False).values.min()).squeeze(1)
-        rows.append(candidates[torch.sort(row[candidates], descending=True, stable=True).indices])
-    return torch.stack([row[:z] for row in rows])
+    for row, least in zip(free, values[:, z - 1], strict=True):
+        candidates = torch.nonzero(row >= least).squeeze(1)
+        order = torch.sort(row[candidates], descending=True, stable=True).indices
+        rows.append(candidates[order[:z]])
+    return torch.stack(rows)
 
 
 def _checked_names(names: Sequence[str], units: int) -> tuple[str, ...]:

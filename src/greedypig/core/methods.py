@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from inspect import signature
+from importlib import import_module
 from math import inf
 from typing import Any
 
@@ -163,25 +163,13 @@ METHODS: dict[str, Callable[[], Any]] = {
 def named(name: str) -> Any:
     """The method called `name` with its defaults."""
     if name not in METHODS:
+        import_module("greedypig.tensors.methods")  # It adds those of pictures.
+    if name not in METHODS:
         near = did_you_mean("ig" if name.lower() == "integrated-gradients" else name, METHODS)
         raise InvalidInput(
             f"Expected method to be one of {', '.join(METHODS)} (got {name!r}).{near}"
         )
     return METHODS[name]()
-
-
-def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuse arguments that a function does not have: those of methods belong into the method."""
-    for name, value in knobs.items():
-        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
-        arguments = list(signature(function).parameters)
-        advice = did_you_mean(name, arguments)
-        if owners:
-            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
-        raise InvalidType(
-            f"Expected arguments of gp.{function.__name__}, and knobs in the method "
-            f"(got {name}={value!r}).{advice}"
-        )
 
 
 def with_knobs(method: Any, **knobs: Any) -> Any:

@@ -71,6 +71,7 @@ class Objective:
         labels: Sequence[str] = (),
     ) -> None:
         self.function, self.start, self.end = function, start, end
+        self.span = end - start
         self.lines, self.b, self.n = start.shape
         self.layout = layout or Layout.vector(self.n)
         self.labels = tuple(labels)
@@ -86,8 +87,6 @@ class Objective:
         """Do the lines lead away from the input, as a counterfactual's do?"""
         self._times = 1
         """How many of the problems are repetitions of one."""
-        self._steps: tuple[int, int | None] = (0, None)
-        """Which step of a path the first mask is, and how many there are: for errors."""
         self._adaptive, rows = _rows(batch_size, self.n)
         self._shared = {"rows": rows, "gradients": 0}
 
@@ -121,13 +120,9 @@ class Objective:
         """The objective of one round; others: its goal, its features, the seed."""
         return self._with(round=round, **others)
 
-    def from_step(self, first: int, steps: int) -> Self:
-        """The same problems; what is evaluated next is a path of so many steps from this one on."""
-        return self._with(_steps=(first, steps))
-
     def toward(self, end: Tensor) -> Self:
         """The same problems with other ends of their lines."""
-        return self._with(end=end)
+        return self._with(end=end, span=end - self.start)
 
     def repeated(self, times: int) -> Self:
         """b · times problems: each of these so many times, next to each other."""
@@ -136,6 +131,7 @@ class Objective:
             function=lambda points, problems: function(points, problems // times),
             start=self.start.repeat_interleave(times, 1),
             end=self.end.repeat_interleave(times, 1),
+            span=self.span.repeat_interleave(times, 1),
             b=self.b * times,
             labels=(),
             _times=self._times * times,
@@ -163,71 +159,75 @@ class Objective:
 
     def values(self, masks: Tensor, /) -> Tensor:
         """(b, s, n) masks → (b, s): g of each mask."""
-        values = []
-        for first, part in self._parts(masks):
-            points = self._place(part)
-            values.append(self._evaluate(points, first, masks.shape[1], gradient=False)[0])
-        return torch.cat(values, 1)
+        parts = self._parts(masks)
+        values = torch.cat([self._evaluate(self._place(p), gradient=False)[0] for p in parts], 1)
+        if not isfinite(float(values.sum())):
+            for problem, step in torch.nonzero(~torch.isfinite(values))[:1].tolist():
+                present = int(masks[problem, step].sum())
+                raise NonFinite(
+                    "Expected finite numbers (got NaN or infinity as the value with "
+                    f"{present} of {self.n} values present{self._of(problem)})."
+                )
+        return values
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
-        total = torch.zeros_like(self.end[0])
-        for first, part in self._parts(masks):
-            _, slopes = self._evaluate(self._place(part), first, masks.shape[1])
-            summed = weights[first : first + part.shape[1]].to(slopes) @ slopes
-            total += _mean(summed * (self.end - self.start))
+        total, first = torch.zeros_like(self.end[0]), 0
+        for part in self._parts(masks):
+            count = part.shape[1]
+            _, slopes = self._evaluate(self._place(part))
+            summed = _weighted(_part(weights, first, count).to(slopes), slopes)
+            summed = _mean(summed * self.span)
+            total = total + summed if first else summed
+            first += count
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
-        values, gradients = [], []
-        for first, part in self._parts(masks):
-            value, slopes = self._evaluate(self._place(part), first, masks.shape[1])
-            values.append(value)
-            gradients.append(_mean(slopes * (self.end - self.start).unsqueeze(2)))
-        return torch.cat(values, 1), torch.cat(gradients, 1)
+        pairs = [self._evaluate(self._place(part)) for part in self._parts(masks)]
+        gradients = [_mean(slopes * self.span.unsqueeze(2)) for _, slopes in pairs]
+        return torch.cat([value for value, _ in pairs], 1), torch.cat(gradients, 1)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
         """(b, s, n) points → (b, s, n): the function's gradients there, for paths that leave the
         lines from start to end."""
-        return self._evaluate(points.unsqueeze(0), 0, points.shape[1])[1][0]
+        return self._evaluate(points.unsqueeze(0))[1][0]
 
-    def _parts(self, masks: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """The masks in parts that fit one batch, each with the index of its first point."""
+    def _parts(self, masks: Tensor) -> Iterator[Tensor]:
+        """The masks in parts that fit one batch."""
         if masks.dim() != 3 or masks.shape[0] != self.b or masks.shape[2] != self.n:
             raise InvalidInput(
                 f"Expected masks of shape ({self.b}, s, {self.n}) (got {tuple(masks.shape)})."
             )
         masks, first = masks.to(self.end), 0
         while first < masks.shape[1]:  # The batch may shrink on the way.
-            part = masks[:, first : first + self.points]
-            yield first, part
-            first += part.shape[1]
+            size = self.points
+            yield masks if masks.shape[1] <= size else masks[:, first : first + size]
+            first += size
 
     def _place(self, masks: Tensor) -> Tensor:
         """(lines, b, s, n): the points of these masks, exactly `end` where the mask is 1."""
         return torch.lerp(self.start.unsqueeze(2), self.end.unsqueeze(2), masks)
 
-    def _evaluate(
-        self, points: Tensor, first: int, steps: int, *, gradient: bool = True
-    ) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, points: Tensor, *, gradient: bool = True) -> tuple[Tensor, Tensor]:
         """(lines, b, s, n) points → (b, s) mean values and the points' gradients, if asked for.
 
-        No more rows are evaluated at once than fit a batch, nor than fit into memory. The first
-        point is number `first` of so many steps.
+        No more rows are evaluated at once than fit a batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
-        rows = points.detach().reshape(lines * b * s, n)
-        problems = torch.arange(b, device=rows.device).view(b, 1).expand(lines, b, s).reshape(-1)
+        count, done = lines * b * s, 0
+        rows = points.detach().reshape(count, n)
+        problems = torch.zeros(count, dtype=torch.long, device=rows.device)
+        if b > 1:
+            problems = torch.arange(b).to(problems).repeat_interleave(s).repeat(lines)
         values: list[Tensor] = []
         slopes: list[Tensor] = []
-        done = 0
-        while done < len(rows):
-            leaf = rows[done : done + self.rows].requires_grad_(gradient)
+        while done < count:
+            leaf = _part(rows, done, self.rows).requires_grad_(gradient)
             try:
                 with torch.set_grad_enabled(gradient):
                     # A copy, as the function may write on its points.
-                    output = self.function(leaf.clone(), problems[done : done + len(leaf)])
+                    output = self.function(leaf.clone(), _part(problems, done, self.rows))
                     self._check_output(output, leaf)
                     if gradient:
                         # One summed root: rows are independent, so its gradient is every row's.
@@ -236,21 +236,20 @@ class Objective:
                             raise NotDifferentiable(NO_GRADIENT)
                         slopes.append(slope)
             except Exception as error:
-                if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
+                if not (self._adaptive and leaf.shape[0] > 1 and _is_out_of_memory(error)):
                     raise
                 # The traceback holds the failed batch's activations; without it memory is free.
                 error.__traceback__ = None
-                self._shared["rows"] = max(1, len(leaf) // 2)
+                self._shared["rows"] = max(1, leaf.shape[0] // 2)
                 continue
             values.append(output.detach())
-            done += len(leaf)
-        mean = _mean(torch.cat(values).view(lines, b, s))
+            done += leaf.shape[0]
+        mean = _mean(_joined(values).view(lines, b, s))
         if not gradient:
-            self._check_finite(mean, None, first, steps)
             return mean, mean.new_empty(0)
         self._shared["gradients"] += lines * s * self._times
-        gradients = torch.cat(slopes).view(lines, b, s, n)
-        self._check_finite(mean, gradients, first, steps)
+        gradients = _joined(slopes).view(lines, b, s, n)
+        self._check_finite(mean, gradients)
         return mean, gradients
 
     def _check_output(self, values: Any, points: Tensor) -> None:
@@ -258,32 +257,28 @@ class Objective:
             raise InvalidType(f"Expected a tensor of values (got {type(values).__name__}).")
         if values.shape != points.shape[:1]:
             raise InvalidInput(
-                f"Expected values of shape ({len(points)},), one per row of the masks "
+                f"Expected values of shape ({points.shape[0]},), one per row of the masks "
                 f"{tuple(points.shape)} (got {tuple(values.shape)}). "
                 "Try torch.func.vmap(g) for a g of one mask."
             )
         if points.requires_grad and not values.requires_grad:
             raise NotDifferentiable(NO_GRADIENT)
 
-    def _check_finite(self, values: Tensor, slopes: Tensor | None, first: int, steps: int) -> None:
+    def _check_finite(self, values: Tensor, slopes: Tensor) -> None:
         """values (b, s), slopes (lines, b, s, n): name the first that is NaN or infinite."""
-        if isfinite(float(values.sum() + (0 if slopes is None else slopes.sum()))):
+        if isfinite(float(values.sum() + slopes.sum())):
             return  # A sum may overflow, rarely; then all numbers are looked at.
-        finite = {"value": torch.isfinite(values)}
-        if slopes is not None:
-            finite["gradient"] = torch.isfinite(slopes).all(0)
-        for what, each in finite.items():
-            for problem, step, *value in torch.nonzero(~each)[:1].tolist():
+        each = {"value": torch.isfinite(values), "gradient": torch.isfinite(slopes).all(0)}
+        for what, finite in each.items():
+            for problem, _, *value in torch.nonzero(~finite)[:1].tolist():
                 place = f" with respect to {self.layout.place(value[0])}" if value else ""
-                which = "of mask" if slopes is None else "at step"
-                of = f" of {self.labels[problem]}" if self.labels else ""
-                before, total = self._steps
                 raise NonFinite(
-                    f"Expected finite numbers (got NaN or infinity as the {what}{place} {which} "
-                    f"{before + first + step + 1} of {total or steps} in round "
-                    f"{self.round + 1}{of}).",
-                    step=first + step,
+                    f"Expected finite numbers (got NaN or infinity as a {what}{place} in round "
+                    f"{self.round + 1}{self._of(problem)})."
                 )
+
+    def _of(self, problem: int) -> str:
+        return f" of {self.labels[problem]}" if self.labels else ""
 
 
 class OwnGradient(Objective):
@@ -310,17 +305,18 @@ class _SetFunctionObjective(OwnGradient):
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n)."""
-        total = torch.zeros_like(self.end[0])
-        for first, part in self._parts(masks):
+        total, first = torch.zeros_like(self.end[0]), 0
+        for part in self._parts(masks):
             used = weights[first : first + part.shape[1]].to(part)
             summed = self.own.gradient(self._place(part)[0, 0], used).detach()
             if summed.shape != (self.n,):
                 raise InvalidInput(
                     f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
                 )
-            self._shared["gradients"] += len(used)
-            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), first, masks.shape[1])
-            total += summed * (self.end - self.start)[0]
+            first += part.shape[1]
+            self._shared["gradients"] += part.shape[1]
+            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1))
+            total += summed * self.span[0]
         return total
 
 
@@ -387,9 +383,27 @@ def _fitting_dtype(
     return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
 
 
+def _part(rows: Tensor, first: int, count: int) -> Tensor:
+    """So many rows from the first on; often all."""
+    return rows if first == 0 and rows.shape[0] <= count else rows[first : first + count]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The parts along the first axis; there is often one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _weighted(weights: Tensor, slopes: Tensor) -> Tensor:
+    """(s,) weights, (lines, b, s, n) slopes → (lines, b, n): their weighted sum over s."""
+    lines, b, s, n = slopes.shape
+    if lines * b > 1:
+        return weights @ slopes
+    return (weights @ slopes.view(s, n)).view(1, 1, n)  # A matrix times a vector is quicker.
+
+
 def _mean(lines: Tensor) -> Tensor:
     """The mean over the first axis, which often has one entry."""
-    return lines[0] if len(lines) == 1 else lines.mean(0)
+    return lines[0] if lines.shape[0] == 1 else lines.mean(0)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -38,19 +38,10 @@ class Rule:
         return len(self.nodes)
 
 
-def midpoint(steps: int) -> Rule:
-    """The centres of `steps` equal intervals; order 2."""
-    return _uniform([(k + 0.5) / steps for k in range(steps)])
-
-
-def left(steps: int) -> Rule:
-    """The left ends of `steps` equal intervals; order 1. One step is the gradient at 1_S."""
-    return _uniform([k / steps for k in range(steps)])
-
-
-def right(steps: int) -> Rule:
-    """The right ends of `steps` equal intervals; order 1."""
-    return _uniform([(k + 1) / steps for k in range(steps)])
+def _equal(steps: int, place: float) -> Rule:
+    """One node in each of `steps` equal intervals: at its left end (place 0), its centre or its
+    right end (1). Of order 2 for the centres, else 1; one left end is the gradient at 1_S."""
+    return Rule(tuple((k + place) / steps for k in range(steps)), (1 / steps,) * steps)
 
 
 def trapezoid(steps: int) -> Rule:
@@ -106,9 +97,9 @@ def _gauss(jacobi: Tensor) -> tuple[Tensor, Tensor]:
 
 
 RULES: dict[str, Callable[[int], Rule]] = {
-    "midpoint": midpoint,
-    "left": left,
-    "right": right,
+    "midpoint": lambda steps: _equal(steps, 0.5),
+    "left": lambda steps: _equal(steps, 0.0),
+    "right": lambda steps: _equal(steps, 1.0),
     "trapezoid": trapezoid,
     "gauss_legendre": gauss_legendre,
     "gauss_radau": gauss_radau,
@@ -123,7 +114,3 @@ def rule(name: str, steps: int) -> Rule:
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")
     return RULES[key](steps)
-
-
-def _uniform(nodes: list[float]) -> Rule:
-    return Rule(tuple(nodes), (1.0 / len(nodes),) * len(nodes))

@@ -2,12 +2,11 @@
 
 Score everything that is not selected, take the best few, fix them, go on. The scorer is any
 one-shot method; one round that takes everything *is* that method. Budgets, clocks, checkpoints,
-progress and resuming are plain loops around this generator (`run.py`).
+progress and resuming are plain loops around one round (`run.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -35,10 +34,9 @@ class State:
     first: Tensor
     """(b, u) the first round's scores; integrated gradients, where the scorer is."""
     sums: Tensor
-    """(b, u) scores summed over the rounds; the first score stands for those after a feature was
-    taken. `Attribution.contributions` uses them."""
-    totals: Tensor
-    """(b, rounds) float64: Σ of each round's scores ≈ G(1) − G(S before the round)."""
+    """(b, u) scores summed over the rounds. `Attribution.contributions` uses them."""
+    totals: tuple[tuple[float, ...], ...] = ()
+    """For each round and problem: Σ of the round's scores ≈ G(1) − G(S before the round)."""
     picks: tuple[int, ...] = ()
     """How many features each round took."""
 
@@ -46,20 +44,20 @@ class State:
     def start(objective: Objective, features: Features) -> State:
         """Nothing is selected."""
         zero = torch.zeros(objective.b, features.units).to(objective.end)
-        totals = torch.zeros(objective.b, 0, dtype=torch.float64)
-        return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero, totals)
+        return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero)
 
-    def take(self, chosen: Tensor, scores: Tensor, every: Tensor, totals: Tensor) -> State:
+    def take(
+        self, chosen: Tensor, scores: Tensor, every: Tensor, totals: tuple[float, ...]
+    ) -> State:
         """S ← S ∪ Ŝ and a ← a + â_Ŝ."""
-        first = self.first if self.picks else every
         return State(
             taken=self.taken.scatter(1, chosen, True),
             order=torch.cat([self.order, chosen], 1),
             scores=self.scores.scatter(1, chosen, scores),
             last=every,
-            first=first,
-            sums=self.sums + torch.where(self.taken, first, every),
-            totals=torch.cat([self.totals, totals.double().cpu().unsqueeze(1)], 1),
+            first=self.first if self.picks else every,
+            sums=self.sums + every,
+            totals=(*self.totals, totals),
             picks=(*self.picks, chosen.shape[1]),
         )
 
@@ -69,33 +67,34 @@ class State:
         return torch.cat([self.order, best_first(self.last, self.taken, rest)], 1)
 
 
-def rounds(
-    objective: Objective, scorer: Any, features: Features, schedule: Sequence[int], state: State
-) -> Iterator[State]:
-    """Algorithm 1, one frozen `State` after every round."""
-    for z in schedule[len(state.picks) :]:
-        selected = features.mask(state.taken)
-        goal = features.goal(state.taken, z)
-        now = objective.at(len(state.picks), goal=goal, features=features)
-        # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
-        scores = checked(scorer(now, selected.to(objective.end)), selected, now)
-        chosen, own = features.pick(scores, state.taken, z)
-        if chosen.shape[1] == 0:
-            return
-        state = state.take(chosen, own, features.sum(scores), scores.sum(1))
-        yield state
+def next_round(
+    objective: Objective, scorer: Any, features: Features, z: int, state: State
+) -> State | None:
+    """One round of Algorithm 1, which takes z features; None where nothing is left to take."""
+    selected = features.mask(state.taken)
+    goal = features.goal(state.taken, z)
+    now = objective.at(len(state.picks), goal=goal, features=features)
+    # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
+    scores, totals = checked(scorer(now, selected.to(objective.end)), selected, now)
+    chosen, own = features.pick(scores, state.taken, z)
+    if chosen.shape[1] == 0:
+        return None
+    return state.take(chosen, own, features.sum(scores), totals)
 
 
-def checked(scores: Any, selected: Tensor, objective: Objective) -> Tensor:
-    """A scorer's scores, with 0 for what is selected already."""
+def checked(
+    scores: Any, selected: Tensor, objective: Objective
+) -> tuple[Tensor, tuple[float, ...]]:
+    """A scorer's scores, with 0 for what is selected already, and their sums."""
     if not isinstance(scores, Tensor) or scores.numel() != selected.numel():
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InvalidType(f"Expected scores of shape {tuple(selected.shape)} (got {got}).")
     new: Tensor = scores.detach().reshape(selected.shape).to(objective.end)
     new = new.masked_fill(selected, 0)
-    if not isfinite(float(new.sum())) and not bool(torch.isfinite(new).all()):
+    totals = tuple(new.sum(1).tolist())
+    if not all(map(isfinite, totals)) and not bool(torch.isfinite(new).all()):
         raise NonFinite(
             "Expected finite scores (got NaN or infinity from the scorer in round "
             f"{objective.round + 1})."
         )
-    return new
+    return new, totals

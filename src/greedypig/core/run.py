@@ -22,7 +22,7 @@ from .features import Elements, Features
 from .methods import as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
 from .objective import as_objective
-from .rounds import State, rounds
+from .rounds import State, next_round
 from .scorers import cost_of
 from .stopping import Stop, StopReason
 
@@ -99,12 +99,8 @@ class Run:
             before = self.objective.gradients_used
             try:
                 with torch.inference_mode(False):
-                    state = next(
-                        rounds(
-                            self.objective, self.scorer, self.features, self.schedule, self.state
-                        ),
-                        None,
-                    )
+                    z = self.schedule[len(self.state.picks)]
+                    state = next_round(self.objective, self.scorer, self.features, z, self.state)
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise
@@ -140,7 +136,7 @@ class Run:
                 values=line[b],
                 full_value=float(everything[b]),
                 picks=state.picks,
-                totals=tuple(state.totals[b].tolist()),
+                totals=tuple(totals[b] for totals in state.totals),
                 gradients_used=self.gradients_used,
                 seconds=self.seconds / self.objective.b,
                 stop=self.reason,
@@ -158,7 +154,7 @@ class Run:
     def _measure(self, values: dict[int, Tensor]) -> int:
         """Add G(S) after every round, and of everything under the key that is returned."""
         done = len(self.state.picks)
-        complete = self.features.is_complete(self.state.taken)
+        complete = self._is_complete()
         sets = range(done + 1) if complete else (*range(done + 1), ALL)
         missing = [r for r in sets if r not in values]
         # Where a rule asks for values, each is measured alone, as then: the same bits.
@@ -171,29 +167,24 @@ class Run:
     def _values(self, after: Sequence[int]) -> tuple[Tensor, ...]:
         """(b,) float64 G of what is selected after each of these numbers of rounds."""
         order, (b, units) = self.state.order, self.state.taken.shape
-        places = torch.arange(order.shape[1]).to(order).expand_as(order)
-        places = torch.full((b, units), units).to(order).scatter(1, order, places)
-        counts = torch.tensor([sum(self.state.picks[: max(r, 0)]) for r in after]).to(order)
-        taken = places.unsqueeze(1) < counts.view(1, -1, 1)
+        places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+        places = order.new_full((b, units), units).scatter(1, order, places)
+        counts = [units + 1 if r == ALL else sum(self.state.picks[:r]) for r in after]
+        taken = places.unsqueeze(1) < order.new_tensor(counts).unsqueeze(1)
         masks = self.features.mask(taken.flatten(0, 1)).view(b, len(after), -1)
-        masks[:, [r == ALL for r in after]] = True
         try:
             return self.objective.values(masks).double().cpu().unbind(1)
         except NonFinite as error:
-            r = after[error.step]
-            names = {0: "no features", ALL: "all features"}
-            name = names.get(r, f"the features selected up to round {r}")
-            failure = NonFinite(f"Expected a finite value of {name} (got NaN or infinity).")
-            failure.so_far = tuple(self.results(measure=False))
-            raise failure from error
+            error.so_far = tuple(self.results(measure=False))
+            raise
 
     # When to stop.
 
     def _reason_to_stop(self) -> StopReason | None:
         done, stop = len(self.state.picks), self.stop
-        if self.features.is_complete(self.state.taken):
+        if self._is_complete():
             return StopReason.ALL
-        if done == len(self.schedule):
+        if done >= len(self.schedule):
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
         if self._exhausted:
             return StopReason.NO_GAIN if stop.gain else StopReason.ALL
@@ -208,6 +199,13 @@ class Run:
                 (self.values[done],) = self._values([done])
         return StopReason.VALUE if bool((self.values[done] >= stop.value).all()) else None
 
+    def _is_complete(self) -> bool:
+        """Is every value on? Features that overlap need not all be taken for it."""
+        every = self.state.order.shape[1] == self.features.units
+        return every or (
+            not self.features.side_by_side and self.features.is_complete(self.state.taken)
+        )
+
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
         cost = cost_of(self.scorer) * self.objective.lines
@@ -221,18 +219,19 @@ class Run:
             self.state = replace(self.state, last=state.last)  # It ranks what is left.
             return None
         scores = state.scores.gather(1, chosen)
-        return self.state.take(chosen, scores, state.last, state.totals[:, -1])
+        return self.state.take(chosen, scores, state.last, state.totals[-1])
 
     def _resume(self, saved: Attribution) -> None:
         """Take up a saved run; the rest is as if it had never stopped."""
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
+        none = torch.zeros_like(saved.last_scores)  # Of scores that are no integrals.
         first = saved.last_scores if saved.first_scores is None else saved.first_scores
-        sums = first * len(saved.picks) if saved.score_sums is None else saved.score_sums
+        sums = none if saved.score_sums is None else saved.score_sums
         scores, last, first, sums = (
             each.unsqueeze(0).to(self.state.scores)
             for each in (saved.unit_scores, saved.last_scores, first, sums)
         )
-        totals = torch.tensor([saved.totals], dtype=torch.float64)
+        totals = tuple((total,) for total in saved.totals)
         taken = self.state.taken.scatter(1, order, True)
         self.state = State(taken, order, scores, last, first, sums, totals, saved.picks)
         self.gradients_used = saved.gradients_used
@@ -240,8 +239,11 @@ class Run:
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
 
 
+rounds = Run
+
+
 def check_same_run(saved: Attribution, run: Run) -> None:
-    """Refuse a saved run of other features, other settings or other picks per round."""
+    """Refuse a saved run of other features or other settings."""
     mine, theirs = run.features.state(), saved.features.state()
     same = mine[0] == theirs[0] and all(
         torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
@@ -254,17 +256,6 @@ def check_same_run(saved: Attribution, run: Run) -> None:
             raise InvalidInput(
                 f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
             )
-    # A round may take fewer than planned where no more gain, or where nothing more is left.
-    fewer = run.stop.gain or saved.stop is StopReason.ALL or not run.features.side_by_side
-    fits = len(saved.picks) <= len(run.schedule) and all(
-        done == planned or (fewer and done < planned)
-        for done, planned in zip(saved.picks, run.schedule, strict=False)
-    )
-    if not fits:
-        raise InvalidInput(
-            "Expected the schedule of the saved run (got other picks per round). "
-            "Try the rounds, k and schedule in its settings."
-        )
 
 
 def maximize(

@@ -47,14 +47,14 @@ class IG:
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(b, n)."""
         rest = rest_of(objective, mask)
-        nodes = mask.new_tensor(self.quadrature.nodes)
+        nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
-        total, first = torch.zeros_like(mask), 0
-        while first < len(nodes):  # Paths are made in parts, so memory does not grow with steps.
-            part = slice(first, first + objective.points)
-            path = mask.unsqueeze(1) + nodes[part, None] * rest.unsqueeze(1)
-            total += objective.from_step(first, len(nodes)).gradient(path, weights[part])
-            first = part.stop
+        total, size = mask, objective.points
+        for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
+            part = slice(first, first + size)
+            path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
+            scores = objective.gradient(path, weights[part])
+            total = total + scores if first else scores
         return total * rest
 
     @property

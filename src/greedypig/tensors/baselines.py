@@ -145,21 +145,21 @@ def _own_colours(model: Any) -> Callable[[str], Tensor] | None:
     return own if callable(own) and not isinstance(own, torch.nn.Module) else None
 
 
-def gaussian_blur(x: Tensor, sigma: float, *, edge: str = "zero", truncate: float = 4.0) -> Tensor:
+def gaussian_blur(x: Tensor, sigma: float, *, edge: str = "zero") -> Tensor:
     """Gaussian blur along the last two axes, as two matrix products.
 
-    The kernel is cut at truncate · sigma and normalised; beyond the border there are zeros
+    The kernel is cut at 4 · sigma and normalised; beyond the border there are zeros
     (edge="zero", as in Blur IG) or the border's own values (edge="repeat").
     """
     if sigma == 0:
         return x
-    rows = _blur_matrix(x.shape[-2], sigma, edge, truncate).to(x)
-    columns = _blur_matrix(x.shape[-1], sigma, edge, truncate).to(x)
+    rows = _blur_matrix(x.shape[-2], sigma, edge).to(x)
+    columns = _blur_matrix(x.shape[-1], sigma, edge).to(x)
     return rows @ x @ columns.T
 
 
-def _blur_matrix(length: int, sigma: float, edge: str, truncate: float) -> Tensor:
-    radius = int(truncate * sigma + 0.5)
+def _blur_matrix(length: int, sigma: float, edge: str) -> Tensor:
+    radius = int(4 * sigma + 0.5)
     offsets = torch.arange(-radius, radius + 1)
     kernel = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
     kernel = kernel / kernel.sum()

@@ -171,8 +171,7 @@ class BlurIG:
             steps = range(first, min(first + objective.points, self.steps))
             pairs = [self._step(sharp, fixed, i * self.sigma / self.steps) for i in steps]
             points, slopes = (torch.stack(each, 1) for each in zip(*pairs, strict=True))
-            part = objective.from_step(first, self.steps)
-            gradients = part.point_gradients(points.to(mask))
+            gradients = objective.point_gradients(points.to(mask))
             total += (gradients * slopes).sum(1).to(mask) * (-self.sigma / self.steps)
             first = steps.stop
         return total

@@ -146,8 +146,8 @@ class Target:
         A single output z that is a logit stands for the classes' logits (0, z); for
         objective="logit", the logits of 1 − p and p, for (−z, z).
         """
-        tensor = _find_tensor(output)
-        if self.function is None and tensor.dim() > 1:
+        tensor = output if isinstance(output, Tensor) else _find_tensor(output)
+        if self.function is None and tensor.dim() > 1 and 1 in tensor.shape:
             tensor = _without_axes_of_one(tensor)
         fits = tensor.dim() in (1, 2) or self.function is not None
         if tensor.dim() == 0 or tensor.shape[0] != rows or not fits:
@@ -229,16 +229,14 @@ class Target:
             if self.name == "counterfactual":
                 return (logits - references.output[problems]).abs()
             return logits * references.sign[problems] + 0.0  # No −0.
-        target = references.target[problems].unsqueeze(1)
-        if self.name == "softmax":
-            return torch.softmax(logits, 1).gather(1, target).squeeze(1)
-        if self.name == "log-probability":
-            return torch.log_softmax(logits, 1).gather(1, target).squeeze(1)
-        if self.name == "logit":
-            return logits.gather(1, target).squeeze(1)
-        if self.name == "margin":
-            rival = references.rival[problems].unsqueeze(1)
-            return (logits.gather(1, target) - logits.gather(1, rival)).squeeze(1)
+        if self.name in ("softmax", "log-probability"):
+            shares = torch.softmax if self.name == "softmax" else torch.log_softmax
+            return _entries(shares(logits, 1), references.target, problems)
+        if self.name in ("logit", "margin"):
+            values = _entries(logits, references.target, problems)
+            if self.name == "logit":
+                return values
+            return values - _entries(logits, references.rival, problems)
         expected = torch.log_softmax(references.output, 1)[problems]
         predicted = torch.log_softmax(logits, 1)
         if self.name == "log-likelihood":
@@ -262,6 +260,13 @@ class Target:
             )
         if self.outputs != "probabilities" and look_like_probabilities(logits.unsqueeze(0)):
             warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
+
+
+def _entries(rows: Tensor, columns: Tensor, problems: Tensor) -> Tensor:
+    """(m, classes) rows, (b,) columns → (m,): each row's entry in the column of its problem."""
+    if columns.shape[0] == 1:
+        return rows[:, int(columns)]
+    return rows.gather(1, columns[problems].unsqueeze(1)).squeeze(1)
 
 
 def look_like_probabilities(outputs: Tensor) -> bool:
