@@ -59,7 +59,7 @@ def test_people_read_the_edges_in_order(call, graph):
     assert err == ""
     lines = out.splitlines()
     assert lines[0].startswith("graph.npz, node 4: class ")
-    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
+    assert [line.split()[0] for line in lines[2:7]] == ["edge", "0", "1", "2", "3"]
     assert "random subgraphs" in out
     assert "node-4.html" in out
 

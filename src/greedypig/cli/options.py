@@ -13,8 +13,6 @@ import torch
 
 import greedypig as gp
 
-from ..images.class_names import find_class
-from ..images.networks import ImageModel
 from ..images.networks.pretrained import NAMES as MODELS
 from ..tensors import baselines, targets
 from .failures import UsageError
@@ -131,15 +129,6 @@ def features(text: str) -> Any:
     if kind in makers and number.isdecimal() and int(number) > 0:
         return makers[kind](int(number))
     raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
-
-
-def objective(text: str, model: ImageModel) -> Any:
-    """objective= of `gp.explain`; margin:CLASS names the other class."""
-    name, colon, rival = text.partition(":")
-    if name == "margin" and colon:
-        return gp.margin(against=find_class(rival, model.classes))
-    targets.Target(text)  # Raises for an unknown name.
-    return text
 
 
 def baseline(text: str) -> Any:
