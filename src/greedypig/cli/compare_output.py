@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
-import io
 from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
@@ -149,7 +147,7 @@ def write(
     table, numbers, figure, result, page = (folder / f"comparison.{e}" for e in ENDINGS)
     a, single = comparison.noted(), len(comparison.photos) == 1
     write_whole(table, _markdown(comparison, a, failed))
-    write_whole(numbers, _csv(comparison))
+    outputs.write_csv(numbers, _csv(comparison))
     files = [table, numbers]
     if importlib.util.find_spec("matplotlib") is not None:
         firsts = {name: next(iter(of.values())) for name, of in comparison.results.items()}
@@ -183,13 +181,12 @@ def _markdown(comparison: Comparison, a: gp.Attribution, failed: Mapping[str, st
         "Above full: how much higher the probability of a part is than that of the whole photo "
         "(median).",
         "",
-        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
-        "|---|" + "---:|" * len(columns) + "---|",
+        outputs.markdown_table(
+            ["method", *(COMPARED[c][0] for c in columns), "setting"],
+            [[m, *comparison.cells(m), comparison.setting(m) or "–"] for m in comparison.rows],
+        ),
+        "",
     ]
-    for name in comparison.rows:
-        cells = [name, *comparison.cells(name), comparison.setting(name) or "–"]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.append("")
     for each in photos.values():
         noted = each.about
         lines.append(f"- {noted['source']}: {noted['class']}, {noted['probability']:.3f}")
@@ -199,13 +196,10 @@ def _markdown(comparison: Comparison, a: gp.Attribution, failed: Mapping[str, st
     return "\n".join(lines) + "\n"
 
 
-def _csv(comparison: Comparison) -> str:
-    columns, text = comparison.columns, io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["method", *columns, "setting"])
-    for name, row in comparison.rows.items():
-        writer.writerow([name, *(row.get(c, "") for c in columns), comparison.setting(name)])
-    return text.getvalue()
+def _csv(comparison: Comparison) -> list[list[Any]]:
+    columns, rows = comparison.columns, comparison.rows
+    cells = [[m, *(row.get(c) for c in columns), comparison.setting(m)] for m, row in rows.items()]
+    return [["method", *columns, "setting"], *cells]
 
 
 def record(
