@@ -50,13 +50,6 @@ def test_units_that_were_never_selected_are_told_from_those_that_were(call, word
         assert part in out
 
 
-def test_of_many_photos_too(call, place):
-    make_photo(place / "b.png")
-    words = ("explain", "photo.png", "b.png", *TINY, "--no-html", "--k")
-    assert "2 photos with fewer features selected than shown" in call(*words, "6")[1]
-    assert "than shown" not in call(*words, "100")[1]
-
-
 @pytest.fixture
 def poppy(place):
     """Green, but with a red spot, which alone makes "red" likelier than the photo does."""
@@ -89,7 +82,7 @@ def test_a_probability_that_rounds_to_nothing_is_less_than_what_is_shown(call, a
     assert out.startswith("night.png: red, probability less than 0.001")
     assert "0.000" not in out
     row = call("explain", "photo.png", *words)[1].splitlines()[3]
-    assert row.split()[:6] == ["night.png", "▲", "red", "dark,", "1.000", "<0.001"]
+    assert row.split()[:4] == ["night.png", "▲", "red", "<0.001"]
 
 
 @pytest.mark.slow

@@ -39,7 +39,6 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypat
     assert code == 1
     assert out == ""
     assert "Stopped at photo.png" in err
-    assert "photo.partial.gpig" in err
     hint = " ".join(err.split()).split("Go on with: ")[1]
     words = shlex.split(hint)
     assert words[-len(KNOBS) :] == list(KNOBS)
@@ -54,12 +53,11 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypat
     assert not (place / "photo.partial.gpig").exists()
 
 
-def test_ctrl_c_before_the_first_round_keeps_nothing_and_says_so(call, place, monkeypatch):
+def test_ctrl_c_before_the_first_round_keeps_nothing(call, place, monkeypatch):
     stop_after(monkeypatch, 0)
     code, _, err = call("explain", "photo.png", *TINY)
     assert code == 1
     assert "Stopped at photo.png" in err
-    assert "Go on" not in err
     assert [p.name for p in place.iterdir()] == ["photo.png"]
 
 

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     runs = []
     for path, name in names.items():
         for method in methods:
-            session = new_session(folders[path] / f"{_slug(method)}.gpig", args, terminal)
+            session = new_session(folders[path] / f"{_slug(method)}.gpig", args)
             search = Search(method_of(method, args.budget))
             features = gp.superpixels() if method == "regions" else None
             runs.append(PhotoRun(path, name, session, search, features, TITLES.get(method, method)))

@@ -18,7 +18,7 @@ from ..results.files import write_whole
 from ..results.photo_notes import COMPARED
 from ..results.wording import chance, count, kept_settings, setting
 from . import outputs
-from .terminal import BOLD, Terminal, duration
+from .terminal import BOLD, Terminal, duration, styled
 
 CURVES = {
     "softmax": ("sic_auc", "curve"),
@@ -107,28 +107,25 @@ def show(
     head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
     if len(photos) == 1:
         head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
-    terminal.say(terminal.style(terminal.wrapped(head), BOLD))
+    terminal.say(head, BOLD)
     if about["judge"]:
         whole = median(a.about["curves"]["second-opinion"]["values"][-1] for a in photos)
-        text = f"second opinion by {about['judge']}: {chance(whole)} for the whole photo"
-        terminal.say(terminal.wrapped(text))
+        terminal.say(f"second opinion by {about['judge']}: {chance(whole)} for the whole photo")
     best = {c: BEST[c](row[c] for row in rows.values()) for c in columns if c in BEST}
     table = []
     for name, row in rows.items():
-        cells = [
-            terminal.style(cell, BOLD) if c in best and row[c] == best[c] else cell
-            for c, cell in zip(columns, comparison.cells(name), strict=True)
-        ]
-        table.append([name, *cells])
+        cells = zip(columns, comparison.cells(name), strict=True)
+        bold = {c for c in best if row[c] == best[c]}
+        table.append(
+            [styled(name), *(styled(cell, BOLD if c in bold else "") for c, cell in cells)]
+        )
     terminal.table(["", *(COMPARED[c][0] for c in columns)], table)
-    terminal.say()
     if budget is not None:
         used = "; ".join(f"{name} {text}" for name in rows if (text := comparison.setting(name)))
-        terminal.say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {used}"))
+        terminal.say(f"Within {count(budget, 'gradient')}: {used}")
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
-    text = f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result"
-    terminal.say(terminal.wrapped(text))
+    terminal.say(f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result")
 
 
 def refuse_foreign(folder: Path) -> None:

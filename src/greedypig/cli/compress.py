@@ -220,7 +220,7 @@ def _show(compression: Compression, graph: Graph, terminal: Terminal) -> None:
         f"{graph.name}: {graph.nodes:,} nodes, {graph.m:,} edges, {graph.class_count} classes, "
         f"{compression.model}; {accuracy}G {signed(full['g'])} with all edges"
     )
-    terminal.say(terminal.style(terminal.wrapped(head), BOLD))
+    terminal.say(head, BOLD)
     terminal.say(f"with {100 * compression.keep:g} % of the edges ({compression.kept:,}):")
     rows = [
         [
@@ -240,8 +240,7 @@ def _show(compression: Compression, graph: Graph, terminal: Terminal) -> None:
     for aim in (0.99, 0.95):
         shares = [(method.title, compression.share_for(method, aim)) for method in methods]
         needed = ", ".join(f"{title} {100 * s:g} %" for title, s in shares if s is not None)
-        line = f"to agree on {100 * aim:g} % of the nodes: {needed} of the edges"
-        terminal.say(terminal.wrapped(line, "", "  "))
+        terminal.say(f"to agree on {100 * aim:g} % of the nodes: {needed} of the edges")
 
 
 def _json(a: gp.Attribution, compression: Compression) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.refuse_foreign([file for each in files.values() for file in each.values()])
     outputs.refuse_foreign([] if index is None else [index])
     runs = [
-        PhotoRun(path, name, new_session(files[path]["result"], args, terminal), search)
+        PhotoRun(path, name, new_session(files[path]["result"], args), search)
         for path, name in names.items()
     ]
     question = Question.of(args, terminal)
@@ -114,10 +114,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     records = [explain_output.record(p, a, list(files[p].values())) for p, a in results.items()]
     if list(results) == [Path(args.photos[0])]:
         (a,) = results.values()
-        explain_output.show_photo(terminal, a, written, default=search.method is None)
+        explain_output.show_photo(terminal, a, written)
         terminal.result(records[0])
     else:
-        explain_output.show_photos(terminal, list(results.values()), written, args)
+        explain_output.show_photos(terminal, list(results.values()), written)
         paths = [fspath(file) for file in written]
         terminal.result({"results": records, "failed": failed_record(failed), "files": paths})
     return FAILED if failed else DONE
@@ -176,9 +176,9 @@ class PhotoRun:
         return f"{self.name}, {self.method}" if self.method else self.name
 
 
-def new_session(result: Path, args: argparse.Namespace, terminal: Terminal) -> Session:
+def new_session(result: Path, args: argparse.Namespace) -> Session:
     """The session of a photo's result."""
-    return Session(result, args.resume, Progress(POINTS + len(SHARES))).announced(terminal)
+    return Session(result, args.resume, Progress(POINTS + len(SHARES)))
 
 
 def explained(

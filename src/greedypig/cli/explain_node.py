@@ -176,7 +176,7 @@ def _show(explained: Explained, terminal: Terminal) -> None:
         f"{explained.source}, node {nodes[0].name}: {explained.label}, probability "
         f"{full:.3f}{truth}"
     )
-    terminal.say(terminal.style(terminal.wrapped(head), BOLD))
+    terminal.say(head, BOLD)
     if explained.edges:
         values = (explained.alone, *explained.values)
         pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
@@ -199,12 +199,11 @@ def _show(explained: Explained, terminal: Terminal) -> None:
         why = "" if edges else " The prediction uses the node's own features, not these edges."
         terminal.caution(f"{sentence}.{why}")
     if "kept" in explained.random and explained.same is not None:
-        line = (
+        terminal.say(
             f"{100 * explained.same:.0f} % of the nodes reached have its class (random subgraphs: "
             f"{100 * explained.random.get('same', 0):.0f} %); probability "
             f"{explained.values[-1]:.3f} (random subgraphs: {explained.random['kept']:.3f})"
         )
-        terminal.say(terminal.wrapped(line))
 
 
 def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class GraphJob:
         """
         file = self.folder / name
         outputs.refuse_foreign([file, self.folder / MODEL])
-        return Session(file, self.args.resume, Progress(forwards)).announced(self.terminal)
+        return Session(file, self.args.resume, Progress(forwards))
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
         """A result, saved. Ctrl-C saves the rounds done and says `stopped`; settings that do not
@@ -170,8 +170,6 @@ class GraphJob:
         except (GreedyPigError, FileNotFoundError) as error:
             raise UsageError(str(error)) from error
         file, partial, recipe = self.folder / MODEL, self.folder / PARTIAL, training.recipe
-        for path in (partial, file):
-            self.terminal.keeps(path, args.resume)
         widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
         name = f"GCN {'-'.join(map(str, widths))}"
         facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
@@ -221,7 +219,7 @@ class GraphJob:
         """Print what all graph commands have cost and written, and the object of --json."""
         names = ", ".join(outputs.shown(file) for file in files)
         line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
-        self.terminal.say(self.terminal.wrapped(line))
+        self.terminal.say(line)
         settings = {"model": self.network.name, "seed": self.args.seed}
         self.terminal.result(
             own

@@ -63,6 +63,7 @@ def run_program(
                 quiet=args.quiet,
                 command=(program, *words),
                 subcommand="command" in args,
+                resumable="resume" in args,
             )
             with _short_warnings(terminal, option="outputs" in args):
                 code = _run(args, terminal)

@@ -14,7 +14,6 @@ from ..core.run import Run
 from ..core.scorers import cost_of
 from .failures import Unfit
 from .outputs import folder
-from .terminal import Terminal
 
 Explain: TypeAlias = Callable[[gp.Attribution | None], gp.Attribution]
 FORWARDS_PER_GRADIENT = 2.5
@@ -68,19 +67,17 @@ class Session:
         try:
             a = explain(saved)
         except (InvalidInput, InvalidType, Unfit) as error:
-            hint = "" if saved is None else " Try the options of the stopped run, or no --resume."
-            raise Unfit(f"{error}{hint}") from error
+            if saved is None or self.partial.exists():
+                hint = (
+                    "" if saved is None else " Try the options of the stopped run, or no --resume."
+                )
+                raise Unfit(f"{error}{hint}") from error
+            a = explain(None)  # The result was that of an earlier run with other settings.
         folder(self.result.parent)
         a.save(self.result)
         self.finished = True
         self.partial.unlink(missing_ok=True)
         return a
-
-    def announced(self, terminal: Terminal) -> Session:
-        """The same; the terminal names its files when the command is stopped."""
-        for file in (self.partial, self.result):
-            terminal.keeps(file, self.resume)
-        return self
 
     def keep(self) -> None:
         """Save the rounds done so far, if any, unless the result itself is saved."""
@@ -90,7 +87,11 @@ class Session:
             run.results(measure=False)[0].save(self.partial)
 
     def _saved(self) -> gp.Attribution | None:
-        for file in (self.partial, self.result) if self.resume else ():
+        """The saved rounds or result to go on from. A new run forgets rounds of other settings."""
+        if not self.resume:
+            self.partial.unlink(missing_ok=True)
+            return None
+        for file in (self.partial, self.result):
             if file.exists():
                 try:
                     return gp.load(file)

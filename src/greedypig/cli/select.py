@@ -87,10 +87,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             device = options.device(own_device(args.device))
             with terminal.bar(Path(table.source).name) as bar:
                 job = SelectJob(table, valid, plan, folder, bar, device=device, group=group)
-                resume = args.resume or restarted()
-                terminal.keeps(job.work / "survey.json", resume, job.work)
                 try:
-                    job.run(resume)
+                    job.run(args.resume or restarted())
                 except KeyboardInterrupt:
                     raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType, InvalidFile) as error:

@@ -53,11 +53,9 @@ def report(job: SelectJob, terminal: Terminal) -> None:
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
-        terminal.wrapped(
-            f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
-            f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
-            f"{', '.join(file.name for file in files)}"
-        )
+        f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
+        f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
+        f"{', '.join(file.name for file in files)}"
     )
     terminal.result(_record(job, a, notes, about) | {"files": [fspath(file) for file in files]})
 
@@ -164,17 +162,13 @@ def _remarks(notes: ColumnNotes) -> list[str]:
 
 def _tell(a: gp.Attribution, notes: ColumnNotes, terminal: Terminal) -> None:
     """Print the tables for people."""
-
-    def say(text: str, indent: str = "") -> None:
-        terminal.say(terminal.wrapped(text, indent, f"{indent}  " if indent else ""))
-
-    terminal.say(terminal.style(terminal.wrapped(_head(a, notes)), BOLD))
-    say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}", "  ")
+    terminal.say(_head(a, notes), BOLD)
+    terminal.say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}")
     for words, rows in _tables(notes, errors=terminal.width >= 20 + 17 * len(notes.ks)):
-        say(words)
+        terminal.say(words)
         terminal.table(rows[0], rows[1:])
     for remark in _remarks(notes):
-        say(remark)
+        terminal.say(remark)
 
 
 def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
