@@ -42,7 +42,7 @@ def test_the_answer_is_one_object(answer, graph, place):
 
 
 def test_the_kept_edges_are_a_graph_again(answer, graph, place):
-    record = answer("compress", "graph.npz", "--keep", "30%", *QUICK)
+    record = answer("compress", "graph.npz", "--keep", "0.3", *QUICK)
     small = load_graph(place / "graph-compressed/kept.npz")
     assert small.m == record["kept"] == 45
     expected = graph.edges[:, sorted(record["order"][:45])]

@@ -37,7 +37,6 @@ def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, 
         # 10 % of 192 numbers are 19.
         (("--k", "6"), "selected 6 of 192 "),
         (("--budget", "9", "--steps", "9"), "; the others are ranked by their last score"),
-        (("--per-round", "19", "--rounds", "1", "--steps", "1"), None),
         (("--method", "ig"), None),
         ((), None),
     ],

@@ -15,7 +15,7 @@ from conftest import TINY, environment, make_photo
 from greedypig import metrics
 from greedypig.cli.resumable import Progress
 
-KNOBS = ("--rounds", "6", "--steps", "2", "--schedule", "equal")
+KNOBS = ("--rounds", "6", "--steps", "2")
 
 
 def stop_after(monkeypatch, rounds, sittings=1):

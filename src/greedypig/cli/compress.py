@@ -16,6 +16,7 @@ import greedypig as gp
 
 from .. import plots, report
 from ..core.errors import InvalidInput
+from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
 from ..graphs.compression import METHODS, SHARES, Judge, edge_order, kept_count, trace
@@ -26,7 +27,7 @@ from ..tensors.methods import FOR_EDGES
 from . import graph_model, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
-from .methods import knobs_of, set_knobs
+from .methods import knobs_of
 from .resumable import Progress
 from .terminal import BOLD, Terminal
 
@@ -37,7 +38,7 @@ at 0, 5, … 100 % of the edges, beside PIG, sampling by 1/√(DᵢDⱼ) and ran
 of the kept edges, a table, a figure, the result and a page into a folder."""
 EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
-  greedypig compress edges.csv --nodes nodes.csv --label topic --keep 30%
+  greedypig compress edges.csv --nodes nodes.csv --label topic --keep 0.3
   greedypig compress graph.npz --model my_models:build --weights gcn.pt --methods greedy-pig,ig"""
 FILES = {
     "kept": "kept.npz",
@@ -52,33 +53,20 @@ FIRST = "greedy-pig"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
-    group = graph_model.add_options(parser, "compressed")
-    group.add_argument(
-        "--keep",
-        type=share,
-        default=0.5,
-        metavar="SHARE",
-        help="share of the edges to keep, 0.5 or 50%% (default: 0.5)",
-    )
-    group.add_argument(
-        "--methods",
-        metavar="A,B,…",
-        help=f"methods to compare, of {', '.join(METHODS)}; the edges of the first one are kept "
-        "(default: all)",
-    )
+    add = graph_model.add_options(parser, "compressed").add_argument
+    add("--keep", type=share, default=0.5, metavar="SHARE", help="of the edges (default: 0.5)")
+    words = f"to compare, of {', '.join(METHODS)}; the edges of the first one are kept"
+    add("--methods", metavar="A,B,…", default=",".join(METHODS), help=f"{words} (default: all)")
 
 
 def share(text: str) -> float:
-    """The type of --keep: 0.5 or 50%."""
-    number, percent, _ = text.partition("%")
+    """The type of --keep."""
     try:
-        value = float(number) / (100 if percent else 1)
+        value = float(text)
     except ValueError:
-        value = -1
+        value = 0.0
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(
-            f"expected a share above 0 and up to 1, such as 0.5 or 50%, got {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"expected a share above 0 and up to 1, got {text!r}")
     return value
 
 
@@ -107,7 +95,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             bar.label = f"{graph.name}: {METHODS[name]}"
             method: Any = name
             if name == FIRST:
-                method = set_knobs(FOR_EDGES, knobs)
+                method = with_knobs(FOR_EDGES, **knobs)
             elif name == "ig" and FIRST in results:  # At equal cost.
                 method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
             done = count(len(results), "method")
@@ -124,8 +112,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return DONE
 
 
-def _methods(text: str | None) -> tuple[str, ...]:
-    names = [word.strip() for word in (",".join(METHODS) if text is None else text).split(",")]
+def _methods(text: str) -> tuple[str, ...]:
+    names = [word.strip() for word in text.split(",")]
     for name in names:
         if name not in METHODS:
             raise UsageError(

@@ -24,13 +24,13 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, MissingPackage
 from ..core.layout import Layout
+from ..core.stopping import Stop
 from ..images.api import POINTS, SHARES, photo_objective
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
-from ..results.picture import unranked
 from ..tensors.targets import Target
 from . import explain_output, methods, options, outputs
 from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence
@@ -66,18 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_features(methods.add_method(parser))
     options.add_hardware(parser)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="PATH",
-        help="a folder for the results; for one photo also a file, x.gpig or x.html",
-    )
+    words = "a folder for the results; for one photo also a file, x.gpig or x.html"
+    output.add_argument("--out", metavar="PATH", help=words)
     output.add_argument("--no-html", action="store_true", help="write no pages")
-    output.add_argument(
-        "--pictures",
-        action="store_true",
-        help="also write PNG files: kept (for a counterfactual: without), heatmap, overlay, order, "
-        "curve",
-    )
+    words = "kept (for a counterfactual: without), heatmap, overlay, order, curve"
+    output.add_argument("--pictures", action="store_true", help=f"also write PNG files: {words}")
     options.add_resume(output)
 
 
@@ -251,7 +244,7 @@ class Question:
             device = options.device(args.device)
             options.features(args.features)
             options.baseline(args.baseline)
-            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            model = model_from(args.model, outputs=args.outputs).to(device)
             model.name = args.model
             judge = None
             if args.judge is not None:
@@ -287,7 +280,7 @@ class Question:
                 features=run.features or options.features(args.features),
                 method=search.method_for(Layout.of(x), args.objective.partition(":")[0], lines),
                 k=search.k,
-                stop=search.stop,
+                stop=Stop(gradients=search.budget),
                 judge=self.judge,
                 seed=args.seed,
                 batch_size=args.batch_size or "auto",
@@ -300,8 +293,6 @@ class Question:
                 f"Expected a --budget of at least one round's {error.needed} gradients "
                 f"(got {error.budget})."
             ) from None
-        if (reason := unranked(a)) is not None:
-            raise GreedyPigError(f"{reason} Try more --seconds.")
         return a if a is saved else a.with_notes({"source": run.name, "command": command})
 
 

@@ -14,6 +14,7 @@ import torch
 import greedypig as gp
 
 from .. import plots, report
+from ..core.methods import with_knobs
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..results import verdicts
@@ -22,7 +23,7 @@ from ..tensors.methods import FOR_NODES
 from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
-from .methods import knobs_of, set_knobs
+from .methods import knobs_of
 from .resumable import Progress
 from .terminal import BOLD, Terminal
 
@@ -94,14 +95,14 @@ def _edges(
 ) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
-    named = "rounds" in knobs or "schedule" in knobs
+    method = replace(FOR_NODES, per_round=None) if "rounds" in knobs else FOR_NODES
     return gp.explain_node(
         job.network.model,
         graph.x,
         graph.indexed,
         node,
         undirected=graph.undirected,
-        method=set_knobs(replace(FOR_NODES, per_round=None) if named else FOR_NODES, knobs),
+        method=with_knobs(method, **knobs),
         k=args.k,
         hops=args.hops,
         objective=args.objective,

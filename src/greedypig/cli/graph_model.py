@@ -28,7 +28,11 @@ from .resumable import Explain, Progress, Session
 from .terminal import Bar, Terminal, duration
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
-TRAINING = ("hidden", "layers", "epochs")
+TRAINING = {
+    "hidden": "width of the GCN (default: 64; 256 in large graphs)",
+    "layers": "its layers (default: 3)",
+    "epochs": "epochs of training (default: 300; large graphs: 100)",
+}
 """Options of a network that is trained here."""
 
 
@@ -40,50 +44,29 @@ def add_options(
     ending: of the default folder's name. objective: the default.
     """
     parser.add_argument("graph", metavar="GRAPH", help=KINDS)
-    group = options.group(parser, "graph")
-    group.add_argument(
-        "--nodes", metavar="FILE", help="the table of nodes, for an edge list as CSV or Parquet"
-    )
-    group.add_argument(
-        "--label", metavar="NAME", help="its column of classes (default: label, y or class)"
-    )
-    group.add_argument(
-        "--directed",
-        action="store_true",
-        help="keep the directions of edges (default: an edge in one direction counts as both)",
-    )
-    group = options.group(parser, "model")
-    group.add_argument(
-        "--model",
-        metavar="NAME",
-        help="package.module:factory for your own, called as model(x, edge_index, edge_weight) "
-        "(default: the paper's GCN, trained here)",
-    )
-    group.add_argument(
-        "--weights", metavar="FILE", help="weights of the model, .safetensors or .pt: no training"
-    )
-    defaults = {
-        "hidden": "width of the GCN (default: 64; 256 in large graphs)",
-        "layers": "its layers (default: 3)",
-        "epochs": "epochs of training (default: 300; large graphs: 100)",
-    }
-    for name, text in defaults.items():
-        group.add_argument(f"--{name}", type=options.whole, metavar="N", help=text)
+    add = options.group(parser, "graph").add_argument
+    words = "the table of nodes, for an edge list as CSV or Parquet"
+    add("--nodes", metavar="FILE", help=words)
+    words = "its column of classes (default: label, y or class)"
+    add("--label", metavar="NAME", help=words)
+    words = "keep the directions of edges (default: an edge in one direction counts as both)"
+    add("--directed", action="store_true", help=words)
+    add = options.group(parser, "model").add_argument
+    words = "package.module:factory for your own, called as model(x, edge_index, edge_weight)"
+    add("--model", metavar="NAME", help=f"{words} (default: the paper's GCN, trained here)")
+    words = "weights of the model, .safetensors or .pt: no training"
+    add("--weights", metavar="FILE", help=words)
+    for name, words in TRAINING.items():
+        add(f"--{name}", type=options.whole, metavar="N", help=words)
     method = options.group(parser, "method")
     names = [name for name in OBJECTIVES if name != "label-loss"]
-    method.add_argument(
-        "--objective",
-        default=objective,
-        choices=names,
-        metavar="NAME",
-        help=f"what to maximise: {', '.join(names)} (default: %(default)s)",
-    )
-    add_rounds(method, per_round=False)
+    words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
+    method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
+    add_rounds(method)
     options.add_hardware(parser, batch_size=False)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out", metavar="FOLDER", help=f"folder of the results (default: graph-{ending})"
-    )
+    words = f"folder of the results (default: graph-{ending})"
+    output.add_argument("--out", metavar="FOLDER", help=words)
     options.add_resume(output)
     return method
 

@@ -63,7 +63,8 @@ PROBED = 20
 IN_SURVEY = r"The values of .* are constant|.* (equal|decide) the label[. ]"
 """Warnings of a selection that the survey gives from all rows."""
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
-WORK = "work"
+WORK, LONG = "work", 10
+"""The folder of the stages' files; epochs of a training, for the progress bar alone."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +158,9 @@ class SelectJob:
         self.bar, self.device, self.group = bar, device, group
         self.effort = tables.Effort(epochs=plan.epochs)
         self.stage = "opening the files"
-        self.done: dict[str, float] = {}
-        """What is done of each stage, from 0 to 1."""
+        self.share = 0.0
+        """What is done of the stage."""
+        bar.follow(lambda: self.share, 1)
         self.warnings: list[str] = []
         self.seconds = 0.0
 
@@ -172,7 +174,6 @@ class SelectJob:
         model = None if plan.model is None else build(plan.model, self.survey.schema)
         self.schema = own_schema(model, self.survey.schema)
         self.train, self.valid = self._batches()
-        self._estimate()
         if model is None:
             self.model = self._trained()
         else:
@@ -193,7 +194,7 @@ class SelectJob:
 
     def advance(self, stage: str, share: float) -> None:
         """A stage is so far: the bar shows it."""
-        self.done[stage] = min(share, 1.0)
+        self.share = min(share, 1.0)
 
     def _open(self, resume: bool) -> None:
         """Go on with the folder's work, or clear it."""
@@ -216,7 +217,8 @@ class SelectJob:
 
     def _once(self, stage: str, name: str, compute: Callable[[], str | bytes]) -> Path:
         """The file of a stage, computed by the first process if it is not there."""
-        self.stage = self.bar.label = stage
+        self.stage, self.share = stage, 0.0
+        self.bar.label = stage
         file = self.work / name
         if self.group.first and not file.exists():
             write_whole(file, compute())
@@ -258,19 +260,6 @@ class SelectJob:
             Batches(table, self.survey, part="valid", **common | final),
         )
 
-    def _estimate(self) -> None:
-        """What each stage costs, in trainings of a network on all columns, for the bar."""
-        plan, train = self.plan, self.train
-        self.epochs = 4.0 if train.rows >= 10_000 else 15.0
-        batches = self.epochs * train.rows / train.batch_size
-        costs = {m: 0.6 * plan.gradient_batches(m, train) / batches for m in plan.methods}
-        costs |= {"random": 0.0, "network.safetensors": float(plan.model is None)}
-        costs["retraining"] = plan.seeds * (1.0 + len(plan.ks) * len(plan.methods))
-        self.bar.follow(
-            lambda: sum(cost * self.done.get(name, 0.0) for name, cost in costs.items()),
-            sum(costs.values()),
-        )
-
     def _trained(self) -> nn.Module:
         network, name = tables.new_network(self.schema, seed=self.plan.seed), "network.safetensors"
 
@@ -281,7 +270,7 @@ class SelectJob:
                 self.valid,
                 effort=self.effort,
                 seed=self.plan.seed,
-                progress=lambda epochs: self.advance(name, 0.9 * epochs / self.epochs),
+                progress=lambda epochs: self.advance(name, epochs / LONG),
             )
             weights = trained.model.state_dict()
             return to_bytes({key: value.contiguous().cpu() for key, value in weights.items()})
@@ -359,7 +348,7 @@ class SelectJob:
         def watch(training: Training, epochs: float) -> None:
             number, columns = own.index(training), len(training.columns)
             self.bar.label = f"retraining {number + 1}/{len(own)}, {columns} columns"
-            self.advance("retraining", (number + min(0.95, epochs / self.epochs)) / len(own))
+            self.advance("retraining", (number + min(0.95, epochs / LONG)) / len(own))
 
         self.retrained = tables.retrain(
             self.orders,
