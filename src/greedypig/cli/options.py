@@ -32,8 +32,8 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
     """The photos and folders."""
     words = (
         "a photo, a folder of photos (with its subfolders), or a quoted pattern; put a name that "
+        "begins with a dash behind --"
     )
-    words += "begins with a dash behind --"
     parser.add_argument("photos", nargs="+", metavar="PHOTO", help=words)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -61,10 +62,16 @@ class Terminal:
         return self._out.width
 
     def say(self, text: str = "", style: str = "", indent: int = 0) -> None:
-        """A paragraph for people, broken into lines of the terminal's width."""
-        from rich.padding import Padding
-
-        self._print(Padding(styled(text, style), (0, 0, 0, indent), expand=False))
+        """A paragraph for people, in lines of the terminal's width; long names stay whole."""
+        lines = textwrap.fill(
+            visible(text),
+            self.width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        self._print(styled(lines, style), soft_wrap=True)
 
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], names: int = 1
@@ -106,11 +113,11 @@ class Terminal:
         if self.json_wanted:
             self._write(json.dumps(record, allow_nan=False), soft_wrap=True)
 
-    def _print(self, text: RenderableType) -> None:
+    def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
         if not (self.json_wanted or self.quiet):
-            self._write(text)
+            self._write(text, soft_wrap)
 
-    def _write(self, text: RenderableType, soft_wrap: bool = False) -> None:
+    def _write(self, text: RenderableType, soft_wrap: bool) -> None:
         # Progress may be on the same terminal; its own console prints above it.
         console = self._err if self._bar_shown and self._out.is_terminal else self._out
         try:
