@@ -76,7 +76,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = _folder(args.out, list(names))
     folders = dict(zip(names, outputs.stems(fspath(folder), list(names)), strict=True))
     outputs.refuse_foreign(each / "comparison.html" for each in folders.values())
-    compare_output.refuse_foreign(folder)
+    outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in compare_output.ENDINGS)
     runs = []
     for path, name in names.items():
         for method in methods:

@@ -27,7 +27,6 @@ CURVES = {
 }
 """From a kind of curve to the column of its area, and to its key in a row."""
 BEST = {"sic_auc": max, "lic_auc": min, "second_opinion_auc": max}
-CSV_MARK = b"method,sic_auc,"
 ENDINGS = ("md", "csv", "png", "gpig", "html")
 
 
@@ -126,12 +125,6 @@ def show(
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
     terminal.say(f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result")
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Refuse to overwrite files of others, before any work is done."""
-    outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in ENDINGS if ending != "csv")
-    outputs.refuse_foreign([folder / "comparison.csv"], CSV_MARK)
 
 
 def write(

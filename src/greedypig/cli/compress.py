@@ -47,7 +47,6 @@ FILES = {
     "page": "compression.html",
     "figure": "compression.png",
 }
-CSV_MARK = b"method,share,edges"
 FIRST = "greedy-pig"
 
 
@@ -78,8 +77,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
     files = {what: folder / name for what, name in FILES.items()}
-    outputs.refuse_foreign([f for what, f in files.items() if what != "table"])
-    outputs.refuse_foreign([files["table"]], CSV_MARK)
+    outputs.refuse_foreign(files.values())
     shares = tuple(sorted({*SHARES, args.keep}))
     sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in names}
     results: dict[str, gp.Attribution] = {}

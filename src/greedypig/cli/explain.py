@@ -137,17 +137,13 @@ def _draw(a: gp.Attribution, files: dict[str, Path]) -> None:
 
 
 def photo_names(paths: Sequence[str]) -> dict[Path, str]:
-    """The files that the paths mean, with their names: in a folder, by their path in it."""
-    names: dict[Path, str] = {}
-    for path in paths:
-        try:
-            for file in find_photos([path]):
-                inside = Path(path).is_dir()
-                names.setdefault(file, fspath(file.relative_to(path)) if inside else file.name)
-        except InvalidInput as error:
-            raise UsageError(str(error)) from error
-    times = Counter(names.values())
-    return {file: name if times[name] == 1 else fspath(file) for file, name in names.items()}
+    """The files that the paths mean, with their names, or paths where a name is there twice."""
+    try:
+        files = find_photos(paths)
+    except InvalidInput as error:
+        raise UsageError(str(error)) from error
+    times = Counter(file.name for file in files)
+    return {file: file.name if times[file.name] == 1 else fspath(file) for file in files}
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 from ..results.files import write_whole
 from .failures import UsageError
 
-MARK = b"greedypig"
-"""Every file of greedypig has this in its first bytes."""
+MARK, CSV_MARK = b"greedypig", b"method,"
+"""Every file of greedypig has the first in its first bytes; tables as CSV begin with the other."""
 HEAD = 65536
 ENDINGS = (".gpig", ".html")
 
@@ -63,8 +63,9 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
             continue
         if path.is_file():
             with path.open("rb") as file:
-                if mark in file.read(HEAD):
-                    continue
+                head = file.read(HEAD)
+            if mark in head or (path.suffix == ".csv" and head.startswith(CSV_MARK)):
+                continue
         raise UsageError(
             f"Expected {path} to be free, or a file of greedypig (got another, which is left "
             "alone). Try --out FOLDER."

@@ -16,6 +16,7 @@ from ..tables.distributed import joined, own_device, restarted
 from . import options, outputs, select_output
 from .failures import DONE, Stopped, UsageError
 from .select_job import METHODS, USUAL_METHODS, Plan, SelectJob
+from .select_output import ENDINGS, STEM
 from .terminal import Terminal
 
 DESCRIPTION = """\
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         try:
             table, valid, plan = _plan(args)
             folder = outputs.folder(Path(args.out or _folder_name(args.tables[0])))
-            select_output.refuse_foreign(folder)
+            outputs.refuse_foreign(folder / f"{STEM}.{ending}" for ending in ENDINGS)
             device = options.device(own_device(args.device))
             with terminal.bar(Path(table.source).name) as bar:
                 job = SelectJob(table, valid, plan, folder, bar, device=device, group=group)

@@ -23,15 +23,9 @@ from . import outputs
 from .select_job import SelectJob
 from .terminal import BOLD, Terminal, duration
 
-STEM = "selection"
+STEM, ENDINGS = "selection", ("gpig", "md", "csv", "png", "html")
 CSV_HEAD = "method,k,loss,loss_standard_error,accuracy,accuracy_standard_error,r2,columns"
 R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the validation rows."
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Refuse to overwrite files of others, before any work is done."""
-    outputs.refuse_foreign(folder / f"{STEM}.{end}" for end in ("md", "png", "gpig", "html"))
-    outputs.refuse_foreign([folder / f"{STEM}.csv"], CSV_HEAD.partition(",accuracy")[0].encode())
 
 
 def report(job: SelectJob, terminal: Terminal) -> None:
@@ -107,16 +101,15 @@ def _kinds(schema: Schema) -> dict[str, str]:
 
 def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path) -> list[Path]:
     """The result, the table as Markdown and CSV, the figure and the page."""
-    files = [folder / f"{STEM}.{ending}" for ending in ("gpig", "md", "csv")]
-    a.save(files[0])
-    write_whole(files[1], _markdown(a, notes))
-    outputs.write_csv(files[2], _csv(notes))
-    if importlib.util.find_spec("matplotlib") is not None:
-        files.append(folder / f"{STEM}.png")
-        outputs.save_figure(plots.selected_columns(a), files[-1])
-    files.append(folder / f"{STEM}.html")
-    pages.write(a, files[-1])
-    return files
+    result, table, numbers, figure, page = (folder / f"{STEM}.{ending}" for ending in ENDINGS)
+    a.save(result)
+    write_whole(table, _markdown(a, notes))
+    outputs.write_csv(numbers, _csv(notes))
+    pages.write(a, page)
+    if importlib.util.find_spec("matplotlib") is None:
+        return [result, table, numbers, page]
+    outputs.save_figure(plots.selected_columns(a), figure)
+    return [result, table, numbers, figure, page]
 
 
 def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[list[str]]]]:
