@@ -192,6 +192,10 @@ class SelectJob:
         self.warnings = list(dict.fromkeys(self.warnings))
         self.seconds = monotonic() - began
 
+    def _begin(self, stage: str) -> None:
+        self.stage = self.bar.label = stage
+        self.share = 0.0
+
     def advance(self, stage: str, share: float) -> None:
         """A stage is so far: the bar shows it."""
         self.share = min(share, 1.0)
@@ -217,8 +221,7 @@ class SelectJob:
 
     def _once(self, stage: str, name: str, compute: Callable[[], str | bytes]) -> Path:
         """The file of a stage, computed by the first process if it is not there."""
-        self.stage, self.share = stage, 0.0
-        self.bar.label = stage
+        self._begin(stage)
         file = self.work / name
         if self.group.first and not file.exists():
             write_whole(file, compute())
@@ -298,7 +301,7 @@ class SelectJob:
 
     def _ranked(self, method: str) -> gp.Attribution:
         """One method's result, by all processes together; every round is saved."""
-        self.stage = self.bar.label = f"selecting by {method}"
+        self._begin(f"selecting by {method}")
         file, partial = self.work / f"{method}.gpig", self.work / f"{method}.partial.gpig"
         self.group.barrier()
         if file.exists():
@@ -340,7 +343,7 @@ class SelectJob:
 
     def _retrain(self) -> None:
         """Losses of fresh networks; each has a file of its own."""
-        self.stage = "retraining"
+        self._begin("retraining")
         cache, plan = tables.TrainingCache(self.work / "retrained"), self.plan
         trainings = trainings_of(self.schema.names, self.orders, plan.ks, plan.seeds)
         own = own_trainings(trainings, cache, self.group)
