@@ -24,7 +24,7 @@ from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
 from ..tensors.methods import FOR_EDGES
-from . import graph_model, outputs
+from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
 from .methods import knobs_of
@@ -54,8 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
     add = graph_model.add_options(parser, "compressed").add_argument
     add("--keep", type=share, default=0.5, metavar="SHARE", help="of the edges (default: 0.5)")
-    words = f"to compare, of {', '.join(METHODS)}; the edges of the first one are kept"
-    add("--methods", metavar="A,B,…", default=",".join(METHODS), help=f"{words} (default: all)")
+    words = f"of {', '.join(METHODS)}; the edges of the first one are kept (default: all)"
+    names, default = options.names_of(METHODS), tuple(METHODS)
+    add("--methods", type=names, metavar="A,B,…", default=default, help=words)
 
 
 def share(text: str) -> float:
@@ -71,7 +72,7 @@ def share(text: str) -> float:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train, order the edges by every method, measure them, write the files."""
-    names, knobs = _methods(args.methods), knobs_of(args)
+    knobs = knobs_of(args)
     job = GraphJob(args, terminal, "compressed")
     graph, folder = job.graph, job.folder
     if kept_count(args.keep, graph.m) < 1:
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     files = {what: folder / name for what, name in FILES.items()}
     outputs.refuse_foreign(files.values())
     shares = tuple(sorted({*SHARES, args.keep}))
-    sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in names}
+    sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in args.methods}
     results: dict[str, gp.Attribution] = {}
     with terminal.bar("") as bar:
         job.find_network(bar)
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         except InvalidInput as error:
             raise UsageError(str(error)) from error
         session = next(iter(sessions.values()))
-        bar.follow(lambda: len(results) + session.progress.share(), len(names))
+        bar.follow(lambda: len(results) + session.progress.share(), len(sessions))
         for name, session in sessions.items():
             bar.label = f"{graph.name}: {METHODS[name]}"
             method: Any = name
@@ -108,17 +109,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     network = job.network.file
     job.finish(a, _json(a, compression), written if network is None else [*written, network])
     return DONE
-
-
-def _methods(text: str) -> tuple[str, ...]:
-    names = [word.strip() for word in text.split(",")]
-    for name in names:
-        if name not in METHODS:
-            raise UsageError(
-                f"Expected --methods as names with commas, among {', '.join(METHODS)} "
-                f"(got {name!r})."
-            )
-    return tuple(dict.fromkeys(names))
 
 
 def _edges(

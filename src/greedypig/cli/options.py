@@ -7,6 +7,7 @@ network is loaded, where that can be known.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -127,6 +128,20 @@ def device(text: str) -> torch.device:
             f"Expected a device of this machine, such as cpu (got {text!r})."
         ) from error
     return named
+
+
+def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+    """The type of options that list names with commas, each once and in its order."""
+
+    def names(text: str) -> tuple[str, ...]:
+        words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
+        for word in words or [""]:
+            if word not in known:
+                expected = f"expected names with commas, among {', '.join(known)}"
+                raise argparse.ArgumentTypeError(f"{expected}, got {word!r}")
+        return tuple(words)
+
+    return names
 
 
 def whole(text: str) -> int:

@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--k", dest="ks", type=_ks, default=(), metavar="N,M,…", help=words)
     usual = ",".join(USUAL_METHODS)
     words = f"of {', '.join(METHODS)}; the first is reported in full (default: {usual})"
-    add("--methods", type=_methods, default=usual, metavar="A,B,…", help=words)
+    add("--methods", type=_methods, default=USUAL_METHODS, metavar="A,B,…", help=words)
 
     options.add_hardware(parser, batch_size=False)
     add = options.group(parser, "output").add_argument
@@ -144,13 +144,10 @@ def _ks(text: str) -> tuple[int, ...]:
 
 def _methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in METHODS:
-            raise argparse.ArgumentTypeError(f"expected {', '.join(METHODS)}, got {name!r}")
-    if not names or names[0] == "random":
+    names = options.names_of(METHODS)(text)
+    if names[0] == "random":
         raise argparse.ArgumentTypeError("expected a method that ranks columns first, got none")
-    return tuple(dict.fromkeys(names))
+    return names
 
 
 def _columns(texts: Sequence[str], table: Table) -> tuple[str, ...]:
