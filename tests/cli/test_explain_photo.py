@@ -31,14 +31,12 @@ def test_images_networks_and_names_are_taken_as_they_are(place):
 
 
 def test_progress_gets_the_run_before_and_after_every_round(place):
-    rounds = []
-    method = gp.GreedyPIG(rounds=3, steps=2)
-    a = gp.explain_photo(
-        "photo.png",
-        TINY[1],
-        method=method,
-        progress=lambda run: rounds.append(len(run.state.picks)),
-    )
+    method, rounds = gp.GreedyPIG(rounds=3, steps=2), []
+
+    def progress(run):
+        rounds.append(len(run.state.picks))
+
+    a = gp.explain_photo("photo.png", TINY[1], method=method, progress=progress)
     assert rounds == [0, 1, 2, 3]
     again = gp.explain_photo("photo.png", TINY[1], method=method, resume=a)
     assert again is a  # Nothing is measured anew.
