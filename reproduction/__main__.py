@@ -121,7 +121,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         _refuse_unused(args, chosen)
         out = outputs.folder(Path(args.out))
         for name in chosen:
-            terminal.keeps(out / "rows" / name, args.resume)
             page, *others = [out / file.format(name) for file in job_class(name).FILES]
             outputs.refuse_foreign([page], MARK.encode())
             outputs.refuse_foreign([file for file in others if file.suffix == ".png"])
@@ -178,12 +177,9 @@ def _print(result: Result, terminal: Terminal) -> None:
     """The table for people, and the first remarks."""
     table = result.table
     columns = [column for column in table.columns if column != "setting"]
-    cells = [[table.columns[column] for column in columns]]
-    cells += [[table.cell(row, column) for column in columns] for row in table.rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    rows = [[table.cell(row, column) for column in columns] for row in table.rows]
     terminal.say(result.title)
-    for line in cells:
-        terminal.say("  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)))
+    terminal.table([table.columns[column] for column in columns], rows, names=len(columns))
     for remark in result.remarks[:2]:
         terminal.say(remark)
     if result.files:

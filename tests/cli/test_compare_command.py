@@ -191,8 +191,8 @@ def test_warnings_name_the_photo_and_the_method(call, place):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["--methods", "greedy"], "Did you mean"),
-        (["--methods", ","], "none"),
+        (["--methods", "greedy"], "'greedy'"),
+        (["--methods", ","], "names with commas"),
         (["--out", "x.html"], "folder"),
         (["--budget", "0"], "at least 1"),
         (["--judge", "tiny_models:crash"], "the weights are gone"),

@@ -28,3 +28,21 @@ def test_images_networks_and_names_are_taken_as_they_are(place):
     assert by_file.about["class"] == by_image.about["class"] == "blue"
     assert by_file.about["source"] == "photo.png"
     assert by_file.about["model"] == TINY[1]
+
+
+def test_progress_gets_the_run_before_and_after_every_round(place):
+    method, rounds = gp.GreedyPIG(rounds=3, steps=2), []
+
+    def progress(run):
+        rounds.append(len(run.state.picks))
+
+    a = gp.explain_photo("photo.png", TINY[1], method=method, progress=progress)
+    assert rounds == [0, 1, 2, 3]
+    again = gp.explain_photo("photo.png", TINY[1], method=method, resume=a)
+    assert again is a  # Nothing is measured anew.
+
+
+def test_the_other_class_of_a_margin_may_be_named(place):
+    a = gp.explain_photo("photo.png", TINY[1], objective="margin:blue", method="ig")
+    assert a.settings["rival"] == 3
+    assert a.about["objective"] == "margin:blue"

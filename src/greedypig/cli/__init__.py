@@ -12,10 +12,9 @@ defines
 `terminal.say` prints a line for people; it is silent under --json or --quiet.
 `terminal.result(record)` prints the one object of --json. `terminal.bar` shows progress on a
 terminal. A `UsageError` ends with exit code 2, any other error with 1, in one sentence. Ctrl-C and
-SIGTERM arrive as KeyboardInterrupt. A command names the files that --resume goes on from beforehand
-(`terminal.keeps`). When it is stopped, `main` prints which of them exist and the command that goes
-on, or the one that starts again, with exit code 1. A command that has to save something first saves
-it and raises `Stopped`.
+SIGTERM arrive as KeyboardInterrupt. `main` then prints the command that goes on with --resume, or
+the one that starts again, with exit code 1. A command that has to save something first saves it and
+raises `Stopped`.
 
 Exit codes: 0 everything was done, 1 something failed or was stopped, 2 the command was wrong. An
 input file that does not exist is a wrong command.

@@ -9,7 +9,6 @@ from typing import Any
 
 import greedypig as gp
 
-from ..core.errors import did_you_mean
 from ..core.methods import GreedyPIG, as_method
 from ..tensors.methods import within
 from . import compare_output, options, outputs
@@ -44,30 +43,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_photos(parser)
     options.add_model(parser)
     method = options.group(parser, "method")
-    method.add_argument(
-        "--methods",
-        metavar="A,B,…",
-        default=",".join(USUAL),
-        help=f"the methods to run: {', '.join(NAMES)}; paper is Greedy PIG in the paper's setting "
-        "(100 rounds of 20 gradients, slow), regions is Greedy PIG on superpixels (default: all "
-        "but paper and gradient)",
+    words = (
+        f"the methods to run: {', '.join(NAMES)}; paper is Greedy PIG in the paper's setting (100 "
+        "rounds of 20 gradients, slow), regions is Greedy PIG on superpixels (default: all but "
+        "paper and gradient)"
     )
-    method.add_argument(
-        "--budget",
-        type=options.whole,
-        metavar="N",
-        help="about N gradients for every method (default: its own number), by more or fewer "
-        "rounds and steps; the paper's setting never takes more than its own. The results name "
-        "the rounds and steps",
+    names = options.names_of(NAMES)
+    method.add_argument("--methods", type=names, metavar="A,B,…", default=USUAL, help=words)
+    words = (
+        "about N gradients for every method (default: its own number), by more or fewer rounds and "
+        "steps; the paper's setting never takes more than its own"
     )
+    method.add_argument("--budget", type=options.whole, metavar="N", help=words)
     options.add_features(method)
     options.add_hardware(parser)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="folder of the results (default: photo-comparison, or comparison for several photos)",
-    )
+    words = "folder of the results (default: photo-comparison, or comparison for several photos)"
+    output.add_argument("--out", metavar="FOLDER", help=words)
     options.add_resume(output)
 
 
@@ -79,16 +71,15 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "are compared by the prediction with only the best features, and a counterfactual is "
             "about the prediction without them. Try greedypig explain --objective counterfactual."
         )
-    methods = chosen(args.methods)
     names = photo_names(args.photos)
     folder = _folder(args.out, list(names))
     folders = dict(zip(names, outputs.stems(fspath(folder), list(names)), strict=True))
     outputs.refuse_foreign(each / "comparison.html" for each in folders.values())
-    compare_output.refuse_foreign(folder)
+    outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in compare_output.ENDINGS)
     runs = []
     for path, name in names.items():
-        for method in methods:
-            session = new_session(folders[path] / f"{_slug(method)}.gpig", args, terminal)
+        for method in args.methods:
+            session = new_session(folders[path] / f"{_slug(method)}.gpig", args)
             search = Search(method_of(method, args.budget))
             features = gp.superpixels() if method == "regions" else None
             runs.append(PhotoRun(path, name, session, search, features, TITLES.get(method, method)))
@@ -122,16 +113,6 @@ def method_of(name: str, budget: int | None) -> Any:
     else:
         method = as_method("greedy-pig" if name == "regions" else name)
     return method if budget is None else within(method, budget, stretch=name != "paper")
-
-
-def chosen(text: str) -> list[str]:
-    """The methods that --methods names, each once and in its order."""
-    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    for word in words or ["none"]:
-        if word not in NAMES:
-            near = did_you_mean(word, NAMES)
-            raise UsageError(f"Expected --methods among {', '.join(NAMES)} (got {word!r}).{near}")
-    return words
 
 
 def _slug(method: str) -> str:

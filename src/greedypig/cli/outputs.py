@@ -6,6 +6,8 @@ never overwritten; that is an error before any work is done.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,8 +16,8 @@ from typing import Any
 from ..results.files import write_whole
 from .failures import UsageError
 
-MARK = b"greedypig"
-"""Every file of greedypig has this in its first bytes."""
+MARK, CSV_MARK = b"greedypig", b"method,"
+"""Every file of greedypig has the first in its first bytes; tables as CSV begin with the other."""
 HEAD = 65536
 ENDINGS = (".gpig", ".html")
 
@@ -61,8 +63,9 @@ def refuse_foreign(paths: Iterable[Path], mark: bytes = MARK) -> None:
             continue
         if path.is_file():
             with path.open("rb") as file:
-                if mark in file.read(HEAD):
-                    continue
+                head = file.read(HEAD)
+            if mark in head or (path.suffix == ".csv" and head.startswith(CSV_MARK)):
+                continue
         raise UsageError(
             f"Expected {path} to be free, or a file of greedypig (got another, which is left "
             "alone). Try --out FOLDER."
@@ -75,6 +78,19 @@ def shown(path: Path) -> str:
         return min(str(path), os.path.relpath(path), key=len)
     except ValueError:  # Another drive.
         return str(path)
+
+
+def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows, the heads first, as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_whole(file, text.getvalue())
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown: a column of names, then numbers, aligned to the right."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def save_figure(figure: Any, file: Path) -> None:
