@@ -120,10 +120,10 @@ def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     scorer = gp.IG(STEPS)
 
     def run() -> int:
-        before = objective.rows_used
+        before = objective.paid["gradient_rows"]
         for mask in masks():
             scorer(objective, mask.unsqueeze(0))
-        return objective.rows_used - before
+        return objective.paid["gradient_rows"] - before
 
     return run
 
@@ -137,9 +137,9 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
     scorer, some, rounds = gp.IG(steps), masks(), count()
 
     def run() -> int:
-        before, number = objective.rows_used, next(rounds)
+        before, number = objective.paid["gradient_rows"], next(rounds)
         scorer(objective.at(number), some[number % len(some)].unsqueeze(0))
-        return objective.rows_used - before
+        return objective.paid["gradient_rows"] - before
 
     return run
 
@@ -156,7 +156,7 @@ def parquet() -> str:
         table = open_table(file)
         # One lane: whatever was decoded is thrown away when the next pool comes.
         batches = Batches(table, survey(table, "label"), batch_size=ROWS, memory=1)
-        assert batches.lanes == 1
+        assert batches.together == 1
         assert len(batches) == POOLS * POOL // ROWS
         model = new_network(batches.schema).requires_grad_(False)
         held = list(batches)

@@ -7,7 +7,6 @@ else it is computed and written whole. So a stopped job goes on, and processes s
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 import warnings
@@ -36,7 +35,6 @@ from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
 from ..results.files import write_whole
 from ..tables import Batches, Constant, Reading, Retrained, Schema, Survey, Table, Training
-from ..tables.api import Selection
 from ..tables.distributed import Group
 from ..tables.losses import check_probabilities
 from ..tables.retraining import own_trainings, trainings_of
@@ -61,8 +59,6 @@ EACH = 40
 VALID_BATCH = 4096
 PROBED = 20
 """Batches from which the units of a model's outputs are found."""
-IN_SURVEY = r"The values of .* are constant|.* (equal|decide) the label[. ]"
-"""Warnings of a selection that the survey gives from all rows."""
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
 WORK = "work"
 
@@ -205,8 +201,7 @@ class SelectJob:
         self.orders = {m: self._orders(m) for m in plan.methods}
         self._retrain()
         for a in self.results.values():
-            texts = a.about.get("warnings", ())
-            self.warnings += [text for text in texts if not re.match(IN_SURVEY, text)]
+            self.warnings += a.about.get("warnings", ())
         self.warnings = list(dict.fromkeys(self.warnings))
 
     def advance(self, stage: str, share: float) -> None:
@@ -334,26 +329,22 @@ class SelectJob:
         if file.exists():
             self.advance(method, 1)
             return gp.load(file)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=IN_SURVEY)
-            run = Selection(
-                self.model,
-                batches_for(self.model, self.train),
-                loss=self.schema.loss,
-                method={"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}.get(method, method),
-                k=max(self.plan.ks),
-                budget=self.plan.gradient_batches(method, self.train),
-                baseline=self.plan.baseline,
-                names=self.schema.names,
-                seed=self.plan.seed,
-                group=self.group,
-                resume=partial if partial.exists() else None,
-            )
-            for state in run:
-                if self.group.first:
-                    run.result(measure=False).save(partial)
-                self.advance(method, len(state.picks) / len(run.run.schedule))
-            a = run.result(valid=batches_for(self.model, self.valid))
+        a = gp.select_features(
+            self.model,
+            batches_for(self.model, self.train),
+            valid=batches_for(self.model, self.valid),
+            loss=self.schema.loss,
+            method={"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}.get(method, method),
+            k=max(self.plan.ks),
+            budget=self.plan.gradient_batches(method, self.train),
+            baseline=self.plan.baseline,
+            names=self.schema.names,
+            seed=self.plan.seed,
+            group=self.group,
+            resume=partial if partial.exists() else None,
+            checkpoint=partial,
+            progress=lambda run: self.advance(method, len(run.state.picks) / len(run.schedule)),
+        )
         if self.group.first:
             a.save(file)
             partial.unlink(missing_ok=True)

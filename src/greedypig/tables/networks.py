@@ -262,9 +262,7 @@ def network_for(
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen = freeze(model)
     example = feed.example
-    table = Table.of(example.features, partial(check_labels, loss_name))
-    if names is not None and len(names) == table.columns:
-        table = table.named(names)
+    table = Table.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
     like = _like(modules, rows.features)
@@ -272,11 +270,6 @@ def network_for(
     lookups: list[LookUp] = []
     if any(table.categorical) and (with_ids := embeddings(modules)) and not _takes_gates(frozen):
         lookups = find_lookups(frozen, with_ids, table, subject.example.features)
-        bags = [table.part_of[c].key for one in lookups if one.joins for c in one.columns]
-        if bags:
-            table = Table.of(example.features, table.check, bags)
-            lookups = find_lookups(frozen, with_ids, table, subject.example.features)
-    subject = replace(subject, table=table.named(names))
     if _takes_gates(frozen):
         return _gated(subject, fast=fast)
     if len(table.parts) == 1 and not lookups and (layers := _linear_chain(frozen)) is not None:
@@ -297,7 +290,6 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
     numbers = [part for part, number in zip(table.parts, is_number, strict=True) if number]
     modules = list({id(one.module): one.module for one in lookups}.values())
     owners = [c for c, part in enumerate(table.part_of) if part in numbers]
-    own = len(owners)
     owners += [column for one in lookups for column in one.owners]
     widths = [part.width for part in numbers] + [len(one.owners) for one in lookups]
 
@@ -328,16 +320,8 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
             return table.call(frozen, given)
 
     network = Network(subject, inputs, outputs, torch.tensor(owners))
-    few = subject.few.features
-    if lookups:
-        moved = [p.roll(1, 0) if number else p for p, number in zip(few, is_number, strict=True)]
-        if not torch.equal(inputs(few)[:, own:], inputs(moved)[:, own:]):
-            raise InvalidInput(
-                "Expected embeddings that depend on category ids alone (got ones that change with "
-                f"the numbers, as by per_sample_weights). {INSTEAD}"
-            )
-    elif any(table.categorical):
-        _check_takes_numbers(network, few)
+    if any(table.categorical) and not lookups:
+        _check_takes_numbers(network, subject.few.features)
     return network
 
 
