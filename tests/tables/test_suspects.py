@@ -209,13 +209,6 @@ def test_the_index_of_pandas_is_left_out_of_a_small_table(tmp_path):
     assert len(said) == 1
 
 
-def test_times_by_which_rows_are_sorted_are_kept(tmp_path):
-    times = np.datetime64("2024-01-01") + np.arange(N)
-    found, said = surveyed(tmp_path, {"day": times, "x": X, "y": Y})
-    assert found.schema.names == ["day", "x"]
-    assert said == []
-
-
 def test_a_table_of_row_numbers_alone_is_refused(tmp_path):
     with pytest.raises(ValueError, match="'code' alone"):
         surveyed(tmp_path, {"code": np.arange(N), "y": Y})
