@@ -152,11 +152,27 @@ class Network:
     def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
+        pieces = list(batch.pieces(self._chunk))
         with torch.no_grad():
-            for rows in batch.pieces(self._chunk):
-                for k, gates in enumerate(masks.to(self.device)):
-                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
+            for k, gates in enumerate(masks.to(self.device)):
+                outputs_of = self._outputs_at_mask(gates)
+                for rows in pieces:
+                    total[k] -= self.losses(rows, outputs_of(rows)).sum()
         return total
+
+    def _outputs_at_mask(self, gates: Tensor) -> Callable[[Rows], Any]:
+        """The model's outputs for encoded rows, by the selected columns alone where that does."""
+        if self.layers is None or not bool(((gates == 0) | (gates == 1)).all()):
+            return partial(self.outputs, gates=gates)
+        split = self._split(gates == 1, self.conditional)
+        bias, of_selected, _ = self._first_layer(split)
+        rest, baseline = self.layers[1], self.baseline[split.on]
+
+        def outputs_of(rows: Rows) -> Any:
+            known = rows.features[0].index_select(1, split.on) - baseline
+            return rest(torch.addmm(bias, known, of_selected))
+
+        return outputs_of
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
@@ -170,7 +186,7 @@ class Network:
         split = self._split(selected, conditional)
         free = masks[:, ~selected]
         if self.layers is not None and bool((free == free[:, :1]).all()):
-            slopes_of = self._behind(*self.layers, split, free[:, 0].tolist(), weights.tolist())
+            slopes_of = self._behind(split, free[:, 0].tolist(), weights.tolist())
         else:
             slopes_of = partial(self._through, split, masks, weights.tolist())
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -182,13 +198,20 @@ class Network:
         scores = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return scores.index_add_(0, self.column_of[split.off], total)
 
+    def _first_layer(self, split: Split) -> tuple[Tensor, Tensor, Tensor]:
+        """The first layer's output at the baseline, and its weights of selected and other inputs.
+
+        What the others are imputed by is part of the weights of the selected ones.
+        """
+        assert self.layers is not None
+        first = self.layers[0]
+        of_selected, of_others = first.weight.T[split.on], first.weight.T[split.off]
+        if split.coefficients is not None:
+            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
+        return first(self.baseline), of_selected, of_others
+
     def _behind(
-        self,
-        first: nn.Linear,
-        rest: Callable[[Tensor], Any],
-        split: Split,
-        nodes: list[float],
-        weights: list[float],
+        self, split: Split, nodes: list[float], weights: list[float]
     ) -> Callable[[Rows], tuple[Tensor, Tensor]]:
         """The news of some rows and their slopes, on a straight path behind the first layer.
 
@@ -198,10 +221,8 @@ class Network:
         output and sent through it once. Twice the rows per second of a training step
         (benchmarks/tables.py).
         """
-        bias, of_others = first(self.baseline), first.weight.T[split.off]
-        of_selected = first.weight.T[split.on]
-        if split.coefficients is not None:
-            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
+        assert self.layers is not None
+        rest, (bias, of_selected, of_others) = self.layers[1], self._first_layer(split)
 
         def slopes_of(rows: Rows) -> tuple[Tensor, Tensor]:
             known, news = split.news(rows.features[0] - self.baseline)
