@@ -64,20 +64,14 @@ class TextLayout:
 def find_tables(where: str | PathLike[str]) -> list[Path]:
     """The files behind a path: one file, a folder's (with those below), or a pattern's; sorted."""
     path = Path(where)
-    if path.is_file():
-        if not path.name.lower().endswith(ENDINGS):
-            raise InvalidInput(
-                f"Expected a table that ends in {', '.join(ENDINGS)} (got {path.name})."
-            )
-        return [path]
-    roots = [path] if path.is_dir() else map(Path, glob.glob(fspath(where), recursive=True))
+    roots = [path] if path.exists() else list(map(Path, glob.glob(fspath(where), recursive=True)))
     files = {
         file
         for root in roots
         for file in ([root] if root.is_file() else root.rglob("*"))
         if file.is_file()
         and file.name.lower().endswith(ENDINGS)
-        and not any(map(_is_hidden, (file.name, *file.relative_to(root).parts)))
+        and (file == path or not any(map(_is_hidden, (file.name, *file.relative_to(root).parts))))
     }
     if not files:
         raise InvalidInput(
@@ -118,40 +112,31 @@ class TableFile:
         """Columns in the names of the folders, country=DE/part.parquet, with their value here."""
         self._folder: Path | None = None
 
-    @property
-    def _is_text(self) -> bool:
-        return not self.path.name.lower().endswith((*PARQUET, *ARROW))
-
     def _schema(self) -> Any:
-        name, pa = self.path.name.lower(), arrow()
+        pa, name = arrow(), self.path.name.lower()
         if name.endswith(PARQUET):
-            return arrow("parquet").ParquetFile(self.path).schema_arrow
+            return arrow("parquet").read_schema(self.path)
         if name.endswith(ARROW):
-            return self._ipc().schema
+            return arrow("ipc").open_file(pa.memory_map(fspath(self.path))).schema
         opened = gzip.open if name.endswith(".gz") else open
         with opened(self.path, "rb") as file:
             line = file.readline(BLOCK).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode()
-        layout = self.layout
-        if layout.names is None and layout.separator is None and _is_criteo(line):
+        layout, tabs = self.layout, line.split("\t")
+        if layout.names is None and len(tabs) == len(CRITEO) and tabs[0] in ("0", "1"):
             layout = replace(layout, separator="\t", names=CRITEO, quotes=False)
         if layout.separator is None:
             signs = "\t" if ".tsv" in name else ",\t;|"
             layout = replace(layout, separator=next((s for s in signs if s in line), ","))
-        fields = [
-            f.strip() for f in next(csv.reader([line], delimiter=layout.separator or ","), [])
-        ]
+        self.layout, separator = layout, layout.separator or ","
+        fields = [field.strip() for field in next(csv.reader([line], delimiter=separator), [])]
         names = layout.names or fields
         if len(fields) != len(names):
             raise InvalidInput(
                 f"Expected {len(names)} columns in {self.path} (got {len(fields)} in its first "
                 "line)."
             )
-        self.layout = layout
         # All columns are text: a survey of all rows decides which are numbers.
         return pa.schema([(n, pa.string()) for n in names])
-
-    def _ipc(self) -> Any:
-        return arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -194,13 +179,14 @@ class TableFile:
 
     def _write(self, file: IO[bytes]) -> None:
         """Write the columns that can be used as Parquet, a row group for each record batch."""
-        pa, parquet, types = arrow(), arrow("parquet"), arrow("types")
+        pa, parquet = arrow(), arrow("parquet")
         names = [name for name in self.stored if self.kinds.get(name, "other") != "other"]
+        is_arrow = self.path.name.lower().endswith(ARROW)
         writer = None
-        for batch in self._text_batches() if self._is_text else self._arrow_batches():
+        for batch in self._arrow_batches() if is_arrow else self._text_batches():
             rows = pa.Table.from_batches([batch]).rename_columns(list(self.stored)).select(names)
             for i, column in enumerate(rows.columns):
-                if types.is_dictionary(column.type) and kind_of(column.type) == "text":
+                if is_arrow and kind_of(column.type) == "text":
                     rows = rows.set_column(i, names[i], as_texts(column).dictionary_decode())
             writer = writer or parquet.ParquetWriter(file, rows.schema)
             writer.write_table(rows)
@@ -209,42 +195,41 @@ class TableFile:
         writer.close()
 
     def _arrow_batches(self) -> Iterator[Any]:
-        reader = self._ipc()
+        reader = arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
         return map(reader.get_batch, range(reader.num_record_batches))
 
     def _text_batches(self) -> Iterator[Any]:
-        pa, reader, layout = arrow(), arrow("csv"), self.layout
+        pa, pc, reader, layout = arrow(), arrow("compute"), arrow("csv"), self.layout
+        names, quotes = list(self.stored), layout.quotes
         read = reader.ReadOptions(
-            column_names=list(self.stored), skip_rows=int(layout.names is None), block_size=BLOCK
+            column_names=names, skip_rows=int(layout.names is None), block_size=BLOCK
         )
         parse = reader.ParseOptions(
             delimiter=layout.separator,
-            newlines_in_values=layout.quotes,
-            quote_char='"' if layout.quotes else False,
+            newlines_in_values=quotes,
+            quote_char='"' if quotes else False,
         )
         convert = reader.ConvertOptions(
-            column_types=dict.fromkeys(self.stored, pa.string()),
+            column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
             null_values=MISSING,
         )
+        # 1,5 as 1.5 where the decimal sign is a comma; other texts stay.
+        number = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
         try:
-            yield from map(self._with_points, reader.open_csv(self.path, read, parse, convert))
+            for batch in reader.open_csv(self.path, read, parse, convert):
+                if self.decimal == ".":
+                    yield batch
+                else:
+                    plain = [pc.replace_substring_regex(c, number, r"\1.\2") for c in batch.columns]
+                    yield pa.record_batch(plain, schema=batch.schema)
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
                 raise InvalidFile(
-                    f"Expected lines of {len(self.stored)} columns in {self.path} (got "
+                    f"Expected lines of {len(names)} columns in {self.path} (got "
                     f"{first_line(error)}). Try another separator, or correct the file."
                 ) from error
-
-    def _with_points(self, batch: Any) -> Any:
-        """1,5 as 1.5 where the decimal sign is a comma; other texts stay."""
-        if self.decimal == ".":
-            return batch
-        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
-        change = arrow("compute").replace_substring_regex
-        columns = [change(c, pattern, r"\1.\2") for c in batch.columns]
-        return arrow().record_batch(columns, schema=batch.schema)
 
     @property
     def pieces(self) -> int:
@@ -358,21 +343,12 @@ def _add_folder_values(files: Sequence[TableFile], keep: Collection[str]) -> Non
         values = {unquote(name): unquote(value) for name, value in pairs}
         # A column of the file's own goes before.
         of_files.append({n: v for n, v in values.items() if n and n not in file.kinds})
-    different: dict[str, set[str]] = {}
-    for values in of_files:
-        for name, value in values.items():
-            different.setdefault(name, set()).add(value)
+    different = Counter(name for name, _ in {one for values in of_files for one in values.items()})
     for file, values in zip(files, of_files, strict=True):
         file.folder_values = {
             name: None if value in MISSING else value
             for name, value in values.items()
-            if len(different[name]) > 1 or name in keep
+            if different[name] > 1 or name in keep
         }
         # As text, like a CSV's: a survey of all files decides which are numbers.
         file.kinds |= dict.fromkeys(file.folder_values, "text")
-
-
-def _is_criteo(line: str) -> bool:
-    """Is this a line of Criteo's files: a label of 0 or 1 before 39 fields, tabs between them?"""
-    fields = line.split("\t")
-    return len(fields) == len(CRITEO) and fields[0] in ("0", "1")

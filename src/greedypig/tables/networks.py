@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,23 +42,6 @@ Outputs = Callable[[Tensor, list[Tensor]], Any]
 """(inputs, parts) → the model's outputs with these inputs in place of its own."""
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """A model, its loss, and the first batch of the table that it is asked about."""
-
-    model: Frozen
-    table: Table
-    loss: Loss
-    example: Rows
-    like: Tensor
-    """An empty tensor with the model's device and dtype."""
-
-    @property
-    def few(self) -> Rows:
-        """Rows on which a shortcut is compared with the model itself."""
-        return self.example.changed(lambda tensor: tensor[:PROBED])
-
-
 class Split(NamedTuple):
     """The inputs of the selected columns, and those of the others."""
 
@@ -82,31 +66,44 @@ class Split(NamedTuple):
 
 
 class Network:
-    """A model whose columns can be gated, with a loss: sums over the rows of one batch."""
+    """A model whose columns can be gated, with a loss: sums over the rows of one batch.
+
+    `gated_at` or `gated_before` says where the gates are; `network_for` decides which.
+    """
+
+    layers: tuple[nn.Linear, Callable[[Tensor], Any]] | None = None
+    """The linear first layer, and what is behind it, where that is known."""
+    gates_itself = False
+    """Are the inputs the gates of the model's own?"""
+    conditional: Conditional | None = None
+    """What absent columns are imputed by, where they are not at one baseline for all rows."""
+    credits_others = True
+    """Do scores include what a column says about imputed ones?"""
 
     def __init__(
-        self,
-        subject: Subject,
-        inputs: Inputs,
-        outputs: Outputs,
-        column_of: Tensor,
-        *,
-        layers: tuple[nn.Linear, Callable[[Tensor], Any]] | None = None,
-        gates_itself: bool = False,
+        self, model: Frozen, table: Table, loss: Loss, example: Rows, like: Tensor
     ) -> None:
-        """column_of: (inputs,) the column behind each input. layers: the linear first layer, and
-        what is behind it. gates_itself: the inputs are the gates of the model's own."""
-        self.model, self.table, self.loss = subject.model, subject.table, subject.loss
-        self.example, self.columns = subject.example, subject.table.columns
-        self.device, self.dtype = subject.like.device, subject.like.dtype
+        """example: the rows of the first batch. like: has the model's device and dtype."""
+        self.model, self.table, self.loss = model, table, loss
+        self.device, self.dtype = like.device, like.dtype
+        self.columns = table.columns
+        self.example = example.changed(lambda tensor: tensor.to(like.device))
+
+    def gated_at(self, inputs: Inputs, outputs: Outputs, column_of: Tensor) -> Network:
+        """The same with gates on these inputs. column_of: (inputs,) the column behind each."""
         self.inputs, self.outputs_at = inputs, outputs
-        self.column_of, self.layers = column_of.to(self.device), layers
-        self.gates_itself = gates_itself
-        self.conditional: Conditional | None = None
-        """What absent columns are imputed by, where they are not at one baseline for all rows."""
-        self.credits_others = True
-        """Do scores include what a column says about imputed ones?"""
+        self.column_of = column_of.to(self.device)
         self.put_absent_at(torch.zeros(len(column_of)))
+        return self
+
+    def gated_before(
+        self, inputs: Inputs, first: nn.Linear, rest: Callable[[Tensor], Any], column_of: Tensor
+    ) -> Network:
+        """The same with gates between inputs and a linear first layer."""
+        self.dtype, self.layers = first.weight.dtype, (first, rest)
+        return self.gated_at(
+            lambda parts: inputs(parts).to(self.dtype), lambda x, _: rest(first(x)), column_of
+        )
 
     def put_absent_at(self, baseline: Tensor) -> None:
         """Absent columns are at this baseline (inputs,) from now on."""
@@ -281,32 +278,34 @@ def network_for(
     """
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-    frozen = freeze(model)
-    example = feed.example
+    frozen, example = freeze(model), feed.example
     table = Table.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
-    like = _like(modules, rows.features)
-    subject = Subject(frozen, table, loss, rows.changed(lambda t: t.to(like.device)), like)
-    lookups: list[LookUp] = []
-    if any(table.categorical) and (with_ids := embeddings(modules)) and not _takes_gates(frozen):
-        lookups = find_lookups(frozen, with_ids, table, subject.example.features)
+    network = Network(frozen, table, loss, rows, _like(modules, rows.features))
     if _takes_gates(frozen):
-        return _gated(subject, fast=fast)
-    if len(table.parts) == 1 and not lookups and (layers := _linear_chain(frozen)) is not None:
+        return _gated(network, fast=fast)
+    with_ids = embeddings(modules) if any(table.categorical) else []
+    if with_ids:
+        lookups = find_lookups(frozen, with_ids, table, network.example.features)
+        return _hooked(network, lookups)
+    if len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
         _check_width(layers[0].in_features, table)
         if fast:
             rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
-            return _layered(subject, lambda parts: parts[0], layers[0], rest, owners)
-    return _open(subject, lookups)
+            return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
+    network = _hooked(network, [])
+    if any(table.categorical):
+        _check_takes_numbers(network)
+    return network
 
 
-def _open(subject: Subject, lookups: list[LookUp]) -> Network:
+def _hooked(network: Network, lookups: list[LookUp]) -> Network:
     """Any model: numbers are gated where they enter, categories where their embeddings come out.
 
     Without embeddings every column is a number.
     """
-    table, frozen, dtype = subject.table, subject.model, subject.like.dtype
+    table, frozen = network.table, network.model
     is_number = [not (lookups and part.categorical) for part in table.parts]
     numbers = [part for part, number in zip(table.parts, is_number, strict=True) if number]
     modules = list({id(one.module): one.module for one in lookups}.values())
@@ -319,7 +318,7 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
         if lookups:
             with replaced(modules, lambda _, output: tensors.append(output)):
                 table.call(frozen, parts)
-        return torch.cat([t.reshape(len(parts[0]), -1).to(dtype) for t in tensors], dim=1)
+        return torch.cat([t.reshape(len(parts[0]), -1).to(network.dtype) for t in tensors], dim=1)
 
     def outputs(x: Tensor, parts: list[Tensor]) -> Any:
         pieces, following = iter(torch.split(x, widths, dim=1)), iter(lookups)
@@ -340,62 +339,44 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
         with replaced(modules, put):
             return table.call(frozen, given)
 
-    network = Network(subject, inputs, outputs, torch.tensor(owners))
-    if any(table.categorical) and not lookups:
-        _check_takes_numbers(network, subject.few.features)
-    return network
+    return network.gated_at(inputs, outputs, torch.tensor(owners))
 
 
-def _layered(
-    subject: Subject,
-    inputs: Inputs,
-    first: nn.Linear,
-    rest: Callable[[Tensor], Any],
-    column_of: Tensor,
-    *,
-    fast: bool = True,
-) -> Network:
-    """inputs(parts) → first (linear) → rest, with gates between inputs and first."""
-    return Network(
-        replace(subject, like=first.weight.detach()),
-        lambda parts: inputs(parts).to(first.weight.dtype),
-        lambda x, _: rest(first(x)),
-        column_of,
-        layers=(first, rest) if fast else None,
-    )
-
-
-def _gated(subject: Subject, *, fast: bool) -> Network:
+def _gated(network: Network, *, fast: bool) -> Network:
     """A model with forward(…, gates=…), by its linear first layer where it shows one."""
-    table, frozen = subject.table, subject.model
+    table, frozen, columns = network.table, network.model, network.columns
     module: Any = frozen.module
     _check_width(getattr(module, "n_columns", None), table)
-    ones = subject.like.new_ones(1, table.columns)
-    own = Network(
-        subject,
+    ones = torch.ones(1, columns, device=network.device, dtype=network.dtype)
+    own = copy(network).gated_at(
         lambda parts: ones,
         lambda gates, parts: table.call(frozen, parts, gates=gates[0]),
-        torch.arange(table.columns),
-        gates_itself=True,
+        torch.arange(columns),
     )
+    own.gates_itself = True
     shown = all(hasattr(module, name) for name in ("inputs", "column_of", "first", "rest"))
     if not (shown and _is_private(frozen) and type(module.first) is nn.Linear):
         return own
     inputs = partial(table.call, module.inputs)
-    layered = _layered(subject, inputs, module.first, module.rest, module.column_of, fast=fast)
+    layered = network.gated_before(inputs, module.first, module.rest, module.column_of)
     # The outputs of a subclass may differ from those of its parts.
-    gates = torch.linspace(0, 1, table.columns, device=own.device).roll(1)
+    gates = torch.linspace(0, 1, columns, device=own.device).roll(1)
+    few = network.example.changed(lambda tensor: tensor[:PROBED])
     try:
         with torch.no_grad():
-            ours, theirs = (n.outputs(n.encoded(subject.few), gates) for n in (layered, own))
+            ours, theirs = (n.outputs(n.encoded(few), gates) for n in (layered, own))
     except (RuntimeError, TypeError, AttributeError):
         return own
-    agree = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
-    return layered if agree else own
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
+        return own
+    if not fast:
+        layered.layers = None
+    return layered
 
 
-def _check_takes_numbers(network: Network, few: list[Tensor]) -> None:
+def _check_takes_numbers(network: Network) -> None:
     """Whole numbers are given as floating point, which no look-up of ids takes."""
+    few = [part[:PROBED] for part in network.example.features]
     try:
         with torch.no_grad():
             network.outputs_at(network.inputs(few), few)

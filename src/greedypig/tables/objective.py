@@ -88,20 +88,14 @@ class TableObjective(OwnGradient):
 
         return self._mean(self.share(), self.n, falls, points=self.n + 1)
 
-    def toward(self, end: Tensor) -> NoReturn:
-        """A table's rows are not one input that could be changed."""
+    def toward(self, *_: Any) -> NoReturn:
+        """Refuse methods that change an input: a table's rows are not one input."""
         raise InvalidInput(
             "Expected a method that only switches columns on and off for a table (got one that "
             "changes the input). Try gp.GreedyPIG() or gp.IG()."
         )
 
-    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> NoReturn:
-        """Masks have no views."""
-        self.toward(self.end)
-
-    def repeated(self, times: int) -> NoReturn:
-        """One mask serves all rows."""
-        self.toward(self.end)
+    seen = repeated = toward
 
     def share(self) -> Iterator[Batch]:
         """This process's part of the batches that this round's gradients are taken on."""

@@ -89,25 +89,25 @@ class TrainingCache:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._scores: dict[str, Scores] = {}
+        self._scores: dict[Training, Scores] = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, training: Training) -> Scores | None:
         """The result of a training; None if it was not done, or its file is damaged."""
-        if training.key not in self._scores and self.folder is not None:
+        if training not in self._scores and self.folder is not None:
             try:
                 record = json.loads((self.folder / f"{training.key}.json").read_text())
-                self._scores[training.key] = Scores(**record["scores"])
+                self._scores[training] = Scores(**record["scores"])
             except (OSError, ValueError, KeyError, TypeError):
                 return None
-        return self._scores.get(training.key)
+        return self._scores.get(training)
 
     def put(self, training: Training, scores: Scores) -> None:
         """Keep a result."""
-        self._scores[training.key] = scores
+        self._scores[training] = scores
         if self.folder is not None:
-            record = {"columns": training.columns, "seed": training.seed, "scores": asdict(scores)}
+            record = {**asdict(training), "scores": asdict(scores)}
             write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
