@@ -95,7 +95,7 @@ class TableObjective(OwnGradient):
             "changes the input). Try gp.GreedyPIG() or gp.IG()."
         )
 
-    seen = repeated = toward
+    seen = repeated = toward  # type: ignore[assignment]
 
     def share(self) -> Iterator[Batch]:
         """This process's part of the batches that this round's gradients are taken on."""
