@@ -58,7 +58,7 @@ def by_select(train: Path, k: int, seed: int) -> list[str]:
     """The top k of `greedypig select`."""
     out = io.StringIO()
     words = ["select", train, "--label", "y", "--k", k, "--methods", "greedy-pig", "--seeds", 1,
-             "--seed", seed, "--out", train.parent / "out", "--no-html", "--json"]  # fmt: skip
+             "--seed", seed, "--out", train.parent / "out", "--json"]  # fmt: skip
     with contextlib.redirect_stdout(out):
         assert command([str(word) for word in words]) == 0
     order: list[str] = json.loads(out.getvalue())["order"]

@@ -155,7 +155,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         _refuse_unused(args, chosen)
         out = outputs.folder(Path(args.out))
         for name in chosen:
-            terminal.keeps(out / "rows" / name, args.resume)
             files = [out / file.format(name) for file in job_class(name).FILES]
             outputs.refuse_foreign([f for f in files if f.suffix == ".png"])
             outputs.refuse_foreign([f for f in files if f.suffix == ".md"], PAGE_MARK.encode())
@@ -230,20 +229,20 @@ def _request(args: argparse.Namespace, out: Path, group: Group, progress: Any) -
 def _print(result: Result, terminal: Terminal) -> None:
     """The table for people."""
     table = result.table
-    terminal.say(terminal.style(terminal.wrapped(result.title), BOLD))
+    terminal.say(result.title, BOLD)
     lines = _lines(table, {k: h for k, h in table.columns.items() if k != "setting"})
     if len(lines[0]) > terminal.width:
         lines = _lines(table, _short(table))
-    terminal.say(terminal.style(lines[0], DIM))
+    terminal.say(lines[0], DIM)
     for line in lines[1:]:
         terminal.say(line)
     terminal.say()
     for remark in result.spoken:
-        terminal.say(terminal.wrapped(remark))
+        terminal.say(remark)
     if result.files:
         folder = outputs.shown(result.files[0].parent)
         written = ", ".join(f.name for f in result.files)
-        terminal.say(terminal.wrapped(f"Wrote {folder}: {written}"))
+        terminal.say(f"Wrote {folder}: {written}")
 
 
 def _lines(table: Table, columns: Mapping[str, str]) -> list[str]:

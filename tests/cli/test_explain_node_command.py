@@ -59,7 +59,7 @@ def test_people_read_the_edges_in_order(call, graph):
     assert err == ""
     lines = out.splitlines()
     assert lines[0].startswith("graph.npz, node 4: class ")
-    assert [line.split()[0] for line in lines[2:5]] == ["1", "2", "3"]
+    assert [line.split()[0] for line in lines[2:7]] == ["edge", "0", "1", "2", "3"]
     assert "random subgraphs" in out
     assert "node-4.html" in out
 
@@ -136,16 +136,14 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, mo
     code, out, err = call(*words)
     assert code == 1
     assert out == ""
-    assert "node-4.partial.gpig" in err
+    assert "--resume" in err
     assert len(gp.load(place / "graph-nodes/node-4.partial.gpig").picks) == 2
     again = answer(words[0], "--resume", *words[1:])
     assert again["order"] == whole["order"]
     assert again["probabilities"] == whole["probabilities"]
     assert again["gradients"] == whole["gradients"]
     assert not (place / "graph-nodes/node-4.partial.gpig").exists()
-    before = (place / "graph-nodes/node-4.gpig").read_bytes()
     assert answer(words[0], "--resume", *words[1:])["order"] == whole["order"]
-    assert (place / "graph-nodes/node-4.gpig").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, 
         # 10 % of 192 numbers are 19.
         (("--k", "6"), "selected 6 of 192 "),
         (("--budget", "9", "--steps", "9"), "; the others are ranked by their last score"),
-        (("--per-round", "19", "--rounds", "1", "--steps", "1"), None),
         (("--method", "ig"), None),
         ((), None),
     ],
@@ -48,13 +47,6 @@ def test_units_that_were_never_selected_are_told_from_those_that_were(call, word
         assert "last score" not in out
     else:
         assert part in out
-
-
-def test_of_many_photos_too(call, place):
-    make_photo(place / "b.png")
-    words = ("explain", "photo.png", "b.png", *TINY, "--no-html", "--k")
-    assert "2 photos with fewer features selected than shown" in call(*words, "6")[1]
-    assert "than shown" not in call(*words, "100")[1]
 
 
 @pytest.fixture
@@ -89,7 +81,7 @@ def test_a_probability_that_rounds_to_nothing_is_less_than_what_is_shown(call, a
     assert out.startswith("night.png: red, probability less than 0.001")
     assert "0.000" not in out
     row = call("explain", "photo.png", *words)[1].splitlines()[3]
-    assert row.split()[:6] == ["night.png", "▲", "red", "dark,", "1.000", "<0.001"]
+    assert row.split()[:4] == ["night.png", "▲", "red", "<0.001"]
 
 
 @pytest.mark.slow

@@ -7,10 +7,8 @@ pytest.importorskip("pyarrow", reason="needs the extra tables")
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tiny_tables
-import torch
 
 import greedypig as gp
-from greedypig.cli.failures import UsageError
 from greedypig.cli.select_job import adapt, batches_for
 from greedypig.tables import Batches, evaluate, open_table, survey
 
@@ -37,19 +35,11 @@ def number(score):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "more"),
-    [
-        ("build", ()),
-        ("two", ()),
-        ("double", ()),
-        ("double_gated", ()),
-        ("probabilities", ("--outputs", "probabilities")),
-        ("two_probabilities", ("--outputs", "probabilities")),
-    ],
+    "model", ["build", "two", "double", "double_gated", "probabilities", "two_probabilities"]
 )
-def test_two_logits_probabilities_and_float64_rank_as_one_logit_does(answer, place, model, more):
+def test_two_logits_probabilities_and_float64_rank_as_one_logit_does(answer, place, model):
     written(place, binary)
-    record = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}", *more)
+    record = answer("select", "t.parquet", *ASK, "--model", f"tiny_tables:{model}")
     plain = answer("select", "t.parquet", *ASK, "--model", "tiny_tables:dense", "--out", "plain")
     assert record["order"] == plain["order"] == list("abcde")
     assert record["settings"]["model"] == f"tiny_tables:{model}"
@@ -71,10 +61,8 @@ def test_which_units_are_taken_is_found_from_the_rows(place):
     label = batches.schema.label
     standard = tiny_tables.Other(lambda z: (50 + 10 * z - label.mean) / label.deviation)
     for model, note in ((tiny_tables.own_units(), "'y' in its own units"), (standard, "")):
-        assert note in adapt(model, batches, "logits")
+        assert note in adapt(model, batches)
         assert evaluate(model, batches_for(model, batches)).loss < 1e-6
-    with pytest.raises(UsageError, match="--outputs logits for a number"):
-        adapt(torch.nn.Linear(5, 1), batches, "probabilities")
 
 
 def two(n, task, seed=0, shift=0.0, classes=("low", "high")):
@@ -114,12 +102,13 @@ def test_a_model_of_one_input_is_refused_by_the_names_of_the_categories(call, pl
     assert call(*command, "--drop", "town")[0] == 0
 
 
-def test_logits_are_no_probabilities(call, place):
+def test_probabilities_are_told_by_the_model_s_attribute(call, place):
     written(place, binary)
-    model = ("--model", "tiny_tables:dense", "--outputs", "probabilities")
-    code, _, err = call("select", "t.parquet", *ASK, *model)
+    code, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:no_probabilities")
     assert code == 2
-    assert "Try --outputs logits" in err
+    assert "Expected probabilities from 0 to 1" in err
+    _, _, err = call("select", "t.parquet", *ASK, "--model", "tiny_tables:unstated")
+    assert "looks like probabilities" in err
 
 
 def test_a_model_of_one_s_own_gets_all_its_columns(answer, place):
@@ -162,5 +151,5 @@ def test_a_full_disk_says_what_is_kept_and_how_to_go_on(call, place, monkeypatch
     monkeypatch.setattr(select_job, "write_whole", full)
     code, _, err = call("select", "t.parquet", *ASK, "--out", "out")
     assert code == 1
-    assert "No space left on device). Kept: out/work. Go on with:" in err
+    assert "No space left on device). Go on with:" in err
     assert "--resume" in err

@@ -43,7 +43,7 @@ def test_the_list_of_commands_loads_none_of_them():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     loaded = {name.removeprefix("greedypig.cli.") for name in done.stderr.split()}
-    assert loaded == {"main", "terminal", "outputs", "failures"}
+    assert loaded == {"main", "terminal", "failures"}
 
 
 @pytest.mark.parametrize("words", [[], ["explian"], ["explain"], ["--no-such"], ["report"]])
@@ -236,9 +236,11 @@ def test_durations_as_people_say_them():
     ]  # fmt: skip
 
 
-def test_the_hint_to_go_on_survives_a_dashed_name():
+def test_the_hint_to_go_on_survives_a_dashed_name(capsys):
     terminal = Terminal(command=("greedypig", "explain", "--k", "5", "--", "-a photo.png"))
-    assert terminal.resume_hint() == "greedypig explain --resume --k 5 -- '-a photo.png'"
+    terminal.stopped("Stopped.")
+    hint = "greedypig explain --resume --k 5 -- '-a photo.png'"
+    assert capsys.readouterr().err.splitlines()[-1].strip() == hint
 
 
 @pytest.mark.slow

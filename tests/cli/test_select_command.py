@@ -1,6 +1,7 @@
 """`greedypig select`: the right columns first, checked by retraining; files and wrong commands."""
 
 import csv
+import html
 import json
 import re
 import shutil
@@ -27,7 +28,7 @@ QUICK = ("--seeds", "1", "--epochs", "1")
 OWN = ("--model", "tiny_tables:build")
 NAMES = "abcde"
 SELECT = ("select", "t.parquet", "--label", "y")
-SMALL = ("--seeds", "1", "--epochs", "4", "--batch-size", "32")
+SMALL = ("--seeds", "1", "--epochs", "4")
 ARGS = (*SELECT, *OWN, "--k", "2,4", *QUICK)
 
 
@@ -107,10 +108,9 @@ def test_people_get_a_table(call, table):
     label = r"validation rows; label y: 2 classes: [01] \(\d\d %\), [01] \(\d\d %\)"
     assert re.search(label, " ".join(lines[:3]))
     assert "best first: a, b, c" in out
-    table = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
-    assert table[0] == ["k", "1", "3"]
-    methods = ["greedy-pig", "ig", "random", "constant prediction", "all columns"]
-    assert [row[0] for row in table[2:]] == methods
+    at = next(i for i, line in enumerate(lines) if line.split() == ["k", "1", "3"])
+    methods = ["greedy-pig", "ig", "random", "constant", "all"]
+    assert [line.split()[0] for line in lines[at + 1 : at + 6]] == methods
     assert "one seed" in out
     assert "t-selection" in out
     assert max(map(len, lines)) <= 80
@@ -186,13 +186,11 @@ def test_where_nothing_more_is_gained_is_said_everywhere(answer, call, place):
     folder = place / "t-selection"
     assert sentence in (folder / "selection.md").read_text()
     page = (folder / "selection.html").read_text()
-    assert sentence in page.replace("&#x27;", "'")
+    assert sentence in html.unescape(page)
 
 
 def plan(ks=(), model=None):
-    return select_job.Plan(
-        "y", Reading(), ks, 1, 0, ("ig",), None, None, model, "logits", None, None
-    )
+    return select_job.Plan("y", Reading(), ks, 1, 0, ("ig",), model, None)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,7 @@ def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
     record = answer(*command)
     left, filled = record["warnings"]
     assert "number the rows: 'row' (is 0 to 599, each once)" in left
-    assert "--keep row" in left
+    assert "--categorical row" in left
     assert "missing indicator" in filled
     assert record["left_out"] == ["row"]
     assert "row" not in record["order"]
@@ -258,7 +256,7 @@ def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
     a = gp.load(folder / "selection.gpig")
     assert a.about["selection"]["warnings"] == record["warnings"]
     for name in ("selection.md", "selection.html"):
-        text = (folder / name).read_text().replace("&#x27;", "'")
+        text = html.unescape((folder / name).read_text())
         assert left in text
         assert filled in text
 
@@ -266,15 +264,15 @@ def test_warnings_are_in_every_file_also_after_a_resume(answer, place):
 @pytest.mark.slow
 def test_a_row_number_is_ranked_on_request(answer, call, place):
     command = messy(place)
-    record = answer(*command, "--keep", "row")
+    record = answer(*command, "--categorical", "row")
     assert "row" in record["order"]
     assert record["left_out"] == []
     assert not [w for w in record["warnings"] if "'row'" in w]
     code, _, err = call("select", "m.parquet", "--label", "y", "--k", "8", "--out", "n")
     assert code == 2
     assert "--k of at most 7" in words(err)
-    assert "--keep row" in words(err)
-    code, _, err = call(*command, "--keep", "rwo")
+    assert "--categorical row" in words(err)
+    code, _, err = call(*command, "--categorical", "rwo")
     assert code == 2
     assert "'rwo'" in err
 
@@ -313,14 +311,6 @@ def test_names_with_commas_can_be_given(answer, place, options):
     assert [c["name"] for c in schema["categories"]] == ["a kind, b"]
 
 
-def test_numbers_with_a_decimal_comma(answer, place):
-    lines = ["a;b;y"] + [f"{i % 7},5;{(5 * i) % 11},25;{int(i % 7 > 3)}" for i in range(200)]
-    (place / "t.csv").write_text("\n".join(lines))
-    answer("select", "t.csv", "--label", "y", "--decimal", ",", "--k", "1", *QUICK)
-    schema = json.loads((place / "t-selection/schema.json").read_text())
-    assert [c["name"] for c in schema["numbers"]] == ["a", "b"]
-
-
 @pytest.mark.slow
 def test_a_table_in_folders_is_validated_on_a_folder_of_its_own(answer, place):
     for day in range(3):
@@ -356,7 +346,6 @@ def test_a_leaked_label_is_warned_of(call, place):
         (("--label", "y", "--methods", "magic"), "'magic'"),
         (("--label", "y", "--methods", "random"), "ranks columns first"),
         (("--label", "y", "--valid", "none.parquet"), "none.parquet"),
-        (("--label", "y", "--budget", "3"), "at least"),
         (("--label", "y", "--model", "tiny_tables:nothing"), "torch.nn.Module"),
         (("--label", "y", "--device", "abacus"), "a device of this machine"),
     ],
@@ -403,12 +392,7 @@ def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypat
     assert "--resume" in err
     if stage == "greedy-pig":
         assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
-    clock = table / "t-selection" / "work" / ".seconds"
-    assert 0 < float(clock.read_text()) < 600
-    clock.write_text("1000.0")  # As if the first part had taken so long.
     again = answer(*ARGS, "--resume")
-    assert 1000 < again["seconds"] < 1600
-    assert whole["seconds"] < 600
     for key in ("order", "losses", "loss_all", "gradients", "path"):
         assert again[key] == whole[key]
 
@@ -435,8 +419,6 @@ def test_other_settings_are_not_mixed(call, answer, table, monkeypatch):
     answer(*ARGS)
     for option, now, name, before in (
         ("--epochs", 2, "epochs", 1),
-        ("--budget", 500, "budget", None),
-        ("--baseline", "mean", "baseline", None),
         ("--k", 5, "k", 4),
         ("--categorical", "a", "categorical", []),
     ):
@@ -470,7 +452,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(call, answer, table, monkeypatch)
         m.setattr(storage, "write_whole", full)
         code, _, err = call(*ARGS)
     assert code == 1
-    assert "No space left on device). Kept: t-selection/work. Go on with:" in err
+    assert "No space left on device). Go on with:" in err
     assert len(gp.load("t-selection/work/greedy-pig.partial.gpig").picks) == 3
     assert answer(*ARGS, "--resume")["order"] == whole["order"]
 

@@ -80,8 +80,9 @@ def trained(schema):
 class Other(torch.nn.Module):
     """The same ranking, answered in another way than the networks that are trained here."""
 
-    def __init__(self, answer, dtype=torch.float32):
+    def __init__(self, answer, dtype=torch.float32, outputs="logits"):
         super().__init__()
+        self.outputs = outputs
         self.weight = torch.nn.Parameter(torch.tensor(list(WEIGHTS.values()), dtype=dtype))
         self.answer = answer
 
@@ -94,11 +95,22 @@ def two():
 
 
 def probabilities():
+    return Other(torch.sigmoid, outputs="probabilities")
+
+
+def unstated():
     return Other(torch.sigmoid)
 
 
+def no_probabilities():
+    return Other(lambda z: z, outputs="probabilities")
+
+
 def two_probabilities():
-    return Other(lambda z: torch.cat([torch.sigmoid(-z), torch.sigmoid(z)], 1))
+    def answer(z):
+        return torch.cat([torch.sigmoid(-z), torch.sigmoid(z)], 1)
+
+    return Other(answer, outputs="probabilities")
 
 
 def double():

@@ -206,7 +206,7 @@ from greedypig.tables import row_batches, training
 row_batches.POOL = 1024
 training.TabularMLP = partial(training.TabularMLP, hidden=(8,))  # Time, not memory.
 code = main(["select", sys.argv[1], "--label", "y", "--k", "1", "--methods", "greedy-pig",
-             "--seeds", "1", "--epochs", "1", "--budget", "100", "--baseline", "mean",
+             "--seeds", "1", "--epochs", "1",
              "--out", sys.argv[1] + "-out", "--quiet"])
 assert code == 0
 import json, pathlib

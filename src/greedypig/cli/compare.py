@@ -44,30 +44,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_photos(parser)
     options.add_model(parser)
     method = options.group(parser, "method")
-    method.add_argument(
-        "--methods",
-        metavar="A,B,…",
-        default=",".join(USUAL),
-        help=f"the methods to run: {', '.join(NAMES)}; paper is Greedy PIG in the paper's setting "
-        "(100 rounds of 20 gradients, slow), regions is Greedy PIG on superpixels (default: all "
-        "but paper and gradient)",
+    words = (
+        f"the methods to run: {', '.join(NAMES)}; paper is Greedy PIG in the paper's setting (100 "
+        "rounds of 20 gradients, slow), regions is Greedy PIG on superpixels (default: all but "
+        "paper and gradient)"
     )
-    method.add_argument(
-        "--budget",
-        type=options.whole,
-        metavar="N",
-        help="about N gradients for every method (default: its own number), by more or fewer "
-        "rounds and steps; the paper's setting never takes more than its own. The results name "
-        "the rounds and steps",
+    method.add_argument("--methods", metavar="A,B,…", default=",".join(USUAL), help=words)
+    words = (
+        "about N gradients for every method (default: its own number), by more or fewer rounds and "
+        "steps; the paper's setting never takes more than its own"
     )
+    method.add_argument("--budget", type=options.whole, metavar="N", help=words)
     options.add_features(method)
     options.add_hardware(parser)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="folder of the results (default: photo-comparison, or comparison for several photos)",
-    )
+    words = "folder of the results (default: photo-comparison, or comparison for several photos)"
+    output.add_argument("--out", metavar="FOLDER", help=words)
     options.add_resume(output)
 
 
@@ -88,7 +80,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     runs = []
     for path, name in names.items():
         for method in methods:
-            session = new_session(folders[path] / f"{_slug(method)}.gpig", args, terminal)
+            session = new_session(folders[path] / f"{_slug(method)}.gpig", args)
             search = Search(method_of(method, args.budget))
             features = gp.superpixels() if method == "regions" else None
             runs.append(PhotoRun(path, name, session, search, features, TITLES.get(method, method)))

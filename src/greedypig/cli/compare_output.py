@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
-import io
 from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
@@ -20,7 +18,7 @@ from ..results.files import write_whole
 from ..results.photo_notes import COMPARED
 from ..results.wording import chance, count, kept_settings, setting
 from . import outputs
-from .terminal import BOLD, Terminal, duration
+from .terminal import BOLD, Terminal, duration, styled
 
 CURVES = {
     "softmax": ("sic_auc", "curve"),
@@ -109,28 +107,25 @@ def show(
     head = f"{count(len(photos), 'photo')}; AUC of median curves, the rest medians"
     if len(photos) == 1:
         head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
-    terminal.say(terminal.style(terminal.wrapped(head), BOLD))
+    terminal.say(head, BOLD)
     if about["judge"]:
         whole = median(a.about["curves"]["second-opinion"]["values"][-1] for a in photos)
-        text = f"second opinion by {about['judge']}: {chance(whole)} for the whole photo"
-        terminal.say(terminal.wrapped(text))
+        terminal.say(f"second opinion by {about['judge']}: {chance(whole)} for the whole photo")
     best = {c: BEST[c](row[c] for row in rows.values()) for c in columns if c in BEST}
     table = []
     for name, row in rows.items():
-        cells = [
-            terminal.style(cell, BOLD) if c in best and row[c] == best[c] else cell
-            for c, cell in zip(columns, comparison.cells(name), strict=True)
-        ]
-        table.append([name, *cells])
+        cells = zip(columns, comparison.cells(name), strict=True)
+        bold = {c for c in best if row[c] == best[c]}
+        table.append(
+            [styled(name), *(styled(cell, BOLD if c in bold else "") for c, cell in cells)]
+        )
     terminal.table(["", *(COMPARED[c][0] for c in columns)], table)
-    terminal.say()
     if budget is not None:
         used = "; ".join(f"{name} {text}" for name in rows if (text := comparison.setting(name)))
-        terminal.say(terminal.wrapped(f"Within {count(budget, 'gradient')}: {used}"))
+        terminal.say(f"Within {count(budget, 'gradient')}: {used}")
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
     where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
-    text = f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result"
-    terminal.say(terminal.wrapped(text))
+    terminal.say(f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result")
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -149,7 +144,7 @@ def write(
     table, numbers, figure, result, page = (folder / f"comparison.{e}" for e in ENDINGS)
     a, single = comparison.noted(), len(comparison.photos) == 1
     write_whole(table, _markdown(comparison, a, failed))
-    write_whole(numbers, _csv(comparison))
+    outputs.write_csv(numbers, _csv(comparison))
     files = [table, numbers]
     if importlib.util.find_spec("matplotlib") is not None:
         firsts = {name: next(iter(of.values())) for name, of in comparison.results.items()}
@@ -183,13 +178,12 @@ def _markdown(comparison: Comparison, a: gp.Attribution, failed: Mapping[str, st
         "Above full: how much higher the probability of a part is than that of the whole photo "
         "(median).",
         "",
-        "| method | " + " | ".join(COMPARED[c][0] for c in columns) + " | setting |",
-        "|---|" + "---:|" * len(columns) + "---|",
+        outputs.markdown_table(
+            ["method", *(COMPARED[c][0] for c in columns), "setting"],
+            [[m, *comparison.cells(m), comparison.setting(m) or "–"] for m in comparison.rows],
+        ),
+        "",
     ]
-    for name in comparison.rows:
-        cells = [name, *comparison.cells(name), comparison.setting(name) or "–"]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.append("")
     for each in photos.values():
         noted = each.about
         lines.append(f"- {noted['source']}: {noted['class']}, {noted['probability']:.3f}")
@@ -199,13 +193,10 @@ def _markdown(comparison: Comparison, a: gp.Attribution, failed: Mapping[str, st
     return "\n".join(lines) + "\n"
 
 
-def _csv(comparison: Comparison) -> str:
-    columns, text = comparison.columns, io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["method", *columns, "setting"])
-    for name, row in comparison.rows.items():
-        writer.writerow([name, *(row.get(c, "") for c in columns), comparison.setting(name)])
-    return text.getvalue()
+def _csv(comparison: Comparison) -> list[list[Any]]:
+    columns, rows = comparison.columns, comparison.rows
+    cells = [[m, *(row.get(c) for c in columns), comparison.setting(m)] for m, row in rows.items()]
+    return [["method", *columns, "setting"], *cells]
 
 
 def record(

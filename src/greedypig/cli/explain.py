@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,14 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, MissingPackage
 from ..core.layout import Layout
-from ..images.api import POINTS, SHARES, PhotoNotes, ordered
+from ..core.stopping import Stop
+from ..images.api import POINTS, SHARES, photo_objective
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
-from ..results.picture import unranked
-from ..tensors.api import Job, check_not_flat
+from ..tensors.targets import Target
 from . import explain_output, methods, options, outputs
 from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence
 from .methods import Search
@@ -65,18 +66,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_features(methods.add_method(parser))
     options.add_hardware(parser)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="PATH",
-        help="a folder for the results; for one photo also a file, x.gpig or x.html",
-    )
+    words = "a folder for the results; for one photo also a file, x.gpig or x.html"
+    output.add_argument("--out", metavar="PATH", help=words)
     output.add_argument("--no-html", action="store_true", help="write no pages")
-    output.add_argument(
-        "--pictures",
-        action="store_true",
-        help="also write PNG files: kept (for a counterfactual: without), heatmap, overlay, order, "
-        "curve",
-    )
+    words = "kept (for a counterfactual: without), heatmap, overlay, order, curve"
+    output.add_argument("--pictures", action="store_true", help=f"also write PNG files: {words}")
     options.add_resume(output)
 
 
@@ -95,7 +89,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.refuse_foreign([file for each in files.values() for file in each.values()])
     outputs.refuse_foreign([] if index is None else [index])
     runs = [
-        PhotoRun(path, name, new_session(files[path]["result"], args, terminal), search)
+        PhotoRun(path, name, new_session(files[path]["result"], args), search)
         for path, name in names.items()
     ]
     question = Question.of(args, terminal)
@@ -113,10 +107,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     records = [explain_output.record(p, a, list(files[p].values())) for p, a in results.items()]
     if list(results) == [Path(args.photos[0])]:
         (a,) = results.values()
-        explain_output.show_photo(terminal, a, written, default=search.method is None)
+        explain_output.show_photo(terminal, a, written)
         terminal.result(records[0])
     else:
-        explain_output.show_photos(terminal, list(results.values()), written, args)
+        explain_output.show_photos(terminal, list(results.values()), written)
         paths = [fspath(file) for file in written]
         terminal.result({"results": records, "failed": failed_record(failed), "files": paths})
     return FAILED if failed else DONE
@@ -175,9 +169,9 @@ class PhotoRun:
         return f"{self.name}, {self.method}" if self.method else self.name
 
 
-def new_session(result: Path, args: argparse.Namespace, terminal: Terminal) -> Session:
+def new_session(result: Path, args: argparse.Namespace) -> Session:
     """The session of a photo's result."""
-    return Session(result, args.resume, Progress(POINTS + len(SHARES))).announced(terminal)
+    return Session(result, args.resume, Progress(POINTS + len(SHARES)))
 
 
 def explained(
@@ -202,8 +196,7 @@ def explained(
         share = lambda i=i, session=session: i + session.progress.share()  # noqa: E731
         bar.follow(share, len(runs))
         try:
-            task = PhotoTask(question, each.search, question.read(each.path), each.features)
-            a = session.answer(task, each.name, terminal.command_line())
+            a = session.answer(partial(question.explain, each, terminal.command_line()))
         except KeyboardInterrupt:
             session.keep()
             done = f" after {i} of {len(runs)}" if several else ""
@@ -230,21 +223,18 @@ def failed_record(failed: Mapping[str, str]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about every photo."""
+    """What is asked about every photo: the networks, and the options of the command."""
 
-    notes: PhotoNotes
-    """The networks, the baseline and what is measured."""
+    model: ImageModel
+    judge: ImageModel | None
     target: int | None
-    objective: Any
-    features: Any
-    seed: int
+    args: argparse.Namespace
+    ranking: str
+    """The order of one-shot methods, by "absolute" or "signed" score."""
 
     @staticmethod
     def of(args: argparse.Namespace, terminal: Terminal, ranking: str = "signed") -> Question:
-        """Read the options and load the networks; whatever is wrong is a wrong command.
-
-        ranking: the order of one-shot methods, by "absolute" or "signed" score.
-        """
+        """Read the options and load the networks; whatever is wrong is a wrong command."""
         if args.class_ is not None and args.objective in ("log-likelihood", "counterfactual"):
             terminal.warn(
                 f"--class {args.class_} does not change the explanation: --objective "
@@ -252,36 +242,58 @@ class Question:
             )
         try:
             device = options.device(args.device)
-            features, baseline = options.features(args.features), options.baseline(args.baseline)
-            model = model_from(args.model, weights=args.weights, outputs=args.outputs).to(device)
+            options.features(args.features)
+            options.baseline(args.baseline)
+            model = model_from(args.model, outputs=args.outputs).to(device)
+            model.name = args.model
             judge = None
             if args.judge is not None:
                 outputs = args.outputs if args.judge == args.model else None
                 judge = model_from(args.judge, outputs=outputs).to(device)
+                judge.name = args.judge
                 check_judge(args.model, model, args.judge, judge)
             _try_pictures(model, judge)
             target = None if args.class_ is None else find_class(args.class_, model.classes)
-            objective = options.objective(args.objective, model)
+            Target(photo_objective(args.objective, model))  # Raises for an unknown name.
         except UsageError:
             raise
         except GreedyPigError as error:
             raise UsageError(str(error)) from error
-        notes = PhotoNotes(
-            model,
-            args.model,
-            args.objective,
-            baseline,
-            args.baseline,
-            judge,
-            args.judge,
-            args.batch_size or "auto",
-            ranking,
-        )
-        return Question(notes, target, objective, features, args.seed)
+        return Question(model, judge, target, args, ranking)
 
     def read(self, path: Path) -> Tensor:
         """A photo as the network's input."""
-        return self.notes.model.preprocess(open_photo(path))
+        return self.model.preprocess(open_photo(path))
+
+    def explain(self, run: PhotoRun, command: str, saved: gp.Attribution | None) -> gp.Attribution:
+        """One method's result for one photo, from a saved one if there is one."""
+        args, search, x = self.args, run.search, self.read(run.path)
+        baseline = options.baseline(args.baseline)
+        lines = len(baseline) if isinstance(baseline, list) else 1
+        try:
+            a = gp.explain_photo(
+                x,
+                self.model,
+                target=self.target,
+                objective=args.objective,
+                baseline=baseline,
+                features=run.features or options.features(args.features),
+                method=search.method_for(Layout.of(x), args.objective.partition(":")[0], lines),
+                k=search.k,
+                stop=Stop(gradients=search.budget),
+                judge=self.judge,
+                seed=args.seed,
+                batch_size=args.batch_size or "auto",
+                ranking=self.ranking,
+                resume=saved,
+                progress=run.session.progress,
+            )
+        except BudgetTooSmall as error:
+            raise UsageError(
+                f"Expected a --budget of at least one round's {error.needed} gradients "
+                f"(got {error.budget})."
+            ) from None
+        return a if a is saved else a.with_notes({"source": run.name, "command": command})
 
 
 def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
@@ -296,56 +308,3 @@ def _try_pictures(model: ImageModel, judge: ImageModel | None) -> None:
     translate = None if judge is None else translation(model, judge)
     if translate is not None:
         translate(x)
-
-
-@dataclass(frozen=True)
-class PhotoTask:
-    """One photo explained by one method; a `Task` of a session."""
-
-    question: Question
-    search: Search
-    x: Tensor
-    features: Any = None
-
-    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
-        """The explanation alone, in the order that its curves and pictures show."""
-        notes, search = self.question.notes, self.search
-        features = self.features or self.question.features
-        lines = len(notes.baseline) if isinstance(notes.baseline, list) else 1
-        layout, objective = Layout.of(self.x), notes.objective.partition(":")[0]
-        job = Job(
-            notes.model,
-            objective=self.question.objective,
-            baseline=notes.baseline,
-            features=features,
-            method=search.method_for(layout, objective, lines),
-            k=search.k,
-            stop=search.stop,
-            seed=self.question.seed,
-            batch_size=notes.batch_size,
-            class_given=self.question.target is not None,
-        )
-        job.by_name = True  # The views of steady-pig are fitted to the network.
-        try:
-            run = job.run([job.example(self.x, self.question.target)], [self.x], resume=resume)
-        except BudgetTooSmall as error:
-            raise UsageError(
-                f"Expected a --budget of at least one round's {error.needed} gradients "
-                f"(got {error.budget})."
-            ) from None
-        progress(run)
-        for _ in run:
-            progress(run)
-        check_not_flat(run)
-        a = ordered(run.results()[0], features, notes.ranking)
-        if (reason := unranked(a)) is not None:
-            raise GreedyPigError(f"{reason} Try more --seconds.")
-        return a
-
-    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
-        """The result with its curves, its predictions and the pictures it is drawn on."""
-        return self.question.notes.add(a, self.x, source, command)
-
-    def is_complete(self, saved: gp.Attribution) -> bool:
-        """Does a saved result have the curves that are asked for now?"""
-        return self.question.notes.are_in(saved)

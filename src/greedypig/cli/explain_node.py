@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,18 +14,18 @@ import torch
 import greedypig as gp
 
 from .. import plots, report
+from ..core.methods import with_knobs
 from ..graphs import Graph
 from ..graphs.compression import grow, growth, logits_of
 from ..results import verdicts
 from ..results.graph_notes import NODE, Explained
-from ..results.wording import count
 from ..tensors.methods import FOR_NODES
 from . import graph_model, options, outputs
 from .failures import DONE, UsageError
-from .graph_model import MODEL, Network, network_for, read_graph
-from .methods import knobs_of, set_knobs
-from .resumable import Progress, Session
-from .terminal import BOLD, Terminal, duration
+from .graph_model import GraphJob
+from .methods import knobs_of
+from .resumable import Progress
+from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
 Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
@@ -52,29 +52,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train or load the network, explain the node, write the files."""
-    graph = read_graph(args, terminal)
+    job = GraphJob(args, terminal, "nodes")
+    graph = job.graph
     node = _node(args.node, graph)
-    folder = graph_model.results_folder(args, graph, "nodes")
-    result, page, picture = (folder / f"node-{node}{end}" for end in (".gpig", ".html", ".png"))
-    session = Session(result, args.resume, Progress(args.draws))
-    outputs.refuse_foreign([result, page, picture, folder / MODEL])
-    session.announced(terminal)
+    files = [job.folder / f"node-{node}{ending}" for ending in (".gpig", ".html", ".png")]
+    outputs.refuse_foreign(files)
+    session = job.session(files[0].name, args.draws)
+
+    def explain(saved: gp.Attribution | None) -> gp.Attribution:
+        return _with_notes(_edges(job, node, session.progress, saved), job, node)
+
     with terminal.bar("") as bar:
-        network = network_for(graph, args, folder, terminal, bar)
+        job.find_network(bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(session.progress.share, 1)
-        task = NodeTask(node, graph, network, args)
-        with session.interruptible(f"Stopped at node {node}."):
-            a = session.answer(task, Path(args.graph).name, terminal.command_line())
-    files = [result, page]
-    report.write(a, page)
-    if importlib.util.find_spec("matplotlib") is not None:
-        outputs.save_figure(plots.node_panel(a), picture)
-        files.append(picture)
+        a = job.answer(session, explain, f"Stopped at node {node}.")
+    report.write(a, files[1])
+    if importlib.util.find_spec("matplotlib") is None:
+        files.pop()
+    else:
+        outputs.save_figure(plots.node_panel(a), files[2])
     explained = Explained.of(a)
     assert explained is not None
-    _show(a, explained, terminal, files)
-    terminal.result(_json(a, explained) | graph_model.record(a, network, args, files))
+    _show(explained, terminal)
+    job.finish(a, _json(a, explained), files)
     return DONE
 
 
@@ -89,133 +90,121 @@ def _node(text: str, graph: Graph) -> int:
     )
 
 
-@dataclass(frozen=True)
-class NodeTask:
-    """The edges of one node's prediction; a `Task` of a session."""
+def _edges(
+    job: GraphJob, node: int, progress: Progress, saved: gp.Attribution | None
+) -> gp.Attribution:
+    """The edges in order: one a round, unless the rounds were named in another way."""
+    graph, args, knobs = job.graph, job.args, knobs_of(job.args)
+    method = replace(FOR_NODES, per_round=None) if "rounds" in knobs else FOR_NODES
+    return gp.explain_node(
+        job.network.model,
+        graph.x,
+        graph.indexed,
+        node,
+        undirected=graph.undirected,
+        method=with_knobs(method, **knobs),
+        k=args.k,
+        hops=args.hops,
+        objective=args.objective,
+        seed=args.seed,
+        resume=saved,
+        progress=progress,
+    )
 
-    node: int
-    graph: Graph
-    network: Network
-    args: argparse.Namespace
 
-    def explain(self, progress: Progress, resume: gp.Attribution | None) -> gp.Attribution:
-        """The edges in order: one a round, unless the rounds were named in another way."""
-        knobs, graph = knobs_of(self.args), self.graph
-        named = "rounds" in knobs or "schedule" in knobs
-        return gp.explain_node(
-            self.network.model,
-            graph.x,
-            graph.indexed,
-            self.node,
-            undirected=graph.undirected,
-            method=set_knobs(replace(FOR_NODES, per_round=None) if named else FOR_NODES, knobs),
-            k=self.args.k,
-            hops=self.args.hops,
-            objective=self.args.objective,
-            seed=self.args.seed,
-            resume=resume,
-            progress=progress,
-        )
+def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
+    """The edges with the network's probabilities for them, and for random ones."""
+    graph, model, target = job.graph, job.network.model, int(a.settings["target"])
+    own = growth(model, graph, a)
+    logits = logits_of(model, graph)(None)
+    predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
+    nodes = [
+        {"id": n, "name": graph.node_name(n), "class": _label(graph, n)}
+        | {"predicted": int(predicted[n])}
+        for n in own.nodes
+    ]
+    truth = nodes[0]["class"]
+    notes = {
+        "kind": NODE,
+        "source": Path(job.args.graph).name,
+        "model": job.network.name,
+        "command": job.terminal.command_line(),
+        "node": node,
+        "class": classes[target],
+        "target": target,
+        "truth": None if truth is None else classes[truth],
+        "probability": float(torch.softmax(logits[node].double(), 0)[target]),
+        "objective": job.args.objective,
+        "alone": own.probabilities[0],
+        "kept_probabilities": list(own.probabilities[1:]),
+        "classes": classes,
+        "nodes": nodes,
+        "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
+        "around": a.features.units,
+        "same": own.same_class(graph),
+        "random": _random(a, job, node, len(own.pairs)),
+        "hops": a.settings.get("hops"),
+        "note": a.about.get("note"),
+    }
+    return replace(a, about={}).with_notes(notes)
 
-    def with_notes(self, a: gp.Attribution, source: str, command: str) -> gp.Attribution:
-        """The edges with the network's probabilities for them, and for random ones."""
-        graph, model, node = self.graph, self.network.model, self.node
-        target = int(a.settings["target"])
-        own = growth(model, graph, a)
-        logits = logits_of(model, graph)(None)
-        predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
-        nodes = [
-            {"id": n, "name": graph.node_name(n), "class": _label(graph, n)}
-            | {"predicted": int(predicted[n])}
-            for n in own.nodes
-        ]
-        truth = nodes[0]["class"]
-        notes = {
-            "kind": NODE,
-            "source": source,
-            "model": self.network.name,
-            "command": command,
-            "node": node,
-            "class": classes[target],
-            "target": target,
-            "truth": None if truth is None else classes[truth],
-            "probability": float(torch.softmax(logits[node].double(), 0)[target]),
-            "objective": self.args.objective,
-            "alone": own.probabilities[0],
-            "kept_probabilities": list(own.probabilities[1:]),
-            "classes": classes,
-            "nodes": nodes,
-            "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
-            "around": a.features.units,
-            "same": own.same_class(graph),
-            "random": self._random(a, len(own.pairs), target),
-            "hops": a.settings.get("hops"),
-            "note": a.about.get("note"),
-        }
-        return replace(a, about={}).with_notes(notes)
 
-    def is_complete(self, saved: gp.Attribution) -> bool:
-        """Was it compared with as many random subgraphs?"""
-        return bool(saved.about.get("random", {}).get("draws") == self.args.draws)
-
-    def _random(self, a: gp.Attribution, k: int, target: int) -> dict[str, Any]:
-        """Means over random subgraphs of as many edges."""
-        numbers: dict[str, Any] = {"draws": self.args.draws}
-        if k == 0:
-            return numbers
-        search = {"k": k, "hops": a.settings["hops"], "target": target, "method": "random"}
-        seeds = range(self.args.seed + 1, self.args.seed + 1 + self.args.draws)
-        drawn = [
-            grow(self.network.model, self.graph, self.node, **search, seed=seed)[1]
-            for seed in seeds
-        ]
-        same = [s for s in (g.same_class(self.graph) for g in drawn) if s is not None]
-        numbers["kept"] = mean(g.probabilities[-1] for g in drawn)
-        return numbers | {"same": mean(same) if same else None}
+def _random(a: gp.Attribution, job: GraphJob, node: int, k: int) -> dict[str, Any]:
+    """Means over random subgraphs of k edges."""
+    graph, seed, draws = job.graph, job.args.seed, job.args.draws
+    numbers: dict[str, Any] = {"draws": draws}
+    if k == 0:
+        return numbers
+    search = {"k": k, "hops": a.settings["hops"], "target": int(a.settings["target"])}
+    drawn = [
+        grow(job.network.model, graph, node, method="random", seed=seed + i + 1, **search)[1]
+        for i in range(draws)
+    ]
+    same = [s for s in (g.same_class(graph) for g in drawn) if s is not None]
+    numbers["kept"] = mean(g.probabilities[-1] for g in drawn)
+    return numbers | {"same": mean(same) if same else None}
 
 
 def _label(graph: Graph, node: int) -> Any:
     return None if graph.y is None or graph.y[node] < 0 else int(graph.y[node])
 
 
-def _show(a: gp.Attribution, explained: Explained, terminal: Terminal, files: list[Path]) -> None:
+def _show(explained: Explained, terminal: Terminal) -> None:
     """Print the edges in order, each with the probability so far."""
-    say, full, nodes = terminal.say, explained.full, explained.nodes
+    full, nodes = explained.full, explained.nodes
     truth = "" if explained.truth in (None, explained.label) else f" (true: {explained.truth})"
     head = (
         f"{explained.source}, node {nodes[0].name}: {explained.label}, probability "
         f"{full:.3f}{truth}"
     )
-    say(terminal.style(terminal.wrapped(head), BOLD))
-    if not explained.edges:
-        say("  no edge is within the network's depth: the prediction uses the node's own features")
+    terminal.say(head, BOLD)
+    if explained.edges:
+        values = (explained.alone, *explained.values)
+        pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
+        terminal.say(f"with only the first of the {explained.around:,} edges around it:")
+        rows = [
+            [str(i), pair, f"{value:.3f}"]
+            for i, (pair, value) in enumerate(zip(["no edges", *pairs], values, strict=True))
+        ]
+        terminal.table(["", "edge", "probability"], rows, names=2)
     else:
-        say(
-            f"  without edges {explained.alone:.3f}; with only the first of the "
-            f"{explained.around:,} edges around it:"
+        terminal.say(
+            "no edge is within the network's depth: the prediction uses the node's own features"
         )
-    pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
-    width = max(map(len, pairs), default=0)
-    for i, (pair, value) in enumerate(zip(pairs, explained.values, strict=True)):
-        say(f"  {i + 1:>2}  {pair:<{width}}  {value:.3f}")
     if explained.note:
-        say(f"  {explained.note}")
+        terminal.say(explained.note)
     if (excess := explained.excess()) is not None:
         edges, value = excess
         part = f"The first {edges} edges" if edges else "No edges"
         sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{full:.3f}", verb="give")
         why = "" if edges else " The prediction uses the node's own features, not these edges."
-        terminal.caution(f"{sentence}.{why}", "  ")
+        terminal.caution(f"{sentence}.{why}")
     if "kept" in explained.random and explained.same is not None:
-        line = (
+        terminal.say(
             f"{100 * explained.same:.0f} % of the nodes reached have its class (random subgraphs: "
             f"{100 * explained.random.get('same', 0):.0f} %); probability "
             f"{explained.values[-1]:.3f} (random subgraphs: {explained.random['kept']:.3f})"
         )
-        say(terminal.wrapped(line, "  ", "    "))
-    names = ", ".join(outputs.shown(file) for file in files)
-    line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
-    say(terminal.wrapped(line, "  ", "    "))
 
 
 def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:

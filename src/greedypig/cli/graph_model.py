@@ -1,4 +1,4 @@
-"""The graph and the network of a graph command: their options, and reading or training them."""
+"""What the graph commands share: their options, the graph, its network, and their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import GreedyPigError, first_line
+from ..core.errors import GreedyPigError, MissingPackage, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.files import KINDS, read_tensors
 from ..graphs.objectives import OBJECTIVES
@@ -22,12 +22,17 @@ from ..graphs.training import fingerprint
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
-from .failures import Stopped, UsageError
+from .failures import Stopped, UsageError, sentence
 from .methods import add_rounds
-from .terminal import Bar, Terminal
+from .resumable import Explain, Progress, Session
+from .terminal import Bar, Terminal, duration
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
-TRAINING = ("hidden", "layers", "epochs")
+TRAINING = {
+    "hidden": "width of the GCN (default: 64; 256 in large graphs)",
+    "layers": "its layers (default: 3)",
+    "epochs": "epochs of training (default: 300; large graphs: 100)",
+}
 """Options of a network that is trained here."""
 
 
@@ -39,84 +44,31 @@ def add_options(
     ending: of the default folder's name. objective: the default.
     """
     parser.add_argument("graph", metavar="GRAPH", help=KINDS)
-    group = options.group(parser, "graph")
-    group.add_argument(
-        "--nodes", metavar="FILE", help="the table of nodes, for an edge list as CSV or Parquet"
-    )
-    group.add_argument(
-        "--label", metavar="NAME", help="its column of classes (default: label, y or class)"
-    )
-    group.add_argument(
-        "--directed",
-        action="store_true",
-        help="keep the directions of edges (default: an edge in one direction counts as both)",
-    )
-    group = options.group(parser, "model")
-    group.add_argument(
-        "--model",
-        metavar="NAME",
-        help="package.module:factory for your own, called as model(x, edge_index, edge_weight) "
-        "(default: the paper's GCN, trained here)",
-    )
-    group.add_argument(
-        "--weights", metavar="FILE", help="weights of the model, .safetensors or .pt: no training"
-    )
-    defaults = {
-        "hidden": "width of the GCN (default: 64; 256 in large graphs)",
-        "layers": "its layers (default: 3)",
-        "epochs": "epochs of training (default: 300; large graphs: 100)",
-    }
-    for name, text in defaults.items():
-        group.add_argument(f"--{name}", type=options.whole, metavar="N", help=text)
+    add = options.group(parser, "graph").add_argument
+    words = "the table of nodes, for an edge list as CSV or Parquet"
+    add("--nodes", metavar="FILE", help=words)
+    words = "its column of classes (default: label, y or class)"
+    add("--label", metavar="NAME", help=words)
+    words = "keep the directions of edges (default: an edge in one direction counts as both)"
+    add("--directed", action="store_true", help=words)
+    add = options.group(parser, "model").add_argument
+    words = "package.module:factory for your own, called as model(x, edge_index, edge_weight)"
+    add("--model", metavar="NAME", help=f"{words} (default: the paper's GCN, trained here)")
+    words = "weights of the model, .safetensors or .pt: no training"
+    add("--weights", metavar="FILE", help=words)
+    for name, words in TRAINING.items():
+        add(f"--{name}", type=options.whole, metavar="N", help=words)
     method = options.group(parser, "method")
     names = [name for name in OBJECTIVES if name != "label-loss"]
-    method.add_argument(
-        "--objective",
-        default=objective,
-        choices=names,
-        metavar="NAME",
-        help=f"what to maximise: {', '.join(names)} (default: %(default)s)",
-    )
-    add_rounds(method, per_round=False)
+    words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
+    method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
+    add_rounds(method)
     options.add_hardware(parser, batch_size=False)
     output = options.group(parser, "output")
-    output.add_argument(
-        "--out", metavar="FOLDER", help=f"folder of the results (default: graph-{ending})"
-    )
+    words = f"folder of the results (default: graph-{ending})"
+    output.add_argument("--out", metavar="FOLDER", help=words)
     options.add_resume(output)
     return method
-
-
-def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """The options that were given."""
-    return {n: getattr(args, n) for n in names if getattr(args, n, None) is not None}
-
-
-def results_folder(args: argparse.Namespace, graph: Graph, ending: str) -> Path:
-    """The folder of the results: --out, else the graph's name with an ending, here."""
-    if args.out is not None and Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):
-        raise UsageError(f"Expected a folder as --out (got {args.out}).")
-    return outputs.folder(Path(args.out or f"{graph.name}-{ending}"))
-
-
-def read_graph(args: argparse.Namespace, terminal: Terminal) -> Graph:
-    """The graph that the command line names; corrections to it are printed."""
-    device = options.device(args.device)
-    try:
-        graph = load_graph(
-            args.graph,
-            nodes=args.nodes,
-            label=args.label,
-            undirected=not args.directed,
-            seed=args.seed,
-        )
-    except (GreedyPigError, FileNotFoundError) as error:
-        raise UsageError(str(error)) from error
-    if graph.m == 0:
-        raise UsageError(f"Expected edges in {graph.name} (got none).")
-    for note in graph.notes:
-        terminal.note(f"{graph.name}: {note}")
-    return graph.to(device)
 
 
 @dataclass(frozen=True)
@@ -132,75 +84,136 @@ class Network:
     """Where its weights were written."""
 
 
-def network_for(
-    graph: Graph, args: argparse.Namespace, folder: Path, terminal: Terminal, bar: Bar
-) -> Network:
-    """The network asked for, else the paper's GCN: trained, or loaded from an earlier run."""
-    try:
-        if args.model is not None or args.weights is not None:
-            return _given_network(graph, args)
-        training = Training(graph, Recipe.of(graph, **given(args, *TRAINING)), seed=args.seed)
-    except (GreedyPigError, FileNotFoundError) as error:
-        raise UsageError(str(error)) from error
-    file, partial, recipe = folder / MODEL, folder / PARTIAL, training.recipe
-    for path in (partial, file):
-        terminal.keeps(path, args.resume)
-    widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
-    name = f"GCN {'-'.join(map(str, widths))}"
-    facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
-    saved = _facts(file)
-    if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
-        return Network(load_model(file, graph), name, saved, file)
-    if args.resume:
-        training.take_up(partial)
-    bar.label = f"training {name}"
-    bar.follow(lambda: training.epoch, recipe.epochs)
-    try:
-        training.finish()
-    except KeyboardInterrupt:
-        if training.epoch:
-            training.save(partial)
-        raise Stopped(f"Stopped while training, after {count(training.epoch, 'epoch')}.") from None
-    facts |= {"epochs": training.epoch, "best_epoch": training.best_epoch}
-    facts["val_accuracy"] = training.val_accuracy
-    save_model(training.model, file, json.dumps(facts))
-    partial.unlink(missing_ok=True)
-    return Network(training.model, name, facts, file)
+class GraphJob:
+    """One call of a graph command: its graph and its folder, then its network and its results.
 
+    ending: of the default folder's name.
+    """
 
-def record(
-    a: Attribution, network: Network, args: argparse.Namespace, files: Sequence[Path]
-) -> dict[str, Any]:
-    """What --json says of every run."""
-    own = {"model": network.name, "seed": args.seed, "training": network.facts}
-    return {
-        "method": a.settings["method"],
-        "gradients": a.gradients_used,
-        "seconds": a.seconds,
-        "settings": dict(a.settings) | own,
-        "files": [fspath(file) for file in files],
-    }
+    network: Network
+    """Known after `find_network`."""
 
+    def __init__(self, args: argparse.Namespace, terminal: Terminal, ending: str) -> None:
+        self.args, self.terminal = args, terminal
+        self.graph = self._read_graph()
+        if args.out is not None and Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):
+            raise UsageError(f"Expected a folder as --out (got {args.out}).")
+        self.folder = outputs.folder(Path(args.out or f"{self.graph.name}-{ending}"))
 
-def _given_network(graph: Graph, args: argparse.Namespace) -> Network:
-    for option in given(args, *TRAINING):
-        raise UsageError(
-            f"Expected --{option} only for a network trained here (got --model or --weights "
-            "beside it)."
-        )
-    if args.model is None:
-        name = f"GCN of {Path(args.weights).name}"
-        return Network(load_model(args.weights, graph), name, {}, None)
-    model = build(args.model).to(graph.x.device)
-    if args.weights is not None:
+    def _read_graph(self) -> Graph:
+        """The graph that the command line names; corrections to it are printed."""
+        args, device = self.args, options.device(self.args.device)
         try:
-            model.load_state_dict(read_tensors(Path(args.weights)))
-        except Exception as error:  # Anything may lie in a file of that name.
+            graph = load_graph(
+                args.graph,
+                nodes=args.nodes,
+                label=args.label,
+                undirected=not args.directed,
+                seed=args.seed,
+            )
+        except (GreedyPigError, FileNotFoundError) as error:
+            raise UsageError(str(error)) from error
+        if graph.m == 0:
+            raise UsageError(f"Expected edges in {graph.name} (got none).")
+        for note in graph.notes:
+            self.terminal.note(f"{graph.name}: {note}")
+        return graph.to(device)
+
+    def session(self, name: str, forwards: int) -> Session:
+        """The session of a result in the folder, which must be free or a result of greedypig.
+
+        forwards: forward passes that follow the search, for the progress bar.
+        """
+        file = self.folder / name
+        outputs.refuse_foreign([file, self.folder / MODEL])
+        return Session(file, self.args.resume, Progress(forwards))
+
+    def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
+        """A result, saved. Ctrl-C saves the rounds done and says `stopped`; settings that do not
+        fit are a wrong command."""
+        try:
+            return session.answer(explain)
+        except KeyboardInterrupt:
+            session.keep()
+            raise Stopped(stopped) from None
+        except (UsageError, MissingPackage, OSError):
+            raise
+        except GreedyPigError as error:
+            raise UsageError(sentence(error)) from error
+
+    def find_network(self, bar: Bar) -> None:
+        """Take the network asked for, else the paper's GCN: trained, or from an earlier run."""
+        args, graph = self.args, self.graph
+        own = {name: getattr(args, name) for name in TRAINING if getattr(args, name) is not None}
+        try:
+            if args.model is not None or args.weights is not None:
+                self.network = self._given_network(list(own))
+                return
+            training = Training(graph, Recipe.of(graph, **own), seed=args.seed)
+        except (GreedyPigError, FileNotFoundError) as error:
+            raise UsageError(str(error)) from error
+        file, partial, recipe = self.folder / MODEL, self.folder / PARTIAL, training.recipe
+        widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
+        name = f"GCN {'-'.join(map(str, widths))}"
+        facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
+        saved = _facts(file)
+        if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
+            self.network = Network(load_model(file, graph), name, saved, file)
+            return
+        if args.resume:
+            training.take_up(partial)
+        bar.label = f"training {name}"
+        bar.follow(lambda: training.epoch, recipe.epochs)
+        try:
+            training.finish()
+        except KeyboardInterrupt:
+            if training.epoch:
+                training.save(partial)
+            epochs = count(training.epoch, "epoch")
+            raise Stopped(f"Stopped while training, after {epochs}.") from None
+        facts |= {"epochs": training.epoch, "best_epoch": training.best_epoch}
+        facts["val_accuracy"] = training.val_accuracy
+        save_model(training.model, file, json.dumps(facts))
+        partial.unlink(missing_ok=True)
+        self.network = Network(training.model, name, facts, file)
+
+    def _given_network(self, training: Sequence[str]) -> Network:
+        args, graph = self.args, self.graph
+        for option in training:
             raise UsageError(
-                f"Expected the weights of {args.model} in {args.weights} "
-                f"(got: {first_line(error) or type(error).__name__})."
-            ) from error
-    return Network(model.eval().requires_grad_(False), args.model, {}, None)
+                f"Expected --{option} only for a network trained here (got --model or --weights "
+                "beside it)."
+            )
+        if args.model is None:
+            name = f"GCN of {Path(args.weights).name}"
+            return Network(load_model(args.weights, graph), name, {}, None)
+        model = build(args.model).to(graph.x.device)
+        if args.weights is not None:
+            try:
+                model.load_state_dict(read_tensors(Path(args.weights)))
+            except Exception as error:  # Anything may lie in a file of that name.
+                raise UsageError(
+                    f"Expected the weights of {args.model} in {args.weights} "
+                    f"(got: {first_line(error) or type(error).__name__})."
+                ) from error
+        return Network(model.eval().requires_grad_(False), args.model, {}, None)
+
+    def finish(self, a: Attribution, own: dict[str, Any], files: Sequence[Path]) -> None:
+        """Print what all graph commands have cost and written, and the object of --json."""
+        names = ", ".join(outputs.shown(file) for file in files)
+        line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
+        self.terminal.say(line)
+        settings = {"model": self.network.name, "seed": self.args.seed}
+        self.terminal.result(
+            own
+            | {
+                "method": a.settings["method"],
+                "gradients": a.gradients_used,
+                "seconds": a.seconds,
+                "settings": dict(a.settings) | settings | {"training": self.network.facts},
+                "files": [fspath(file) for file in files],
+            }
+        )
 
 
 def _facts(file: Path) -> dict[str, Any]:

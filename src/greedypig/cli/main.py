@@ -63,8 +63,9 @@ def run_program(
                 quiet=args.quiet,
                 command=(program, *words),
                 subcommand="command" in args,
+                resumable="resume" in args,
             )
-            with _short_warnings(terminal):
+            with _short_warnings(terminal, option="outputs" in args):
                 code = _run(args, terminal)
     except SystemExit as end:  # argparse has printed its message, or the reader of a pipe is gone.
         code = int(end.code or 0)
@@ -195,8 +196,11 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _short_warnings(terminal: Terminal) -> Iterator[None]:
-    """Print warnings in one line each, without their place in the code, and each once."""
+def _short_warnings(terminal: Terminal, option: bool) -> Iterator[None]:
+    """Print warnings in one line each, without their place in the code, and each once.
+
+    option: does the command have --outputs? Then warnings name it.
+    """
     with warnings.catch_warnings():
         # Python shows a text once; here it is shown for each input that it is about.
         warnings.simplefilter("always", UserWarning, append=True)
@@ -204,7 +208,8 @@ def _short_warnings(terminal: Terminal) -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             text = " ".join(str(message).split())
-            text = re.sub(r"""outputs=["'](\w+)["']""", r"--outputs \1", text)
+            if option:
+                text = re.sub(r"""outputs=["'](\w+)["']""", r"--outputs \1", text)
             text = f"{terminal.subject}: {text}" if terminal.subject else text
             if text not in printed and issubclass(category, UserWarning):
                 printed.add(text)

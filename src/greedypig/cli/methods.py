@@ -1,79 +1,56 @@
-"""The words of the command line that say how to explain, as a method object and a `Stop`."""
+"""The words of the command line that say how to explain, as a method object and a budget."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import InvalidInput
 from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, SequentialGradient, as_method, with_knobs
-from ..core.stopping import Stop
+from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..tensors.methods import choose, within
 from .failures import UsageError
-from .options import positive, whole
+from .options import whole
 
 NAMES = (
     *("greedy-pig", "steady-pig", "sequential-gradient", "ig", "gradient", "smooth-ig", "blur-ig"),
     *("guided-ig", "random"),
 )
 """The methods for photos."""
-KNOBS = ("rounds", "per_round", "schedule", "steps")
 
 
 def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """The options of the method, and of when to stop."""
     group = parser.add_argument_group("method")
-    group.add_argument(
-        "--method",
-        metavar="NAME",
-        help=f"{', '.join(NAMES)} (default: steady-pig for photos of 128 pixels or more with "
-        "--objective softmax, sequential-gradient with log-likelihood, else greedy-pig)",
+    words = (
+        f"{', '.join(NAMES)} (default: steady-pig for photos of 128 pixels or more with "
+        "--objective softmax, sequential-gradient with log-likelihood, else greedy-pig)"
     )
+    group.add_argument("--method", metavar="NAME", help=words)
     add_rounds(group)
     group.add_argument("--k", type=whole, metavar="N", help="select N features (default: all)")
-    group.add_argument(
-        "--budget",
-        type=whole,
-        metavar="N",
-        help="at most N gradients: fewer rounds, then fewer steps. With --rounds, --steps "
-        "or --per-round the method stays as it is and stops early",
+    words = (
+        "at most N gradients: fewer rounds, then fewer steps. With --rounds or --steps the method "
+        "stays as it is and stops early"
     )
-    group.add_argument("--seconds", type=positive, metavar="S", help="stop after S seconds")
+    group.add_argument("--budget", type=whole, metavar="N", help=words)
     return group
 
 
-def add_rounds(group: argparse._ArgumentGroup, *, per_round: bool = True) -> None:
+def add_rounds(group: argparse._ArgumentGroup) -> None:
     """The options of a greedy method's rounds."""
-    group.add_argument(
-        "--rounds",
-        type=whole,
-        metavar="N",
-        help="rounds of greedy methods (default: 20; steady-pig and edges 33; 100 where a round is "
-        "one gradient)",
+    words = (
+        "rounds of greedy methods (default: 20; steady-pig and edges 33; 100 where a round is one "
+        "gradient)"
     )
-    group.add_argument(
-        "--steps",
-        type=whole,
-        metavar="N",
-        help="gradients per round, or of a one-shot method (default: 5; steady-pig and edges 3; "
-        "ig and each copy of smooth-ig 50, blur-ig 100, guided-ig 200)",
+    group.add_argument("--rounds", type=whole, metavar="N", help=words)
+    words = (
+        "gradients per round, or of a one-shot method (default: 5; steady-pig and edges 3; ig and "
+        "each copy of smooth-ig 50, blur-ig 100, guided-ig 200)"
     )
-    group.add_argument(
-        "--schedule",
-        choices=("geometric", "equal"),
-        help="features per round: geometric takes few at first (default: geometric)",
-    )
-    if per_round:
-        group.add_argument(
-            "--per-round",
-            type=whole,
-            metavar="N",
-            help="features per round, instead of --schedule: --features windows:8 --per-round 1 "
-            "--k 50 takes one patch per round, 50 in all",
-        )
+    group.add_argument("--steps", type=whole, metavar="N", help=words)
 
 
 @dataclass(frozen=True)
@@ -82,9 +59,9 @@ class Search:
 
     method: Any = None
     """A name or an object; None where it is chosen by what is explained."""
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Mapping[str, int] = field(default_factory=dict)
     k: int | None = None
-    stop: Stop = field(default_factory=Stop)
+    budget: int | None = None
 
     @staticmethod
     def of(args: argparse.Namespace) -> Search:
@@ -92,31 +69,23 @@ class Search:
         knobs = knobs_of(args)
         try:
             if args.method is not None:
-                set_knobs(as_method(args.method), knobs)
+                with_knobs(as_method(args.method), **knobs)
         except InvalidInput as error:
             raise UsageError(str(error)) from error
-        stop = Stop(gradients=args.budget, seconds=args.seconds)
-        return Search(args.method, knobs, args.k, stop)
+        return Search(args.method, knobs, args.k, args.budget)
 
     def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
         """The method for an input of this layout; a budget plans rounds that are not named."""
         method = choose(layout, objective) if self.method is None else as_method(self.method)
         if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
             method = GreedyPIG()
-        method = set_knobs(method, self.knobs)
-        if self.stop.gradients is None or {"rounds", "steps", "per_round"} & set(self.knobs):
+        method = with_knobs(method, **self.knobs)
+        if self.budget is None or self.knobs:
             return method
-        return within(method, max(1, self.stop.gradients // baselines))
+        return within(method, max(1, self.budget // baselines))
 
 
-def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
+def knobs_of(args: argparse.Namespace) -> dict[str, int]:
     """The knobs that were given."""
-    knobs = {name: getattr(args, name, None) for name in KNOBS}
+    knobs = {"rounds": args.rounds, "steps": args.steps}
     return {name: value for name, value in knobs.items() if value is not None}
-
-
-def set_knobs(method: Any, knobs: Mapping[str, Any]) -> Any:
-    """The method with these knobs; its own number of rounds does not limit those of --per-round."""
-    if isinstance(method, InRounds) and "per_round" in knobs and "rounds" not in knobs:
-        method = replace(method, rounds=None)
-    return with_knobs(method, **knobs)

@@ -13,8 +13,6 @@ import torch
 
 import greedypig as gp
 
-from ..images.class_names import find_class
-from ..images.networks import ImageModel
 from ..images.networks.pretrained import NAMES as MODELS
 from ..tensors import baselines, targets
 from .failures import UsageError
@@ -32,92 +30,60 @@ def group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGrou
 
 def add_photos(parser: argparse.ArgumentParser) -> None:
     """The photos and folders."""
-    parser.add_argument(
-        "photos",
-        nargs="+",
-        metavar="PHOTO",
-        help="a photo, a folder of photos (with its subfolders), or a quoted pattern; put a name "
-        "that begins with a dash behind --",
+    words = (
+        "a photo, a folder of photos (with its subfolders), or a quoted pattern; put a name that "
+        "begins with a dash behind --"
     )
+    parser.add_argument("photos", nargs="+", metavar="PHOTO", help=words)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """The network, the class, the objective and the baseline."""
-    model = group(parser, "model")
-    model.add_argument(
-        "--model",
-        default="efficientnet-lite0",
-        metavar="NAME",
-        help=f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)",
-    )
-    model.add_argument(
-        "--weights", metavar="FILE", help="weights of a built-in model (.pth, .safetensors)"
-    )
-    model.add_argument(
-        "--outputs",
-        choices=("logits", "probabilities"),
-        help="what your own model returns (default: its attribute outputs, else logits)",
-    )
-    model.add_argument(
-        "--class",
-        dest="class_",
-        metavar="CLASS",
-        help="the class to explain: number, name or WordNet id (default: the predicted class)",
-    )
-    model.add_argument(
-        "--objective",
-        default="softmax",
-        metavar="NAME",
-        help=f"what to maximise: {', '.join(targets.NAMES)}; margin:CLASS names the other class. "
+    add = group(parser, "model").add_argument
+    words = f"{', '.join(MODELS)}, or package.module:factory for your own (default: %(default)s)"
+    add("--model", default="efficientnet-lite0", metavar="NAME", help=words)
+    words = "what your own model returns (default: its attribute outputs, else logits)"
+    add("--outputs", choices=("logits", "probabilities"), help=words)
+    words = "the class to explain: number, name or WordNet id (default: the predicted class)"
+    add("--class", dest="class_", metavar="CLASS", help=words)
+    words = (
+        f"what to maximise: {', '.join(targets.NAMES)}; margin:CLASS names the other class. "
         "softmax: the probability of the class; log-likelihood: the photo's own prediction; "
-        "counterfactual: a change of the prediction (default: %(default)s)",
+        "counterfactual: a change of the prediction (default: %(default)s)"
     )
-    model.add_argument(
-        "--baseline",
-        default="gray",
-        metavar="NAME",
-        help=f"what an absent feature looks like: {', '.join(baselines.NAMES)} or a number; "
-        "several with commas are averaged (default: %(default)s)",
+    add("--objective", default="softmax", metavar="NAME", help=words)
+    words = (
+        f"what an absent feature looks like: {', '.join(baselines.NAMES)} or a number; several "
+        "with commas are averaged (default: %(default)s)"
     )
-    model.add_argument(
-        "--judge",
-        metavar="MODEL",
-        help="a second network, named as for --model, that evaluates the selected features too",
-    )
+    add("--baseline", default="gray", metavar="NAME", help=words)
+    words = "a second network, named as for --model, that evaluates the selected features too"
+    add("--judge", metavar="MODEL", help=words)
 
 
 def add_hardware(parser: argparse.ArgumentParser, *, batch_size: bool = True) -> None:
     """The device, and the seed of everything random."""
-    hardware = group(parser, "hardware")
-    hardware.add_argument(
-        "--seed", type=int, default=0, help="seed of everything random (default: 0)"
-    )
-    hardware.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    add = group(parser, "hardware").add_argument
+    add("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+    add("--device", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     if batch_size:
-        hardware.add_argument(
-            "--batch-size",
-            type=whole,
-            metavar="N",
-            help="inputs evaluated at once (default: as many as fit into memory)",
-        )
+        words = "inputs evaluated at once (default: as many as fit into memory)"
+        add("--batch-size", type=whole, metavar="N", help=words)
 
 
 def add_features(method: argparse._ArgumentGroup) -> None:
     """What one feature is."""
-    method.add_argument(
-        "--features",
-        default="elements",
-        metavar="NAME",
-        help=f"what one feature is: {FEATURES}; that is one colour of a pixel, a pixel, a square, "
-        "overlapping squares, a region along edges (default: %(default)s)",
+    words = (
+        f"what one feature is: {FEATURES}; that is one colour of a pixel, a pixel, a square, "
+        "overlapping squares, a region along edges (default: %(default)s)"
     )
+    method.add_argument("--features", default="elements", metavar="NAME", help=words)
 
 
 def add_resume(output: argparse._ArgumentGroup) -> None:
     """Going on after Ctrl-C."""
-    output.add_argument(
-        "--resume", action="store_true", help="go on where the same command was stopped"
-    )
+    words = "go on where the same command was stopped"
+    output.add_argument("--resume", action="store_true", help=words)
 
 
 def features(text: str) -> Any:
@@ -131,15 +97,6 @@ def features(text: str) -> Any:
     if kind in makers and number.isdecimal() and int(number) > 0:
         return makers[kind](int(number))
     raise UsageError(f"Expected --features as one of {FEATURES} (got {text!r}).")
-
-
-def objective(text: str, model: ImageModel) -> Any:
-    """objective= of `gp.explain`; margin:CLASS names the other class."""
-    name, colon, rival = text.partition(":")
-    if name == "margin" and colon:
-        return gp.margin(against=find_class(rival, model.classes))
-    targets.Target(text)  # Raises for an unknown name.
-    return text
 
 
 def baseline(text: str) -> Any:
@@ -177,14 +134,3 @@ def whole(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
-
-
-def positive(text: str) -> float:
-    """The type of options that measure something."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return number

@@ -6,6 +6,8 @@ never overwritten; that is an error before any work is done.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -75,6 +77,19 @@ def shown(path: Path) -> str:
         return min(str(path), os.path.relpath(path), key=len)
     except ValueError:  # Another drive.
         return str(path)
+
+
+def write_csv(file: Path, rows: Iterable[Sequence[Any]]) -> None:
+    """Write rows, the heads first, as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    write_whole(file, text.getvalue())
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown: a column of names, then numbers, aligned to the right."""
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def save_figure(figure: Any, file: Path) -> None:

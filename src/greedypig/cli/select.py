@@ -7,12 +7,11 @@ import csv
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
-from ..tables import Reading, Table, TextLayout, criteo_reading, open_table
+from ..tables import Reading, Table, criteo_reading, open_table
 from ..tables.distributed import joined, own_device, restarted
 from . import options, outputs, select_output
 from .failures import DONE, Stopped, UsageError
@@ -29,15 +28,11 @@ training is kept; --resume goes on. On several processes, with the same result:
 torchrun --nproc-per-node 4 -m greedypig select train.parquet --label y"""
 EXAMPLES = """\
   greedypig select train.parquet --label clicked --k 5,10,20,30
-  greedypig select 'days/*.parquet' --valid last.parquet --label clicked --budget 5000
+  greedypig select 'days/*.parquet' --valid last.parquet --label clicked
   greedypig select people.csv --label income --drop id --categorical zip --k 3,5 --seeds 5
   greedypig select rows.parquet --label y --model my_models:build --json > answer.json"""
-COLUMN_LISTS = {
-    "drop": "leave these columns out",
-    "keep": "rank these columns although they number the rows",
-    "categorical": "take these columns as categories",
-    "numeric": "take these columns as numbers",
-}
+SAME = ("ks", "seeds", "seed", "methods", "model", "epochs")
+"""Options that a plan takes as they are."""
 TASKS = {"classification": "classes", "regression": "number"}
 CRITEO = {"label", "I1", "I13", "C1", "C26"}
 """Columns by which Criteo's tables are recognised."""
@@ -52,22 +47,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = options.group(parser, "columns").add_argument
     add("--label", metavar="NAME", help="the column to predict")
     add("--task", choices=TASKS, help="(default: found from the label's values)")
-    for name, words in COLUMN_LISTS.items():
-        add(f"--{name}", **texts, help=f"{words}; may be given again")
-    add("--decimal", choices=".,", default=".", help="decimal sign of numbers in text (default: .)")
+    add("--drop", **texts, help="leave these columns out; may be given again")
+    words = "take these columns as categories, also if they number the rows"
+    add("--categorical", **texts, help=f"{words}; may be given again")
 
     add = options.group(parser, "model").add_argument
     words = "package.module:factory of your trained model; the factory may take the table's schema"
     add("--model", metavar="NAME", help=f"{words} (default: a network is trained)")
-    words = "what --model returns, for classes (default: logits)"
-    add("--outputs", choices=("logits", "probabilities"), default="logits", help=words)
     words = "validation rows (default: a tenth of the table, more of a small one)"
     add("--valid", metavar="TABLE", help=words)
     add("--seeds", **count, default=3, help="trainings of each set of columns (default: 3)")
     words = "most epochs; training ends when the validation loss does not fall"
     add("--epochs", **count, help=f"{words} (default: 20, of small tables 3,000 batches)")
-    words = "rows of a batch, about (default: 512, of small tables fewer)"
-    add("--batch-size", **count, help=words)
 
     add = options.group(parser, "method").add_argument
     words = "those of 5,10,20,30 that are fewer than all; of up to 20 columns 1,2,3,5,7,10"
@@ -76,20 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     usual = ",".join(USUAL_METHODS)
     words = f"of {', '.join(METHODS)}; the first is reported in full (default: {usual})"
     add("--methods", type=_methods, default=usual, metavar="A,B,…", help=words)
-    words = "gradient batches of every method (default: 40 for each gradient of greedy-pig)"
-    add("--budget", **count, help=words)
-    words = (
-        "what an absent column looks like: zero (of the standardised number, of the embedding), "
-        "mean, or conditional: imputed by linear regression on the selected columns (default: "
-        "conditional; zero with --model)"
-    )
-    add("--baseline", choices=("zero", "mean", "conditional"), help=words)
 
     options.add_hardware(parser, batch_size=False)
     add = options.group(parser, "output").add_argument
     words = "folder of the results (default: the table's name and -selection)"
     add("--out", metavar="FOLDER", help=words)
-    add("--no-html", action="store_true", help="write no page")
     options.add_resume(options.group(parser, "output"))
 
 
@@ -105,23 +87,20 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             device = options.device(own_device(args.device))
             with terminal.bar(Path(table.source).name) as bar:
                 job = SelectJob(table, valid, plan, folder, bar, device=device, group=group)
-                resume = args.resume or restarted()
-                terminal.keeps(job.work / "survey.json", resume, job.work)
                 try:
-                    job.run(resume)
+                    job.run(args.resume or restarted())
                 except KeyboardInterrupt:
                     raise Stopped(f"Stopped while {job.stage}.") from None
         except (InvalidInput, InvalidType, InvalidFile) as error:
             raise UsageError(str(error)) from error
         if group.first:
-            select_output.report(job, terminal, page=not args.no_html)
+            select_output.report(job, terminal)
     return DONE
 
 
 def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     """The tables opened and the options read; whatever is wrong is a wrong command."""
-    layout = TextLayout(decimal=",") if args.decimal == "," else None
-    table = open_table(*args.tables, layout=layout)
+    table = open_table(*args.tables)
     is_criteo = set(table.kinds) >= CRITEO
     label = args.label or ("label" if is_criteo else None)
     if label is None:
@@ -130,15 +109,15 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
             f"{', …' if len(table.kinds) > 12 else ''} (got none)."
         )
     table.check(label)
-    lists = {name: _columns(getattr(args, name), table) for name in COLUMN_LISTS}
-    table = table.without([name for name in lists["drop"] if name != label])
+    categorical, drop = _columns(args.categorical, table), _columns(args.drop, table)
+    table = table.without([name for name in drop if name != label])
     columns = len(table.kinds) - 1
     if not 0 < max(args.ks, default=1) <= columns:
         raise UsageError(
             f"Expected --k of at most {columns}, the number of columns besides the label "
             f"(got {max(args.ks, default=1)})."
         )
-    valid = None if args.valid is None else open_table(args.valid, layout=layout, keep=table.kinds)
+    valid = None if args.valid is None else open_table(args.valid, keep=table.kinds)
     training = {file.path.resolve() for file in table.files}
     for file in [] if valid is None else valid.files:
         if file.path.resolve() in training:
@@ -148,11 +127,11 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
                 stacklevel=2,
             )
     task: Any = TASKS.get(args.task)
-    keep = None if args.model else lists["keep"]  # A model takes the columns that it knows.
-    reading = Reading(lists["categorical"], lists["numeric"], keep=keep, task=task)
-    if is_criteo and not (lists["categorical"] or lists["numeric"] or lists["drop"]):
+    keep = None if args.model else ()  # A model takes all the columns that it knows.
+    reading = Reading(categorical, keep=keep, task=task)
+    if is_criteo and not (categorical or drop):
         reading = criteo_reading(task=task, keep=keep)
-    same = {field.name: getattr(args, field.name) for field in fields(Plan)[2:]}
+    same = {name: getattr(args, name) for name in SAME}
     return table, valid, Plan(label, reading, **same)
 
 

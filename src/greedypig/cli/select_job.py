@@ -11,7 +11,6 @@ import shlex
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from inspect import signature
@@ -19,7 +18,7 @@ from itertools import islice
 from os import fspath
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,12 +54,13 @@ EMBEDDING, MOST_NUMBERS = 8, 2048
 HELD_OUT, MOST_HELD_OUT, HELD_OUT_ROWS = 0.1, 0.3, 1000
 """A tenth of the rows validates; of a small table more, up to this share or this many rows."""
 EACH = 40
-"""Batches of each gradient of greedy-pig, where no budget is given."""
+"""Batches of each gradient of greedy-pig."""
 VALID_BATCH = 4096
 PROBED = 20
 """Batches from which the units of a model's outputs are found."""
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
-WORK = "work"
+WORK, LONG = "work", 10
+"""The folder of the stages' files; epochs of a training, for the progress bar alone."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,15 @@ class Plan:
     seeds: int
     seed: int
     methods: tuple[str, ...]
-    budget: int | None
-    baseline: str | None
-    """None until the columns are known."""
     model: str | None
-    outputs: Literal["logits", "probabilities"]
-    """What the user's model returns."""
     epochs: int | None
-    batch_size: int | None
+    baseline: str = ""
+    """Empty until the columns are known."""
 
     def identity(self) -> dict[str, Any]:
         """The options that a resumed job must share: more seeds, methods and smaller k add work."""
         options = asdict(self) | asdict(self.reading) | {"k": max(self.ks, default=None)}
-        for name in ("reading", "seeds", "methods", "ks"):
+        for name in ("reading", "seeds", "methods", "ks", "baseline"):
             del options[name]
         record: dict[str, Any] = json.loads(json.dumps(options))
         return record
@@ -104,18 +100,15 @@ class Plan:
         if max(ks) > columns:
             raise UsageError(
                 f"Expected --k of at most {columns}, the number of columns without "
-                f"{quoted(list(left_out))}, which number the rows (got {max(ks)}). Try --keep "
-                f"{option_value(left_out)} to rank those too."
+                f"{quoted(list(left_out))}, which number the rows (got {max(ks)}). Try "
+                f"--categorical {option_value(left_out)} to rank those too."
             )
         width = len(schema.numbers) + EMBEDDING * len(schema.categories)
         imputed = self.model is None and width <= MOST_NUMBERS
-        baseline = self.baseline or ("conditional" if imputed else "zero")
-        return replace(self, ks=ks, baseline=baseline)
+        return replace(self, ks=ks, baseline="conditional" if imputed else "zero")
 
     def gradient_batches(self, method: str, train: Batches) -> int:
         """Gradient batches of a method: the same for all, unless a method needs more."""
-        if self.budget is not None:
-            return self.budget
         columns, k = len(train.schema.names), max(self.ks)
         # Methods that try every column by itself need a batch for each try.
         least = {
@@ -161,39 +154,28 @@ class SelectJob:
         self.bar, self.device, self.group = bar, device, group
         self.effort = tables.Effort(epochs=plan.epochs)
         self.stage = "opening the files"
-        self.done: dict[str, float] = {}
-        """What is done of each stage, from 0 to 1."""
+        self.share = 0.0
+        """What is done of the stage."""
+        bar.follow(lambda: self.share, 1)
         self.warnings: list[str] = []
         self.seconds = 0.0
-        """Seconds in all, those of the runs before --resume included."""
 
     def run(self, resume: bool) -> None:
         """Do all stages."""
+        began = monotonic()
         self._open(resume)
-        began, clock = monotonic(), self.work / ".seconds"
-        before = float(clock.read_text()) if clock.exists() else 0.0
-        try:
-            self._run()
-        finally:
-            self.seconds = before + monotonic() - began
-            if self.group.first:
-                with suppress(OSError):  # A full disk is reported by what matters more.
-                    write_whole(clock, f"{self.seconds:.3f}")
-
-    def _run(self) -> None:
         self.survey = self._surveyed()
         self.warnings += [with_option(warning) for warning in self.survey.warnings]
         self.plan = plan = self.plan.settled(self.survey.schema, self.survey.left_out)
         model = None if plan.model is None else build(plan.model, self.survey.schema)
         self.schema = own_schema(model, self.survey.schema)
         self.train, self.valid = self._batches()
-        self._estimate()
         if model is None:
             self.model = self._trained()
         else:
             self.model = model.to(self.device, torch.float32).eval()
             self._check_model()
-            if note := adapt(self.model, self.train, plan.outputs):
+            if note := adapt(self.model, self.train):
                 self.warnings.append(note)
                 warnings.warn(note, stacklevel=2)
         self._evaluate()
@@ -203,10 +185,11 @@ class SelectJob:
         for a in self.results.values():
             self.warnings += a.about.get("warnings", ())
         self.warnings = list(dict.fromkeys(self.warnings))
+        self.seconds = monotonic() - began
 
     def advance(self, stage: str, share: float) -> None:
         """A stage is so far: the bar shows it."""
-        self.done[stage] = min(share, 1.0)
+        self.share = min(share, 1.0)
 
     def _open(self, resume: bool) -> None:
         """Go on with the folder's work, or clear it."""
@@ -229,7 +212,8 @@ class SelectJob:
 
     def _once(self, stage: str, name: str, compute: Callable[[], str | bytes]) -> Path:
         """The file of a stage, computed by the first process if it is not there."""
-        self.stage = self.bar.label = stage
+        self.stage, self.share = stage, 0.0
+        self.bar.label = stage
         file = self.work / name
         if self.group.first and not file.exists():
             write_whole(file, compute())
@@ -258,31 +242,17 @@ class SelectJob:
 
     def _batches(self) -> tuple[Batches, Batches]:
         """Training and validation rows; without a table of its own, validation is a share."""
-        table, plan = self.tables[0], self.plan
-        common: dict[str, Any] = {"seed": plan.seed, "split_seed": plan.seed, "schema": self.schema}
+        table, seed = self.tables[0], self.plan.seed
+        common: dict[str, Any] = {"seed": seed, "split_seed": seed, "schema": self.schema}
         final: dict[str, Any] = {"batch_size": VALID_BATCH, "shuffle": False, **common}
         if len(self.tables) > 1:
             further = tables.count_rows(self.tables[1], self.schema)
             self.warnings += [w.text for w in further.warnings]
-            train = Batches(table, self.survey, batch_size=plan.batch_size, **common)
-            return train, Batches(self.tables[1], further, **final)
+            return Batches(table, self.survey, **common), Batches(self.tables[1], further, **final)
         common["share"] = min(MOST_HELD_OUT, max(HELD_OUT, HELD_OUT_ROWS / self.survey.total))
         return (
-            Batches(table, self.survey, part="train", batch_size=plan.batch_size, **common),
+            Batches(table, self.survey, part="train", **common),
             Batches(table, self.survey, part="valid", **common | final),
-        )
-
-    def _estimate(self) -> None:
-        """What each stage costs, in trainings of a network on all columns, for the bar."""
-        plan, train = self.plan, self.train
-        self.epochs = 4.0 if train.rows >= 10_000 else 15.0
-        batches = self.epochs * train.rows / train.batch_size
-        costs = {m: 0.6 * plan.gradient_batches(m, train) / batches for m in plan.methods}
-        costs |= {"random": 0.0, "network.safetensors": float(plan.model is None)}
-        costs["retraining"] = plan.seeds * (1.0 + len(plan.ks) * len(plan.methods))
-        self.bar.follow(
-            lambda: sum(cost * self.done.get(name, 0.0) for name, cost in costs.items()),
-            sum(costs.values()),
         )
 
     def _trained(self) -> nn.Module:
@@ -295,7 +265,7 @@ class SelectJob:
                 self.valid,
                 effort=self.effort,
                 seed=self.plan.seed,
-                progress=lambda epochs: self.advance(name, 0.9 * epochs / self.epochs),
+                progress=lambda epochs: self.advance(name, epochs / LONG),
             )
             weights = trained.model.state_dict()
             return to_bytes({key: value.contiguous().cpu() for key, value in weights.items()})
@@ -369,7 +339,7 @@ class SelectJob:
         def watch(training: Training, epochs: float) -> None:
             number, columns = own.index(training), len(training.columns)
             self.bar.label = f"retraining {number + 1}/{len(own)}, {columns} columns"
-            self.advance("retraining", (number + min(0.95, epochs / self.epochs)) / len(own))
+            self.advance("retraining", (number + min(0.95, epochs / LONG)) / len(own))
 
         self.retrained = tables.retrain(
             self.orders,
@@ -386,7 +356,7 @@ class SelectJob:
 
 
 def option_value(names: Sequence[str]) -> str:
-    """Names as --drop and --keep take them: with commas between, those that hold one in quotes."""
+    """Names as --drop takes them: with commas between, those that hold one in quotes."""
     return shlex.quote(",".join(f'"{n}"' if "," in n else n for n in names[:NAMED]))
 
 
@@ -394,22 +364,17 @@ def with_option(warning: tables.ColumnWarning) -> str:
     """A warning about columns with the option that helps."""
     names = warning.columns
     hints = {
-        "row number": f" To rank them anyway, try --keep {option_value(names)}.",
+        "row number": f" To rank them anyway, try --categorical {option_value(names)}.",
         "copy": f" Try --drop {option_value(names[1:])}.",
         "equals label": f" Try --drop {option_value(names)}.",
         "decides label": f" Try --drop {option_value(names)}.",
-        "text number": " Try --decimal , if a comma is the decimal sign.",
     }
     return warning.text + hints.get(warning.kind, "")
 
 
 def _digest(tables: Sequence[Table]) -> str:
-    """A digest of the files' names, sizes and decimal signs, and of the columns."""
-    files = [
-        (fspath(file.path), file.path.stat().st_size, getattr(file, "decimal", "."))
-        for table in tables
-        for file in table.files
-    ]
+    """A digest of the files' names and sizes, and of the columns."""
+    files = [(fspath(f.path), f.path.stat().st_size) for table in tables for f in table.files]
     return sha256(json.dumps([files, list(tables[0].kinds)]).encode()).hexdigest()[:16]
 
 
@@ -462,15 +427,15 @@ def batches_for(model: nn.Module, batches: Batches) -> Batches | Numbers:
     return batches
 
 
-def adapt(model: nn.Module, batches: Batches, outputs: str) -> str:
+def adapt(model: nn.Module, batches: Batches) -> str:
     """Make the model return what networks trained here do, by a hook; returns a note or "".
 
     Those return one logit for a binary label, a logit for each of several classes, or the
-    standardised number. Other models return two logits, probabilities, or the label's own units.
+    standardised number. Other models return two logits, probabilities (their attribute `outputs`
+    says so), or the label's own units.
     """
     label = batches.schema.label
-    if outputs == "probabilities" and label.task == "number":
-        raise UsageError("Expected --outputs logits for a number to predict (got probabilities).")
+    sure = label.task != "number" and getattr(model, "outputs", "") == "probabilities"
     features: Any = batches_for(model, batches)[0][0]
     with torch.no_grad():
         example = answer_to(model, features)
@@ -480,8 +445,8 @@ def adapt(model: nn.Module, batches: Batches, outputs: str) -> str:
     own_units = label.task == "number" and _in_own_units(model, batches, label)
 
     def convert(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
-        if outputs == "probabilities":
-            check_probabilities(out, "--outputs logits")
+        if sure:
+            check_probabilities(out, "a model without the attribute outputs = 'probabilities'")
             single = label.task == "binary" and not two
             limits = torch.finfo(out.dtype)
             out = out.logit(limits.eps / 2) if single else out.clamp_min(limits.tiny).log()
@@ -489,7 +454,7 @@ def adapt(model: nn.Module, batches: Batches, outputs: str) -> str:
             out = out[:, 1] - out[:, 0]
         return (out - label.mean) / label.deviation if own_units else out
 
-    if two or own_units or outputs == "probabilities":
+    if two or own_units or sure:
         model.register_forward_hook(convert)
     if not own_units:
         return ""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
-import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -36,7 +34,7 @@ def refuse_foreign(folder: Path) -> None:
     outputs.refuse_foreign([folder / f"{STEM}.csv"], CSV_HEAD.partition(",accuracy")[0].encode())
 
 
-def report(job: SelectJob, terminal: Terminal, *, page: bool) -> None:
+def report(job: SelectJob, terminal: Terminal) -> None:
     """Write the files of a job that is done, and print what it found."""
     about = _about(job)
     a = next(iter(job.results.values())).with_notes(
@@ -52,14 +50,12 @@ def report(job: SelectJob, terminal: Terminal, *, page: bool) -> None:
     )
     notes = ColumnNotes.of(a)
     assert notes is not None
-    files = _write(a, notes, job.folder, page=page)
+    files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
-        terminal.wrapped(
-            f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
-            f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
-            f"{', '.join(file.name for file in files)}"
-        )
+        f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
+        f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
+        f"{', '.join(file.name for file in files)}"
     )
     terminal.result(_record(job, a, notes, about) | {"files": [fspath(file) for file in files]})
 
@@ -109,52 +105,42 @@ def _kinds(schema: Schema) -> dict[str, str]:
     return kinds
 
 
-def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path, *, page: bool) -> list[Path]:
+def _write(a: gp.Attribution, notes: ColumnNotes, folder: Path) -> list[Path]:
     """The result, the table as Markdown and CSV, the figure and the page."""
     files = [folder / f"{STEM}.{ending}" for ending in ("gpig", "md", "csv")]
     a.save(files[0])
     write_whole(files[1], _markdown(a, notes))
-    write_whole(files[2], _csv(notes))
+    outputs.write_csv(files[2], _csv(notes))
     if importlib.util.find_spec("matplotlib") is not None:
         files.append(folder / f"{STEM}.png")
         outputs.save_figure(plots.selected_columns(a), files[-1])
-    if page:
-        files.append(folder / f"{STEM}.html")
-        pages.write(a, files[-1])
+    files.append(folder / f"{STEM}.html")
+    pages.write(a, files[-1])
     return files
 
 
-def _tables(notes: ColumnNotes, width: int | None = None) -> list[tuple[list[str], str]]:
-    """Markdown tables with a sentence for each: the losses, and R² of a number to predict.
+def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[list[str]]]]:
+    """The losses, and R² of a number to predict: a sentence, then a row for each method.
 
-    width: errors are left out where the lines would be longer.
+    errors: with their standard errors.
     """
-    lines = _table(notes, notes.shown)
-    if width is not None and len(lines[0]) > width:
-        lines = _table(notes, lambda loss: notes.figure(loss.mean))
     seeds = f"mean of {notes.seeds} seeds" if notes.seeds > 1 else "one seed"
-    errors = " ± standard error" if any("±" in line for line in lines) else ""
-    words = f"Validation {notes.metric} after retraining on the top k, lower is better"
-    tables = [(lines, f"{words}; {seeds}{errors}.")]
+    seeds += " ± standard error" if errors and notes.seeds > 1 else ""
+    words = f"Validation {notes.metric} after retraining on the top k, lower is better; {seeds}."
+    shown = notes.shown if errors else lambda loss: notes.figure(loss.mean)
+    tables = [(words, _rows(notes, shown))]
     if notes.r_squared(0) is not None:
-        r2 = _table(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")
-        tables.append((r2, R2_WORDS))
+        tables.append((R2_WORDS, _rows(notes, lambda loss: f"{notes.r_squared(loss.mean):.4f}")))
     return tables
 
 
-def _table(notes: ColumnNotes, cell: Callable[[Loss], str]) -> list[str]:
-    """One row for each method, one cell for each k, as aligned lines of Markdown."""
+def _rows(notes: ColumnNotes, cell: Callable[[Loss], str]) -> list[list[str]]:
+    """The heads, then a row for each method with one cell for each k."""
     losses = {method: [by[k] for k in notes.ks] for method, by in notes.losses.items()}
     if notes.constant is not None:
         losses["constant prediction"] = [Loss(notes.constant.loss, None)] * len(notes.ks)
     losses["all columns"] = [notes.loss_all] * len(notes.ks)
-    rows = [["k", *map(str, notes.ks)]]
-    rows += [[method, *map(cell, row)] for method, row in losses.items()]
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    rows.insert(1, ["-" * first, *("-" * (width - 1) + ":" for width in others)])
-    return [
-        f"| {name:{first}} | {' | '.join(map(str.rjust, cells, others))} |" for name, *cells in rows
-    ]
+    return [["k", *map(str, notes.ks)], *([name, *map(cell, row)] for name, row in losses.items())]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -176,17 +162,13 @@ def _remarks(notes: ColumnNotes) -> list[str]:
 
 def _tell(a: gp.Attribution, notes: ColumnNotes, terminal: Terminal) -> None:
     """Print the tables for people."""
-
-    def say(text: str, indent: str = "") -> None:
-        terminal.say(terminal.wrapped(text, indent, f"{indent}  " if indent else ""))
-
-    terminal.say(terminal.style(terminal.wrapped(_head(a, notes)), BOLD))
-    say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}", "  ")
-    for lines, words in _tables(notes, terminal.width):
-        terminal.say("\n" + "\n".join(lines) + "\n")
-        say(words)
+    terminal.say(_head(a, notes), BOLD)
+    terminal.say(f"best first: {', '.join(a.top(min(max(notes.ks), 10)))}")
+    for words, rows in _tables(notes, errors=terminal.width >= 20 + 17 * len(notes.ks)):
+        terminal.say(words)
+        terminal.table(rows[0], rows[1:])
     for remark in _remarks(notes):
-        say(remark)
+        terminal.say(remark)
 
 
 def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -197,8 +179,8 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
         f"Explained: {notes.network}, validation {notes.metric} {loss}; baseline "
         f"{a.about['baseline']}; {a.about['gradient_batches']:,} gradient batches.",
     ]
-    for lines, words in _tables(notes):
-        parts += [words, "\n".join(lines)]
+    for words, rows in _tables(notes):
+        parts += [words, outputs.markdown_table(rows[0], rows[1:])]
     parts += _remarks(notes)
     if notes.warnings:
         parts += ["## Warnings", "\n".join(f"- {text}" for text in notes.warnings)]
@@ -210,27 +192,25 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
     return "\n\n".join([*parts, "## Columns, best first", "\n".join(orders)]) + "\n"
 
 
-def _csv(notes: ColumnNotes) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(CSV_HEAD.split(","))
+def _csv(notes: ColumnNotes) -> list[list[Any]]:
+    """The heads, then a row for each method and k."""
 
-    def write(method: str, k: int, loss: Loss, rate: Loss | None, columns: str = "") -> None:
+    def row(method: str, k: int, loss: Loss, rate: Loss | None, columns: str = "") -> list[Any]:
         accuracy = (None, None) if rate is None else (rate.mean, rate.error)
-        r2 = notes.r_squared(loss.mean)
-        writer.writerow([method, k, loss.mean, loss.error, *accuracy, r2, columns])
+        return [method, k, loss.mean, loss.error, *accuracy, notes.r_squared(loss.mean), columns]
 
+    rows: list[list[Any]] = [CSV_HEAD.split(",")]
     for method, by_k in notes.losses.items():
         for k, loss in by_k.items():
             # Random columns differ from seed to seed. As JSON, as a name may hold any sign.
             names = [] if method == "random" else list(notes.orders[method][:k])
             columns = json.dumps(names, ensure_ascii=False) if names else ""
-            write(method, k, loss, notes.accuracies.get(method, {}).get(k), columns)
+            rows.append(row(method, k, loss, notes.accuracies.get(method, {}).get(k), columns))
     if (constant := notes.constant) is not None:
         rate = None if constant.accuracy is None else Loss(constant.accuracy, None)
-        write("constant prediction", 0, Loss(constant.loss, None), rate)
-    write("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all)
-    return text.getvalue()
+        rows.append(row("constant prediction", 0, Loss(constant.loss, None), rate))
+    rows.append(row("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all))
+    return rows
 
 
 def _record(

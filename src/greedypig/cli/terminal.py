@@ -11,33 +11,26 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import MissingPackage, listed
-from .outputs import shown
+from ..core.errors import MissingPackage
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-PLAIN, BOLD, DIM, RED, YELLOW = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3", "\ufdd4"
-"""Marks of styles inside a text. They are noncharacters, which Unicode leaves to programs."""
-STYLES = {PLAIN: "", BOLD: "bold", DIM: "dim", RED: "red", YELLOW: "yellow"}
+BOLD, DIM, RED, YELLOW = "bold", "dim", "red", "yellow"
 CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"]
 DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 """Line ends and changes of the writing direction: a name could hide its own ending with them."""
 ESCAPES = {c: f"\\x{c:02x}" for c in CONTROLS} | {c: f"\\u{c:04x}" for c in DIRECTIONS}
 LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 """Columns to write in: on a wide terminal, and where there is no terminal to fit into."""
-NAMED = 3
-"""Saved files that a stopped command names."""
 
 
 class Terminal:
@@ -50,6 +43,7 @@ class Terminal:
         quiet: bool = False,
         command: Sequence[str] = (),
         subcommand: bool = True,
+        resumable: bool = True,
     ) -> None:
         self.json_wanted, self.quiet = json_wanted, quiet
         self.command = tuple(command)
@@ -58,8 +52,7 @@ class Terminal:
         """Of several processes the first one prints for all; the others print errors only."""
         self.subject = ""
         """The photo or method under way, where there are several: warnings begin with it."""
-        self._options_at = 1 if subcommand else 0
-        self._saved: dict[Path, tuple[Path, set[tuple[str, int, int]]]] = {}
+        self._resumable, self._options_at = resumable, 1 if subcommand else 0
         self._out, self._err = _console(stderr=False), _console(stderr=True)
         self._bar_shown = False
 
@@ -68,41 +61,34 @@ class Terminal:
         """Columns to write in on standard output."""
         return self._out.width
 
-    def say(self, text: str = "") -> None:
-        """A line for people."""
-        if not (self.json_wanted or self.quiet):
-            self._print(styled(text))
-
-    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> None:
-        """Rows under their heads; the first `names` columns are text, the others numbers."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i < names else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*map(styled, row))
-        if not (self.json_wanted or self.quiet):
-            self._print(table, soft_wrap=False)
-
-    def wrapped(self, text: str, indent: str = "", hanging: str | None = None) -> str:
-        """Text broken into lines of the terminal's width; long names stay whole."""
-        return textwrap.fill(
-            text,
+    def say(self, text: str = "", style: str = "", indent: int = 0) -> None:
+        """A paragraph for people, in lines of the terminal's width; long names stay whole."""
+        lines = textwrap.fill(
+            visible(text),
             self.width,
-            initial_indent=indent,
-            subsequent_indent=indent if hanging is None else hanging,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
+        self._print(styled(lines, style), soft_wrap=True)
 
-    def style(self, text: str, style: str) -> str:
-        """Text in a colour or weight, for `say` and `table`."""
-        return f"{style}{text}{PLAIN}"
+    def table(
+        self, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], names: int = 1
+    ) -> None:
+        """Rows under their heads; the first `names` columns are text, the others numbers."""
+        from rich.table import Table
 
-    def caution(self, text: str, indent: str = "") -> None:
+        table = Table(box=None, pad_edge=False, header_style=DIM, show_header=any(heads))
+        for i, head in enumerate(heads):
+            table.add_column(head, justify="left" if i < names else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*(styled(cell) if isinstance(cell, str) else cell for cell in row))
+        self._print(table)
+
+    def caution(self, text: str, indent: int = 0) -> None:
         """A ▲ line: a result to doubt."""
-        self.say(self.style(self.wrapped(f"▲ {text}", indent, f"{indent}  "), YELLOW))
+        self.say(f"▲ {text}", YELLOW, indent)
 
     def note(self, text: str) -> None:
         """A remark, on standard error, also under --json."""
@@ -111,11 +97,12 @@ class Terminal:
 
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
-        self.note(f"{self.style('warning:', YELLOW)} {text}")
+        if not self.quiet:
+            self._print_error(styled("warning: ", YELLOW) + styled(text))
 
     def fail(self, text: str) -> None:
         """An error, in one sentence, on standard error."""
-        self._print_error(styled(f"{self.style('error:', RED)} {text}"))
+        self._print_error(styled("error: ", RED) + styled(text))
 
     def trace(self, error: BaseException) -> None:
         """The traceback of an error, on standard error."""
@@ -124,9 +111,13 @@ class Terminal:
     def result(self, record: dict[str, Any]) -> None:
         """The one object of --json."""
         if self.json_wanted:
-            self._print(json.dumps(record, allow_nan=False))
+            self._write(json.dumps(record, allow_nan=False), soft_wrap=True)
 
-    def _print(self, text: RenderableType, soft_wrap: bool = True) -> None:
+    def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
+        if not (self.json_wanted or self.quiet):
+            self._write(text, soft_wrap)
+
+    def _write(self, text: RenderableType, soft_wrap: bool) -> None:
         # Progress may be on the same terminal; its own console prints above it.
         console = self._err if self._bar_shown and self._out.is_terminal else self._out
         try:
@@ -143,33 +134,15 @@ class Terminal:
         """Print errors only: another process prints for all."""
         self.speaks, self.json_wanted, self.quiet = False, False, True
 
-    def keeps(self, evidence: Path, resume: bool, name: Path | None = None) -> None:
-        """A file or folder that --resume goes on from, once this run has written to it.
-
-        resume: whether this run itself goes on from it, so that it counts as it is.
-        name: what to call it, if not by its own name.
-        """
-        before = set() if resume else _states(evidence)
-        self._saved.setdefault(evidence, (name or evidence, before))
-
     def stopped(self, why: str) -> None:
-        """Print that the command ended early, its files, and the command that goes on."""
-        files = [shown(n) for path, (n, before) in self._saved.items() if _states(path) - before]
-        if files:
-            hint = f"Kept: {listed(files, NAMED)}. Go on with:\n  {self.resume_hint()}"
-        elif "--resume" in self.command:
-            hint = f"Go on with:\n  {self.resume_hint()}"
-        else:
-            hint = f"Nothing was kept to go on from. Start again with:\n  {self.command_line()}"
-        if self.speaks:
-            self.fail(f"{why} {hint}")
-
-    def resume_hint(self) -> str:
-        """The command line that goes on where this one was stopped."""
+        """Print that the command ended early, and the command that goes on."""
         words = [word for word in self.command[1:] if word not in ("--resume", "--no-resume")]
-        # Before all other words: a "--" further on would make a file name of it.
-        words.insert(self._options_at, "--resume")
-        return f"{self.command[0]} {shlex.join(words)}"
+        if self._resumable:
+            # Before all other words: a "--" further on would make a file name of it.
+            words.insert(self._options_at, "--resume")
+        how = "Go on" if self._resumable else "Start again"
+        if self.speaks:
+            self.fail(f"{why} {how} with:\n  {self.command[0]} {shlex.join(words)}")
 
     def command_line(self) -> str:
         """The command as it can be typed again; the program's own words are quoted already."""
@@ -248,29 +221,16 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def _states(path: Path) -> set[tuple[str, int, int]]:
-    """The files at or below a path, each as it is now: a file written anew is another."""
-    files = [path] if path.is_file() else path.rglob("*")
-    stats = ((str(file), file.stat()) for file in files if file.is_file())
-    return {(name, stat.st_ino, stat.st_mtime_ns) for name, stat in stats}
-
-
 def visible(text: str) -> str:
     """Text that does nothing to a terminal but appear there, control characters as \\x1b."""
     return text.translate(ESCAPES)
 
 
-def styled(text: str) -> Text:
-    """Text for rich, from one with the marks of `Terminal.style`."""
+def styled(text: str, style: str = "") -> Text:
+    """Text for rich, in a colour or weight."""
     from rich.text import Text
 
-    assembled, style = Text(), ""
-    for part in re.split(f"([{''.join(STYLES)}])", text):
-        if part in STYLES:
-            style = STYLES[part]
-        else:
-            assembled.append(visible(part), style)
-    return assembled
+    return Text(visible(text), style)
 
 
 def duration(seconds: float) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,12 +19,15 @@ from torch import Tensor
 from .. import metrics
 from ..core.attribution import Attribution, is_one_shot
 from ..core.layout import Layout
-from ..core.stopping import Stop
+from ..core.run import Run
+from ..core.stopping import Stop, StopReason
 from ..metrics.judges import check_judge
 from ..metrics.ranking import unit_order
 from ..results.picture import unranked
 from ..tensors import baselines
-from ..tensors.api import explain
+from ..tensors.api import Job, check_not_flat
+from ..tensors.run import check_checkpoint
+from ..tensors.targets import margin
 from .class_names import find_class
 from .from_spec import model_from
 from .networks import ImageModel
@@ -40,7 +43,7 @@ PREDICTIONS = 5
 
 
 def explain_photo(
-    photo: str | os.PathLike[str] | Image.Image,
+    photo: str | os.PathLike[str] | Image.Image | Tensor,
     model: str | ImageModel = "efficientnet-lite0",
     *,
     target: int | str | None = None,
@@ -52,47 +55,76 @@ def explain_photo(
     stop: Stop | None = None,
     judge: str | ImageModel | None = None,
     seed: int = 0,
+    batch_size: int | Literal["auto"] = "auto",
+    ranking: str = "signed",
     resume: Attribution | str | os.PathLike[str] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Run], object] | None = None,
 ) -> Attribution:
     """Which features of a photo does a network use? As `greedypig explain photo.jpg` does.
 
     The result holds its curves, the model's predictions and the photo: `gp.plots` and `gp.report`
     draw it without the model.
 
-    photo: a file or a PIL image.
+    photo: a file, a PIL image, or what `model.preprocess` made of one.
     model: "efficientnet-lite0", "mobilenet-v2", "resnet50", "package.module:factory" for your own,
         or a network from `gp.models.load`. judge: a second network that evaluates the same
         features, named in the same way.
     target: the class by index, name or WordNet id; None takes the predicted class.
-    objective, baseline, features, method, k, stop, seed, resume, checkpoint: as in `explain`.
+    objective: as in `explain`; "margin:CLASS" names the other class.
+    baseline, features, method, k, stop, seed, batch_size, resume, checkpoint: as in `explain`. The
+        views of steady-pig are left out for a network that they do not fit.
+    ranking: the order of one-shot methods, by "absolute" or "signed" score.
+    progress: a function that is called with the run before its first round and after every one.
     """
-    if isinstance(photo, str | os.PathLike):
-        source, image = os.fspath(photo), open_photo(photo)
-    else:
-        source, image = getattr(photo, "filename", ""), photo
+    check_checkpoint(checkpoint)
     network, name = _network(model)
     second, judge_name = (None, None) if judge is None else _network(judge)
     if second is not None and judge_name is not None:
         check_judge(name, network, judge_name, second)
-    x = network.preprocess(image)
-    a = explain(
+    source = os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
+    source = source or str(getattr(photo, "filename", ""))
+    if not isinstance(photo, Tensor):
+        image = open_photo(photo) if isinstance(photo, str | os.PathLike) else photo
+        photo = network.preprocess(image)
+    job = Job(
         network,
-        x,
-        target=None if target is None else find_class(target, network.classes),
-        objective=objective,
+        objective=photo_objective(objective, network),
         baseline=baseline,
         features=features,
         method=method,
         k=k,
         stop=stop,
         seed=seed,
-        resume=resume,
-        checkpoint=checkpoint,
+        batch_size=batch_size,
+        class_given=target is not None,
     )
+    job.by_name = True
+    index = None if target is None else find_class(target, network.classes)
+    run = job.run([job.example(photo, index)], [photo], resume=resume)
+    if progress is not None:
+        progress(run)
+    for _ in run:
+        if checkpoint is not None:
+            run.results(measure=False)[0].save(checkpoint)
+        if progress is not None:
+            progress(run)
+    check_not_flat(run)
+    a = ordered(run.results()[0], features, ranking)
     title = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)
-    notes = PhotoNotes(network, name, objective, baseline, title, second, judge_name)
-    return notes.add(ordered(a, features, "signed"), x, Path(source).name or "photo")
+    networks = (network, name, objective, baseline, title, second, judge_name)
+    notes = PhotoNotes(*networks, batch_size, ranking)
+    if isinstance(resume, Attribution) and notes.are_in(resume, a):
+        return resume
+    return notes.add(a, photo, Path(source).name or "photo")
+
+
+def photo_objective(text: Any, model: ImageModel) -> Any:
+    """objective= of `explain`, where margin:CLASS names the other class."""
+    name, colon, rival = str(text).partition(":")
+    if name == "margin" and colon:
+        return margin(against=find_class(rival, model.classes))
+    return text
 
 
 def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
@@ -133,7 +165,7 @@ class PhotoNotes:
         """Is the prediction measured without the features, rather than with them alone?"""
         return self.objective == "counterfactual"
 
-    def add(self, a: Attribution, x: Tensor, source: str, command: str = "") -> Attribution:
+    def add(self, a: Attribution, x: Tensor, source: str) -> Attribution:
         """The result with its curves, its predictions and the pictures it is drawn on."""
         target, names = int(a.settings["target"]), self.model.classes
         flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
@@ -163,17 +195,19 @@ class PhotoNotes:
                 "removed": shares if self.removing else {},
                 "nothing": float(torch.stack(without)[:, target].mean()),
                 "judge": self.judge_name,
-                "command": command,
+                "command": "",
             },
             picture=self._pixels(x),
             baseline=self._pixels(absent.mean(0)),
         )
 
-    def are_in(self, a: Attribution) -> bool:
-        """Does a result have these notes already?"""
+    def are_in(self, saved: Attribution, a: Attribution) -> bool:
+        """Is the saved result the finished `a`, and does it have these notes already?"""
+        same = torch.equal(saved.order, a.order) and saved.gradients_used == a.gradients_used
         kind = "deletion" if self.removing else "softmax"
-        there = kind in a.about.get("curves", {}) and "nothing" in a.about
-        return there and a.about.get("judge") == self.judge_name
+        noted = kind in saved.about.get("curves", {}) and "nothing" in saved.about
+        finished = saved.stop is not StopReason.RUNNING
+        return same and finished and noted and saved.about.get("judge") == self.judge_name
 
     def curves(
         self, a: Attribution, x: Tensor
@@ -223,4 +257,4 @@ def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:
     return {key: record[key] for key in ("fractions", "values", "auc")}
 
 
-__all__ = ["POINTS", "SHARES", "PhotoNotes", "explain_photo", "ordered"]
+__all__ = ["POINTS", "SHARES", "explain_photo", "photo_objective"]
