@@ -49,18 +49,6 @@ CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1,
 """The columns of Criteo's files, which carry no names."""
 
 
-@dataclass(frozen=True)
-class TextLayout:
-    """How text files are written; None is decided from the first line."""
-
-    separator: str | None = None
-    names: tuple[str, ...] | None = None
-    """The columns' names, for files whose first line does not hold them."""
-    quotes: bool = True
-    decimal: str = "."
-    """The decimal sign of numbers."""
-
-
 def find_tables(where: str | PathLike[str]) -> list[Path]:
     """The files behind a path: one file, a folder's (with those below), or a pattern's; sorted."""
     path = Path(where)
@@ -89,8 +77,8 @@ def _is_hidden(name: str) -> bool:
 class TableFile:
     """One file of a table: its columns, and its pieces."""
 
-    def __init__(self, path: Path, layout: TextLayout) -> None:
-        self.path, self.layout, self.decimal = path, layout, layout.decimal
+    def __init__(self, path: Path) -> None:
+        self.path, self.separator, self.is_criteo = path, ",", False
         if path.stat().st_size == 0:
             raise InvalidFile(
                 f"Expected a table in {path} (got an empty file). Try leaving it out."
@@ -121,20 +109,12 @@ class TableFile:
         opened = gzip.open if name.endswith(".gz") else open
         with opened(self.path, "rb") as file:
             line = file.readline(BLOCK).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode()
-        layout, tabs = self.layout, line.split("\t")
-        if layout.names is None and len(tabs) == len(CRITEO) and tabs[0] in ("0", "1"):
-            layout = replace(layout, separator="\t", names=CRITEO, quotes=False)
-        if layout.separator is None:
-            signs = "\t" if ".tsv" in name else ",\t;|"
-            layout = replace(layout, separator=next((s for s in signs if s in line), ","))
-        self.layout, separator = layout, layout.separator or ","
-        fields = [field.strip() for field in next(csv.reader([line], delimiter=separator), [])]
-        names = layout.names or fields
-        if len(fields) != len(names):
-            raise InvalidInput(
-                f"Expected {len(names)} columns in {self.path} (got {len(fields)} in its first "
-                "line)."
-            )
+        fields = line.split("\t")
+        self.is_criteo = len(fields) == len(CRITEO) and fields[0] in ("0", "1")
+        signs = "\t" if self.is_criteo or ".tsv" in name else ",\t;|"
+        self.separator = next((sign for sign in signs if sign in line), ",")
+        fields = [f.strip() for f in next(csv.reader([line], delimiter=self.separator), [])]
+        names = CRITEO if self.is_criteo else fields
         # All columns are text: a survey of all rows decides which are numbers.
         return pa.schema([(n, pa.string()) for n in names])
 
@@ -169,8 +149,8 @@ class TableFile:
             if self._folder is None:
                 self._temporary = TemporaryDirectory(prefix="greedypig-")
                 self._folder = Path(self._temporary.name)
-            identity = repr((fspath(path.absolute()), self.layout))
-            path = self._folder / f"{sha256(identity.encode()).hexdigest()[:16]}.parquet"
+            identity = sha256(fspath(path.absolute()).encode()).hexdigest()
+            path = self._folder / f"{identity[:16]}.parquet"
             if not path.exists():
                 with self._checked():
                     write_whole(path, self._write)
@@ -199,13 +179,12 @@ class TableFile:
         return map(reader.get_batch, range(reader.num_record_batches))
 
     def _text_batches(self) -> Iterator[Any]:
-        pa, pc, reader, layout = arrow(), arrow("compute"), arrow("csv"), self.layout
-        names, quotes = list(self.stored), layout.quotes
+        pa, reader, names, quotes = arrow(), arrow("csv"), list(self.stored), not self.is_criteo
         read = reader.ReadOptions(
-            column_names=names, skip_rows=int(layout.names is None), block_size=BLOCK
+            column_names=names, skip_rows=int(not self.is_criteo), block_size=BLOCK
         )
         parse = reader.ParseOptions(
-            delimiter=layout.separator,
+            delimiter=self.separator,
             newlines_in_values=quotes,
             quote_char='"' if quotes else False,
         )
@@ -215,20 +194,13 @@ class TableFile:
             quoted_strings_can_be_null=True,
             null_values=MISSING,
         )
-        # 1,5 as 1.5 where the decimal sign is a comma; other texts stay.
-        number = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
         try:
-            for batch in reader.open_csv(self.path, read, parse, convert):
-                if self.decimal == ".":
-                    yield batch
-                else:
-                    plain = [pc.replace_substring_regex(c, number, r"\1.\2") for c in batch.columns]
-                    yield pa.record_batch(plain, schema=batch.schema)
+            yield from reader.open_csv(self.path, read, parse, convert)
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
                 raise InvalidFile(
                     f"Expected lines of {len(names)} columns in {self.path} (got "
-                    f"{first_line(error)}). Try another separator, or correct the file."
+                    f"{first_line(error)}). Try correcting the file."
                 ) from error
 
     @property
@@ -307,9 +279,7 @@ class Table:
         return file.read(index, columns)
 
 
-def open_table(
-    *where: str | PathLike[str], layout: TextLayout | None = None, keep: Collection[str] = ()
-) -> Table:
+def open_table(*where: str | PathLike[str], keep: Collection[str] = ()) -> Table:
     """Open files, folders or patterns; text that looks like Criteo's is taken as such.
 
     Columns may stand in another order in each file, but must be the same; a column that is a
@@ -319,7 +289,7 @@ def open_table(
     paths = dict.fromkeys(path for one in where for path in find_tables(one))
     if not paths:
         raise InvalidInput("Expected at least one table (got none).")
-    files = [TableFile(path, layout or TextLayout()) for path in paths]
+    files = list(map(TableFile, paths))
     _add_folder_values(files, keep)
     kinds = dict(files[0].kinds)
     for file in files[1:]:
