@@ -36,7 +36,6 @@ from ..results.files import write_whole
 from ..tables import Batches, Constant, Reading, Retrained, Schema, Survey, Table, Training
 from ..tables.distributed import Group
 from ..tables.losses import check_probabilities
-from ..tables.retraining import own_trainings, trainings_of
 from ..tables.row_batches import Numbers
 from ..tables.training import answer_to
 from ..tensors.methods import FOR_COLUMNS
@@ -333,13 +332,10 @@ class SelectJob:
         """Losses of fresh networks; each has a file of its own."""
         self.stage = "retraining"
         cache, plan = tables.TrainingCache(self.work / "retrained"), self.plan
-        trainings = trainings_of(self.schema.names, self.orders, plan.ks, plan.seeds)
-        own = own_trainings(trainings, cache, self.group)
 
-        def watch(training: Training, epochs: float) -> None:
-            number, columns = own.index(training), len(training.columns)
-            self.bar.label = f"retraining {number + 1}/{len(own)}, {columns} columns"
-            self.advance("retraining", (number + min(0.95, epochs / LONG)) / len(own))
+        def watch(training: Training, share: float) -> None:
+            self.bar.label = f"retraining on {len(training.columns)} columns"
+            self.advance("retraining", share)
 
         self.retrained = tables.retrain(
             self.orders,
