@@ -127,24 +127,19 @@ def check_columns(
 
 def _check_numbers(column: Column) -> list[ColumnWarning]:
     """Texts that look like numbers, and values that are none in a column of numbers."""
-    name, texts = column.name, []
+    name = column.name
     odd = f"{column.odd:,} values of {name!r} are no numbers, such as {column.example[:40]!r}"
-    if column.is_category:
-        written = written_number([value for value, _ in column.common])
-        is_mixed = column.odd and 2 * column.plain.n > column.rows - column.nulls
-        if column.is_forced or not (written or is_mixed):
-            return []
-        why = f"its texts look like numbers, such as {written!r}" if written else odd
-        text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
-        return [ColumnWarning("text number", (name,), text)]
-    if column.odd:
-        texts.append(f"{odd}; they count as missing.")
-    if column.infinite:
-        texts.append(
-            f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}; "
-            "they count as missing."
-        )
-    return [ColumnWarning("missing", (name,), text) for text in texts]
+    if not column.is_category:
+        infinite = f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}"
+        texts = [text for text, n in ((odd, column.odd), (infinite, column.infinite)) if n]
+        return [ColumnWarning("missing", (name,), f"{t}; they count as missing.") for t in texts]
+    written = written_number([value for value, _ in column.common])
+    is_mixed = column.odd and 2 * column.plain.n > column.rows - column.nulls
+    if column.is_forced or not (written or is_mixed):
+        return []
+    why = f"its texts look like numbers, such as {written!r}" if written else odd
+    text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
+    return [ColumnWarning("text number", (name,), text)]
 
 
 def _decides(column: Column, label: Label, target: Column) -> bool:
@@ -153,7 +148,9 @@ def _decides(column: Column, label: Label, target: Column) -> bool:
     For a label of numbers: is it in the column's order, or the reverse?
     """
     there = np.isfinite(column.drawn)
-    is_number = bool(there.mean() > 0.5) if len(there) else False
+    if len(there) < ENOUGH:
+        return False
+    is_number = bool(there.mean() > 0.5)
     if label.task == "number":
         return is_number and _in_order(column.drawn[there], target.drawn[there])
     classes = np.unique(target.codes, return_inverse=True)[1]

@@ -97,11 +97,10 @@ class Part:
         """Its columns' names, numbered from `first` where they have none."""
         if self.own_names is not None:
             return list(self.own_names)
-        if not isinstance(self.key, str):
-            return [str(first + i) for i in range(self.width)]
-        if self.width == 1:
-            return [self.key]
-        return [f"{self.key}[{i}]" for i in range(self.width)]
+        if isinstance(self.key, str):
+            single = self.width == 1
+            return [self.key] if single else [f"{self.key}[{i}]" for i in range(self.width)]
+        return [str(first + i) for i in range(self.width)]
 
     def __str__(self) -> str:
         kind = "ids" if self.categorical else "numbers"
@@ -183,17 +182,15 @@ class Table:
         return Rows(tensors, labels, _weights(batch.weights, len(labels)))
 
     def _check_finite(self, tensors: list[Tensor]) -> None:
-        first, columns = 0, list[int]()
-        for part, tensor in zip(self.parts, tensors, strict=True):
-            # One sum over the batch is all that the usual case costs.
-            if not part.categorical and not bool(torch.isfinite(tensor.sum())):
-                bad = ~torch.isfinite(tensor.reshape(len(tensor), -1)).all(0)
-                columns += [first + i for i in torch.nonzero(bad).flatten().tolist()]
-            first += part.width
-        if columns:
+        # One sum over the batch is all that the usual case costs.
+        if all(bool(torch.isfinite(tensor.sum())) for tensor in tensors):
+            return
+        bad = torch.cat([~torch.isfinite(t.reshape(len(t), -1)).all(0) for t in tensors])
+        if bool(bad.any()):
             raise InvalidInput(
-                f"Expected finite numbers (got NaN or infinity in {self.listed(columns)}). Try "
-                "filling what is missing, with the column's mean say, or leave the column out."
+                "Expected finite numbers (got NaN or infinity in "
+                f"{self.listed(torch.nonzero(bad).flatten().tolist())}). Try filling what is "
+                "missing, with the column's mean say, or leave the column out."
             )
 
     def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
