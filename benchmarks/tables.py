@@ -32,7 +32,7 @@ from torch.nn import functional
 
 import greedypig as gp
 from greedypig.core.schedule import equal
-from greedypig.tables import Batches, losses, new_network, open_table, survey
+from greedypig.tables import Batches, losses, new_network, open_table, row_batches, survey
 from greedypig.tables.distributed import ALONE, Group, joined
 from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
@@ -154,8 +154,9 @@ def parquet() -> str:
         file = Path(folder) / "rows.parquet"
         CriteoShaped(POOLS * POOL, chunk=POOL).write(file)
         table = open_table(file)
-        # One lane: whatever was decoded is thrown away when the next pool comes.
-        batches = Batches(table, survey(table, "label"), batch_size=ROWS, memory=1)
+        # One pool at a time: whatever was decoded is thrown away when the next pool comes.
+        row_batches.MEMORY = 1
+        batches = Batches(table, survey(table, "label"), batch_size=ROWS)
         assert batches.together == 1
         assert len(batches) == POOLS * POOL // ROWS
         model = new_network(batches.schema).requires_grad_(False)
