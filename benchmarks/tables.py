@@ -32,7 +32,7 @@ from torch.nn import functional
 
 import greedypig as gp
 from greedypig.core.schedule import equal
-from greedypig.tables import Batches, losses, new_network, open_table, survey
+from greedypig.tables import Batches, losses, new_network, open_table, row_batches, survey
 from greedypig.tables.distributed import ALONE, Group, joined
 from greedypig.tables.networks import network_for
 from greedypig.tables.objective import TableObjective
@@ -120,10 +120,10 @@ def ours(model: nn.Module, batches: list[Any]) -> Callable[[], int]:
     scorer = gp.IG(STEPS)
 
     def run() -> int:
-        before = objective.rows_used
+        before = objective.paid["gradient_rows"]
         for mask in masks():
             scorer(objective, mask.unsqueeze(0))
-        return objective.rows_used - before
+        return objective.paid["gradient_rows"] - before
 
     return run
 
@@ -137,9 +137,9 @@ def read_from(model: nn.Module, batches: Any, steps: int) -> Callable[[], int]:
     scorer, some, rounds = gp.IG(steps), masks(), count()
 
     def run() -> int:
-        before, number = objective.rows_used, next(rounds)
+        before, number = objective.paid["gradient_rows"], next(rounds)
         scorer(objective.at(number), some[number % len(some)].unsqueeze(0))
-        return objective.rows_used - before
+        return objective.paid["gradient_rows"] - before
 
     return run
 
@@ -154,9 +154,10 @@ def parquet() -> str:
         file = Path(folder) / "rows.parquet"
         CriteoShaped(POOLS * POOL, chunk=POOL).write(file)
         table = open_table(file)
-        # One lane: whatever was decoded is thrown away when the next pool comes.
-        batches = Batches(table, survey(table, "label"), batch_size=ROWS, memory=1)
-        assert batches.lanes == 1
+        # One pool at a time: whatever was decoded is thrown away when the next pool comes.
+        row_batches.MEMORY = 1
+        batches = Batches(table, survey(table, "label"), batch_size=ROWS)
+        assert batches.together == 1
         assert len(batches) == POOLS * POOL // ROWS
         model = new_network(batches.schema).requires_grad_(False)
         held = list(batches)

@@ -13,7 +13,6 @@ import torch
 import greedypig as gp
 from agreement import agree
 from greedypig.core.errors import InvalidInput
-from greedypig.tables import distributed
 from greedypig.tables.distributed import ALONE, Group, joined, own_device
 from greedypig.tables.stream import feed
 
@@ -140,7 +139,7 @@ def two_gpus(monkeypatch):
     # torch.distributed hides the module behind its function of the same name.
     meeting = sys.modules["torch.distributed.rendezvous"]
     monkeypatch.setattr(meeting, "rendezvous", lambda *_, **__: iter([(Store(), 1, 2)]))
-    monkeypatch.setattr(distributed, "_unwritten", lambda store, rank, size: store)
+    monkeypatch.setattr(dist.distributed_c10d, "PrefixStore", lambda prefix, store: store)
     monkeypatch.setattr(dist, "init_process_group", start)
     monkeypatch.setattr(dist, "destroy_process_group", lambda: None)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)

@@ -49,16 +49,7 @@ def test_the_copy_learns_to_do_without_a_column():
     x, y = copies()
     model = leaning()
     before = copy.deepcopy(model.state_dict())
-    seen = []
-    tuned = gp.mask_finetune(
-        model,
-        cut(x, y, 64),
-        steps=150,
-        lr=1e-2,
-        loss="squared-error",
-        progress=lambda step, loss: seen.append(step),
-    )
-    assert seen == list(range(1, 151))
+    tuned = gp.mask_finetune(model, cut(x, y, 64), steps=150, lr=1e-2, loss="squared-error")
     assert masked_loss(tuned, x, y) < 0.5 * masked_loss(model, x, y)
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     with pytest.warns(UserWarning, match="'0', '1' equal the label"):

@@ -323,12 +323,11 @@ def test_a_table_in_folders_is_validated_on_a_folder_of_its_own(answer, place):
 
 
 @pytest.mark.slow
-def test_a_leaked_label_is_warned_of_once(call, place):
+def test_a_leaked_label_is_warned_of(call, place):
     table = rows()
     pq.write_table(table.append_column("leak", table["y"]), place / "t.parquet")
     _, out, err = call(*SELECT, "--k", "1", *SMALL)
     assert words(err).count("'leak' equal the label 'y'") == 1
-    assert err.count("warning:") == 1
     assert "--drop leak" in words(err)
     assert "best first: leak" in out
 
@@ -374,7 +373,7 @@ def test_damaged_and_foreign_files(call, table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 3), ("ig", 1), ("retraining", 3)])
+@pytest.mark.parametrize(("stage", "at"), [("greedy-pig", 4), ("ig", 1), ("retraining", 3)])
 def test_a_stopped_run_goes_on_to_the_same_answer(call, answer, table, monkeypatch, stage, at):
     whole = answer(*ARGS, "--out", "whole")
     left, plain = [at], select_job.SelectJob.advance

@@ -57,17 +57,3 @@ def test_a_constant_category_has_no_score_whatever_its_embedding(tmp_path):
         place = found.schema.names.index("same")
         assert float(chosen.scores[place]) == 0
         assert float(chosen.scores[found.schema.names.index("a")]) != 0
-
-
-def test_numbers_far_from_a_zero_that_stands_for_absence_are_told():
-    random = torch.Generator().manual_seed(0)
-    x = torch.randn(256, 3, generator=random) + torch.tensor([0.0, 50.0, 0.0])
-    model = torch.nn.Linear(3, 1)
-    rows = [(x, (x[:, 0] > 0).float())]
-    with pytest.warns(UserWarning, match="'1' are more than 3 standard deviations from 0"):
-        gp.select_features(model, rows, k=1)
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gp.select_features(model, rows, k=1, baseline="mean")

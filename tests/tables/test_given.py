@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional
 from worlds import Plain, Stream, cut, deep, mixed, regression
 
@@ -163,59 +162,6 @@ def test_texts_in_a_dataframe_and_columns_in_another_order_are_named():
         gp.select_features(model, [(frame, y), (moved, y)], loss="squared-error")
     with pytest.raises(TypeError, match=r"iterable of \(features, label\)"):
         gp.select_features(model, frame)
-
-
-class Bags(nn.Module):
-    """Two numbers and three ids of a row in one bag, asked for in one of several ways."""
-
-    def __init__(self, way):
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.way, self.bag = way, nn.EmbeddingBag(9, 4, mode="sum")
-        self.head = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=generator))
-            self.bag.weight[0] = 0  # As padding has it.
-
-    def looked_up(self, ids):
-        if self.way == "matrix":
-            return self.bag(ids)
-        if self.way == "offsets":
-            return self.bag(ids.reshape(-1), torch.arange(0, ids.numel(), ids.shape[1]))
-        there = ids > 0
-        starts = there.sum(1).cumsum(0).roll(1)
-        starts[0] = 0
-        return self.bag(input=ids[there], offsets=starts)
-
-    def forward(self, numbers, ids):
-        return self.head(torch.cat([numbers, self.looked_up(ids)], dim=1))
-
-
-@pytest.mark.parametrize("way", ["offsets", "without the padding"])
-def test_a_bag_with_offsets_is_the_column_that_its_matrix_is(way):
-    numbers, ids, y = mixed(sizes=(9, 9, 9), numeric=2)
-    batches = cut((numbers, ids), y, 80)
-    a = gp.select_features(Bags("matrix"), batches)
-    b = gp.select_features(Bags(way), batches)
-    assert a.features.units == b.features.units == 3
-    agree(a, b)
-
-
-def test_flat_ids_with_offsets_as_inputs_are_refused_with_a_way_out():
-    numbers, ids, y = mixed()
-
-    class Flat(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.bag = nn.EmbeddingBag(9, 4)
-
-        def forward(self, numbers, ids, offsets):
-            return numbers.sum(1) + self.bag(ids, offsets).sum(1)
-
-    features = (numbers, ids.reshape(-1), torch.arange(0, ids.numel(), 3))
-    with pytest.raises(gp.InvalidInput, match="Ids of bags are a matrix"):
-        gp.select_features(Flat(), [(features, y)])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from worlds import Plain, cut, deep, mixed
+from worlds import cut, deep
 
 import greedypig as gp
 
@@ -77,72 +77,6 @@ def test_outputs_that_cannot_be_are_named(more, said):
     model, x, y = labelled()
     with pytest.raises(gp.InvalidInput, match=said):
         gp.select_features(model, cut(x, y), **more)
-
-
-class Gated(nn.Module):
-    """Numbers and embeddings whose gates are used in one way or another."""
-
-    def __init__(self, way):
-        super().__init__()
-        self.way, self.inner = way, Plain()
-
-    def forward(self, numeric, categorical, gates=None):
-        inner = self.inner
-        vectors = [t(categorical[:, j]) for j, t in enumerate(inner.tables)]
-        x = torch.cat([numeric, *vectors], dim=1)
-        if gates is None or self.way == "ignored":
-            return inner.head(x)
-        if self.way == "per value":
-            return inner.head(x * gates)
-        if self.way == "the first inputs":
-            return inner.head(torch.cat([x[:, :7] * gates, x[:, 7:]], dim=1))
-        if self.way == "categories first":
-            return inner.gated(numeric, categorical, gates.roll(-3))
-        return inner.gated(numeric, categorical, gates)
-
-
-def test_gates_that_are_ignored_are_an_error():
-    numbers, ids, y = mixed()
-    for method in ("greedy-pig", "marginal-gains"):
-        with pytest.raises(gp.InvalidInput, match="a model that uses its gates"):
-            gp.select_features(Gated("ignored"), cut((numbers, ids), y), method=method)
-    with pytest.raises(gp.InvalidInput, match="a model that uses its gates"):
-        gp.mask_finetune(Gated("ignored"), cut((numbers, ids), y), steps=1)
-
-
-def test_gates_for_every_value_are_an_error_that_says_how_many_there_are():
-    numbers, ids, y = mixed()
-    with pytest.raises(gp.InvalidInput, match=r"gates of shape \(7,\), one for each column"):
-        gp.select_features(Gated("per value"), cut((numbers, ids), y))
-
-
-@pytest.mark.parametrize(
-    ("way", "seen"),
-    [
-        ("the first inputs", "'4', '5', '6'"),
-        ("categories first", "'0', '1', '2', '3', '4', '5' and 1"),
-    ],
-)
-def test_columns_that_are_seen_past_their_gates_are_named(way, seen):
-    numbers, ids, y = mixed()
-    with pytest.warns(UserWarning, match=f"outputs change with {seen}"):
-        gp.select_features(Gated(way), cut((numbers, ids), y), k=1)
-
-
-def test_gates_that_gate_are_not_warned_of(recwarn):
-    numbers, ids, y = mixed()
-    gp.select_features(Gated("right"), cut((numbers, ids), y), k=1)
-    assert not recwarn.list
-
-
-def test_an_error_of_the_model_itself_is_its_own():
-    class Broken(Gated):
-        def forward(self, numeric, categorical, gates=None):
-            return numeric @ torch.ones(3)
-
-    numbers, ids, y = mixed()
-    with pytest.raises(RuntimeError, match="size mismatch"):
-        gp.select_features(Broken("right"), cut((numbers, ids), y))
 
 
 def test_a_softmax_of_explain_is_told_in_the_same_words():

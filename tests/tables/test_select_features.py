@@ -10,7 +10,6 @@ from worlds import Counting, Stream, cut, deep, mixed, regression
 
 import greedypig as gp
 from agreement import agree
-from greedypig.tables.api import Selection
 from greedypig.tables.stream import BUFFER
 
 EACH = gp.GreedyPIG(per_round=1, steps=5, schedule="equal")
@@ -184,16 +183,20 @@ def test_the_budget_is_what_is_read(method, kind):
     assert per_gradient >= 1
 
 
+def read_by_rounds(model, source, **more):
+    """The numbers of the batches that the rounds read, between the first and the last call."""
+    counts = []
+    more["progress"] = lambda run: counts.append(len(source.read))
+    gp.select_features(model, source, loss="squared-error", **more)
+    return source.read[counts[0] : counts[-1]]
+
+
 def test_batches_are_read_once_for_all_points_of_a_path():
     """30 batches of the budget at 5 points are 6 batches, each read once, after the sample."""
     model, x, y = regression()
     source = Counting(cut(x, y, 10))
-    for _ in Selection(model, source, loss="squared-error", k=3, budget=30, sample=2):
-        pass
-    looked_at = 4 + 1  # First batches to see the shape, and the digest; the look at the sample.
-    rounds = source.read[-6:]
-    assert len(set(rounds)) == 6
-    assert len(source.read) <= 6 + looked_at + 2 * 2
+    read = read_by_rounds(model, source, k=3, budget=30, sample=2)
+    assert len(read) == len(set(read)) == 6
 
 
 def test_order_of_the_batches_depends_on_the_seed_alone():
@@ -222,19 +225,14 @@ def test_an_order_of_their_own_is_asked_of_the_batches():
 
     model, x, y = regression()
     source = Grouped(cut(x, y, 10))
-    for _ in Selection(model, source, loss="squared-error", k=1, budget=20, sample=1):
-        pass
-    assert source.read[-4:] == [39, 38, 37, 36]
+    assert read_by_rounds(model, source, k=1, budget=20, sample=1) == [39, 38, 37, 36]
 
 
 def test_a_budget_beyond_the_data_begins_another_epoch_in_another_order():
     model, x, y = regression(rows=60)
     source = Counting(cut(x, y, 10))
-    for _ in Selection(
-        model, source, loss="squared-error", k=1, method="sequential-gradient", budget=18, sample=1
-    ):
-        pass
-    epochs = [source.read[-18:-12], source.read[-12:-6], source.read[-6:]]
+    read = read_by_rounds(model, source, k=1, method="sequential-gradient", budget=18, sample=1)
+    epochs = [read[:6], read[6:12], read[12:]]
     assert all(sorted(epoch) == list(range(6)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) > 1
 
@@ -291,11 +289,13 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path)
     path = tmp_path / "run.gpig"
     ask = {"method": method, "budget": budget, "seed": 5}
     whole = gp.select_features(model, batches, **ask)
-    stopped = Selection(model, batches, **ask)
-    for state in stopped:
-        if len(state.picks) == 3:
-            stopped.result(measure=False).save(path)
-            break
+
+    def stop(run):
+        if len(run.state.picks) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gp.select_features(model, batches, **ask, checkpoint=path, progress=stop)
     again = gp.select_features(model, batches, **ask, resume=path)
     assert torch.equal(again.order, whole.order)
     assert torch.equal(again.unit_scores, whole.unit_scores)

@@ -195,22 +195,18 @@ def test_a_wrong_label_suggests_the_right_one(tmp_path):
         quiet(made(tmp_path, {"x": [1.0, 2], "clicked": [0, 1]}), "clicke")
 
 
-def test_columns_of_another_kind_are_named(tmp_path):
-    table = made(tmp_path, {"x": [[1], [2]], "y": [0, 1]})
-    with pytest.raises(gp.InvalidInput, match="got 'x', of another kind"):
-        survey(table, "y")
-    with pytest.raises(gp.InvalidInput, match="Expected columns besides the label"):
-        survey(table.without(["x"]), "y")
-
-
-def test_codes_can_be_taken_as_categories_and_dates_are_numbers(tmp_path):
-    table = made(
-        tmp_path,
-        {"code": [1, 2] * 15, "when": pa.array(range(30), pa.timestamp("s")), "y": label(30)},
-    )
-    found = quiet(table, reading=Reading(categorical=("code",)))
+def test_dates_and_other_kinds_are_left_out_and_codes_can_be_taken_as_categories(tmp_path):
+    when = pa.array(range(30), pa.timestamp("s"))
+    columns = {"code": [1, 2] * 15, "when": when, "list": [[1]] * 30, "y": label(30)}
+    table = made(tmp_path, columns)
+    with pytest.warns(UserWarning, match="dates or other kinds of values: 'when', 'list'"):
+        found = survey(table, "y", Reading(categorical=("code",)))
+    assert found.schema.names == ["code"]
     assert [c.values for c in found.schema.categories] == [("1", "2")]
-    assert found.schema.numbers[0].mean == pytest.approx(14_500)  # Parquet keeps milliseconds.
+    with pytest.raises(gp.InvalidInput, match="numbers or text in the label 'when'"):
+        survey(table, "when")
+    with pytest.raises(gp.InvalidInput, match="besides the label"):
+        survey(table.without(["code"]), "y")
 
 
 def test_a_class_that_training_lacks_is_left_out_of_the_validation(tmp_path):

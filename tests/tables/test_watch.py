@@ -66,20 +66,6 @@ def test_a_label_in_disguise_is_warned_of():
         select(x, y)
 
 
-def test_categories_that_decide_the_label_are_warned_of():
-    numbers, ids, y = mixed()
-    ids[:, 1] = y * 2 + 1
-    model = gp.models.TabularMLP(4, [5, 9, 3], hidden=(8,))
-    with pytest.warns(UserWarning, match="categories of '5' decide"):
-        gp.select_features(model, cut((numbers, ids), y), k=1)
-
-
-def test_a_label_of_one_class_is_warned_of():
-    x, _ = table()
-    with pytest.warns(UserWarning, match="label is the same"):
-        select(x, torch.ones(400), loss="binary-cross-entropy")
-
-
 def test_a_sound_table_is_not_warned_of(recwarn):
     x, y = table()
     select(x, y + torch.randn(400, generator=torch.Generator().manual_seed(9)))

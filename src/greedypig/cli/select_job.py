@@ -7,7 +7,6 @@ else it is computed and written whole. So a stopped job goes on, and processes s
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 import warnings
@@ -35,10 +34,8 @@ from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
 from ..results.files import write_whole
 from ..tables import Batches, Constant, Reading, Retrained, Schema, Survey, Table, Training
-from ..tables.api import Selection
 from ..tables.distributed import Group
 from ..tables.losses import check_probabilities
-from ..tables.retraining import own_trainings, trainings_of
 from ..tables.row_batches import Numbers
 from ..tables.training import answer_to
 from ..tensors.methods import FOR_COLUMNS
@@ -60,8 +57,6 @@ EACH = 40
 VALID_BATCH = 4096
 PROBED = 20
 """Batches from which the units of a model's outputs are found."""
-IN_SURVEY = r"The values of .* are constant|.* (equal|decide) the label[. ]"
-"""Warnings of a selection that the survey gives from all rows."""
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
 WORK, LONG = "work", 10
 """The folder of the stages' files; epochs of a training, for the progress bar alone."""
@@ -187,8 +182,7 @@ class SelectJob:
         self.orders = {m: self._orders(m) for m in plan.methods}
         self._retrain()
         for a in self.results.values():
-            texts = a.about.get("warnings", ())
-            self.warnings += [text for text in texts if not re.match(IN_SURVEY, text)]
+            self.warnings += a.about.get("warnings", ())
         self.warnings = list(dict.fromkeys(self.warnings))
         self.seconds = monotonic() - began
 
@@ -307,26 +301,22 @@ class SelectJob:
         if file.exists():
             self.advance(method, 1)
             return gp.load(file)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=IN_SURVEY)
-            run = Selection(
-                self.model,
-                batches_for(self.model, self.train),
-                loss=self.schema.loss,
-                method={"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}.get(method, method),
-                k=max(self.plan.ks),
-                budget=self.plan.gradient_batches(method, self.train),
-                baseline=self.plan.baseline,
-                names=self.schema.names,
-                seed=self.plan.seed,
-                group=self.group,
-                resume=partial if partial.exists() else None,
-            )
-            for state in run:
-                if self.group.first:
-                    run.result(measure=False).save(partial)
-                self.advance(method, len(state.picks) / len(run.run.schedule))
-            a = run.result(valid=batches_for(self.model, self.valid))
+        a = gp.select_features(
+            self.model,
+            batches_for(self.model, self.train),
+            valid=batches_for(self.model, self.valid),
+            loss=self.schema.loss,
+            method={"greedy-pig": FOR_COLUMNS, "ig": ONE_SHOT}.get(method, method),
+            k=max(self.plan.ks),
+            budget=self.plan.gradient_batches(method, self.train),
+            baseline=self.plan.baseline,
+            names=self.schema.names,
+            seed=self.plan.seed,
+            group=self.group,
+            resume=partial if partial.exists() else None,
+            checkpoint=partial,
+            progress=lambda run: self.advance(method, len(run.state.picks) / len(run.schedule)),
+        )
         if self.group.first:
             a.save(file)
             partial.unlink(missing_ok=True)
@@ -345,13 +335,10 @@ class SelectJob:
         """Losses of fresh networks; each has a file of its own."""
         self._begin("retraining")
         cache, plan = tables.TrainingCache(self.work / "retrained"), self.plan
-        trainings = trainings_of(self.schema.names, self.orders, plan.ks, plan.seeds)
-        own = own_trainings(trainings, cache, self.group)
 
-        def watch(training: Training, epochs: float) -> None:
-            number, columns = own.index(training), len(training.columns)
-            self.bar.label = f"retraining {number + 1}/{len(own)}, {columns} columns"
-            self.advance("retraining", (number + min(0.95, epochs / LONG)) / len(own))
+        def watch(training: Training, share: float) -> None:
+            self.bar.label = f"retraining on {len(training.columns)} columns"
+            self.advance("retraining", share)
 
         self.retrained = tables.retrain(
             self.orders,

@@ -10,7 +10,7 @@ trained = train_network(network, train, valid, seed=0)
 from __future__ import annotations
 
 from .column_checks import ColumnWarning
-from .files import CRITEO, Table, TextLayout, find_tables, open_table
+from .files import CRITEO, Table, find_tables, open_table
 from .retraining import Retrained, Summary, Training, TrainingCache, retrain
 from .row_batches import Batches
 from .schema import Label, Schema
@@ -30,7 +30,6 @@ __all__ = [
     "Summary",
     "Survey",
     "Table",
-    "TextLayout",
     "Training",
     "TrainingCache",
     "constant_answer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..core.errors import InvalidInput
 from ..core.features import Elements
 from ..core.methods import InRounds, as_method, picks_of
 from ..core.numbers import check_count, whole
-from ..core.rounds import State
 from ..core.run import Run
 from ..core.schedule import equal
 from ..core.scorers import MarginalGains, Random, cost_of
@@ -55,6 +54,7 @@ def select_features(
     group: Group = ALONE,
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
+    progress: Callable[[Run], object] | None = None,
 ) -> Attribution:
     """Which columns of a table does the model use, best first?
 
@@ -82,134 +82,76 @@ def select_features(
     sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
         with a budget as many as a round has, at least 16.
     baseline: what an absent column looks like: "zero", "mean", one number per column (of a
-        category the id that stands for absence), or a dict from columns to these; or
-        "conditional": absent columns are imputed by linear regression on the selected ones, so
-        that copies are not selected twice.
+        category the id that stands for absence); or "conditional": absent columns are imputed by
+        linear regression on the selected ones, so that copies are not selected twice.
     names: one per column.
     seed: of everything random.
     group: the processes that share the work (`greedypig.tables.distributed.joined()`).
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
+    progress: called with the run before its first round and after every one.
     """
-    selection = Selection(
-        model,
-        batches,
-        loss=loss,
-        outputs=outputs,
-        k=k,
-        method=method,
-        stop=stop,
-        budget=budget,
-        sample=sample,
-        baseline=baseline,
-        names=names,
-        seed=seed,
-        group=group,
-        resume=resume,
-    )
+    if isinstance(method, str) and method == Permutation.name:
+        method = Permutation()
+    method = FOR_COLUMNS if method is None else as_method(method)
+    loss_name, loss_function = losses.resolve(loss, outputs)
     check_checkpoint(checkpoint)
-    for _ in selection:
-        if checkpoint is not None and group.first:
-            selection.result(measure=False).save(checkpoint)
-    return selection.result(valid=valid)
-
-
-class Selection:
-    """One run of `select_features`, its arguments checked: loop over it for its states (progress
-    and checkpoints are plain loops around it), then ask for its `result`."""
-
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        batches: Any,
-        *,
-        loss: Any = "binary-cross-entropy",
-        outputs: str = "logits",
-        k: int | None = None,
-        method: Any = None,
-        stop: Stop | None = None,
-        budget: int | None = None,
-        sample: int | None = None,
-        baseline: Any = "zero",
-        names: Sequence[str] | None = None,
-        seed: int = 0,
-        group: Group = ALONE,
-        resume: Attribution | str | PathLike[str] | None = None,
-    ) -> None:
-        if isinstance(method, str) and method == Permutation.name:
-            method = Permutation()
-        method = FOR_COLUMNS if method is None else as_method(method)
-        loss_name, loss_function = losses.resolve(loss, outputs)
-        self.group, self.seed = group, whole(seed)
-        with torch.inference_mode(False):
-            source = feed(batches, self.seed, group)
-            network = network_for(model, source, loss_name, loss_function, names)
-            features = Elements(network.columns, network.table.names)
-            schedule = picks_of(method, features, k)
-            shares, sample = _spend(budget, sample, schedule, method, features.units)
-            self.objective = TableObjective(network, source, group, shares=shares, sample=sample)
-            at_zero = isinstance(baseline, str) and baseline == "zero"
-            concerns, constant = check_rows(
-                network, self.objective.sampled(), group, at_zero=at_zero
-            )
-            concerns += check_model(network, loss_name)
-            self.concerns = concerns if group.first else []
-            described = set_baseline(network, baseline, self.objective.sampled(), group)
-            # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
-            network.credits_others = isinstance(method, InRounds)
-            if isinstance(baseline, str):
-                keep_constant(network, constant)
-            provenance = versions() | callables(loss=loss)
-            provenance |= {"model": fingerprint(model), "input": _input(network, source)}
-        saved = saved_run(resume, provenance)
-        self._paid_before = {} if saved is None else saved.about
-        self.run = Run(
-            self.objective,
-            method,
-            features=features,
-            k=k,
-            stop=stop,
-            seed=self.seed,
-            settings=[
-                {
-                    "loss": loss_name,
-                    "budget": whole(budget),
-                    "sample": sample,
-                    "baseline": described,
-                }
-            ],
-            provenance=[provenance],
-            resume=saved,
-        )
-        for concern in self.concerns:
+    seed = whole(seed)
+    with torch.inference_mode(False):
+        source = feed(batches, seed, group)
+        network = network_for(model, source, loss_name, loss_function, names)
+        features = Elements(network.columns, network.table.names)
+        schedule = picks_of(method, features, k)
+        shares, sample = _spend(budget, sample, schedule, method, features.units)
+        objective = TableObjective(network, source, group, shares=shares, sample=sample)
+        concerns, constant = check_rows(network, objective.sampled(), group)
+        concerns += check_model(network, loss_name)
+        described = set_baseline(network, baseline, objective.sampled(), group)
+        # Integrated gradients stay shares of G(all) − G(∅), from the mean on.
+        network.credits_others = isinstance(method, InRounds)
+        if isinstance(baseline, str):
+            keep_constant(network, constant)
+        provenance = versions() | callables(loss=loss)
+        provenance |= {"model": fingerprint(model), "input": _input(network, source)}
+    if (saved := saved_run(resume, provenance)) is not None:
+        objective.paid |= {name: saved.about.get(name, 0) for name in objective.paid}
+    settings = {"loss": loss_name, "budget": whole(budget), "sample": sample, "baseline": described}
+    search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": saved}
+    settled: dict[str, Any] = {"settings": [settings], "provenance": [provenance]}
+    run = ColumnRun(objective, method, features=features, **settled, **search)
+    run.paid = objective.paid
+    if group.first:
+        for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
+        run.concerns = concerns
+    if progress is not None:
+        progress(run)
+    for _ in run:
+        if checkpoint is not None and group.first:
+            run.results(measure=False)[0].save(checkpoint)
+        if progress is not None:
+            progress(run)
+    a = run.results()[0]
+    if valid is None:
+        return a
+    with torch.inference_mode(False):
+        judged = feed(valid, seed, ALONE).sample(JUDGED)  # Every process reads them all.
+        return a.with_notes({"held_out": held_out(network, judged, a.order.tolist(), a.selected)})
 
-    def __iter__(self) -> Iterator[State]:
-        yield from self.run
 
-    def result(self, *, measure: bool = True, valid: Any = None) -> Attribution:
-        """The result so far, with what was spent since the run first began.
+class ColumnRun(Run):
+    """A run over the columns of a table; its results carry what was spent and warned of."""
 
-        measure: evaluate G(S) after every round.
-        valid: batches of held-out rows, see `select_features`.
-        """
-        a = self.run.results(measure=measure)[0]
-        before = self._paid_before
-        about: dict[str, Any] = {
-            "kind": "table",
-            "gradient_batches": before.get("gradient_batches", 0) + self.objective.batches_used,
-            "gradient_rows": before.get("gradient_rows", 0) + self.objective.rows_used,
-        }
-        about |= {"warnings": self.concerns} if self.concerns else {}
-        if valid is not None:
-            about["held_out"] = self._held_out(a, valid)
-        return a.with_notes(about)
+    concerns: Sequence[str] = ()
+    paid: Mapping[str, int] = {}
+    """Batches and rows of gradients, those before a resumed run included."""
 
-    def _held_out(self, a: Attribution, valid: Any) -> dict[str, Any]:
-        """G of the first columns on other rows; every process reads them all."""
-        with torch.inference_mode(False):
-            batches = feed(valid, self.seed, ALONE).sample(JUDGED)
-            return held_out(self.objective.network, batches, a.order.tolist(), a.selected)
+    def results(self, *, measure: bool = True) -> list[Attribution]:
+        """One result, with its notes."""
+        about: dict[str, Any] = {"kind": "table", **self.paid}
+        if self.concerns:
+            about["warnings"] = list(self.concerns)
+        return [a.with_notes(about) for a in super().results(measure=measure)]
 
 
 def _input(network: Network, source: Feed) -> str:

@@ -29,14 +29,17 @@ def arrow(module: str = "") -> Any:
 
 
 def kind_of(of: Any) -> str:
-    """ "text", "number" or "other", which cannot be used: the kind of an Arrow type."""
+    """ "text", "number" or, of dates and lists, "other": the kind of an Arrow type."""
     types = arrow("types")
     if types.is_dictionary(of):
         return kind_of(of.value_type)
     if types.is_string(of) or types.is_large_string(of) or types.is_string_view(of):
         return "text"
-    is_plain = types.is_primitive(of) or types.is_decimal(of) or types.is_null(of)
-    return "number" if is_plain and not types.is_interval(of) else "other"
+    is_number = any(
+        check(of)
+        for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    )
+    return "number" if is_number or types.is_null(of) else "other"
 
 
 def as_texts(column: Any) -> Any:
@@ -66,8 +69,6 @@ def as_numbers(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_], str
         return values, odd, first[0].as_py() if len(first) else ""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if types.is_temporal(column.type):
-        column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
     values = _bounded(column.cast(pa.float64(), safe=False))
     return values, np.zeros(len(values), bool), ""
 

@@ -21,19 +21,19 @@ G(S) is the loss of a model fitted to S alone (but for the ridge).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
-from .columns import Batch, Table, as_tensor
+from .columns import Batch
 from .distributed import Group
 from .networks import Network
 
-NAMES = ("zero", "mean")
 CONDITIONAL = "conditional"
+NAMES = ("zero", "mean", CONDITIONAL)
 MOST = 4096
 """The most numbers of a row: their covariance is a matrix, a part of it solved in every round."""
 ROUNDING = 1e-12
@@ -45,9 +45,8 @@ CACHED = 256 * 2**20
 def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group: Group) -> Any:
     """Put the network's absent columns at this baseline; returns a description for the record.
 
-    baseline: "zero", "mean", "conditional", a number for each column (a category's is the id that
-    stands for absence), or a dict from columns (by name or index) to any of "zero", "mean" and
-    numbers, the others being zero.
+    baseline: "zero", "mean", "conditional", or a number for each column (a category's is the id
+    that stands for absence).
     """
     if isinstance(baseline, str) and baseline == "zero":
         return "zero"
@@ -56,20 +55,33 @@ def set_baseline(network: Network, baseline: Any, sample: Iterator[Batch], group
             f"Expected baseline='zero' for a model that gates its columns itself "
             f"(got {baseline!r})."
         )
-    if isinstance(baseline, str) and baseline == CONDITIONAL:
-        network.conditional = fit_conditional(network, sample, group)
-        network.put_absent_at(network.conditional.mean)
-        return CONDITIONAL
-    choices = _choices(baseline, network.table)
-    means = _mean(network, sample, group) if "mean" in choices else network.baseline
-    fixed = _encoded(network, choices)
-    absent = torch.zeros_like(network.baseline)
-    for column, choice in enumerate(choices):
-        if choice != "zero":
-            here = network.column_of == column
-            absent[here] = (means if choice == "mean" else fixed)[here]
-    network.put_absent_at(absent)
-    return baseline if isinstance(baseline, str) else choices
+    if isinstance(baseline, str):
+        if baseline not in NAMES:
+            raise InvalidInput(
+                f"Expected baseline to be {', '.join(map(repr, NAMES))} or a number for each "
+                f"column (got {baseline!r}).{did_you_mean(baseline, NAMES)}"
+            )
+        if baseline == CONDITIONAL:
+            network.conditional = fit_conditional(network, sample, group)
+            network.put_absent_at(network.conditional.mean)
+        else:
+            network.put_absent_at(_mean(network, sample, group))
+        return baseline
+    columns = network.columns
+    if isinstance(baseline, int | float):
+        baseline = [baseline] * columns
+    try:
+        numbers = torch.as_tensor(baseline, dtype=torch.float64).reshape(-1)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidType(
+            f"Expected a number for each column as baseline (got {type(baseline).__name__})."
+        ) from None
+    if len(numbers) != columns:
+        raise InvalidInput(
+            f"Expected a baseline for each of the {columns} columns (got {len(numbers)})."
+        )
+    network.put_absent_at(_encoded(network, numbers))
+    return numbers.tolist()
 
 
 def keep_constant(network: Network, constant: list[int]) -> None:
@@ -81,52 +93,6 @@ def keep_constant(network: Network, constant: list[int]) -> None:
         network.put_absent_at(torch.where(here, first.to(network.baseline), network.baseline))
 
 
-def _choices(baseline: Any, table: Table) -> list[Any]:
-    """What is asked of every column: "zero", "mean" or a number."""
-    if isinstance(baseline, Mapping):
-        choices: list[Any] = ["zero"] * table.columns
-        for column, choice in baseline.items():
-            choices[_index(column, table)] = choice
-    elif isinstance(baseline, str | int | float):
-        choices = [baseline] * table.columns
-    elif isinstance(baseline, list | tuple):
-        choices = list(baseline)
-    else:
-        choices = as_tensor(baseline, "the baseline").reshape(-1).tolist()
-    if len(choices) != table.columns:
-        raise InvalidInput(
-            f"Expected a baseline for each of the {table.columns} columns (got {len(choices)})."
-        )
-    return [_choice(choice) for choice in choices]
-
-
-def _choice(choice: Any) -> Any:
-    if isinstance(choice, str):
-        if choice in NAMES:
-            return choice
-        raise InvalidInput(
-            "Expected baseline to be 'zero', 'mean', numbers or a dict of these, or 'conditional' "
-            f"for all columns (got {choice!r}).{did_you_mean(choice, (*NAMES, CONDITIONAL))}"
-        )
-    try:
-        return float(choice)
-    except (TypeError, ValueError):
-        raise InvalidType(
-            f"Expected 'zero', 'mean' or a number (got {type(choice).__name__})."
-        ) from None
-
-
-def _index(column: Any, table: Table) -> int:
-    if column in table.names:
-        return table.names.index(column)
-    if isinstance(column, int) and 0 <= column < table.columns:
-        return column
-    raise InvalidInput(
-        f"Expected a column of the table in the baseline (got {column!r})."
-        f"{did_you_mean(str(column), table.names)}"
-    )
-
-
 def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
     total = torch.zeros(len(network.baseline) + 1, dtype=torch.float64)
     for rows in filter(len, map(network.read, sample)):
@@ -136,15 +102,15 @@ def _mean(network: Network, sample: Iterator[Batch], group: Group) -> Tensor:
     return (total[:-1] / total[-1].clamp(min=1e-300)).to(network.baseline)
 
 
-def _encoded(network: Network, choices: list[Any]) -> Tensor:
+def _encoded(network: Network, numbers: Tensor) -> Tensor:
     """(inputs,): one row with these numbers and ids, where the gates act."""
-    values, parts = iter(0.0 if isinstance(c, str) else c for c in choices), []
-    for part in network.table.parts:
-        row = torch.tensor([next(values) for _ in range(part.width)], dtype=torch.float64)
+    widths = [part.width for part in network.table.parts]
+    parts = []
+    for part, row in zip(network.table.parts, torch.split(numbers, widths), strict=True):
         if part.categorical and not torch.equal(row, row.round()):
             raise InvalidInput("Expected a whole-number id as a category's baseline.")
         kind = torch.long if part.categorical else network.dtype
-        parts.append(row.expand(1, *part.shape).to(network.device, kind))
+        parts.append(row.reshape(1, *part.shape).to(network.device, kind))
     return network.inputs(parts)[0].detach().to(network.baseline)
 
 

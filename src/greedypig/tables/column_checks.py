@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 ENOUGH = 20
 """Rows outside the largest class from which a column does not decide the label by chance."""
 CERTAIN = 0.999
-"""Area under the ROC curve, or share of rows outside the largest class that are predicted right."""
-SAME_ORDER = 0.9999
-"""Rank correlation with a label of numbers."""
+"""Share of the rows outside the largest class that are predicted right."""
 NUMBERED, NUMBERED_INDEX = 50, 10
 """Rows from which whole numbers that increase in every row are taken as row numbers; and the same
 for a column without a name, as pandas writes its index."""
@@ -38,7 +36,14 @@ WRITTEN = re.compile(
 """Numbers as people write them: 1.234,5 or 1,234.5 or 3.1 % or $5."""
 
 Kind = Literal[
-    "constant", "copy", "equals label", "decides label", "row number", "text number", "missing"
+    "constant",
+    "copy",
+    "equals label",
+    "decides label",
+    "row number",
+    "text number",
+    "missing",
+    "other kind",
 ]
 LEAKS = ("equals label", "decides label")
 
@@ -53,6 +58,7 @@ class ColumnWarning(NamedTuple):
 
 def check_columns(
     columns: Sequence[Column],
+    unusable: Sequence[str],
     numbering: Mapping[str, str],
     label: Label,
     target: Column,
@@ -60,8 +66,8 @@ def check_columns(
 ) -> list[ColumnWarning]:
     """All warnings about the columns of a table.
 
-    numbering: the columns left out because they number the rows, with the reason. target: the
-    label's column. total: all rows, also those without a label.
+    unusable: columns of dates and other kinds. numbering: the columns that number the rows, with
+    the reason. target: the label's column. total: all rows, also those without a label.
     """
     warnings: list[ColumnWarning] = []
 
@@ -72,6 +78,7 @@ def check_columns(
     if target.rows < total:
         dropped = f"{total - target.rows:,} of {total:,} rows"
         warn("missing", [label.name], dropped + " are left out: their label {} is missing.")
+    warn("other kind", unusable, "Left out because they hold dates or other kinds of values: {}.")
     reasons = ", ".join(f"{name!r} ({reason})" for name, reason in numbering.items())
     warn("row number", numbering, f"Left out because they number the rows: {reasons}.")
     for column in columns:
@@ -120,44 +127,43 @@ def check_columns(
 
 def _check_numbers(column: Column) -> list[ColumnWarning]:
     """Texts that look like numbers, and values that are none in a column of numbers."""
-    name, texts = column.name, []
+    name = column.name
     odd = f"{column.odd:,} values of {name!r} are no numbers, such as {column.example[:40]!r}"
-    if column.is_category:
-        written = written_number([value for value, _ in column.counts.common()])
-        is_mixed = column.odd and 2 * (column.plain.n + column.infinite) > column.there
-        if column.is_forced or not (written or is_mixed):
-            return []
-        why = f"its texts look like numbers, such as {written!r}" if written else odd
-        text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
-        return [ColumnWarning("text number", (name,), text)]
-    if column.odd:
-        texts.append(f"{odd}; they count as missing.")
-    if column.infinite:
-        texts.append(
-            f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}; "
-            "they count as missing."
-        )
-    return [ColumnWarning("missing", (name,), text) for text in texts]
+    if not column.is_category:
+        infinite = f"{column.infinite:,} values of {name!r} are infinite, or beyond {HUGE:.0e}"
+        texts = [text for text, n in ((odd, column.odd), (infinite, column.infinite)) if n]
+        return [ColumnWarning("missing", (name,), f"{t}; they count as missing.") for t in texts]
+    written = written_number([value for value, _ in column.common])
+    is_mixed = column.odd and 2 * column.plain.n > column.rows - column.nulls
+    if column.is_forced or not (written or is_mixed):
+        return []
+    why = f"its texts look like numbers, such as {written!r}" if written else odd
+    text = f"{name!r} is taken as categories: {why}. Try plain numbers like 1234.5."
+    return [ColumnWarning("text number", (name,), text)]
 
 
 def _decides(column: Column, label: Label, target: Column) -> bool:
-    if label.task == "number":
-        return _in_order(column.drawn, target.drawn)
-    classes = np.unique(target.codes, return_inverse=True)[1]
-    return _separates(column.drawn, column.codes, classes)
+    """Do few values each belong to a class, or being missing, or do thresholds part the classes?
 
-
-def _separates(
-    numbers: NDArray[np.float64], codes: NDArray[np.int64], classes: NDArray[np.int64]
-) -> bool:
-    """Do few values each belong to a class, or being missing, or do thresholds part the classes?"""
-    if not len(classes) or len(classes) - np.bincount(classes).max() < ENOUGH:
+    For a label of numbers: is it in the column's order, or the reverse?
+    """
+    there = np.isfinite(column.drawn)
+    if len(there) < ENOUGH:
         return False
-    values = np.unique(codes, return_inverse=True)[1]
-    if _pure(values, classes) or _pure((codes == -1).astype(int), classes):
+    is_number = bool(there.mean() > 0.5)
+    if label.task == "number":
+        return is_number and _in_order(column.drawn[there], target.drawn[there])
+    classes = np.unique(target.codes, return_inverse=True)[1]
+    if len(classes) - np.bincount(classes).max() < ENOUGH:
+        return False
+    values = np.unique(column.codes, return_inverse=True)[1]
+    if _pure(values, classes) or _pure((column.codes == -1).astype(int), classes):
         return True
-    there = np.isfinite(numbers)
-    return bool(there.mean() > 0.5) and _parts(np.where(there, numbers, -np.inf), classes)
+    x = np.where(there, column.drawn, -np.inf)
+    # Sorted both ways among equal values: the same only where each value is of one class.
+    up, down = (classes[np.lexsort((sign * classes, x))] for sign in (1, -1))
+    parts = np.count_nonzero(np.diff(up)) == classes.max()
+    return is_number and parts and bool((up == down).all())
 
 
 def _pure(groups: NDArray[np.int64], classes: NDArray[np.int64]) -> bool:
@@ -170,41 +176,19 @@ def _pure(groups: NDArray[np.int64], classes: NDArray[np.int64]) -> bool:
     return bool(table.max(1).sum() - base >= CERTAIN * (n - base))
 
 
-def _parts(x: NDArray[np.float64], classes: NDArray[np.int64]) -> bool:
-    kinds = int(classes.max()) + 1
-    if kinds == 2:
-        ranks, ones = _ranks(x), classes == 1
-        many, few = int(ones.sum()), int((~ones).sum())
-        area = (ranks[ones].sum() - many * (many + 1) / 2) / (many * few)
-        return bool(max(area, 1 - area) >= CERTAIN)
-    # Sorted both ways among equal values: the same only where each value is of one class.
-    up, down = (classes[np.lexsort((sign * classes, x))] for sign in (1, -1))
-    return bool((up == down).all()) and np.count_nonzero(np.diff(up)) == kinds - 1
-
-
 def _in_order(x: NDArray[np.float64], y: NDArray[np.float64]) -> bool:
-    there = np.isfinite(x) & np.isfinite(y)
-    if there.sum() < ENOUGH or there.mean() < 0.5:
-        return False
-    a, b = _ranks(x[there]), _ranks(y[there])
-    constant = a.std() == 0 or b.std() == 0
-    return not constant and abs(float(np.corrcoef(a, b)[0, 1])) >= SAME_ORDER
-
-
-def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 1; equal values share their mean rank."""
-    _, places, counts = np.unique(x, return_inverse=True, return_counts=True)
-    ranks: NDArray[np.float64] = (counts.cumsum() - (counts - 1) / 2)[places]
-    return ranks
+    """Does y rise with x throughout, or fall? Rounded numbers may be equal in x."""
+    few = len(np.unique(x)) < max(ENOUGH, len(np.unique(y)) / 2)
+    return not few and any((np.diff(s * y[np.lexsort((s * y, x))]) >= 0).all() for s in (1, -1))
 
 
 def row_number(column: Column) -> str:
     """Why a column counts as a row number, in words; "" where it does not."""
     fewest = NUMBERED_INDEX if re.fullmatch(r"Unnamed: \d+", column.name) else NUMBERED
-    if column.rows < fewest or column.missing or column.is_time:
+    if column.rows < fewest or column.missing:
         return ""
     if column.is_category:
-        common = column.counts.common()
+        common = column.common
         once = bool(common) and common[0][1] == 1 and not written_number([t for t, _ in common])
         return "no text occurs twice" if once else ""
     drawn, steps = column.drawn, np.diff(column.drawn)

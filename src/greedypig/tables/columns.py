@@ -87,23 +87,20 @@ class Part:
     """Whole numbers: ids of categories."""
     own_names: tuple[str, ...] | None = None
     """The names of a DataFrame's columns."""
-    is_bag: bool = field(default=False, compare=False)
-    """Are all ids of a row a single column?"""
 
     @property
     def width(self) -> int:
         """Columns of the table in it."""
-        return self.shape[0] if self.shape and not self.is_bag else 1
+        return self.shape[0] if self.shape else 1
 
     def names(self, first: int) -> list[str]:
         """Its columns' names, numbered from `first` where they have none."""
-        if self.own_names is not None and not self.is_bag:
+        if self.own_names is not None:
             return list(self.own_names)
-        if not isinstance(self.key, str):
-            return [str(first + i) for i in range(self.width)]
-        if self.width == 1:
-            return [self.key]
-        return [f"{self.key}[{i}]" for i in range(self.width)]
+        if isinstance(self.key, str):
+            single = self.width == 1
+            return [self.key] if single else [f"{self.key}[{i}]" for i in range(self.width)]
+        return [str(first + i) for i in range(self.width)]
 
     def __str__(self) -> str:
         kind = "ids" if self.categorical else "numbers"
@@ -123,12 +120,12 @@ class Table:
     """Refuses labels that the loss cannot take."""
 
     @staticmethod
-    def of(features: Any, check: Callable[[Tensor], None], bags: Sequence[Key] = ()) -> Table:
-        """The table that these features are a batch of; parts in `bags` are single columns."""
-        parts = [replace(part, is_bag=part.key in bags) for part, _ in _parts(features)]
+    def of(features: Any, check: Callable[[Tensor], None]) -> Table:
+        """The table that these features are a batch of."""
+        parts = [part for part, _ in _parts(features)]
         names: list[str] = []
         for part in parts:
-            if len(part.shape) > 1 and not part.is_bag:
+            if len(part.shape) > 1:
                 raise InvalidInput(f"Expected features of shape (rows, columns) (got {part}).")
             names += part.names(len(names))
         if not names:
@@ -178,27 +175,22 @@ class Table:
             )
         tensors = [tensor for _, tensor in parts]
         if wrong := [len(tensor) for tensor in tensors if len(tensor) != len(labels)]:
-            raise InvalidInput(
-                f"Expected a row per label, {len(labels)} of them (got {wrong[0]}). Ids of bags "
-                "are a matrix, padded, without offsets."
-            )
+            raise InvalidInput(f"Expected a row per label, {len(labels)} of them (got {wrong[0]}).")
         self._check_finite(tensors)
         if len(labels):
             self.check(labels)
         return Rows(tensors, labels, _weights(batch.weights, len(labels)))
 
     def _check_finite(self, tensors: list[Tensor]) -> None:
-        first, columns = 0, list[int]()
-        for part, tensor in zip(self.parts, tensors, strict=True):
-            # One sum over the batch is all that the usual case costs.
-            if not part.categorical and not bool(torch.isfinite(tensor.sum())):
-                bad = ~torch.isfinite(tensor.reshape(len(tensor), -1)).all(0)
-                columns += [first + i for i in torch.nonzero(bad).flatten().tolist()]
-            first += part.width
-        if columns:
+        # One sum over the batch is all that the usual case costs.
+        if all(bool(torch.isfinite(tensor.sum())) for tensor in tensors):
+            return
+        bad = torch.cat([~torch.isfinite(t.reshape(len(t), -1)).all(0) for t in tensors])
+        if bool(bad.any()):
             raise InvalidInput(
-                f"Expected finite numbers (got NaN or infinity in {self.listed(columns)}). Try "
-                "filling what is missing, with the column's mean say, or leave the column out."
+                "Expected finite numbers (got NaN or infinity in "
+                f"{self.listed(torch.nonzero(bad).flatten().tolist())}). Try filling what is "
+                "missing, with the column's mean say, or leave the column out."
             )
 
     def call(self, model: Callable[..., Any], parts: Sequence[Tensor], **more: Any) -> Any:
@@ -214,7 +206,7 @@ class Table:
     def changed(
         self, parts: list[Tensor], column: int, change: Callable[[Tensor], Tensor]
     ) -> list[Tensor]:
-        """The same rows with other values of this column; a bag changes as a whole."""
+        """The same rows with other values of this column."""
         at = self.parts.index(part := self.part_of[column])
         tensor = parts[at].clone()
         if part.width == 1:

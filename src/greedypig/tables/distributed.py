@@ -14,9 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from time import sleep
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, TypeVar
 
 from ..core.errors import InvalidInput
 
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 PATIENCE = timedelta(days=30)
 """How long a process waits for the others: shares of a long job end hours apart."""
-BLINK = 0.02
-"""Seconds between two looks whether the others have come."""
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""How often torchrun has started the processes anew."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +82,10 @@ def joined(device: str = "cpu") -> Iterator[Group]:
         return
     import torch.distributed
 
-    if not torch.distributed.is_available():
-        raise InvalidInput(
-            f"Expected a PyTorch with torch.distributed for {size} processes (got one without). "
-            "Try a single process."
-        )
     if torch.distributed.is_initialized():  # The caller's own program has joined already.
         yield Group(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return
+    from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     nccl, own = device == "cuda" and torch.distributed.is_nccl_available(), own_device(device)
@@ -99,9 +93,10 @@ def joined(device: str = "cpu") -> Iterator[Group]:
         torch.cuda.set_device(own)  # What NCCL exchanges from, barriers included.
     store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
     store.set_timeout(PATIENCE)
+    # torchrun keeps one store over its restarts, with the addresses of processes that are gone.
     torch.distributed.init_process_group(
         "nccl" if nccl else "gloo",
-        store=_unwritten(store, rank, size),
+        store=PrefixStore(f"restart {_number(RESTARTS, 0)}", store),
         rank=rank,
         world_size=size,
         timeout=PATIENCE,
@@ -127,40 +122,9 @@ def own_device(device: str) -> str:
     return f"cuda:{local}"
 
 
-def _unwritten(store: Any, rank: int, size: int) -> Any:
-    """A part of the store in which no earlier start of the same job has left anything.
-
-    torchrun keeps one store over its restarts, with the addresses of processes that are gone; who
-    reads one of these cannot connect. So the first process draws a new word and each other one
-    answers it with a word of its own, until the first has called them all: an old word is answered
-    by nobody, and an old call does not name the new ones.
-    """
-    from torch.distributed.distributed_c10d import PrefixStore
-
-    mine = uuid4().hex
-    if rank == 0:
-        store.set("word", mine)
-        others: dict[int, str] = {}
-        while len(others) < size - 1:
-            for other in set(range(1, size)) - set(others):
-                if store.check([f"answer {other}"]):
-                    word, own = store.get(f"answer {other}").decode().split()
-                    if word == mine:
-                        others[other] = own
-            sleep(BLINK)
-        store.set(f"call {mine}", " ".join(others.values()))
-        return PrefixStore(mine, store)
-    while True:
-        word = store.get("word").decode()
-        store.set(f"answer {rank}", f"{word} {mine}")
-        if store.check([f"call {word}"]) and mine in store.get(f"call {word}").decode().split():
-            return PrefixStore(word, store)
-        sleep(BLINK)
-
-
 def restarted() -> bool:
     """Has torchrun started this process anew, after one of the group was lost?"""
-    return _number("TORCHELASTIC_RESTART_COUNT", 0) > 0
+    return _number(RESTARTS, 0) > 0
 
 
 def _number(name: str, otherwise: int) -> int:

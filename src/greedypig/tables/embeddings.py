@@ -31,11 +31,6 @@ class LookUp:
     """The column behind each id of a row."""
 
     @property
-    def joins(self) -> bool:
-        """Is it a bag that sums the ids of several columns?"""
-        return isinstance(self.module, nn.EmbeddingBag) and len(self.columns) > 1
-
-    @property
     def owners(self) -> list[int]:
         """The column behind each number of its output."""
         width = int(self.module.embedding_dim)  # type: ignore[arg-type]
@@ -63,19 +58,14 @@ def replaced(
 def find_lookups(
     model: Callable[..., Any], modules: list[nn.Module], table: Table, parts: list[Tensor]
 ) -> list[LookUp]:
-    """The look-ups of one call, each with the columns behind it.
-
-    A bag that sums the ids of several columns has them all: they must become a single column.
-    """
+    """The look-ups of one call, each with the columns behind it."""
     parts = [part[:PROBE] for part in parts]
     before = _ids(model, modules, table, parts)
     sources = [[set[int]() for _ in places] for _, places in before]
     for column in (c for c, categorical in enumerate(table.categorical) if categorical):
-        other = table.changed(parts, column, _other_ids)
+        after = _ids(model, modules, table, table.changed(parts, column, _other_ids))
         is_read = False
-        for source, (_, old), (_, new) in zip(
-            sources, before, _ids(model, modules, table, other), strict=True
-        ):
+        for source, (_, old), (_, new) in zip(sources, before, after, strict=True):
             for columns, a, b in zip(source, old, new, strict=True):
                 if not torch.equal(a, b):
                     columns.add(column)
@@ -85,16 +75,17 @@ def find_lookups(
                 "Expected every category column to be looked up in an nn.Embedding (got none for "
                 f"{table.listed([column])}). Try floating point for what is no category. {INSTEAD}"
             )
-    lookups = []
-    for (module, _), source in zip(before, sources, strict=True):
-        numbers = {len(columns) for columns in source}
-        if numbers != {1} and not (isinstance(module, nn.EmbeddingBag) and source[0]):
-            raise InvalidInput(
-                "Expected each look-up of an embedding to read one column (got "
-                f"{sorted(numbers)}). {INSTEAD}"
-            )
-        lookups.append(LookUp(module, tuple(c for columns in source for c in sorted(columns))))
-    return lookups
+    numbers = {len(columns) for source in sources for columns in source}
+    if numbers != {1}:
+        raise InvalidInput(
+            f"Expected each look-up of an embedding to read one column (got {sorted(numbers)}). "
+            f"{INSTEAD}"
+        )
+    modules_called = [module for module, _ in before]
+    return [
+        LookUp(module, tuple(column for columns in source for column in columns))
+        for module, source in zip(modules_called, sources, strict=True)
+    ]
 
 
 def _other_ids(ids: Tensor) -> Tensor:
@@ -107,31 +98,26 @@ def _ids(
 ) -> list[tuple[nn.Module, list[Tensor]]]:
     """The look-ups of one call in their order: the ids in each place of a row, (rows,) each.
 
-    A bag is a single place, with its ids and offsets. Ids that an embedding does not have are
-    noted, and its last one is looked up.
+    Ids that an embedding does not have are noted, and its last one is looked up.
     """
     calls: list[tuple[nn.Module, list[Tensor]]] = []
     rows = len(parts[0])
 
     def note(module: Any, args: tuple[Any, ...], more: dict[str, Any]) -> Any:
         ids = args[0] if args else more["input"]
-        if isinstance(module, nn.EmbeddingBag):
-            tensors = [t for t in (*args, *more.values()) if isinstance(t, Tensor)]
-            places = [torch.cat([t.flatten().double() for t in tensors])]
-        else:
-            places = list(ids.reshape(rows, -1).T.clone()) if len(ids) == rows else []
-        calls.append((module, places))
+        is_bag = isinstance(module, nn.EmbeddingBag)
+        weighted = len(args) > 2 or more.get("per_sample_weights") is not None
+        if len(ids) != rows or (is_bag and (ids.numel() != rows or weighted)):
+            raise InvalidInput(
+                f"Expected embeddings to look up ids with one row per row of the table, bags a "
+                f"single id without weights (got ids of shape {tuple(ids.shape)} for {rows} "
+                f"rows). {INSTEAD}"
+            )
+        calls.append((module, list(ids.reshape(rows, -1).T.clone())))
         within = ids.clamp(0, module.num_embeddings - 1)
         return ((within, *args[1:]), more) if args else (args, {**more, "input": within})
 
-    def check(_: nn.Module, output: Tensor) -> None:
-        if len(output) != rows:
-            raise InvalidInput(
-                "Expected embeddings to look up ids with one row per row of the table (got "
-                f"{len(output)} for {rows} rows). {INSTEAD}"
-            )
-
-    with torch.no_grad(), ExitStack() as handles, replaced(modules, check):
+    with torch.no_grad(), ExitStack() as handles:
         for module in modules:
             handle = module.register_forward_pre_hook(note, with_kwargs=True)
             handles.callback(handle.remove)

@@ -49,35 +49,17 @@ CRITEO = ("label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1,
 """The columns of Criteo's files, which carry no names."""
 
 
-@dataclass(frozen=True)
-class TextLayout:
-    """How text files are written; None is decided from the first line."""
-
-    separator: str | None = None
-    names: tuple[str, ...] | None = None
-    """The columns' names, for files whose first line does not hold them."""
-    quotes: bool = True
-    decimal: str = "."
-    """The decimal sign of numbers."""
-
-
 def find_tables(where: str | PathLike[str]) -> list[Path]:
     """The files behind a path: one file, a folder's (with those below), or a pattern's; sorted."""
     path = Path(where)
-    if path.is_file():
-        if not path.name.lower().endswith(ENDINGS):
-            raise InvalidInput(
-                f"Expected a table that ends in {', '.join(ENDINGS)} (got {path.name})."
-            )
-        return [path]
-    roots = [path] if path.is_dir() else map(Path, glob.glob(fspath(where), recursive=True))
+    roots = [path] if path.exists() else list(map(Path, glob.glob(fspath(where), recursive=True)))
     files = {
         file
         for root in roots
         for file in ([root] if root.is_file() else root.rglob("*"))
         if file.is_file()
         and file.name.lower().endswith(ENDINGS)
-        and not any(map(_is_hidden, (file.name, *file.relative_to(root).parts)))
+        and (file == path or not any(map(_is_hidden, (file.name, *file.relative_to(root).parts))))
     }
     if not files:
         raise InvalidInput(
@@ -95,8 +77,8 @@ def _is_hidden(name: str) -> bool:
 class TableFile:
     """One file of a table: its columns, and its pieces."""
 
-    def __init__(self, path: Path, layout: TextLayout) -> None:
-        self.path, self.layout, self.decimal = path, layout, layout.decimal
+    def __init__(self, path: Path) -> None:
+        self.path, self.separator, self.is_criteo = path, ",", False
         if path.stat().st_size == 0:
             raise InvalidFile(
                 f"Expected a table in {path} (got an empty file). Try leaving it out."
@@ -118,40 +100,23 @@ class TableFile:
         """Columns in the names of the folders, country=DE/part.parquet, with their value here."""
         self._folder: Path | None = None
 
-    @property
-    def _is_text(self) -> bool:
-        return not self.path.name.lower().endswith((*PARQUET, *ARROW))
-
     def _schema(self) -> Any:
-        name, pa = self.path.name.lower(), arrow()
+        pa, name = arrow(), self.path.name.lower()
         if name.endswith(PARQUET):
-            return arrow("parquet").ParquetFile(self.path).schema_arrow
+            return arrow("parquet").read_schema(self.path)
         if name.endswith(ARROW):
-            return self._ipc().schema
+            return arrow("ipc").open_file(pa.memory_map(fspath(self.path))).schema
         opened = gzip.open if name.endswith(".gz") else open
         with opened(self.path, "rb") as file:
             line = file.readline(BLOCK).removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").decode()
-        layout = self.layout
-        if layout.names is None and layout.separator is None and _is_criteo(line):
-            layout = replace(layout, separator="\t", names=CRITEO, quotes=False)
-        if layout.separator is None:
-            signs = "\t" if ".tsv" in name else ",\t;|"
-            layout = replace(layout, separator=next((s for s in signs if s in line), ","))
-        fields = [
-            f.strip() for f in next(csv.reader([line], delimiter=layout.separator or ","), [])
-        ]
-        names = layout.names or fields
-        if len(fields) != len(names):
-            raise InvalidInput(
-                f"Expected {len(names)} columns in {self.path} (got {len(fields)} in its first "
-                "line)."
-            )
-        self.layout = layout
+        fields = line.split("\t")
+        self.is_criteo = len(fields) == len(CRITEO) and fields[0] in ("0", "1")
+        signs = "\t" if self.is_criteo or ".tsv" in name else ",\t;|"
+        self.separator = next((sign for sign in signs if sign in line), ",")
+        fields = [f.strip() for f in next(csv.reader([line], delimiter=self.separator), [])]
+        names = CRITEO if self.is_criteo else fields
         # All columns are text: a survey of all rows decides which are numbers.
         return pa.schema([(n, pa.string()) for n in names])
-
-    def _ipc(self) -> Any:
-        return arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -184,8 +149,8 @@ class TableFile:
             if self._folder is None:
                 self._temporary = TemporaryDirectory(prefix="greedypig-")
                 self._folder = Path(self._temporary.name)
-            identity = repr((fspath(path.absolute()), self.layout))
-            path = self._folder / f"{sha256(identity.encode()).hexdigest()[:16]}.parquet"
+            identity = sha256(fspath(path.absolute()).encode()).hexdigest()
+            path = self._folder / f"{identity[:16]}.parquet"
             if not path.exists():
                 with self._checked():
                     write_whole(path, self._write)
@@ -194,13 +159,14 @@ class TableFile:
 
     def _write(self, file: IO[bytes]) -> None:
         """Write the columns that can be used as Parquet, a row group for each record batch."""
-        pa, parquet, types = arrow(), arrow("parquet"), arrow("types")
+        pa, parquet = arrow(), arrow("parquet")
         names = [name for name in self.stored if self.kinds.get(name, "other") != "other"]
+        is_arrow = self.path.name.lower().endswith(ARROW)
         writer = None
-        for batch in self._text_batches() if self._is_text else self._arrow_batches():
+        for batch in self._arrow_batches() if is_arrow else self._text_batches():
             rows = pa.Table.from_batches([batch]).rename_columns(list(self.stored)).select(names)
             for i, column in enumerate(rows.columns):
-                if types.is_dictionary(column.type) and kind_of(column.type) == "text":
+                if is_arrow and kind_of(column.type) == "text":
                     rows = rows.set_column(i, names[i], as_texts(column).dictionary_decode())
             writer = writer or parquet.ParquetWriter(file, rows.schema)
             writer.write_table(rows)
@@ -209,42 +175,33 @@ class TableFile:
         writer.close()
 
     def _arrow_batches(self) -> Iterator[Any]:
-        reader = self._ipc()
+        reader = arrow("ipc").open_file(arrow().memory_map(fspath(self.path)))
         return map(reader.get_batch, range(reader.num_record_batches))
 
     def _text_batches(self) -> Iterator[Any]:
-        pa, reader, layout = arrow(), arrow("csv"), self.layout
+        pa, reader, names, quotes = arrow(), arrow("csv"), list(self.stored), not self.is_criteo
         read = reader.ReadOptions(
-            column_names=list(self.stored), skip_rows=int(layout.names is None), block_size=BLOCK
+            column_names=names, skip_rows=int(not self.is_criteo), block_size=BLOCK
         )
         parse = reader.ParseOptions(
-            delimiter=layout.separator,
-            newlines_in_values=layout.quotes,
-            quote_char='"' if layout.quotes else False,
+            delimiter=self.separator,
+            newlines_in_values=quotes,
+            quote_char='"' if quotes else False,
         )
         convert = reader.ConvertOptions(
-            column_types=dict.fromkeys(self.stored, pa.string()),
+            column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
             null_values=MISSING,
         )
         try:
-            yield from map(self._with_points, reader.open_csv(self.path, read, parse, convert))
+            yield from reader.open_csv(self.path, read, parse, convert)
         except pa.ArrowInvalid as error:
             if "Empty CSV" not in str(error):
                 raise InvalidFile(
-                    f"Expected lines of {len(self.stored)} columns in {self.path} (got "
-                    f"{first_line(error)}). Try another separator, or correct the file."
+                    f"Expected lines of {len(names)} columns in {self.path} (got "
+                    f"{first_line(error)}). Try correcting the file."
                 ) from error
-
-    def _with_points(self, batch: Any) -> Any:
-        """1,5 as 1.5 where the decimal sign is a comma; other texts stay."""
-        if self.decimal == ".":
-            return batch
-        pattern = rf"^(\s*[+-]?\d*){re.escape(self.decimal)}(\d+([eE][+-]?\d+)?\s*)$"
-        change = arrow("compute").replace_substring_regex
-        columns = [change(c, pattern, r"\1.\2") for c in batch.columns]
-        return arrow().record_batch(columns, schema=batch.schema)
 
     @property
     def pieces(self) -> int:
@@ -322,9 +279,7 @@ class Table:
         return file.read(index, columns)
 
 
-def open_table(
-    *where: str | PathLike[str], layout: TextLayout | None = None, keep: Collection[str] = ()
-) -> Table:
+def open_table(*where: str | PathLike[str], keep: Collection[str] = ()) -> Table:
     """Open files, folders or patterns; text that looks like Criteo's is taken as such.
 
     Columns may stand in another order in each file, but must be the same; a column that is a
@@ -334,7 +289,7 @@ def open_table(
     paths = dict.fromkeys(path for one in where for path in find_tables(one))
     if not paths:
         raise InvalidInput("Expected at least one table (got none).")
-    files = [TableFile(path, layout or TextLayout()) for path in paths]
+    files = list(map(TableFile, paths))
     _add_folder_values(files, keep)
     kinds = dict(files[0].kinds)
     for file in files[1:]:
@@ -358,21 +313,12 @@ def _add_folder_values(files: Sequence[TableFile], keep: Collection[str]) -> Non
         values = {unquote(name): unquote(value) for name, value in pairs}
         # A column of the file's own goes before.
         of_files.append({n: v for n, v in values.items() if n and n not in file.kinds})
-    different: dict[str, set[str]] = {}
-    for values in of_files:
-        for name, value in values.items():
-            different.setdefault(name, set()).add(value)
+    different = Counter(name for name, _ in {one for values in of_files for one in values.items()})
     for file, values in zip(files, of_files, strict=True):
         file.folder_values = {
             name: None if value in MISSING else value
             for name, value in values.items()
-            if len(different[name]) > 1 or name in keep
+            if different[name] > 1 or name in keep
         }
         # As text, like a CSV's: a survey of all files decides which are numbers.
         file.kinds |= dict.fromkeys(file.folder_values, "text")
-
-
-def _is_criteo(line: str) -> bool:
-    """Is this a line of Criteo's files: a label of 0 or 1 before 39 fields, tabs between them?"""
-    fields = line.split("\t")
-    return len(fields) == len(CRITEO) and fields[0] in ("0", "1")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,23 +42,6 @@ Outputs = Callable[[Tensor, list[Tensor]], Any]
 """(inputs, parts) → the model's outputs with these inputs in place of its own."""
 
 
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """A model, its loss, and the first batch of the table that it is asked about."""
-
-    model: Frozen
-    table: Table
-    loss: Loss
-    example: Rows
-    like: Tensor
-    """An empty tensor with the model's device and dtype."""
-
-    @property
-    def few(self) -> Rows:
-        """Rows on which a shortcut is compared with the model itself."""
-        return self.example.changed(lambda tensor: tensor[:PROBED])
-
-
 class Split(NamedTuple):
     """The inputs of the selected columns, and those of the others."""
 
@@ -82,31 +66,44 @@ class Split(NamedTuple):
 
 
 class Network:
-    """A model whose columns can be gated, with a loss: sums over the rows of one batch."""
+    """A model whose columns can be gated, with a loss: sums over the rows of one batch.
+
+    `gated_at` or `gated_before` says where the gates are; `network_for` decides which.
+    """
+
+    layers: tuple[nn.Linear, Callable[[Tensor], Any]] | None = None
+    """The linear first layer, and what is behind it, where that is known."""
+    gates_itself = False
+    """Are the inputs the gates of the model's own?"""
+    conditional: Conditional | None = None
+    """What absent columns are imputed by, where they are not at one baseline for all rows."""
+    credits_others = True
+    """Do scores include what a column says about imputed ones?"""
 
     def __init__(
-        self,
-        subject: Subject,
-        inputs: Inputs,
-        outputs: Outputs,
-        column_of: Tensor,
-        *,
-        layers: tuple[nn.Linear, Callable[[Tensor], Any]] | None = None,
-        gates_itself: bool = False,
+        self, model: Frozen, table: Table, loss: Loss, example: Rows, like: Tensor
     ) -> None:
-        """column_of: (inputs,) the column behind each input. layers: the linear first layer, and
-        what is behind it. gates_itself: the inputs are the gates of the model's own."""
-        self.model, self.table, self.loss = subject.model, subject.table, subject.loss
-        self.example, self.columns = subject.example, subject.table.columns
-        self.device, self.dtype = subject.like.device, subject.like.dtype
+        """example: the rows of the first batch. like: has the model's device and dtype."""
+        self.model, self.table, self.loss = model, table, loss
+        self.device, self.dtype = like.device, like.dtype
+        self.columns = table.columns
+        self.example = example.changed(lambda tensor: tensor.to(like.device))
+
+    def gated_at(self, inputs: Inputs, outputs: Outputs, column_of: Tensor) -> Network:
+        """The same with gates on these inputs. column_of: (inputs,) the column behind each."""
         self.inputs, self.outputs_at = inputs, outputs
-        self.column_of, self.layers = column_of.to(self.device), layers
-        self.gates_itself = gates_itself
-        self.conditional: Conditional | None = None
-        """What absent columns are imputed by, where they are not at one baseline for all rows."""
-        self.credits_others = True
-        """Do scores include what a column says about imputed ones?"""
+        self.column_of = column_of.to(self.device)
         self.put_absent_at(torch.zeros(len(column_of)))
+        return self
+
+    def gated_before(
+        self, inputs: Inputs, first: nn.Linear, rest: Callable[[Tensor], Any], column_of: Tensor
+    ) -> Network:
+        """The same with gates between inputs and a linear first layer."""
+        self.dtype, self.layers = first.weight.dtype, (first, rest)
+        return self.gated_at(
+            lambda parts: inputs(parts).to(self.dtype), lambda x, _: rest(first(x)), column_of
+        )
 
     def put_absent_at(self, baseline: Tensor) -> None:
         """Absent columns are at this baseline (inputs,) from now on."""
@@ -152,11 +149,27 @@ class Network:
     def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
+        pieces = list(batch.pieces(self._chunk))
         with torch.no_grad():
-            for rows in batch.pieces(self._chunk):
-                for k, gates in enumerate(masks.to(self.device)):
-                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
+            for k, gates in enumerate(masks.to(self.device)):
+                outputs_of = self._outputs_at_mask(gates)
+                for rows in pieces:
+                    total[k] -= self.losses(rows, outputs_of(rows)).sum()
         return total
+
+    def _outputs_at_mask(self, gates: Tensor) -> Callable[[Rows], Any]:
+        """The model's outputs for encoded rows, by the selected columns alone where that does."""
+        if self.layers is None or not bool(((gates == 0) | (gates == 1)).all()):
+            return partial(self.outputs, gates=gates)
+        split = self._split(gates == 1, self.conditional)
+        bias, of_selected, _ = self._first_layer(split)
+        rest, baseline = self.layers[1], self.baseline[split.on]
+
+        def outputs_of(rows: Rows) -> Any:
+            known = rows.features[0].index_select(1, split.on) - baseline
+            return rest(torch.addmm(bias, known, of_selected))
+
+        return outputs_of
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
@@ -170,7 +183,7 @@ class Network:
         split = self._split(selected, conditional)
         free = masks[:, ~selected]
         if self.layers is not None and bool((free == free[:, :1]).all()):
-            slopes_of = self._behind(*self.layers, split, free[:, 0].tolist(), weights.tolist())
+            slopes_of = self._behind(split, free[:, 0].tolist(), weights.tolist())
         else:
             slopes_of = partial(self._through, split, masks, weights.tolist())
         total = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -182,13 +195,20 @@ class Network:
         scores = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return scores.index_add_(0, self.column_of[split.off], total)
 
+    def _first_layer(self, split: Split) -> tuple[Tensor, Tensor, Tensor]:
+        """The first layer's output at the baseline, and its weights of selected and other inputs.
+
+        What the others are imputed by is part of the weights of the selected ones.
+        """
+        assert self.layers is not None
+        first = self.layers[0]
+        of_selected, of_others = first.weight.T[split.on], first.weight.T[split.off]
+        if split.coefficients is not None:
+            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
+        return first(self.baseline), of_selected, of_others
+
     def _behind(
-        self,
-        first: nn.Linear,
-        rest: Callable[[Tensor], Any],
-        split: Split,
-        nodes: list[float],
-        weights: list[float],
+        self, split: Split, nodes: list[float], weights: list[float]
     ) -> Callable[[Rows], tuple[Tensor, Tensor]]:
         """The news of some rows and their slopes, on a straight path behind the first layer.
 
@@ -198,10 +218,8 @@ class Network:
         output and sent through it once. Twice the rows per second of a training step
         (benchmarks/tables.py).
         """
-        bias, of_others = first(self.baseline), first.weight.T[split.off]
-        of_selected = first.weight.T[split.on]
-        if split.coefficients is not None:
-            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
+        assert self.layers is not None
+        rest, (bias, of_selected, of_others) = self.layers[1], self._first_layer(split)
 
         def slopes_of(rows: Rows) -> tuple[Tensor, Tensor]:
             known, news = split.news(rows.features[0] - self.baseline)
@@ -260,44 +278,38 @@ def network_for(
     """
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
-    frozen = freeze(model)
-    example = feed.example
-    table = Table.of(example.features, partial(check_labels, loss_name))
-    if names is not None and len(names) == table.columns:
-        table = table.named(names)
+    frozen, example = freeze(model), feed.example
+    table = Table.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
-    like = _like(modules, rows.features)
-    subject = Subject(frozen, table, loss, rows.changed(lambda t: t.to(like.device)), like)
-    lookups: list[LookUp] = []
-    if any(table.categorical) and (with_ids := embeddings(modules)) and not _takes_gates(frozen):
-        lookups = find_lookups(frozen, with_ids, table, subject.example.features)
-        bags = [table.part_of[c].key for one in lookups if one.joins for c in one.columns]
-        if bags:
-            table = Table.of(example.features, table.check, bags)
-            lookups = find_lookups(frozen, with_ids, table, subject.example.features)
-    subject = replace(subject, table=table.named(names))
+    network = Network(frozen, table, loss, rows, _like(modules, rows.features))
     if _takes_gates(frozen):
-        return _gated(subject, fast=fast)
-    if len(table.parts) == 1 and not lookups and (layers := _linear_chain(frozen)) is not None:
+        return _gated(network, fast=fast)
+    with_ids = embeddings(modules) if any(table.categorical) else []
+    if with_ids:
+        lookups = find_lookups(frozen, with_ids, table, network.example.features)
+        return _hooked(network, lookups)
+    if len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
         _check_width(layers[0].in_features, table)
         if fast:
             rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
-            return _layered(subject, lambda parts: parts[0], layers[0], rest, owners)
-    return _open(subject, lookups)
+            return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
+    network = _hooked(network, [])
+    if any(table.categorical):
+        _check_takes_numbers(network)
+    return network
 
 
-def _open(subject: Subject, lookups: list[LookUp]) -> Network:
+def _hooked(network: Network, lookups: list[LookUp]) -> Network:
     """Any model: numbers are gated where they enter, categories where their embeddings come out.
 
     Without embeddings every column is a number.
     """
-    table, frozen, dtype = subject.table, subject.model, subject.like.dtype
+    table, frozen = network.table, network.model
     is_number = [not (lookups and part.categorical) for part in table.parts]
     numbers = [part for part, number in zip(table.parts, is_number, strict=True) if number]
     modules = list({id(one.module): one.module for one in lookups}.values())
     owners = [c for c, part in enumerate(table.part_of) if part in numbers]
-    own = len(owners)
     owners += [column for one in lookups for column in one.owners]
     widths = [part.width for part in numbers] + [len(one.owners) for one in lookups]
 
@@ -306,7 +318,7 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
         if lookups:
             with replaced(modules, lambda _, output: tensors.append(output)):
                 table.call(frozen, parts)
-        return torch.cat([t.reshape(len(parts[0]), -1).to(dtype) for t in tensors], dim=1)
+        return torch.cat([t.reshape(len(parts[0]), -1).to(network.dtype) for t in tensors], dim=1)
 
     def outputs(x: Tensor, parts: list[Tensor]) -> Any:
         pieces, following = iter(torch.split(x, widths, dim=1)), iter(lookups)
@@ -327,70 +339,44 @@ def _open(subject: Subject, lookups: list[LookUp]) -> Network:
         with replaced(modules, put):
             return table.call(frozen, given)
 
-    network = Network(subject, inputs, outputs, torch.tensor(owners))
-    few = subject.few.features
-    if lookups:
-        moved = [p.roll(1, 0) if number else p for p, number in zip(few, is_number, strict=True)]
-        if not torch.equal(inputs(few)[:, own:], inputs(moved)[:, own:]):
-            raise InvalidInput(
-                "Expected embeddings that depend on category ids alone (got ones that change with "
-                f"the numbers, as by per_sample_weights). {INSTEAD}"
-            )
-    elif any(table.categorical):
-        _check_takes_numbers(network, few)
-    return network
+    return network.gated_at(inputs, outputs, torch.tensor(owners))
 
 
-def _layered(
-    subject: Subject,
-    inputs: Inputs,
-    first: nn.Linear,
-    rest: Callable[[Tensor], Any],
-    column_of: Tensor,
-    *,
-    fast: bool = True,
-) -> Network:
-    """inputs(parts) → first (linear) → rest, with gates between inputs and first."""
-    return Network(
-        replace(subject, like=first.weight.detach()),
-        lambda parts: inputs(parts).to(first.weight.dtype),
-        lambda x, _: rest(first(x)),
-        column_of,
-        layers=(first, rest) if fast else None,
-    )
-
-
-def _gated(subject: Subject, *, fast: bool) -> Network:
+def _gated(network: Network, *, fast: bool) -> Network:
     """A model with forward(…, gates=…), by its linear first layer where it shows one."""
-    table, frozen = subject.table, subject.model
+    table, frozen, columns = network.table, network.model, network.columns
     module: Any = frozen.module
     _check_width(getattr(module, "n_columns", None), table)
-    ones = subject.like.new_ones(1, table.columns)
-    own = Network(
-        subject,
+    ones = torch.ones(1, columns, device=network.device, dtype=network.dtype)
+    own = copy(network).gated_at(
         lambda parts: ones,
         lambda gates, parts: table.call(frozen, parts, gates=gates[0]),
-        torch.arange(table.columns),
-        gates_itself=True,
+        torch.arange(columns),
     )
+    own.gates_itself = True
     shown = all(hasattr(module, name) for name in ("inputs", "column_of", "first", "rest"))
     if not (shown and _is_private(frozen) and type(module.first) is nn.Linear):
         return own
     inputs = partial(table.call, module.inputs)
-    layered = _layered(subject, inputs, module.first, module.rest, module.column_of, fast=fast)
+    layered = network.gated_before(inputs, module.first, module.rest, module.column_of)
     # The outputs of a subclass may differ from those of its parts.
-    gates = torch.linspace(0, 1, table.columns, device=own.device).roll(1)
+    gates = torch.linspace(0, 1, columns, device=own.device).roll(1)
+    few = network.example.changed(lambda tensor: tensor[:PROBED])
     try:
         with torch.no_grad():
-            ours, theirs = (n.outputs(n.encoded(subject.few), gates) for n in (layered, own))
+            ours, theirs = (n.outputs(n.encoded(few), gates) for n in (layered, own))
     except (RuntimeError, TypeError, AttributeError):
         return own
-    agree = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
-    return layered if agree else own
+    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
+        return own
+    if not fast:
+        layered.layers = None
+    return layered
 
 
-def _check_takes_numbers(network: Network, few: list[Tensor]) -> None:
+def _check_takes_numbers(network: Network) -> None:
     """Whole numbers are given as floating point, which no look-up of ids takes."""
+    few = [part[:PROBED] for part in network.example.features]
     try:
         with torch.no_grad():
             network.outputs_at(network.inputs(few), few)

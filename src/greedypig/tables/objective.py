@@ -52,18 +52,9 @@ class TableObjective(OwnGradient):
         super().__init__(self._measured, start, torch.ones_like(start), batch_size=ALL_POINTS)
         self.network, self.feed, self.group = network, feed, group
         self.shares, self.sample = shares, sample
-        self._paid = {"batches": 0, "rows": 0}
-        """What gradients have cost all processes; the objectives of all rounds count together."""
-
-    @property
-    def batches_used(self) -> int:
-        """Batches paid by all processes: one per batch and point of a path."""
-        return self._paid["batches"]
-
-    @property
-    def rows_used(self) -> int:
-        """Rows of those batches, times points."""
-        return self._paid["rows"]
+        self.paid = {"gradient_batches": 0, "gradient_rows": 0}
+        """What gradients have cost all processes: one batch at one point of a path is one. The
+        objectives of all rounds count together."""
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(1, s, n) masks, (s,) weights → (1, n), on this round's share of the batches."""
@@ -97,20 +88,14 @@ class TableObjective(OwnGradient):
 
         return self._mean(self.share(), self.n, falls, points=self.n + 1)
 
-    def toward(self, end: Tensor) -> NoReturn:
-        """A table's rows are not one input that could be changed."""
+    def toward(self, *_: Any) -> NoReturn:
+        """Refuse methods that change an input: a table's rows are not one input."""
         raise InvalidInput(
             "Expected a method that only switches columns on and off for a table (got one that "
             "changes the input). Try gp.GreedyPIG() or gp.IG()."
         )
 
-    def seen(self, view: Callable[[Tensor, Tensor], Tensor]) -> NoReturn:
-        """Masks have no views."""
-        self.toward(self.end)
-
-    def repeated(self, times: int) -> NoReturn:
-        """One mask serves all rows."""
-        self.toward(self.end)
+    seen = repeated = toward  # type: ignore[assignment]
 
     def share(self) -> Iterator[Batch]:
         """This process's part of the batches that this round's gradients are taken on."""
@@ -142,8 +127,8 @@ class TableObjective(OwnGradient):
             if len(rows):
                 total[3:] += work(rows).cpu()
         total = self.group.sum(total)
-        self._paid["rows"] += int(total[1]) * points
-        self._paid["batches"] += int(total[2]) * points
+        self.paid["gradient_rows"] += int(total[1]) * points
+        self.paid["gradient_batches"] += int(total[2]) * points
         if not total[0] > 0:
             raise InvalidInput("Expected at least one row that counts in the batches (got none).")
         return total[3:] / total[0]

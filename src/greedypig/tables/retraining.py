@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ from .schema import Schema
 from .training import Effort, Progress, Scores, Trained, new_network, train_network
 
 Watch = Callable[["Training", float], object]
-"""Called with a training under way and the epochs of it that are done."""
+"""Called with a training under way, and the share of this process's trainings that is done."""
 Orders = Mapping[str, Sequence[Sequence[str]]]
 """Method → its ranking of the columns for each seed; one ranking serves all seeds."""
 
@@ -89,25 +89,25 @@ class TrainingCache:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._scores: dict[str, Scores] = {}
+        self._scores: dict[Training, Scores] = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, training: Training) -> Scores | None:
         """The result of a training; None if it was not done, or its file is damaged."""
-        if training.key not in self._scores and self.folder is not None:
+        if training not in self._scores and self.folder is not None:
             try:
                 record = json.loads((self.folder / f"{training.key}.json").read_text())
-                self._scores[training.key] = Scores(**record["scores"])
+                self._scores[training] = Scores(**record["scores"])
             except (OSError, ValueError, KeyError, TypeError):
                 return None
-        return self._scores.get(training.key)
+        return self._scores.get(training)
 
     def put(self, training: Training, scores: Scores) -> None:
         """Keep a result."""
-        self._scores[training.key] = scores
+        self._scores[training] = scores
         if self.folder is not None:
-            record = {"columns": training.columns, "seed": training.seed, "scores": asdict(scores)}
+            record = {**asdict(training), "scores": asdict(scores)}
             write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
@@ -145,15 +145,6 @@ def trainings_of(
     return list(dict.fromkeys(trainings))
 
 
-def own_trainings(
-    trainings: Sequence[Training], cache: TrainingCache, group: Group
-) -> list[Training]:
-    """This process's share of the trainings that are not done."""
-    own = group.share([t for t in trainings if cache.get(t) is None])
-    group.barrier()  # A training that ends while others still look would shift their shares.
-    return own
-
-
 def retrain(
     orders: Orders,
     train: Batches,
@@ -171,14 +162,21 @@ def retrain(
 
     group: the processes share the trainings through the cache, whose folder all of them must see.
     """
-    names = train.schema.names
     if group.size > 1 and cache is None:
         raise InvalidInput("Expected a cache for several processes (got none).")
-    results = cache or TrainingCache(None)
-    for training in own_trainings(trainings_of(names, orders, ks, seeds), results, group):
-        progress = None if watch is None else partial(watch, training)
-        more = {"seed": training.seed, "effort": effort, "device": device, "progress": progress}
-        trained = retrain_on(training.columns, train, valid, **more)  # type: ignore[arg-type]
+    names, results, effort = train.schema.names, cache or TrainingCache(None), effort or Effort()
+    trainings = trainings_of(names, orders, ks, seeds)
+    own = group.share([t for t in trainings if results.get(t) is None])
+    group.barrier()  # A training that ends while others still look would shift their shares.
+    for number, training in enumerate(own):
+
+        def progress(epochs: float, number: int = number, training: Training = training) -> None:
+            if watch is not None:
+                done = min(0.95, epochs / effort.longest(train))
+                watch(training, (number + done) / len(own))
+
+        more: dict[str, Any] = {"effort": effort, "device": device, "progress": progress}
+        trained = retrain_on(training.columns, train, valid, seed=training.seed, **more)
         results.put(training, trained.scores)
     group.barrier()
 

@@ -3,10 +3,8 @@
 The list of batches is laid down before any row is read: pieces are shuffled, neighbours are pooled
 until they hold POOL rows, rows are shuffled within a pool and cut into batches. Any batch can be
 asked for by its number, so every process of a group has the same list and takes its share of it.
-`order(seed)` is a shuffle of the list that reads well: pools in another order, a few of them side
-by side in lanes, position i from lane i, so that each pool is read once and neighbours in the list
-come from different places of the table. `homes(seed)` numbers the lanes: processes that share a run
-of the list by lanes read different pools.
+`order(seed)` is a shuffle of the list that reads each pool once: a few pools at a time are in
+memory, and their batches are mixed.
 """
 
 from __future__ import annotations
@@ -29,11 +27,12 @@ from .schema_inference import Survey
 
 POOL = 32_768
 """Rows that are shuffled together, at least, where the table has them."""
-LANES = 8
+TOGETHER = 8
+"""Pools whose batches are mixed, at most."""
 SMALLEST, LARGEST, STEPS = 16, 512, 16
 """Default rows of a batch, and default batches of a small table."""
 MEMORY = 512 * 2**20
-"""Bytes that encoded pools may take; fewer lanes where they are large."""
+"""Bytes that encoded pools may take: fewer are mixed where they are large."""
 
 Part = Literal["train", "valid"]
 Batch = tuple[tuple[Tensor, Tensor], Tensor]
@@ -59,7 +58,6 @@ class Batches(Sequence[Batch]):
         seed: int = 0,
         shuffle: bool = True,
         schema: Schema | None = None,
-        memory: int = MEMORY,
     ) -> None:
         """Lay down the list; nothing is read.
 
@@ -78,7 +76,7 @@ class Batches(Sequence[Batch]):
             raise InvalidInput(f"Expected a share between 0 and 1 (got {share:g}).")
         self.table, self.survey, self.schema = table, survey, schema or survey.schema
         self.part, self.share, self._batch_size = part, share, batch_size
-        self.split_seed, self.seed, self.shuffle, self.memory = split_seed, seed, shuffle, memory
+        self.split_seed, self.seed, self.shuffle = split_seed, seed, shuffle
         self._cache: dict[int, Encoded] = {}
         """Pools read last, the oldest first."""
 
@@ -86,7 +84,7 @@ class Batches(Sequence[Batch]):
         """The same batches with these columns alone; others are not read."""
         other = copy(self)
         other.schema, other._cache = self.schema.only(names), {}
-        other.__dict__.pop("lanes", None)  # Pools of fewer columns are smaller.
+        other.__dict__.pop("together", None)  # Pools of fewer columns are smaller.
         return other
 
     @cached_property
@@ -107,21 +105,13 @@ class Batches(Sequence[Batch]):
 
     def order(self, seed: int) -> NDArray[np.int64]:
         """The numbers of all batches, shuffled so that every pool is read once."""
-        return self._laid(seed)[:, 0]
-
-    def homes(self, seed: int) -> NDArray[np.int64]:
-        """For each batch of `order(seed)` its lane: no pool is in two of them."""
-        return self._laid(seed)[:, 1]
-
-    def _laid(self, seed: int) -> NDArray[np.int64]:
-        """(batches, 2): number and lane."""
         random = np.random.default_rng([seed, 3])
-        lanes: list[list[int]] = [[] for _ in range(self.lanes)]
-        for i, pool in enumerate(random.permutation(len(self._pools)).tolist()):
-            first, behind = np.searchsorted(self._plan[:, 0], [pool, pool + 1])
-            lanes[i % self.lanes] += random.permutation(np.arange(first, behind)).tolist()
-        places = sorted((i, lane) for lane, own in enumerate(lanes) for i in range(len(own)))
-        return np.array([(lanes[lane][i], lane) for i, lane in places], np.int64)
+        pools = random.permutation(len(self._pools))
+        parts = []
+        for first in range(0, len(pools), self.together):
+            mixed = np.isin(self._plan[:, 0], pools[first : first + self.together])
+            parts.append(random.permutation(np.flatnonzero(mixed)))
+        return np.concatenate(parts)
 
     def __len__(self) -> int:
         return len(self._plan)
@@ -173,11 +163,11 @@ class Batches(Sequence[Batch]):
         return pools
 
     @cached_property
-    def lanes(self) -> int:
-        """How many pools are read side by side."""
+    def together(self) -> int:
+        """How many pools are mixed, and held in memory."""
         largest = max(int(self._counts[pool].sum()) for pool in self._pools)
         size = largest * (4 * len(self.schema.names) + 8)
-        return max(1, min(LANES, len(self._pools), self.memory // size))
+        return max(1, min(TOGETHER, len(self._pools), MEMORY // size))
 
     @cached_property
     def _plan(self) -> NDArray[np.int64]:
@@ -192,7 +182,7 @@ class Batches(Sequence[Batch]):
 
     def _pool(self, pool: int) -> Encoded:
         rows = self._cache.pop(pool, None)
-        while rows is None and len(self._cache) >= self.lanes:
+        while rows is None and len(self._cache) >= self.together:
             del self._cache[next(iter(self._cache))]
         self._cache[pool] = rows or self._read(pool)
         return self._cache[pool]
@@ -227,7 +217,7 @@ class Numbers(Sequence[tuple[Tensor, Tensor]]):
                 "of categories). Try a model with forward(numeric, categorical, gates=…)."
             )
         self.batches, self.schema = batches, batches.schema
-        self.order, self.homes, self.identity = batches.order, batches.homes, batches.identity
+        self.order, self.identity = batches.order, batches.identity
 
     def __len__(self) -> int:
         return len(self.batches)

@@ -10,7 +10,7 @@ hash of their text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
@@ -200,17 +200,15 @@ class Schema:
         """Read what `to_json` wrote."""
         try:
             record = json.loads(text)
+            fields: dict[str, Any] = record["label"]
+            fields |= {n: tuple(v) for n, v in fields.items() if isinstance(v, list)}
             return Schema(
                 tuple(Number(**c) for c in record["numbers"]),
-                tuple(_tupled(Category, c, "values") for c in record["categories"]),
-                _tupled(Label, record["label"], "values", "shares"),
+                tuple(Category(**c | {"values": tuple(c["values"])}) for c in record["categories"]),
+                Label(**fields),
             )
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidFile(f"Expected a schema as JSON (got {error}).") from error
-
-
-def _tupled(kind: Any, record: Mapping[str, Any], *lists: str) -> Any:
-    return kind(**{**record, **{name: tuple(record[name]) for name in lists if name in record}})
 
 
 def _places(texts: Any, values: tuple[str, ...]) -> NDArray[np.int64]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,13 +102,13 @@ def survey(
     progress: called with pieces done and pieces in all.
     """
     reading = reading or Reading()
-    columns = _columns(table, label, reading)
-    target = Column(label, table.kinds[label], reading, is_label=True)
+    columns, others = _columns(table, label, reading)
+    target = Column(label, reading, is_text=table.kinds[label] == "text", is_label=True)
     rows, total = _read(table, target, columns, progress)
     encoded_label = _label(target, total, reading.task, table)
     numbering = _row_numbers(columns, reading)
     columns = [column for column in columns if column.name not in numbering]
-    concerns = check_columns(columns, numbering, encoded_label, target, total)
+    concerns = check_columns(columns, others, numbering, encoded_label, target, total)
     for concern in concerns:
         warnings.warn(concern.text, stacklevel=2)
     numbers = tuple(c.code for c in columns if isinstance(c.code, Number))
@@ -118,20 +117,21 @@ def survey(
     return Survey(schema, tuple(rows), tuple(numbering), tuple(concerns))
 
 
-def _columns(table: Table, label: str, reading: Reading) -> list[Column]:
-    """The columns besides the label, all of a kind that can be used."""
+def _columns(table: Table, label: str, reading: Reading) -> tuple[list[Column], list[str]]:
+    """The columns besides the label; and those of dates and other kinds, which cannot be used."""
     named = (*reading.categorical, *reading.numeric, *reading.log, *(reading.keep or ()))
     for name in (label, *named):
         table.check(name)
+    if table.kinds[label] == "other":
+        raise InvalidInput(f"Expected numbers or text in the label {label!r} (got another kind).")
     names = [name for name in table.kinds if name != label]
-    if not names:
-        raise InvalidInput(f"Expected columns besides the label {label!r} (got none).")
-    if other := [name for name in names if table.kinds[name] == "other"]:
+    others = [name for name in names if table.kinds[name] == "other"]
+    if len(names) == len(others):
         raise InvalidInput(
-            f"Expected columns of numbers or text (got {quoted(other)}, of another kind). Try "
-            "leaving them out."
+            f"Expected columns of numbers or text besides the label {label!r} (got none)."
         )
-    return [Column(name, table.kinds[name], reading) for name in names]
+    usable = [name for name in names if name not in others]
+    return [Column(n, reading, is_text=table.kinds[n] == "text") for n in usable], others
 
 
 def _read(
@@ -218,7 +218,8 @@ class Moments:
         if self.n == 0:
             self._origin = float(x.mean())
         shifted = x - self._origin
-        self._sums += [shifted.sum(), (shifted**2).sum(), (shifted**3).sum()]
+        squares = shifted * shifted
+        self._sums += [shifted.sum(), squares.sum(), squares @ shifted]
         self.n += len(x)
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
 
@@ -253,50 +254,55 @@ class Counts:
     """How often each text occurs: exactly for few, for the frequent ones of very many."""
 
     def __init__(self, most: int = VOCABULARY) -> None:
-        self.most, self._counter = most, Counter[str]()
+        self.most, self._parts = most, list[Any]()
+        """Tables of texts and counts, not yet added up."""
 
     def add(self, texts: Any) -> None:
         """Take in a dictionary-encoded array; nulls do not count."""
-        values = texts.dictionary.to_pylist()
-        times = np.bincount(texts.indices.drop_null().to_numpy(), minlength=len(values))
-        for value, number in zip(values, times.tolist(), strict=True):
-            if number and value is not None:
-                self._counter[value] += number
-        if len(self._counter) > 4 * self.most:
-            self._counter = Counter(dict(self.common()[: 2 * self.most]))
+        places = texts.indices.drop_null().to_numpy()
+        times = np.bincount(places, minlength=len(texts.dictionary))
+        self._parts.append(arrow().table({"text": texts.dictionary, "n": times}))
+        if sum(part.num_rows for part in self._parts) > 4 * self.most:
+            self._merge()
+
+    def _merge(self) -> Any:
+        """All parts as one, most frequent first; equally frequent texts by text."""
+        pc = arrow("compute")
+        counts = arrow().concat_tables(self._parts).group_by("text").aggregate([("n", "sum")])
+        counts = counts.select(["text", "n_sum"]).rename_columns(["text", "n"])
+        counts = counts.filter((pc.field("n") > 0) & pc.field("text").is_valid())
+        counts = counts.sort_by([("n", "descending"), ("text", "ascending")])
+        if counts.num_rows > 4 * self.most:
+            counts = counts.slice(0, 2 * self.most)
+        self._parts = [counts]
+        return counts
 
     def common(self) -> list[tuple[str, int]]:
         """Texts and counts, most frequent first; equally frequent ones by text."""
-        return sorted(self._counter.items(), key=lambda item: (-item[1], item[0]))
+        if not self._parts:
+            return []
+        counts = self._merge()
+        return list(zip(counts["text"].to_pylist(), counts["n"].to_pylist(), strict=True))
 
 
 class Column:
     """What is known of a column so far, over the rows that have a label."""
 
-    def __init__(self, name: str, kind: str, reading: Reading, *, is_label: bool = False) -> None:
-        self.name, self.kind, self.is_label = name, kind, is_label
+    def __init__(
+        self, name: str, reading: Reading, *, is_text: bool, is_label: bool = False
+    ) -> None:
+        self.name, self.is_label = name, is_label
         self.is_forced = name in reading.categorical and not is_label
         """Was it said that these are categories?"""
-        self.is_text = self.is_forced or (kind == "text" and name not in reading.numeric)
+        self.is_text = self.is_forced or (is_text and name not in reading.numeric)
         self.by_logarithm = name in reading.log
-        self.rows = self.missing = self.infinite = self.odd = 0
+        self.rows = self.nulls = self.infinite = self.odd = 0
         """Rows, and those whose value is missing, infinite, or no number."""
         self.example = ""
         """A text that is no number."""
         self.plain, self.log, self.counts = Moments(), Moments(), Counts()
-        self.is_time = False
         self._drawn: list[NDArray[np.float64]] = [np.empty(0)]
         self._codes: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-
-    @property
-    def drawn(self) -> NDArray[np.float64]:
-        """Values in the rows drawn, NaN where they are no numbers."""
-        return np.concatenate(self._drawn)
-
-    @property
-    def codes(self) -> NDArray[np.int64]:
-        """A code for each different value in the rows drawn, −1 where it is missing."""
-        return np.concatenate(self._codes)
 
     def is_given(self, column: Any) -> NDArray[np.bool_]:
         """(rows,): which rows of a piece have this label."""
@@ -309,55 +315,69 @@ class Column:
         if not self.is_forced:
             values, odd, example = as_numbers(column)
         self.rows += len(column)
+        self.nulls += column.null_count
         self.odd += int(odd.sum())
         self.infinite += int(np.isinf(values).sum())
         self.example = self.example or example
-        self.is_time = self.is_time or bool(arrow("types").is_temporal(column.type))
         finite = values[np.isfinite(values)]
         self.plain.add(finite)
         self.log.add(signed_log(finite))
-        if self.is_label:
-            self.counts.add(as_classes(column))
-        elif self.is_text:
-            self.counts.add(as_texts(column))
-        self.missing += column.null_count if self.is_text else len(values) - len(finite)
+        if self.is_label or self.is_text:
+            self.counts.add(as_classes(column) if self.is_label else as_texts(column))
         self._drawn.append(values[drawn])
-        if self.is_text and (self.is_forced or odd.any()):
-            texts = as_texts(column.filter(arrow().array(drawn)))
+        if self.is_forced or odd.any():
+            # Encoded anew: the texts of all other rows need no hash.
+            texts = as_texts(column.filter(arrow().array(drawn)).cast(arrow().string()))
             self._codes.append(in_rows(texts, text_hash(texts.dictionary), -1))
         else:
             plain = values[drawn] + 0.0  # −0 is 0.
             self._codes.append(np.where(np.isnan(plain), -1, plain.view(np.int64)))
 
-    @property
-    def there(self) -> int:
-        """Rows with a value."""
-        return self.rows - self.missing
+    # What follows is for the end, when all pieces are in.
+
+    @cached_property
+    def drawn(self) -> NDArray[np.float64]:
+        """Values in the rows drawn, NaN where they are no numbers."""
+        return np.concatenate(self._drawn)
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """A code for each different value in the rows drawn, −1 where it is missing."""
+        return np.concatenate(self._codes)
+
+    @cached_property
+    def common(self) -> list[tuple[str, int]]:
+        """The different texts with their counts, most frequent first."""
+        return self.counts.common()
 
     @property
+    def missing(self) -> int:
+        """Rows without a value."""
+        return self.nulls if self.is_category else self.rows - self.plain.n
+
+    @cached_property
     def is_category(self) -> bool:
         """Is it encoded as categories?"""
-        return isinstance(self.code, Category)
+        there, numbers = self.rows - self.nulls, self.plain.n + self.infinite
+        is_number = there > 0 and numbers >= (1 - FORGIVEN) * there
+        return self.is_text and (self.is_forced or not is_number)
 
     @property
     def is_constant(self) -> bool:
         """Is there nothing in the column, or the same value throughout?"""
-        same = len(self.counts.common()) == 1 if self.is_category else self.plain.deviation == 0
-        return not self.there or (same and self.code.missing == 0)
+        same = len(self.common) == 1 if self.is_category else self.plain.deviation == 0
+        return self.missing == self.rows or (same and not self.missing)
 
     @cached_property
     def code(self) -> Number | Category:
-        """Number or category, and how it is encoded: for the end, when all pieces are in."""
-        numbers = self.plain.n + self.infinite
-        is_number = self.there > 0 and numbers >= (1 - FORGIVEN) * self.there
-        if self.is_text and (self.is_forced or not is_number):
+        """How it is encoded."""
+        missing = self.missing / max(self.rows, 1)
+        if self.is_category:
             fewest = min(RARE, max(2, self.rows // 1000))
-            common = self.counts.common()[:VOCABULARY]
-            known = tuple(value for value, n in common if n >= fewest)
-            return Category(self.name, known, BUCKETS, self.missing / max(self.rows, 1))
+            known = tuple(value for value, n in self.common[:VOCABULARY] if n >= fewest)
+            return Category(self.name, known, BUCKETS, missing)
         log = self.by_logarithm or abs(self.plain.skewness) > SKEWED
         used = self.log if log else self.plain
-        missing = 1 - self.plain.n / max(self.rows, 1)
         return Number(self.name, used.mean, used.deviation, log, missing)
 
 
@@ -369,7 +389,7 @@ def _label(column: Column, total: int, task: Task | None, table: Table) -> Label
             f"Expected rows with a label {name!r} in {table.source} "
             f"(got {'only missing ones' if total else 'none at all'})."
         )
-    times = dict(column.counts.common())
+    times = dict(column.common)
     if len(times) < 2:
         raise InvalidInput(
             f"Expected a label with at least two different values in {name!r} "

@@ -8,7 +8,7 @@ others are streamed with a small shuffling buffer and never held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, count, islice
@@ -31,9 +31,8 @@ def feed(batches: Any, seed: int, group: Group) -> Feed:
     """The stream of these batches.
 
     Batches by index may have methods of their own. `order(seed)` is a shuffle that reads well: one
-    row group after the other, say; without it all indices are shuffled alike. `homes(seed)` numbers
-    the place that each batch of that order is read from: processes that share a run of batches then
-    read from as few places as can be. `identity()` is a text that tells these batches from others.
+    row group after the other, say; without it all indices are shuffled alike. `identity()` is a
+    text that tells these batches from others.
     """
     if isinstance(batches, Iterator):
         raise InvalidInput(
@@ -121,19 +120,19 @@ class Feed:
 
 
 class IndexedFeed(Feed):
-    """Batches by index: every process reads its piece of each run, by homes, and no more."""
+    """Batches by index: every process reads its piece of each run, and no more."""
 
     def __init__(self, batches: Any, seed: int, group: Group) -> None:
         super().__init__(batches, seed, group)
         self.count = len(batches)
-        self._shuffles: dict[int, list[list[int]]] = {}
+        self._shuffles: dict[int, list[int]] = {}
 
     def take(self, first: int, number: int) -> Iterator[Batch]:
         places = (divmod(position, self.count) for position in range(first, first + number))
         return self._read([self._shuffle(epoch)[place] for epoch, place in places])
 
     def all(self) -> Iterator[Batch]:
-        return self._read([[index, 0] for index in range(self.count)])
+        return self._read(range(self.count))
 
     def sample(self, number: int) -> Iterator[Batch]:
         return self.all() if number >= self.count else self._read(self._shuffle(SAMPLE)[:number])
@@ -149,25 +148,24 @@ class IndexedFeed(Feed):
             raise InvalidInput("Expected at least one batch (got none).")
         return (as_batch(self.batches[i]) for i in range(self.count))
 
-    def _read(self, run: list[list[int]]) -> Iterator[Batch]:
-        """This process's piece of a run of (index, home): a contiguous one of the run by homes."""
+    def _read(self, run: Sequence[int]) -> Iterator[Batch]:
+        """This process's piece of a run of indices: neighbours, which are often read together."""
         rank, size = self.group.rank, self.group.size
         if size > 1:
-            run = sorted(run, key=lambda place: place[1])
-        for index, _ in run[len(run) * rank // size : len(run) * (rank + 1) // size]:
+            run = sorted(run)
+        for index in run[len(run) * rank // size : len(run) * (rank + 1) // size]:
             yield as_batch(self.batches[index])
 
-    def _shuffle(self, epoch: int) -> list[list[int]]:
-        """The index and home of every batch, in this epoch's order."""
+    def _shuffle(self, epoch: int) -> list[int]:
+        """The index of every batch, in this epoch's order."""
         if epoch not in self._shuffles:
             seed = seed_from(self.seed, epoch)
-            own, homes = (getattr(self.batches, name, None) for name in ("order", "homes"))
+            own = getattr(self.batches, "order", None)
             if callable(own):
                 order = torch.as_tensor(own(seed))
             else:
                 order = torch.randperm(self.count, generator=torch.Generator().manual_seed(seed))
-            places = torch.as_tensor(homes(seed)) if callable(homes) else torch.zeros_like(order)
-            self._shuffles = {epoch: torch.stack([order, places.to(order)], dim=1).tolist()}
+            self._shuffles = {epoch: order.tolist()}
         return self._shuffles[epoch]
 
 
