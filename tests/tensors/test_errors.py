@@ -127,6 +127,8 @@ ROW = [
     ({"features": gp.Elements(7)}, ValueError, r"6 values \(got 7\)"),
     ({"names": ["a", "b"]}, ValueError, "2 names for 6 features"),
     ({"checkpoint": "nowhere/a.gpig"}, ValueError, "nowhere/a.gpig"),
+    ({"rounds": 4}, TypeError, r"rounds=4.*method=gp\.GreedyPIG\(rounds=4\)"),
+    ({"targt": 1}, TypeError, "'target'"),
 ]
 
 BY_NAME = dict(zip(("image", "row"), two_inputs, strict=True))

@@ -394,7 +394,7 @@ def test_autograd_is_called_six_frames_below_explain(model, monkeypatch):
     assert len(stacks) == 2
     for stack in stacks:
         assert stack[0] == "explain"
-        assert {"next_round", "IG.__call__"} <= set(stack)
+        assert {"rounds", "IG.__call__"} <= set(stack)
         assert len(stack) <= 6
 
 

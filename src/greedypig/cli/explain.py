@@ -24,7 +24,6 @@ import greedypig as gp
 from .. import plots, report
 from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, MissingPackage
 from ..core.layout import Layout
-from ..core.stopping import Stop
 from ..images.api import POINTS, SHARES, photo_objective
 from ..images.class_names import find_class
 from ..images.from_spec import OwnModel, model_from
@@ -276,7 +275,7 @@ class Question:
                 features=run.features or options.features(args.features),
                 method=search.method_for(Layout.of(x), args.objective.partition(":")[0], lines),
                 k=search.k,
-                stop=Stop(gradients=search.budget),
+                stop=search.stop,
                 judge=self.judge,
                 seed=args.seed,
                 batch_size=args.batch_size or "auto",

@@ -10,6 +10,7 @@ from typing import Any
 from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
+from ..core.stopping import Stop
 from ..tensors.methods import choose, within
 from .failures import UsageError
 from .options import whole
@@ -36,6 +37,7 @@ def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "stays as it is and stops early"
     )
     group.add_argument("--budget", type=whole, metavar="N", help=words)
+    group.add_argument("--seconds", type=float, metavar="S", help="stop after S seconds")
     return group
 
 
@@ -51,6 +53,8 @@ def add_rounds(group: argparse._ArgumentGroup) -> None:
         "each copy of smooth-ig 50, blur-ig 100, guided-ig 200)"
     )
     group.add_argument("--steps", type=whole, metavar="N", help=words)
+    words = "features per round: geometric (the default) takes few at first, equal as many in each"
+    group.add_argument("--schedule", choices=("geometric", "equal"), help=words)
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,9 @@ class Search:
 
     method: Any = None
     """A name or an object; None where it is chosen by what is explained."""
-    knobs: Mapping[str, int] = field(default_factory=dict)
+    knobs: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
-    budget: int | None = None
+    stop: Stop = field(default_factory=Stop)
 
     @staticmethod
     def of(args: argparse.Namespace) -> Search:
@@ -70,9 +74,10 @@ class Search:
         try:
             if args.method is not None:
                 with_knobs(as_method(args.method), **knobs)
+            stop = Stop(gradients=args.budget, seconds=args.seconds)
         except InvalidInput as error:
             raise UsageError(str(error)) from error
-        return Search(args.method, knobs, args.k, args.budget)
+        return Search(args.method, knobs, args.k, stop)
 
     def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:
         """The method for an input of this layout; a budget plans rounds that are not named."""
@@ -80,12 +85,12 @@ class Search:
         if self.method is None and "steps" in self.knobs and isinstance(method, SequentialGradient):
             method = GreedyPIG()
         method = with_knobs(method, **self.knobs)
-        if self.budget is None or self.knobs:
+        if self.stop.gradients is None or {"rounds", "steps"} & set(self.knobs):
             return method
-        return within(method, max(1, self.budget // baselines))
+        return within(method, max(1, self.stop.gradients // baselines))
 
 
-def knobs_of(args: argparse.Namespace) -> dict[str, int]:
+def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """The knobs that were given."""
-    knobs = {"rounds": args.rounds, "steps": args.steps}
+    knobs = {"rounds": args.rounds, "steps": args.steps, "schedule": args.schedule}
     return {name: value for name, value in knobs.items() if value is not None}

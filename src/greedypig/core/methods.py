@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
+from inspect import signature
 from math import inf
 from typing import Any
 
@@ -170,6 +171,19 @@ def named(name: str) -> Any:
             f"Expected method to be one of {', '.join(METHODS)} (got {name!r}).{near}"
         )
     return METHODS[name]()
+
+
+def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuse arguments that a function does not have: those of methods belong into the method."""
+    for name, value in knobs.items():
+        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
+        advice = did_you_mean(name, list(signature(function).parameters))
+        if owners:
+            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
+        raise InvalidType(
+            f"Expected arguments of gp.{function.__name__}, and knobs in the method "
+            f"(got {name}={value!r}).{advice}"
+        )
 
 
 def with_knobs(method: Any, **knobs: Any) -> Any:

@@ -2,11 +2,12 @@
 
 Score everything that is not selected, take the best few, fix them, go on. The scorer is any
 one-shot method; one round that takes everything *is* that method. Budgets, clocks, checkpoints,
-progress and resuming are plain loops around one round (`run.py`).
+progress and resuming are plain loops around this generator (`run.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -67,19 +68,21 @@ class State:
         return torch.cat([self.order, best_first(self.last, self.taken, rest)], 1)
 
 
-def next_round(
-    objective: Objective, scorer: Any, features: Features, z: int, state: State
-) -> State | None:
-    """One round of Algorithm 1, which takes z features; None where nothing is left to take."""
-    selected = features.mask(state.taken)
-    goal = features.goal(state.taken, z)
-    now = objective.at(len(state.picks), goal=goal, features=features)
-    # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
-    scores, totals = checked(scorer(now, selected.to(objective.end)), selected, now)
-    chosen, own = features.pick(scores, state.taken, z)
-    if chosen.shape[1] == 0:
-        return None
-    return state.take(chosen, own, features.sum(scores), totals)
+def rounds(
+    objective: Objective, scorer: Any, features: Features, schedule: Sequence[int], state: State
+) -> Iterator[State]:
+    """Algorithm 1, one frozen `State` after every round."""
+    for z in schedule[len(state.picks) :]:
+        selected = features.mask(state.taken)
+        goal = features.goal(state.taken, z)
+        now = objective.at(len(state.picks), goal=goal, features=features)
+        # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
+        scores, totals = checked(scorer(now, selected.to(objective.end)), selected, now)
+        chosen, own = features.pick(scores, state.taken, z)
+        if chosen.shape[1] == 0:
+            return
+        state = state.take(chosen, own, features.sum(scores), totals)  # S ← S ∪ Ŝ, a ← a + â_Ŝ
+        yield state
 
 
 def checked(

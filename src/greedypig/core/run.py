@@ -22,7 +22,8 @@ from .features import Elements, Features
 from .methods import as_method, describe, picks_of, scorer_of
 from .numbers import check_count, whole
 from .objective import as_objective
-from .rounds import State, next_round
+from .rounds import State
+from .rounds import rounds as algorithm_1
 from .scorers import cost_of
 from .stopping import Stop, StopReason
 
@@ -99,8 +100,10 @@ class Run:
             before = self.objective.gradients_used
             try:
                 with torch.inference_mode(False):
-                    z = self.schedule[len(self.state.picks)]
-                    state = next_round(self.objective, self.scorer, self.features, z, self.state)
+                    states = algorithm_1(
+                        self.objective, self.scorer, self.features, self.schedule, self.state
+                    )
+                    state = next(states, None)
             except NonFinite as error:
                 error.so_far = tuple(self.results(measure=False))
                 raise

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Never
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import as_method
+from ..core.methods import as_method, refuse_knobs
 from ..core.numbers import whole
 from ..core.run import Run
 from ..core.scorers import MarginalGains, Random
@@ -55,6 +55,7 @@ def explain(
     batch_size: int | Literal["auto"] = "auto",
     resume: Attribution | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
+    **knobs: Never,
 ) -> Attribution:
     """Which features of the example x does the model use for its output?
 
@@ -89,6 +90,7 @@ def explain(
     resume: a stopped run of the same call, or its file; goes on as if it had never stopped.
     checkpoint: a file that is written after every round, to resume from after Ctrl-C or a crash.
     """
+    refuse_knobs(knobs, explain)
     check_checkpoint(checkpoint)
     question = objective, outputs, target is not None, baseline
     job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
@@ -116,6 +118,7 @@ def explain_many(
     stop: Stop | None = None,
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
+    **knobs: Never,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
 
@@ -124,6 +127,7 @@ def explain_many(
     those of `explain`, but for resume and checkpoint. A list of targets or of fixed inputs gives
     one per example. Stopping rules are per example.
     """
+    refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
     targets = target if isinstance(target, list | tuple | Tensor) else None
     given = any(t is not None for t in ([target] if targets is None else targets))
