@@ -209,7 +209,7 @@ def test_warnings_and_results_call_columns_by_their_names():
     assert {w.filename for w in told} == {__file__}
     assert set(selector.attribution_.top(3)) == {"age", "flat", "copy"}
     selector.fit(X.to_numpy(), y)  # Names are those of the rows at hand.
-    assert set(selector.attribution_.top(3)) == {"0", "1", "2"}
+    assert set(selector.attribution_.top(3)) == {0, 1, 2}
 
 
 def test_a_torch_model_of_probabilities_is_asked_as_such():

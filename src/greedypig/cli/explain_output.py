@@ -20,7 +20,7 @@ from .terminal import BOLD, Terminal, duration
 EXPECTED = (gp.StopReason.ALL, gp.StopReason.ROUNDS, gp.StopReason.K)
 """Reasons to stop that need no mention."""
 LIKELIHOOD, JUDGE = "--objective log-likelihood", "a second network (--judge)"
-UNSTABLE = "Try another --seed or more --rounds, and compare what is selected first."
+UNSTABLE = "Try more --rounds, and compare what is selected first."
 
 
 def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:

@@ -43,7 +43,7 @@ class StopReason(Enum):
 
     ROUNDS = "all rounds were done"
     K = "k features were selected"
-    ALL = "every feature was selected"
+    ALL = "nothing is left to select"
     GRADIENTS = "the gradient budget was spent"
     SECONDS = "the time limit was reached"
     VALUE = "the objective reached its target"

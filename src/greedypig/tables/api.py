@@ -100,7 +100,9 @@ def select_features(
     with torch.inference_mode(False):
         source = feed(batches, seed, group)
         network = network_for(model, source, loss_name, loss_function, names)
-        features = Elements(network.columns, network.table.names)
+        called = network.table.names
+        numbered = called == tuple(map(str, range(network.columns)))
+        features = Elements(network.columns, None if numbered else called)
         schedule = picks_of(method, features, k)
         shares, sample = _spend(budget, sample, schedule, method, features.units)
         objective = TableObjective(network, source, group, shares=shares, sample=sample)
