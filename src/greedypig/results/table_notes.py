@@ -127,9 +127,11 @@ class ColumnNotes:
             return ""
         if self.useful == 0:
             return "No column lowers the validation loss by more than its standard error."
+        last = self.orders.get(self.first, ())[self.useful - 1 : self.useful]
+        which = f" (the last one is {last[0]!r})" if last else ""
         return (
-            f"Nothing is gained after {count(self.useful, 'column')}: further columns lower the "
-            "validation loss by less than one standard error."
+            f"Nothing is gained after {count(self.useful, 'column')}{which}: further columns lower "
+            "the validation loss by less than one standard error."
         )
 
     def figure(self, value: float) -> str:
