@@ -1,18 +1,14 @@
 """Fine-tuning with random column masks: a copy that answers for rows with columns missing."""
 
 import copy
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from worlds import Plain, cut, mixed, regression
 
 import greedypig as gp
-
-sys.path.insert(0, str(Path(__file__).parent / "tables"))
-from worlds import Plain, cut, mixed, regression
 
 
 def copies(rows=512):

@@ -5,19 +5,16 @@ import os
 import pickle
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from worlds import Counting, cut, mixed
 
 import greedypig as gp
 from agreement import agree
 from greedypig.core.errors import InvalidInput
 from greedypig.tables.distributed import ALONE, Group, joined, own_device
 from greedypig.tables.stream import feed
-
-sys.path.insert(0, str(Path(__file__).parent / "tables"))
-from worlds import Counting, cut, mixed
 
 ASKED = (
     {"budget": 7 * 5 * 3, "sample": 5},

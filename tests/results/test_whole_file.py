@@ -22,7 +22,7 @@ from nets import mlp, row
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 SOURCE = Path(gp.__file__).parent
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
