@@ -22,7 +22,6 @@ from . import run as reproduce
 from .output import MARK
 
 PROGRAM = "python -m reproduction"
-HELP = "the paper's tables and figures measured anew, its numbers beside ours"
 DESCRIPTION = """\
 Measure the paper's tables and figures anew. Each writes a Markdown table with the paper's numbers,
 ours, the setting and what differs, CSV files, and a figure. Photos, graphs and weights are those of

@@ -127,6 +127,8 @@ ROW = [
     ({"features": gp.Elements(7)}, ValueError, r"6 values \(got 7\)"),
     ({"names": ["a", "b"]}, ValueError, "2 names for 6 features"),
     ({"checkpoint": "nowhere/a.gpig"}, ValueError, "nowhere/a.gpig"),
+    ({"budget": 60}, TypeError, r"stop=gp\.Stop\(gradients=60\)"),
+    ({"stop": 5}, TypeError, "gp.Stop.*int"),
     ({"rounds": 4}, TypeError, r"rounds=4.*method=gp\.GreedyPIG\(rounds=4\)"),
     ({"targt": 1}, TypeError, "'target'"),
 ]

@@ -208,7 +208,7 @@ def explained(
             yield each, a
     terminal.subject = ""
     if unfit == len(photos):
-        raise UsageError("Expected settings that fit some photo (got none that does).")
+        raise UsageError("These settings fit none of the photos.")
 
 
 def failed_record(failed: Mapping[str, str]) -> list[dict[str, str]]:

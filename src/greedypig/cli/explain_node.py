@@ -95,7 +95,9 @@ def _edges(
 ) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
-    method = replace(FOR_NODES, per_round=None) if "rounds" in knobs else FOR_NODES
+    method = (
+        replace(FOR_NODES, per_round=None) if {"rounds", "schedule"} & set(knobs) else FOR_NODES
+    )
     return gp.explain_node(
         job.network.model,
         graph.x,
@@ -193,12 +195,8 @@ def _show(explained: Explained, terminal: Terminal) -> None:
         )
     if explained.note:
         terminal.say(explained.note)
-    if (excess := explained.excess()) is not None:
-        edges, value = excess
-        part = f"The first {edges} edges" if edges else "No edges"
-        sentence = verdicts.higher(part, f"{value:.3f}", "all edges", f"{full:.3f}", verb="give")
-        why = "" if edges else " The prediction uses the node's own features, not these edges."
-        terminal.caution(f"{sentence}.{why}")
+    if (warning := verdicts.excess_node(explained)) is not None:
+        terminal.caution(warning)
     if "kept" in explained.random and explained.same is not None:
         terminal.say(
             f"{100 * explained.same:.0f} % of the nodes reached have its class (random subgraphs: "

@@ -28,6 +28,6 @@ def sentence(error: BaseException, debug: bool = False) -> str:
         name = "" if error.filename is None else f"{error.filename}: "
         return f"{name}{error.strerror or text}".rstrip(".") + "."
     if isinstance(error, MemoryError):
-        return "The memory ran out. Try a smaller --batch-size."
+        return "The memory ran out. Try smaller batches or a smaller input."
     more = "" if debug else " Try --debug to see where."
     return f"{type(error).__name__}: {text[:300]}.{more}"

@@ -29,7 +29,7 @@ def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         f"{', '.join(NAMES)} (default: steady-pig for photos of 128 pixels or more with "
         "--objective softmax, sequential-gradient with log-likelihood, else greedy-pig)"
     )
-    group.add_argument("--method", metavar="NAME", help=words)
+    group.add_argument("--method", metavar="NAME", choices=NAMES, help=words)
     add_rounds(group)
     group.add_argument("--k", type=whole, metavar="N", help="select N features (default: all)")
     words = (

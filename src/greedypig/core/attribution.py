@@ -237,8 +237,8 @@ class Attribution:
         """
         if not self.picks:
             warnings.warn(
-                f"No round was run ({self.stop.value}), so nothing is ranked: the units come by "
-                "index.",
+                f"No round was run ({self.stop.value}), so nothing is ranked: features are "
+                "listed by index.",
                 stacklevel=2,
             )
         return [*unit_names(self.features, self.layout, self.order[:k].tolist())]

@@ -19,6 +19,7 @@ from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
 from .schedule import equal, geometric
 from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG, cost_of
+from .stopping import Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,11 @@ class InRounds:
         """The one-shot scorer of every round."""
         raise NotImplementedError
 
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds are run where the features are enough for them."""
+        return self.rounds or (100 if cost_of(self.scorer) == 1 else 20)
+
     def picks(self, features: Features, k: int | None = None) -> tuple[int, ...]:
         """How many features every round takes, until k (default: all) are selected.
 
@@ -85,7 +91,7 @@ class InRounds:
             count = count if self.rounds is None else min(count, self.rounds * self.per_round)
             full, rest = divmod(count, self.per_round)
             return (self.per_round,) * full + (rest,) * (rest > 0)
-        rounds = min(self.rounds or (100 if cost_of(self.scorer) == 1 else 20), count)
+        rounds = min(self.most_rounds, count)
         shared = count if k is not None else max(min(features.cover, count), rounds)
         parts = equal(shared, rounds)
         if self.schedule == "geometric":
@@ -177,12 +183,14 @@ def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None
     """Refuse arguments that a function does not have: those of methods belong into the method."""
     for name, value in knobs.items():
         owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
+        rule = "gradients" if name == "budget" else name
         advice = did_you_mean(name, list(signature(function).parameters))
         if owners:
             advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
+        elif rule in Stop.__dataclass_fields__:
+            advice = f" Try stop=gp.Stop({rule}={value!r})."
         raise InvalidType(
-            f"Expected arguments of gp.{function.__name__}, and knobs in the method "
-            f"(got {name}={value!r}).{advice}"
+            f"Expected an argument of gp.{function.__name__} (got {name}={value!r}).{advice}"
         )
 
 

@@ -25,7 +25,7 @@ from .objective import as_objective
 from .rounds import State
 from .rounds import rounds as algorithm_1
 from .scorers import cost_of
-from .stopping import Stop, StopReason
+from .stopping import Stop, StopReason, as_stop
 
 MOST_SUBSETS = 20_000_000
 ALL = -1
@@ -64,7 +64,7 @@ class Run:
                 f"Expected features over {self.objective.n} values (got {self.features.n})."
             )
         self.schedule = picks_of(self.method, self.features, k)
-        self.k, self.stop, b = whole(k), stop or Stop(), self.objective.b
+        self.k, self.stop, b = whole(k), as_stop(stop), self.objective.b
         if b > 1 and (self.stop.gain or resume is not None):
             raise InvalidInput(f"Expected one problem for gain=True or resume (got {b}).")
         own = describe(self.method) | {"rounds": len(self.schedule), "k": self.k, "seed": seed}

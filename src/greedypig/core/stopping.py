@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import isnan
 
-from .errors import InvalidInput
+from .errors import InvalidInput, InvalidType
 from .numbers import check_switch, real, whole
 
 
@@ -36,6 +36,16 @@ class Stop:
             object.__setattr__(self, name, number)
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidInput(f"Expected seconds > 0 (got {self.seconds!r}).")
+
+
+def as_stop(stop: Stop | None) -> Stop:
+    """The rules, or none of them; checked."""
+    if not isinstance(stop, Stop | None):
+        raise InvalidType(
+            f"Expected stop to be a gp.Stop (got {type(stop).__name__}). "
+            "Try stop=gp.Stop(gradients=100)."
+        )
+    return stop or Stop()
 
 
 class StopReason(Enum):

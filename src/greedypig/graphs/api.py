@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..core.attribution import Attribution
-from ..core.errors import InvalidInput, InvalidType
+from ..core.errors import InvalidInput
 from ..core.features import Features
 from ..core.methods import InRounds, as_method
 from ..core.numbers import check_count, whole
@@ -209,11 +209,6 @@ class EdgeRun(Run):
         resume: Attribution | Path | None,
         **search: Any,
     ) -> None:
-        if not isinstance(search["stop"], Stop | None):
-            raise InvalidType(
-                f"Expected stop to be a gp.Stop (got {type(search['stop']).__name__}). "
-                "Try stop=gp.Stop(gradients=100)."
-            )
         every = {
             **(settings or {}),
             "objective": target.name,

@@ -406,7 +406,7 @@ def _label(column: Column, total: int, task: Task | None, table: Table) -> Label
     if len(times) > MOST_CLASSES:
         raise InvalidInput(
             f"Expected a label of at most {MOST_CLASSES:,} classes (got {len(times):,} different "
-            f"values in {name!r}). Try task='number', or another label."
+            f"values in {name!r}). Read it as a number, or choose another label."
         )
     values = sorted(times) if is_text else sorted(times, key=float)
     shares = tuple(times[value] / column.rows for value in values)

@@ -19,7 +19,7 @@ from ..core.methods import as_method, refuse_knobs
 from ..core.numbers import whole
 from ..core.run import Run
 from ..core.scorers import MarginalGains, Random
-from ..core.stopping import Stop
+from ..core.stopping import Stop, as_stop
 from ..network.fingerprint import callables
 from ..network.fold import convolutional
 from . import baselines
@@ -222,11 +222,6 @@ class Job:
     batch_size: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.stop is not None and not isinstance(self.stop, Stop):
-            raise InvalidType(
-                f"Expected stop to be a gp.Stop (got {type(self.stop).__name__}). "
-                "Try stop=gp.Stop(gradients=100)."
-            )
         self.target = Target(self.objective, self.outputs, class_given=self.class_given)
         with torch.inference_mode(False):
             self.network = Model(self.model, self.target, batch_size=self.batch_size)
@@ -277,7 +272,7 @@ class Job:
         """How many examples like this share rounds: as many as fill a batch with their points."""
         example, x, _ = member
         features = make_features(self.features, self.names, example.layout, x)
-        stop = self.stop or Stop()
+        stop = as_stop(self.stop)
         alone = stop.value is not None or stop.gain or stop.seconds is not None
         read = getattr(self.features, "reads_input", False)
         # Whether views fit is decided for each picture.

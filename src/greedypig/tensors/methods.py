@@ -76,7 +76,7 @@ def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
 def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) -> InRounds:
     if not isinstance(method.schedule, str) or method.per_round is not None:
         return method
-    wanted = method.rounds or (100 if cost == 1 else 20)
+    wanted = method.most_rounds
     steps = min(cost, max(FEW_STEPS, isqrt(gradients * cost // wanted)))
     rounds = min(wanted, max(gradients // steps, isqrt(gradients)))
     steps = min(steps, gradients // rounds)
