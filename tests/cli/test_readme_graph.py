@@ -26,7 +26,7 @@ def test_readme_shows_what_the_reader_of_assets_cora_sees(tmp_path, capsys):
     for name, title in TITLES.items():
         curve = record["methods"][name]
         at = curve["fractions"].index(0.4)
-        row = re.search(rf"^  {re.escape(title)} +([\d.]+) +([\d.]+) +−([\d.]+)", README, re.M)
+        row = re.search(rf"^{re.escape(title)} +([\d.]+) +([\d.]+) +−([\d.]+)", README, re.M)
         assert float(row[1]) == pytest.approx(curve["accuracy"][at], abs=0.01)
         assert float(row[2]) == pytest.approx(curve["agreement"][at], abs=0.01)
         assert -float(row[3]) == pytest.approx(curve["g"][at], abs=0.02)
