@@ -7,10 +7,11 @@ for its results at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 from math import comb
+from os import PathLike
 from typing import Any
 
 import torch
@@ -116,6 +117,19 @@ class Run:
             self._exhausted = True
         self.reason = reason
         raise StopIteration
+
+    def finish(
+        self, checkpoint: str | PathLike[str] | None, progress: Callable[[Run], object] | None
+    ) -> None:
+        """All rounds. Each is saved to the checkpoint; `progress` is called with the run before the
+        first one and after every one."""
+        if progress is not None:
+            progress(self)
+        for _ in self:
+            if checkpoint is not None:
+                self.results(measure=False)[0].save(checkpoint)
+            if progress is not None:
+                progress(self)
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result for each problem: a full order, whatever stopped the run, if anything did.

@@ -100,7 +100,7 @@ def explain_edges(
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
         g = edges.objective(target)
         run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
-        return run.finish(checkpoint, progress)
+        return run.result(checkpoint, progress)
 
 
 def explain_node(
@@ -181,7 +181,7 @@ def explain_node(
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
         run.about = {"note": note} if note else {}
         run.tensors = {"edges": columns, "ends": indexed.graph.edge_index[:, columns]}
-        return run.finish(checkpoint, progress)
+        return run.result(checkpoint, progress)
 
 
 class EdgeRun(Run):
@@ -232,17 +232,11 @@ class EdgeRun(Run):
         results = super().results(measure=measure)
         return [a.with_notes(self.about, **self.tensors) for a in results]
 
-    def finish(
+    def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None
     ) -> Attribution:
-        """All rounds, each saved to the checkpoint and shown to `progress`; then the result."""
-        if progress is not None:
-            progress(self)
-        for _ in self:
-            if checkpoint is not None:
-                self.results(measure=False)[0].save(checkpoint)
-            if progress is not None:
-                progress(self)
+        """The result after all rounds; warns where no edge matters."""
+        self.finish(checkpoint, progress)
         a = self.results()[0]
         if a.gradients_used and not a.unit_scores.any():
             warnings.warn(

@@ -102,13 +102,7 @@ def explain_photo(
     job.by_name = True
     index = None if target is None else find_class(target, network.classes)
     run = job.run([job.example(photo, index)], [photo], resume=resume)
-    if progress is not None:
-        progress(run)
-    for _ in run:
-        if checkpoint is not None:
-            run.results(measure=False)[0].save(checkpoint)
-        if progress is not None:
-            progress(run)
+    run.finish(checkpoint, progress)
     check_not_flat(run)
     a = ordered(run.results()[0], features, ranking)
     title = ",".join(map(str, baseline)) if isinstance(baseline, list) else str(baseline)

@@ -126,13 +126,7 @@ def select_features(
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
         run.concerns = concerns
-    if progress is not None:
-        progress(run)
-    for _ in run:
-        if checkpoint is not None and group.first:
-            run.results(measure=False)[0].save(checkpoint)
-        if progress is not None:
-            progress(run)
+    run.finish(checkpoint if group.first else None, progress)
     a = run.results()[0]
     if valid is None:
         return a
