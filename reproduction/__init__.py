@@ -1,20 +1,8 @@
 """The paper's tables and figures, measured anew, with its numbers beside ours.
 
-`REPRODUCTIONS` names them. Each is a subclass of `Job`; its settings and the paper's numbers are in
-the TOML file of its name. `run("sic", Request(out=Path("out")))` is `python -m reproduction sic`.
+Each reproduction is one module with a function `reproduce(experiment)`; what they share is in
+`experiment.py`, for photos also in `photos.py`. `python -m reproduction sic` runs one.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-
-from greedypig.core.errors import InvalidInput
-
-from .job import Job
-from .output import Result, Table
-from .settings import Contender, Request, Settings
-
-__all__ = ["REPRODUCTIONS", "Contender", "Job", "Request", "Result", "Settings", "Table", "run"]
 
 REPRODUCTIONS = {
     "sic": "softmax and loss information curves of five methods, MobileNetV2 (Figure 2)",
@@ -26,26 +14,3 @@ REPRODUCTIONS = {
     "criteo": "loss after retraining on the top k columns of a table (the Criteo table)",
 }
 """Every reproduction, in the order of `all`, each in a line."""
-CLASSES = {
-    "sic": "curves:Curves",
-    "pointing": "pointing:Pointing",
-    "resnet": "curves:Curves",
-    "figures": "figures:Figures",
-    "graph": "graph:Compression",
-    "lemmas": "lemmas:Lemmas",
-    "criteo": "criteo:Retraining",
-}
-
-
-def job_class(name: str) -> type[Job]:
-    """The class of the reproduction called `name`."""
-    if name not in CLASSES:
-        raise InvalidInput(f"Expected a reproduction: {', '.join(CLASSES)} (got {name!r}).")
-    module, _, title = CLASSES[name].partition(":")
-    job: type[Job] = getattr(import_module(f"{__name__}.{module}"), title)
-    return job
-
-
-def run(name: str, request: Request) -> Result:
-    """Measure what is not measured yet, and write the files."""
-    return job_class(name)(name, request).run()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import fields
+from importlib import import_module
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,8 @@ from greedypig.cli.terminal import Terminal
 from greedypig.core.errors import InvalidInput, InvalidType
 from greedypig.tables.distributed import Group, joined, own_device
 
-from . import REPRODUCTIONS, Request, Result, job_class
-from . import run as reproduce
-from .output import MARK
+from . import REPRODUCTIONS
+from .experiment import MARK, Experiment, Result
 
 PROGRAM = "python -m reproduction"
 DESCRIPTION = """\
@@ -28,8 +28,8 @@ ours, the setting and what differs, CSV files, and a figure. Photos, graphs and 
 'make assets' unless --photos, --graphs or --model name others. Single results are kept in the
 folder of the results: a run that was stopped goes on where it was, and a larger --limit only adds
 photos. The paper's setting costs 2,000 gradients a photo, method and objective; --budget 100 is a
-quick look. On several processes, with the same tables:
-torchrun --nproc-per-node 4 -m reproduction sic"""
+quick look. 'python -m reproduction WHAT --help' shows the options of one. On several processes,
+with the same tables: torchrun --nproc-per-node 4 -m reproduction sic"""
 EXAMPLES = """\
   python -m reproduction sic --limit 4 --budget 50
   python -m reproduction pointing
@@ -39,8 +39,19 @@ EXAMPLES = """\
   python -m reproduction graph --panels cora,pubmed
   python -m reproduction all --photos imagenet/val --limit 1466"""
 ALL = "all"
-PHOTOS, GRAPH, TABLE = ("sic", "pointing", "resnet", "figures"), ("graph",), ("criteo",)
 BASELINES = ("zero", "mean", "conditional")
+PHOTOS = ("sic", "pointing", "resnet", "figures")
+USED = {
+    "sic": "photos limit model judge methods objective budget",
+    "pointing": "photos limit model methods objective budget",
+    "resnet": "photos limit model judge methods objective budget",
+    "figures": "photos limit model methods objective budget",
+    "graph": "graphs panels seeds methods budget",
+    "lemmas": "methods",
+    "criteo": "tables label rows loyalty k baseline models selections mask_finetune start methods "
+    "budget",
+}
+"""The options of each reproduction."""
 
 
 def names(text: str) -> list[str]:
@@ -60,94 +71,91 @@ def baselines(text: str) -> list[str]:
     return names(text)
 
 
-USERS = {
-    **dict.fromkeys(("photos", "limit", "model"), PHOTOS),
-    "judge": ("sic", "resnet"),
-    **dict.fromkeys(("graphs", "panels", "seeds"), GRAPH),
-    "objective": (*PHOTOS, *GRAPH),
-    "budget": (*PHOTOS, *GRAPH, *TABLE),
-    **dict.fromkeys(("tables", "label", "rows", "loyalty", "k", "baseline"), TABLE),
-    **dict.fromkeys(("models", "selections", "mask_finetune", "start"), TABLE),
+WHOLE, NAMES = {"type": options.whole, "metavar": "N"}, {"type": names, "metavar": "A,B"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "photos": {"nargs": "+", "metavar": "DIR", "help": "your own ImageNet folder or photos"},
+    "limit": {**WHOLE, "help": "photos, drawn by the seed (default: all)"},
+    "model": {"metavar": "NAME", "help": "another network, also yours: package.module:factory"},
+    "judge": {"metavar": "NAME", "help": "network of the second opinion, or none"},
+    "graphs": {"metavar": "DIR", "help": "a folder with cora.npz, pubmed.npz, OGB's ogbn_arxiv"},
+    "panels": {**NAMES, "help": "of cora, pubmed, arxiv (default: all)"},
+    "seeds": {**WHOLE, "help": "networks trained for each graph (default: 5)"},
+    "tables": {"nargs": "+", "metavar": "TABLE", "help": "generated, kdd, adult, or paths"},
+    "label": {"metavar": "NAME", "help": "label of tables given by their path (default: label)"},
+    "rows": {**WHOLE, "help": "rows of the generated table"},
+    "loyalty": {"type": float, "metavar": "R", "help": "correlation of its copies (default: 0.99)"},
+    "k": {"type": numbers, "metavar": "K,K", "help": "columns kept (default: 5,10,20,30)"},
+    "baseline": {"type": baselines, "metavar": "A,B", "help": f"of {', '.join(BASELINES)}"},
+    "models": {**WHOLE, "help": "networks trained on all columns"},
+    "selections": {**WHOLE, "help": "selections of every network"},
+    "mask_finetune": {"action": "store_true", "help": "select also after fine-tuning with masks"},
+    "start": {
+        "choices": ("zero", "rate"),
+        "default": "zero",
+        "help": "output bias of fresh networks",
+    },
+    "methods": {**NAMES, "help": "some of the methods, as the CSV files name them"},
+    "objective": {"metavar": "NAME", "help": "only softmax, or only log-likelihood"},
+    "budget": {**WHOLE, "help": "gradients (tables: batches) of a method at most"},
 }
-"""The reproductions that use an option, where not all do."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `python -m reproduction`."""
-    whole = options.whole
-    lines = "; ".join(f"{name}: {line}" for name, line in REPRODUCTIONS.items())
-    what = [*REPRODUCTIONS, ALL]
-    parser.add_argument("what", choices=what, metavar="WHAT", help=f"{lines}; {ALL}")
-    add = options.group(parser, "photos").add_argument
-    add("--photos", nargs="+", metavar="DIR", help="your own ImageNet folder or photos")
-    add("--limit", type=whole, metavar="N", help="photos, drawn by the seed (default: all)")
-    add("--model", metavar="NAME", help="another network, also yours: package.module:factory")
-    add("--judge", metavar="NAME", help="network of the second opinion, or none")
-    add = options.group(parser, "graphs").add_argument
-    add("--graphs", metavar="DIR", help="a folder with cora.npz, pubmed.npz, OGB's ogbn_arxiv")
-    add("--panels", type=names, metavar="A,B", help="of cora, pubmed, arxiv (default: all)")
-    add("--seeds", type=whole, metavar="N", help="networks trained for each graph (default: 5)")
-    add = options.group(parser, "method").add_argument
-    add("--methods", type=names, metavar="A,B", help="some of the methods, as the CSV files say")
-    add("--objective", metavar="NAME", help="only softmax, or only log-likelihood")
-    add("--budget", type=whole, metavar="N", help="gradients (tables: batches) of a method at most")
-    add = options.group(parser, "tables").add_argument
-    add("--tables", nargs="+", metavar="TABLE", help="generated, kdd, adult, or paths of tables")
-    add("--label", metavar="NAME", help="label of tables given by their path (default: label)")
-    add("--rows", type=whole, metavar="N", help="rows of the generated table")
-    add("--loyalty", type=float, metavar="R", help="correlation of its copies (default: 0.99)")
-    add("--k", type=numbers, metavar="K,K", help="columns kept (default: 5,10,20,30)")
-    add("--baseline", type=baselines, metavar="A,B", help=f"of {', '.join(BASELINES)}")
-    add("--models", type=whole, metavar="N", help="networks trained on all columns")
-    add("--selections", type=whole, metavar="N", help="selections of every network")
-    add("--mask-finetune", action="store_true", help="select also after fine-tuning with masks")
-    add("--start", choices=("zero", "rate"), default="zero", help="output bias of fresh networks")
-    add = options.group(parser, "output").add_argument
-    add("--out", metavar="FOLDER", default="out/reproduction", help="(default: %(default)s)")
-    resume = argparse.BooleanOptionalAction
-    add("--resume", action=resume, default=True, help="keep what was measured before")
-    options.add_hardware(parser, batch_size=False)
+def parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser with the options of the reproductions that the words name."""
+    what = next((word for word in words if word in (*REPRODUCTIONS, ALL)), None)
+    # With photos of one's own, `all` is all that is about photos.
+    every = list(PHOTOS) if "--photos" in words else list(REPRODUCTIONS)
+    chosen = every if what == ALL else [what] if what is not None else []
+
+    def configure(parser: argparse.ArgumentParser) -> None:
+        lines = "; ".join(f"{name}: {line}" for name, line in REPRODUCTIONS.items())
+        choices = [*REPRODUCTIONS, ALL]
+        parser.add_argument("what", choices=choices, metavar="WHAT", help=f"{lines}; {ALL}")
+        parser.set_defaults(chosen=chosen)
+        used = {option for name in chosen for option in USED[name].split()}
+        add = options.group(parser, "experiment").add_argument
+        for name, option in OPTIONS.items():
+            if name in used:
+                add(f"--{name.replace('_', '-')}", **option)
+        add = options.group(parser, "output").add_argument
+        add("--out", metavar="FOLDER", default="out/reproduction", help="(default: %(default)s)")
+        resume = argparse.BooleanOptionalAction
+        add("--resume", action=resume, default=True, help="keep what was measured before")
+        options.add_hardware(parser, batch_size=False)
+
+    command: Any = Namespace(
+        DESCRIPTION=DESCRIPTION, EXAMPLES=EXAMPLES, configure=configure, run=run
+    )
+    return command_parser(PROGRAM, command)
 
 
-def run(args: argparse.Namespace, terminal: Terminal) -> int:
+def run(args: Namespace, terminal: Terminal) -> int:
     """Run one reproduction or all, and print the tables."""
     with joined(args.device) as group:
         if not group.first:  # One process speaks for all.
             terminal.follow()
-        # With photos of one's own, `all` is all that is about photos.
-        every = PHOTOS if args.photos is not None else tuple(REPRODUCTIONS)
-        chosen = every if args.what == ALL else (args.what,)
-        _refuse_unused(args, chosen)
         out = outputs.folder(Path(args.out))
-        for name in chosen:
-            page, *others = [out / file.format(name) for file in job_class(name).FILES]
-            outputs.refuse_foreign([page], MARK.encode())
-            outputs.refuse_foreign([file for file in others if file.suffix == ".png"])
-        results = [_one(name, args, terminal, out, group) for name in chosen]
+        for name in args.chosen:
+            outputs.refuse_foreign([out / f"{name}.md"], MARK.encode())
+            pictures = module_of(name).PICTURES
+            outputs.refuse_foreign([out / picture.format(name) for picture in pictures])
+        results = [_one(name, args, terminal, group) for name in args.chosen]
         failed = [failure for result in results for failure in result.failed]
         if failed:
-            terminal.note(f"{len(failed)} left out: {', '.join(Path(n).name for n, _ in failed)}")
+            terminal.note(
+                f"{len(failed)} left out: {', '.join(Path(name).name for name in failed)}"
+            )
         records = {result.name: _record(result) for result in results}
         terminal.result(records[args.what] if args.what != ALL else {"reproductions": records})
         return FAILED if failed and group.first else DONE
 
 
-def _refuse_unused(args: argparse.Namespace, chosen: Sequence[str]) -> None:
-    """Refuse an option that nothing that is run uses."""
-    defaults = {option.name: option.default for option in fields(Request)}
-    for name, users in USERS.items():
-        if getattr(args, name) != defaults[name] and not set(users) & set(chosen):
-            raise UsageError(
-                f"Expected --{name.replace('_', '-')} with {', '.join(users)} (got it with "
-                f"{', '.join(chosen)})."
-            )
-    if args.mask_finetune and "conditional" in (args.baseline or ()):
-        raise UsageError("Expected --baseline zero or mean with --mask-finetune (got conditional).")
+def module_of(name: str) -> Any:
+    """The module of a reproduction."""
+    return import_module(f"{__package__}.{'sic' if name == 'resnet' else name}")
 
 
-def _one(
-    name: str, args: argparse.Namespace, terminal: Terminal, out: Path, group: Group
-) -> Result:
+def _one(name: str, args: Namespace, terminal: Terminal, group: Group) -> Result:
     done, total = 0, 0
     with terminal.bar(name) as bar:
 
@@ -158,11 +166,13 @@ def _one(
             bar.label = f"{name}: {label}"
             bar.follow(lambda: at, max(of, 1))
 
-        given = {f.name: getattr(args, f.name) for f in fields(Request) if hasattr(args, f.name)}
         try:
             device = options.device(own_device(args.device))
-            own = {"out": out, "device": device, "group": group, "progress": progress}
-            result = reproduce(name, Request(**given | own))
+            words = command(name, args)
+            experiment = Experiment(
+                name, args, command=words, device=device, group=group, progress=progress
+            )
+            result: Result = module_of(name).reproduce(experiment)
         except KeyboardInterrupt:
             raise Stopped(f"Stopped {name} after {done} of {total} pieces of its work.") from None
         except (InvalidInput, InvalidType, FileNotFoundError) as error:
@@ -170,6 +180,25 @@ def _one(
     group.barrier()  # A process that ends early would end the one that writes.
     _print(result, terminal)
     return result
+
+
+def command(name: str, args: Namespace) -> str:
+    """The options that decide what is measured, as they are typed; without folders."""
+    words = [name]
+    for option in (*OPTIONS, "seed"):
+        default = OPTIONS.get(option, {"default": 0}).get("default")
+        value = getattr(args, option) if option in f"{USED[name]} seed".split() else None
+        if value is None or value is False or value == default:
+            continue
+        if option in ("photos", "graphs"):
+            value = "DIR"
+        elif option == "tables":
+            value = " ".join(Path(each).name for each in value)
+        elif isinstance(value, list):
+            value = ",".join(map(str, value))
+        words.append(f"--{option.replace('_', '-')}")
+        words += [] if value is True else [str(value)]
+    return " ".join(words)
 
 
 def _print(result: Result, terminal: Terminal) -> None:
@@ -193,15 +222,14 @@ def _record(result: Result) -> dict[str, Any]:
         "rows": [dict(row) for row in result.table.rows],
         "settings": dict(result.about),
         "differs": list(result.remarks),
-        "failed": [{"photo": name, "reason": reason} for name, reason in result.failed],
+        "failed": [{"photo": name, "reason": reason} for name, reason in result.failed.items()],
         "files": [fspath(file) for file in result.files],
     }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    own = sys.modules[__name__]
-    return run_program(lambda _: command_parser(PROGRAM, own), argv, PROGRAM)
+    return run_program(parser, argv, PROGRAM)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Figure 4 of the paper: graphs compressed to a share of their edges; and single nodes explained.
 
-A network is trained for every graph and seed, and each method orders the edges for it. Networks and
-results are kept method by method.
+A network is trained for every graph and seed. Each method orders the edges for it, and every share
+of the edges is measured. G is the mean over all nodes of log p(the class in the full graph).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,18 +24,17 @@ from greedypig.models import GCN
 from greedypig.plots import Band, BandPanel, band_sheet
 from greedypig.results.wording import count
 
-from .job import Batch, Job, Record, Task
-from .output import Files, Table, mean_and_error
-from .settings import Contender, Request
+from .experiment import Experiment, Method, Record, Result, Table, Task, mean_and_error
 
+PICTURES = ("graph.png",)
 OBJECTIVE = "log-probability"
 MEASURES = {
     "accuracy": "accuracy on the test nodes",
     "agreement": "agreement with the full graph",
     "g": "G",
 }
-NODES = "nodes"
-"""The task of a graph and seed that explains single nodes."""
+NODES = Method("nodes", "single nodes", {})
+"""Stands in the place of a method for the explanations of single nodes."""
 TEXTS = {"graph": "graph", "title": "method", "setting": "setting", "claim": "paper"}
 NUMBERS = {
     "gradients": "gradients",
@@ -74,219 +74,91 @@ class Panel:
         return fingerprint(self.graph), asdict(self.recipe)
 
 
-class Compression(Job):
-    """Every method's order of the edges, on every graph and seed."""
-
-    FILES = ("graph.md", "graph.png", "graph.csv", "graph-curves.csv", "graph-seeds.csv")
-
-    def prepare(self) -> None:
-        request = self.request
-        if request.objective not in (None, OBJECTIVE):
-            raise InvalidInput(
-                f"Expected the objective {OBJECTIVE} for graph (got {request.objective!r})."
-            )
-        self.contenders = self.settings.chosen(request.methods, request.budget)
-        known = {spec["name"]: spec for spec in self.more["panels"]}
-        for name in request.panels or ():
-            if name not in known:
-                raise InvalidInput(f"Expected panels among {', '.join(known)} (got {name!r}).")
-        names = [name for name in known if name in (request.panels or known)]
-        self.panels = [_panel(known[name], request) for name in names]
-        seeds = request.seeds or self.more["seeds"]
-        self.seeds = range(request.seed, request.seed + seeds)
-
-    def batches(self) -> Iterator[Batch]:
-        """All methods on one graph with one seed, and single nodes."""
-        for panel in self.panels:
-            for seed in self.seeds:
-                label = f"{panel.title}, seed {seed}"
-                items: list[Contender | str] = [*self.contenders, NODES]
-                tasks = [
-                    Task(self.path(panel, seed, item), item, f"{label}, {_name(item)}")
-                    for item in items
-                ]
-                yield Batch(label, tuple(tasks), partial(self.measure, panel, seed))
-
-    def path(self, panel: Panel, seed: int, item: Contender | str) -> Path:
-        """The file of a method's result for a graph and seed, or of the single nodes."""
-        if isinstance(item, str):
-            depends: list[object] = [panel.nodes, sorted(self.more["node"].items())]
-        else:
-            depends = [repr(_method(item)), SHARES]
-        return self.place(panel.name, f"{_name(item)}-{seed}", *panel.key, seed, *depends)
-
-    def measure(
-        self, panel: Panel, seed: int, items: Sequence[Contender | str]
-    ) -> Iterator[Record]:
-        """Train, then order the edges by each method and measure every share of them."""
-        graph = panel.graph.to(self.request.device)
-        model = self._network(panel, graph, seed)
-        judge = Judge(model, graph)
-        for item in items:
-            if isinstance(item, str):
-                yield self._nodes(panel, graph, model, judge, seed)
-                continue
-            a = edge_order(_method(item), model, graph, seed=seed, objective=OBJECTIVE)
-            names = ("steps", "rule", "rounds", "schedule")
-            yield {
-                "panel": panel.name,
-                "seed": seed,
-                "method": item.name,
-                "full": asdict(judge.full),
-                "trace": trace(judge, a.order).record(),
-                "gradients": a.gradients_used,
-                "seconds": round(a.seconds, 3),
-                "settings": {name: a.settings.get(name) for name in names},
-            }
-
-    def _network(self, panel: Panel, graph: Graph, seed: int) -> GCN:
-        """The trained network, kept in a file."""
-        place = self.place(panel.name, f"network-{seed}", *panel.key, seed)
-        place = place.with_suffix(".safetensors")
-        if place.is_file() and self.request.resume:
-            return load_model(place, graph)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        model = Training(graph, panel.recipe, seed=seed).finish().model
-        save_model(model, place)
-        return model
-
-    def _nodes(self, panel: Panel, graph: Graph, model: GCN, judge: Judge, seed: int) -> Record:
-        """Single nodes: the edges of Greedy PIG against edges that grow at random."""
-        k, draws = (self.more["node"][key] for key in ("k", "draws"))
-        nodes = _nodes_with_a_choice(graph, k, seed)[: panel.nodes]
-        runs: list[tuple[str, Any, int]] = [("greedy-pig", None, seed)]
-        runs += [("random", "random", 1000 * (seed + 1) + i) for i in range(draws)]
-        measures: dict[str, list[Record]] = {"greedy-pig": [], "random": []}
-        for node in nodes:
-            target = int(judge.classes[node])
-            for name, method, own in runs:
-                _, growth = grow(model, graph, node, k=k, target=target, method=method, seed=own)
-                numbers = {"same": growth.same_class(graph), "kept": float(growth.kept)}
-                numbers["probability"] = growth.probabilities[-1]
-                measures[name].append({"node": node} | numbers)
-        return {"panel": panel.name, "seed": seed, "k": k, "nodes": len(nodes), **measures}
-
-    def records(self) -> Iterator[tuple[Panel, Contender, list[Record]]]:
-        """The results of every graph and method, of all seeds that all methods finished."""
-        for panel in self.panels:
-            seeds = [
-                [self.read(self.path(panel, seed, c)) for c in self.contenders]
-                for seed in self.seeds
-            ]
-            finished = [records for records in seeds if all(records)]
-            for i, contender in enumerate(self.contenders):
-                if finished:
-                    yield panel, contender, [records[i] or {} for records in finished]
-
-    def table(self) -> Table:
-        rows = [self._row(*each) for each in self.records()]
-        formats = dict.fromkeys(NUMBERS, "{:.3f}") | {"gradients": "{:,.0f}"}
-        return Table(TEXTS | NUMBERS, rows, formats)
-
-    def _row(self, panel: Panel, contender: Contender, records: list[Record]) -> Record:
-        values = {"full": [r["full"]["accuracy"] for r in records]}
-        for key in NUMBERS:
-            measure, _, percent = key.partition("_")
-            if percent:
-                values[key] = [_at(r, measure, int(percent) / 100) for r in records]
-        if contender.name in ("greedy-pig", "random"):
-            for key in ("same", "kept"):
-                values[key] = self._node_means(panel, contender.name, key)
-        row: Record = {
-            "graph": panel.title,
-            "panel": panel.name,
-            "method": contender.name,
-            "title": contender.title,
-            "setting": _setting(records[0]),
-            "claim": self.more["claim"] if contender.name == "greedy-pig" else "",
-            "seeds": len(records),
-        }
-        for key in ("gradients", "seconds"):
-            row[key] = mean_and_error([r[key] for r in records])[0]
-        for key, each in values.items():
-            if each:
-                row[key], row[f"{key}_error"] = mean_and_error(each)
-        return row
-
-    def _node_means(self, panel: Panel, method: str, key: str) -> list[float]:
-        """A measure of the single nodes, one mean for each seed."""
-        means = []
-        for seed in self.seeds:
-            record = self.read(self.path(panel, seed, NODES)) or {method: []}
-            mean, _ = mean_and_error([n[key] for n in record[method] if n[key] is not None])
-            means += [] if mean is None else [mean]
-        return means
-
-    def about(self) -> Record:
-        names = [panel.name for panel in self.panels]
-        return {"seeds": list(self.seeds), "panels": names, "k": self.more["node"]["k"]}
-
-    def remarks(self) -> list[str]:
-        seeds = {panel: len(records) for panel, _, records in self.records()}
-        return [
-            f"{panel.title}: {panel.source} {panel.graph.nodes:,} nodes, {panel.graph.m:,} edges, "
-            f"{panel.graph.x.shape[1]:,} features, {panel.graph.class_count} classes; "
-            f"{count(seeds.get(panel, 0), 'seed')}, "
-            f"{panel.nodes} nodes explained for each. {' '.join(panel.graph.notes)}".strip()
-            for panel in self.panels
-        ]
-
-    def write(self, files: Files, table: Table) -> None:
-        files.csv("graph.csv", table.rows, first="panel", without=("title", "graph", "claim"))
-        files.csv("graph-curves.csv", self._curves(), first="panel")
-        files.csv("graph-seeds.csv", self._per_seed(), first="panel")
-        files.figure("graph.png", self._figure)
-
-    def _curves(self) -> Iterator[Record]:
-        for panel, contender, records in self.records():
-            for share in SHARES:
-                row: Record = {"panel": panel.name, "method": contender.name, "share": share}
-                for measure in MEASURES:
-                    mean, error = mean_and_error([_at(r, measure, share) for r in records])
-                    row |= {measure: mean, f"{measure}_error": error}
-                yield row
-
-    def _per_seed(self) -> Iterator[Record]:
-        for panel, contender, records in self.records():
-            for r in records:
-                for share in SHARES:
-                    row = {"panel": panel.name, "method": contender.name, "seed": r["seed"]}
-                    row |= {"share": share, "gradients": r["gradients"]}
-                    yield row | {measure: _at(r, measure, share) for measure in MEASURES}
-
-    def _figure(self) -> Any:
-        rows = []
-        for measure, quantity in MEASURES.items():
-            bands: dict[Panel, dict[str, Band]] = {}
-            full = {}
-            for panel, contender, records in self.records():
-                points = [mean_and_error([_at(r, measure, s) for r in records]) for s in SHARES]
-                means, errors = [mean or 0.0 for mean, _ in points], [e or 0.0 for _, e in points]
-                bands.setdefault(panel, {})[contender.title] = Band(SHARES, means, errors)
-                full[panel] = mean_and_error([r["full"][measure] for r in records])[0]
-            rows.append([BandPanel(p.title, quantity, each, full[p]) for p, each in bands.items()])
-        seeds = count(len(self.seeds), "seed")
-        return band_sheet(rows, title=f"{self.settings.title}; {seeds}, bands: standard error")
+Item = tuple[Panel, int, Method]
 
 
-def _name(item: Contender | str) -> str:
-    return item if isinstance(item, str) else item.name
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: the results of one method on one graph, one for each seed."""
+
+    panel: Panel
+    method: Method
+    records: Sequence[Record]
+    nodes: Sequence[Record]
+
+    def values(self, measure: str, share: float) -> list[float]:
+        """A measure at a share of the edges, for every seed."""
+        at = SHARES.index(min(SHARES, key=lambda known: abs(known - share)))
+        return [float(record["trace"][measure][at]) for record in self.records]
 
 
-def _method(contender: Contender) -> Any:
-    """The method; sampling by degree is known to graphs alone, by its name."""
-    return contender.name if contender.name == "degree" else contender.method()
+def reproduce(experiment: Experiment) -> Result:
+    """Order the edges by every method, on every graph and seed."""
+    methods, args = experiment.methods(experiment.budget), experiment.args
+    panels = panels_of(experiment)
+    seeds = range(experiment.seed, experiment.seed + (args.seeds or experiment.more["seeds"]))
+    weights = {
+        (panel, seed): experiment.place(panel.name, f"network-{seed}", *panel.key, seed)
+        for panel in panels
+        for seed in seeds
+    }
+    trained = experiment.measure(
+        Task(item, path, label_of(*item), partial(train, experiment, path))
+        for item, path in weights.items()
+    )
+    tasks = []
+    for panel, seed in trained:
+        for method in (*methods, NODES):
+            depends: list[object] = [repr(run_of(method)), SHARES]
+            if method is NODES:
+                depends = [panel.nodes, sorted(experiment.more["node"].items())]
+            name = f"{method.name}-{seed}"
+            place = experiment.place(panel.name, name, *panel.key, seed, *depends)
+            label = f"{label_of(panel, seed)}, {method.name}"
+            run = partial(measure, experiment, weights[panel, seed])
+            tasks.append(Task((panel, seed, method), place, label, run))
+    records: Mapping[Item, Record] = experiment.measure(tasks)
+    lines = list(lines_of(panels, seeds, methods, records))
+    experiment.expect(lines)
+    rows = [row_of(line, experiment.more["claim"]) for line in lines]
+    table = Table(TEXTS | NUMBERS, rows, {"gradients": "{:,.0f}"})
+    experiment.csv("graph.csv", rows, "panel", without=("title", "graph", "claim"))
+    experiment.csv("graph-curves.csv", curve_rows(lines))
+    experiment.csv("graph-seeds.csv", seed_rows(lines))
+    title = f"{experiment.settings.title}; {count(len(seeds), 'seed')}, bands: standard error"
+    experiment.figure("graph.png", lambda: draw(lines, title))
+    done = {line.panel: len(line.records) for line in lines}
+    remarks = [
+        f"{panel.title}: {panel.source} {panel.graph.nodes:,} nodes, {panel.graph.m:,} edges, "
+        f"{panel.graph.x.shape[1]:,} features, {panel.graph.class_count} classes; "
+        f"{count(done.get(panel, 0), 'seed')}, "
+        f"{panel.nodes} nodes explained for each. {' '.join(panel.graph.notes)}".strip()
+        for panel in panels
+    ]
+    names, k = [panel.name for panel in panels], experiment.more["node"]["k"]
+    return experiment.page(table, remarks, seeds=list(seeds), panels=names, k=k)
 
 
-def _panel(spec: Mapping[str, Any], request: Request) -> Panel:
+def panels_of(experiment: Experiment) -> list[Panel]:
+    """The graphs that are asked for."""
+    known = {spec["name"]: spec for spec in experiment.more["panels"]}
+    wanted = experiment.args.panels or list(known)
+    for name in wanted:
+        if name not in known:
+            raise InvalidInput(f"Expected panels among {', '.join(known)} (got {name!r}).")
+    graphs, seed = experiment.args.graphs, experiment.seed
+    return [panel_of(spec, graphs, seed) for name, spec in known.items() if name in wanted]
+
+
+def panel_of(spec: Mapping[str, Any], graphs: str | None, seed: int) -> Panel:
     """The graph of a panel: from a file or a folder, or generated where there is none."""
-    folder = Path(request.graphs) if request.graphs is not None else assets_folder() / "graphs"
+    folder = assets_folder() / "graphs" if graphs is None else Path(graphs)
     names = [spec["file"]] if "file" in spec else spec["folders"]
     place = next((folder / name for name in names if (folder / name).exists()), None)
     title = spec["title"]
     if place is not None:
-        source = "from the folder given." if request.graphs is not None else "from `make assets`."
-        graph = load_graph(place, seed=request.seed)
+        source = "from `make assets`." if graphs is None else "from the folder given."
+        graph = load_graph(place, seed=seed)
     elif "generate" in spec:
         source = "generated, as the real graph is not in the folder (see --graphs)."
         title, graph = f"generated, {title}'s size", generate(**spec["generate"])
@@ -297,7 +169,48 @@ def _panel(spec: Mapping[str, Any], request: Request) -> Panel:
     return Panel(spec["name"], title, graph, source, spec["nodes"])
 
 
-def _nodes_with_a_choice(graph: Graph, k: int, seed: int) -> list[int]:
+def label_of(panel: Panel, seed: int) -> str:
+    """The network of a graph and seed, in words."""
+    return f"{panel.title}, seed {seed}"
+
+
+def train(experiment: Experiment, path: Path, item: tuple[Panel, int]) -> Record:
+    """Train the network of a graph and seed, and keep its weights beside the result."""
+    panel, seed = item
+    graph = panel.graph.to(experiment.device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    model = Training(graph, panel.recipe, seed=seed).finish().model
+    save_model(model, path.with_suffix(".safetensors"))
+    return {"trained": True}
+
+
+def run_of(method: Method) -> Any:
+    """The method; sampling by degree is known to graphs alone, by its name."""
+    return method.name if method.name == "degree" else method.run()
+
+
+def measure(experiment: Experiment, network: Path, item: Item) -> Record:
+    """Order the edges by a method and measure every share of them; or explain single nodes."""
+    panel, seed, method = item
+    graph = panel.graph.to(experiment.device)
+    model = load_model(network.with_suffix(".safetensors"), graph)
+    judge = Judge(model, graph)
+    if method is NODES:
+        k, draws = (experiment.more["node"][key] for key in ("k", "draws"))
+        nodes = nodes_with_a_choice(graph, k, seed)[: panel.nodes]
+        return {"k": k, **explain_nodes(model, graph, judge, nodes, k, draws, seed)}
+    a = edge_order(run_of(method), model, graph, seed=seed, objective=OBJECTIVE)
+    return {
+        "seed": seed,
+        "full": asdict(judge.full),
+        "trace": trace(judge, a.order).record(),
+        "gradients": a.gradients_used,
+        "seconds": round(a.seconds, 3),
+        "settings": {name: a.settings.get(name) for name in ("steps", "rule", "rounds")},
+    }
+
+
+def nodes_with_a_choice(graph: Graph, k: int, seed: int) -> list[int]:
     """Test nodes in random order, of those where more than 2 k edges are near."""
     assert graph.test is not None
     degrees, edges = graph.degrees.cpu(), graph.edges.cpu()
@@ -309,7 +222,67 @@ def _nodes_with_a_choice(graph: Graph, k: int, seed: int) -> list[int]:
     return [int(node) for node in order]
 
 
-def _setting(record: Record) -> str:
+def explain_nodes(
+    model: GCN, graph: Graph, judge: Judge, nodes: Sequence[int], k: int, draws: int, seed: int
+) -> Record:
+    """The edges of Greedy PIG against adjacent edges taken at random, for each node."""
+    runs: list[tuple[str, Any, int]] = [("greedy-pig", None, seed)]
+    runs += [("random", "random", 1000 * (seed + 1) + i) for i in range(draws)]
+    record: dict[str, list[Record]] = {"greedy-pig": [], "random": []}
+    for node in nodes:
+        target = int(judge.classes[node])
+        for name, method, own in runs:
+            _, growth = grow(model, graph, node, k=k, target=target, method=method, seed=own)
+            numbers = {"same": growth.same_class(graph), "kept": float(growth.kept)}
+            record[name].append({"node": node, **numbers})
+    return record
+
+
+def lines_of(
+    panels: Sequence[Panel],
+    seeds: Sequence[int],
+    methods: Sequence[Method],
+    records: Mapping[Item, Record],
+) -> Iterator[Line]:
+    """The results of every graph and method, of all seeds that all methods finished."""
+    for panel in panels:
+        done = [s for s in seeds if all((panel, s, method) in records for method in methods)]
+        nodes = [records[panel, s, NODES] for s in seeds if (panel, s, NODES) in records]
+        for method in methods if done else ():
+            yield Line(panel, method, [records[panel, seed, method] for seed in done], nodes)
+
+
+def row_of(line: Line, claim: str) -> Record:
+    """Means and standard errors over the seeds."""
+    name, records = line.method.name, line.records
+    values = {"full": [record["full"]["accuracy"] for record in records]}
+    for key in NUMBERS:
+        measure, _, percent = key.partition("_")
+        if percent:
+            values[key] = line.values(measure, int(percent) / 100)
+    if name in ("greedy-pig", "random"):
+        for key in ("same", "kept"):
+            each = [[n[key] for n in nodes[name] if n[key] is not None] for nodes in line.nodes]
+            values[key] = [fmean(numbers) for numbers in each if numbers]
+    row: Record = {
+        "graph": line.panel.title,
+        "panel": line.panel.name,
+        "method": name,
+        "title": line.method.title,
+        "setting": setting_of(records[0]),
+        "claim": claim if name == "greedy-pig" else "",
+        "seeds": len(records),
+    }
+    for key in ("gradients", "seconds"):
+        row[key] = mean_and_error([record[key] for record in records])[0]
+    for key, numbers in values.items():
+        if numbers:
+            row[key], row[f"{key}_error"] = mean_and_error(numbers)
+    return row
+
+
+def setting_of(record: Record) -> str:
+    """The method's setting in words."""
     if not record["gradients"]:
         return "drawn by seed"
     rounds, steps, rule = (record["settings"].get(name) for name in ("rounds", "steps", "rule"))
@@ -317,7 +290,42 @@ def _setting(record: Record) -> str:
     return f"{rounds} × {text}" if rounds and rounds > 1 else text
 
 
-def _at(record: Record, measure: str, share: float) -> float:
-    curve = record["trace"]
-    at = min(range(len(SHARES)), key=lambda i: abs(curve["fractions"][i] - share))
-    return float(curve[measure][at])
+def curve_rows(lines: Sequence[Line]) -> Iterator[Record]:
+    """Means over the seeds at every share of the edges."""
+    for line in lines:
+        for share in SHARES:
+            row: Record = {"panel": line.panel.name, "method": line.method.name, "share": share}
+            for measure in MEASURES:
+                mean, error = mean_and_error(line.values(measure, share))
+                row |= {measure: mean, f"{measure}_error": error}
+            yield row
+
+
+def seed_rows(lines: Sequence[Line]) -> Iterator[Record]:
+    """Every seed at every share of the edges."""
+    for line in lines:
+        for i, record in enumerate(line.records):
+            for share in SHARES:
+                yield {
+                    "panel": line.panel.name,
+                    "method": line.method.name,
+                    "seed": record["seed"],
+                    "share": share,
+                    "gradients": record["gradients"],
+                    **{measure: line.values(measure, share)[i] for measure in MEASURES},
+                }
+
+
+def draw(lines: Sequence[Line], title: str) -> Any:
+    """A row of diagrams for each measure, one diagram for each graph."""
+    rows = []
+    for measure, quantity in MEASURES.items():
+        bands: dict[Panel, dict[str, Band]] = {}
+        full = {}
+        for line in lines:
+            points = [mean_and_error(line.values(measure, share)) for share in SHARES]
+            means, errors = [mean or 0.0 for mean, _ in points], [e or 0.0 for _, e in points]
+            bands.setdefault(line.panel, {})[line.method.title] = Band(SHARES, means, errors)
+            full[line.panel] = mean_and_error([r["full"][measure] for r in line.records])[0]
+        rows.append([BandPanel(p.title, quantity, each, full[p]) for p, each in bands.items()])
+    return band_sheet(rows, title=title)

@@ -1,4 +1,4 @@
-"""What the reproductions on photos have in common: networks, and photos with their predictions.
+"""What the reproductions on photos share: networks, and photos with their predictions.
 
 Photos are drawn by the seed and predicted once. As in the paper the class that is explained is the
 predicted one, c* = argmax_j f_j(x). The class that the photo's path names is noted beside it.
@@ -6,11 +6,11 @@ predicted one, c* = argmax_j f_j(x). The class that the photo's path names is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,10 +24,8 @@ from greedypig.network.fingerprint import fingerprint
 from greedypig.results.wording import kept_settings, setting
 from greedypig.tensors.api import explain
 
-from .job import Batch, Job, Record, digest
-from .settings import Contender
+from .experiment import Experiment, Method, Record, Task, digest
 
-Item = TypeVar("Item")
 NONE = "none"
 IMAGENET = 1000
 """Number of ImageNet's classes."""
@@ -65,34 +63,69 @@ class Photo:
         return self.judge_target == self.target
 
 
-class PhotoJob(Job):
-    """A reproduction on photos."""
+class Sample:
+    """The networks, and the photos that were drawn, with their predictions."""
 
-    def prepare(self) -> None:
-        request, known = self.request, self.more["objectives"]
-        if request.objective not in (None, *known):
+    def __init__(self, experiment: Experiment, extra: Sequence[Path] = ()) -> None:
+        """extra: photos to draw from besides those of `make assets`."""
+        args, more = experiment.args, experiment.more
+        objectives = more["objectives"]
+        if args.objective not in (None, *objectives):
             raise InvalidInput(
-                f"Expected an objective of {self.name}: {', '.join(known)} "
-                f"(got {request.objective!r})."
+                f"Expected an objective of {experiment.name}: {', '.join(objectives)} "
+                f"(got {args.objective!r})."
             )
-        self.objectives = known if request.objective is None else [request.objective]
-        self.model_name = request.model or self.more["model"]
+        self.experiment, self.more = experiment, more
+        self.objectives = objectives if args.objective is None else [args.objective]
+        self.model_name = args.model or more["model"]
         self.model = self._network(self.model_name)
-        self.judge_name = request.judge or self.more.get("judge", NONE)
-        self.judge = self._judge()
-        self.contenders = self.settings.chosen(request.methods, request.budget)
+        asked = getattr(args, "judge", None)
+        self.judge_name = asked or more.get("judge", NONE)
+        self.judge = self._judge(asked is not None)
         networks = [fingerprint(each) for each in (self.model, self.judge) if each is not None]
-        self.depends = digest(networks, sorted(self.more.items()), self.objectives, request.seed)
+        self.key = digest(networks, sorted(more.items()), self.objectives, experiment.seed)
         """Digest of what every result depends on, besides its photo and method."""
-        self._predict()
+        self.source, paths = self._paths(extra)
+        self.photos = self._predict(drawn(paths, args.limit, experiment.seed))
+
+    @property
+    def wrong(self) -> list[str]:
+        """Names of the photos whose label the network does not predict."""
+        return [photo.path.name for photo in self.photos if photo.wrong]
+
+    def about(self) -> Record:
+        """Facts for --json."""
+        judge = None if self.judge is None else self.judge_name
+        return {"model": self.model_name, "judge": judge, "photos": len(self.photos)}
+
+    def input_of(self, photo: Photo) -> Tensor:
+        """A photo as the explained network's input."""
+        return self.model.preprocess(open_photo(photo.path))
+
+    def explain(
+        self, x: Tensor, target: int, method: Method, objective: str, features: Any = "elements"
+    ) -> tuple[Attribution, Record]:
+        """The explanation of an input by a method, with its cost and setting in words."""
+        a = explain(
+            self.model,
+            x,
+            target=target,
+            objective=objective,
+            method=method.run(objective),
+            baseline=self.more["baseline"],
+            features=features,
+            seed=self.experiment.seed,
+        )
+        words = setting(kept_settings(a))
+        cost = {"gradients": a.gradients_used, "seconds": round(a.seconds, 3), "setting": words}
+        return a, cost
 
     def _network(self, name: str) -> ImageModel:
-        network: ImageModel = model_from(name).to(self.request.device)
+        network: ImageModel = model_from(name).to(self.experiment.device)
         return network
 
-    def _judge(self) -> ImageModel | None:
-        """The network of the second opinion; the settings' one only where it fits the model."""
-        asked = self.request.judge is not None
+    def _judge(self, asked: bool) -> ImageModel | None:
+        """The network of the second opinion; one that was not asked for only where it fits."""
         if asked and self.judge_name == self.model_name:
             raise InvalidInput(
                 "Expected another network than the explained one for a second opinion "
@@ -104,101 +137,60 @@ class PhotoJob(Job):
         fits = tuple(judge.classes) == tuple(self.model.classes)
         return judge if asked or fits else None
 
-    def input_of(self, photo: Photo) -> Tensor:
-        """A photo as the explained network's input."""
-        return self.model.preprocess(open_photo(photo.path))
-
-    def explained(
-        self, x: Tensor, target: int, contender: Contender, objective: str, **more: Any
-    ) -> Attribution:
-        """The explanation of an input by a method."""
-        return explain(
-            self.model,
-            x,
-            target=target,
-            objective=objective,
-            method=contender.method(objective),
-            baseline=self.more["baseline"],
-            seed=self.request.seed,
-            **more,
-        )
-
-    def complete(self, items: Iterable[Item]) -> list[Item]:
-        """The items (photos or grids) that every method explained."""
-        return [i for i in items if all((i, c) in self.outcomes for c in self.contenders)]
-
-    def extra_photos(self) -> list[Path]:
-        """Photos to draw from besides those of `make assets`."""
-        return []
-
-    def _predict(self) -> None:
-        """Draw the photos and predict each."""
-        paths = drawn(self._paths(), self.request.limit, self.request.seed)
-        digests = {path: sha256(path.read_bytes()).hexdigest()[:12] for path in paths}
-        places = {
-            p: self.place("photos", f"{p.stem[:60]}-{digests[p]}", self.depends) for p in paths
-        }
-        self.work(
-            [
-                Batch.of_one(places[p], p, f"predicting {p.name}", self._prediction, str(p))
-                for p in paths
-            ]
-        )
-        labels = len(self.model.classes) == IMAGENET
-        self.photos = [
-            Photo(path, digests[path], label_of(path) if labels else None, **self.outcomes[path])
-            for path in paths
-            if path in self.outcomes
-        ]
-        if not self.photos:
-            raise InvalidInput(
-                f"Expected photos that can be read (got none among {len(paths)} files). "
-                f"The first: {next(iter(self.failed.values()))}"
-            )
-
-    def _paths(self) -> list[Path]:
-        folder = assets_folder() / "photos"
-        if self.request.photos is not None:
-            self.source = "photos of one's own"
-            return find_photos(self.request.photos)
+    def _paths(self, extra: Sequence[Path]) -> tuple[str, list[Path]]:
+        """Where the photos come from, in words, and all of them."""
+        folder, own = assets_folder() / "photos", self.experiment.args.photos
+        if own is not None:
+            return "photos of one's own", find_photos(own)
         if not folder.is_dir():
             raise InvalidInput(
                 f"Expected photos in {folder} (got none there). Try make assets, or --photos DIR."
             )
-        more = self.extra_photos()
-        names = "".join(f" and scikit-image's {path.name}" for path in more)
-        self.source = f"the photos of `make assets`{names}"
-        return find_photos([folder, *more])
+        names = "".join(f" and scikit-image's {path.name}" for path in extra)
+        return f"the photos of `make assets`{names}", find_photos([folder, *extra])
+
+    def _predict(self, paths: Sequence[Path]) -> list[Photo]:
+        digests = {path: sha256(path.read_bytes()).hexdigest()[:12] for path in paths}
+        place = self.experiment.place
+        tasks = [
+            Task(
+                path,
+                place("photos", f"{path.stem[:60]}-{digests[path]}", self.key),
+                f"predicting {path.name}",
+                self._prediction,
+                str(path),
+            )
+            for path in paths
+        ]
+        predictions: Mapping[Path, Record] = self.experiment.measure(tasks)
+        if not predictions:
+            raise InvalidInput(
+                f"Expected photos that can be read (got none among {len(paths)} files). "
+                f"The first: {next(iter(self.experiment.failed.values()))}"
+            )
+        named = len(self.model.classes) == IMAGENET
+        return [
+            Photo(path, digests[path], label_of(path) if named else None, **prediction)
+            for path, prediction in predictions.items()
+        ]
 
     def _prediction(self, path: Path) -> Record:
         """The predictions of both networks for a photo."""
         image = open_photo(path)
-        with torch.no_grad():
-            x = self.model.preprocess(image)
-            own = torch.softmax(self.model(x.unsqueeze(0))[0].double(), 0)
-            target = int(own.argmax())
-            record: Record = {"target": target, "probability": float(own[target])}
-            if self.judge is not None:
-                x = self.judge.preprocess(image)
-                other = torch.softmax(self.judge(x.unsqueeze(0))[0].double(), 0)
-                record["judge_target"] = int(other.argmax())
-                record["judge_probability"] = float(other[target])
+        own = probabilities(self.model, image)
+        target = int(own.argmax())
+        record: Record = {"target": target, "probability": float(own[target])}
+        if self.judge is not None:
+            other = probabilities(self.judge, image)
+            record["judge_target"] = int(other.argmax())
+            record["judge_probability"] = float(other[target])
         return record
 
-    def about(self) -> Record:
-        judge = None if self.judge is None else self.judge_name
-        return {"model": self.model_name, "judge": judge, "photos": len(self.photos)}
 
-    @property
-    def wrong(self) -> list[str]:
-        """Names of the photos whose label the network does not predict."""
-        return [photo.path.name for photo in self.photos if photo.wrong]
-
-
-def cost(a: Attribution) -> Record:
-    """What an explanation cost, and its setting in words."""
-    words = setting(kept_settings(a))
-    return {"gradients": a.gradients_used, "seconds": round(a.seconds, 3), "setting": words}
+def probabilities(model: ImageModel, image: Any) -> Tensor:
+    """The softmax of a network's outputs for a picture."""
+    with torch.no_grad():
+        return torch.softmax(model(model.preprocess(image).unsqueeze(0))[0].double(), 0)
 
 
 def drawn(paths: Sequence[Path], limit: int | None, seed: int) -> list[Path]:

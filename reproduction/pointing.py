@@ -6,21 +6,21 @@ be visible in their cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import torch
 
 from greedypig.core.errors import InvalidInput
-from greedypig.metrics import PointingGame, make_grids, pointing_score
+from greedypig.metrics import Grids, PointingGame, make_grids, pointing_score
 from greedypig.results.wording import count, listed
 
-from .job import Batch, Record, digest
-from .output import Files, Table
-from .photos import PhotoJob, cost
-from .settings import Contender
+from .experiment import Experiment, Method, Record, Result, Table, Task, digest
+from .photos import Photo, Sample
 
+PICTURES = ()
 HEADS = {
     "title": "method",
     "setting": "setting",
@@ -30,121 +30,122 @@ HEADS = {
     "majority": "more than half ↑, ours",
     "share": "share in the right cell",
 }
-PARTS = ("pictures", "classes", "sources", "confidences")
-"""The fields of grids with a row for every grid."""
 
 
-class Pointing(PhotoJob):
-    """The game of every method on every grid."""
+def reproduce(experiment: Experiment) -> Result:
+    """Play the game with every method on every grid."""
+    methods, more = experiment.methods(experiment.budget), experiment.more
+    sample = Sample(experiment)
+    photos = [photo for photo in sample.photos if not photo.wrong]
+    grids = grids_of(sample, photos)
+    k = min(more["k"], round(more["k_share"] * grids.pictures[0].numel()))
+    tasks = []
+    for grid, sources in enumerate(grids.sources.tolist()):
+        folder = f"grid-{digest(*(photos[i].digest for i in sources))}"
+        for method in methods:
+            run = method.run(sample.objectives[0])
+            place = experiment.place(folder, method.name, sample.key, run)
+            label = f"grid {grid + 1}, {method.name}"
+            tasks.append(Task((grid, method), place, label, partial(measure, sample, grids, k)))
+    records = experiment.measure(tasks)
+    played = [g for g in range(len(grids)) if all((g, method) in records for method in methods)]
+    experiment.expect(played)
+    rows = [
+        row_of(method, ranking, k, [records[grid, method] for grid in played])
+        for method in methods
+        for ranking in method.rankings
+    ]
+    table = Table(HEADS, rows, {"gradients": "{:,.0f}", "paper": "{:.2f}"})
+    experiment.csv("pointing.csv", table.rows, "method", without=("title",))
+    pairs = []
+    for method in methods:
+        for grid in played:
+            shown = [photos[i] for i in grids.sources[grid].tolist()]
+            for row in pair_rows(shown, records[grid, method], sample.model.classes):
+                pairs.append({"method": method.name, "grid": grid + 1, **row})
+    experiment.csv("pointing-photos.csv", pairs, "method", "ranking", "grid")
+    paper, side = more["paper"], more["side"]
+    remarks = [
+        f"{count(len(played), 'grid')} of {side} × {side} photos, {side * side} classes each, of "
+        f"the most confident of {count(len(sample.photos), 'photo')} ({sample.source}; the paper: "
+        f"{paper['grids']} grids from {paper['photos']:,} of ImageNet), least confidence "
+        f"{float(grids.confidences.min()):.3f}, cells that show a photo again: {grids.reused}; "
+        f"{sample.model_name}, top {k:,} values."
+    ]
+    if sample.wrong:
+        names = listed(sample.wrong)
+        remarks.append(f"Left out, as the network predicts another class: {names}.")
+    return experiment.page(table, remarks, **sample.about())
 
-    FILES = ("pointing.md", "pointing.csv", "pointing-photos.csv")
 
-    def prepare(self) -> None:
-        super().prepare()
-        cells = self.more["side"] ** 2
-        self.right = [photo for photo in self.photos if not photo.wrong]
-        grids = min(self.more["grids"], len(self.right) // cells)
-        if grids < 1:
-            raise InvalidInput(
-                f"Expected at least {cells} photos that the network gets right for a grid "
-                f"(got {len(self.right)}). Try a larger --limit."
-            )
-        pictures = [self.input_of(photo) for photo in self.right]
-        self.grids = make_grids(
-            self.model,
-            pictures,
-            [photo.target for photo in self.right],
-            grids=grids,
-            side=self.more["side"],
-            seed=self.request.seed,
+def grids_of(sample: Sample, photos: Sequence[Photo]) -> Grids:
+    """As many grids as the settings say, or as there are photos for."""
+    side = sample.more["side"]
+    grids = min(sample.more["grids"], len(photos) // side**2)
+    if grids < 1:
+        raise InvalidInput(
+            f"Expected at least {side**2} photos that the network gets right for a grid "
+            f"(got {len(photos)}). Try a larger --limit."
         )
-        self.k = min(self.more["k"], round(self.more["k_share"] * pictures[0].numel()))
+    pictures = [sample.input_of(photo) for photo in photos]
+    classes, seed = [photo.target for photo in photos], sample.experiment.seed
+    return make_grids(sample.model, pictures, classes, grids=grids, side=side, seed=seed)
 
-    def batches(self) -> Iterator[Batch]:
-        for grid, sources in enumerate(self.grids.sources.tolist()):
-            for contender in self.contenders:
-                method = contender.method(self.objectives[0])
-                photos = f"grid-{digest(*(self.right[i].digest for i in sources))}"
-                place = self.place(photos, contender.name, self.depends, method)
-                label = f"grid {grid + 1}, {contender.name}"
-                yield Batch.of_one(place, (grid, contender), label, self.measure)
 
-    def measure(self, item: tuple[int, Contender]) -> Record:
-        """Explain every class of a grid; the share of the top values in every cell."""
-        grid, contender = item
-        grids, one = self.grids, slice(grid, grid + 1)
-        board = replace(grids, **{part: getattr(grids, part)[one] for part in PARTS})
-        attributions = [
-            self.explained(grids.pictures[grid], target, contender, self.objectives[0])
-            for target in grids.classes[grid].tolist()
-        ]
-        games = {
-            str(ranking): pointing_score(board, attributions, k=self.k, ranking=ranking)
-            for ranking in contender.rankings
-        }
-        shares = {ranking: game.shares[0].tolist() for ranking, game in games.items()}
-        return {**cost(attributions[0]), "shares": shares}
+def measure(sample: Sample, grids: Grids, k: int, item: tuple[int, Method]) -> Record:
+    """Explain every class of a grid; the share of the top values in every cell."""
+    grid, method = item
+    one = slice(grid, grid + 1)
+    board = replace(
+        grids,
+        pictures=grids.pictures[one],
+        classes=grids.classes[one],
+        sources=grids.sources[one],
+        confidences=grids.confidences[one],
+    )
+    runs = [
+        sample.explain(grids.pictures[grid], target, method, sample.objectives[0])
+        for target in grids.classes[grid].tolist()
+    ]
+    attributions, (cost, *_) = zip(*runs, strict=True)
+    shares = {}
+    for ranking in method.rankings:
+        game = pointing_score(board, attributions, k=k, ranking=ranking)
+        shares[str(ranking)] = game.shares[0].tolist()
+    return {**cost, "shares": shares}
 
-    def table(self) -> Table:
-        self.played = self.complete(range(len(self.grids)))
-        rows = []
-        for contender in self.contenders if self.played else ():
-            records = [self.outcomes[grid, contender] for grid in self.played]
-            for ranking in contender.rankings:
-                shares = torch.tensor([r["shares"][str(ranking)] for r in records])
-                game = PointingGame(shares.double(), self.k)
-                first = ranking == contender.rankings[0]
-                rows.append(
-                    {
-                        "method": contender.name,
-                        "ranking": ranking,
-                        "title": contender.title + ("" if first else f", by {ranking} score"),
-                        "setting": records[0]["setting"],
-                        "gradients": median(r["gradients"] for r in records),
-                        "paper": contender.paper.get("pointing") if first else None,
-                        "pointing": game.score,
-                        "pointing_error": game.standard_error if len(records) > 1 else None,
-                        "majority": game.majority,
-                        "share": float(game.right.mean()),
-                        "seconds": median(r["seconds"] for r in records),
-                        "grids": len(records),
-                    }
-                )
-        return Table(HEADS, rows, {"gradients": "{:,.0f}", "paper": "{:.2f}"})
 
-    def remarks(self) -> list[str]:
-        paper, side = self.settings.paper, self.more["side"]
-        remarks = [
-            f"{count(len(self.played), 'grid')} of {side} × {side} photos, {side * side} classes "
-            f"each, of the most confident of {count(len(self.photos), 'photo')} ({self.source}; "
-            f"the paper: {paper['grids']} grids from {paper['photos']:,} of ImageNet), least "
-            f"confidence {float(self.grids.confidences.min()):.3f}, cells that show a photo again: "
-            f"{self.grids.reused}; {self.model_name}, top {self.k:,} values."
-        ]
-        if self.wrong:
-            names = listed(self.wrong)
-            remarks.append(f"Left out, as the network predicts another class: {names}.")
-        return remarks
+def row_of(method: Method, ranking: str | None, k: int, records: Sequence[Record]) -> Record:
+    """A method's numbers over all grids."""
+    shares = torch.tensor([record["shares"][str(ranking)] for record in records])
+    game = PointingGame(shares.double(), k)
+    first = ranking == method.rankings[0]
+    return {
+        "method": method.name,
+        "ranking": ranking,
+        "title": method.title + ("" if first else f", by {ranking} score"),
+        "setting": records[0]["setting"],
+        "gradients": median(record["gradients"] for record in records),
+        "paper": method.paper.get("pointing") if first else None,
+        "pointing": game.score,
+        "pointing_error": game.standard_error if len(records) > 1 else None,
+        "majority": game.majority,
+        "share": float(game.right.mean()),
+        "seconds": median(record["seconds"] for record in records),
+        "grids": len(records),
+    }
 
-    def write(self, files: Files, table: Table) -> None:
-        files.csv("pointing.csv", table.rows, without=("title",))
-        files.csv("pointing-photos.csv", self._pairs())
 
-    def _pairs(self) -> Iterator[Record]:
-        """Every (grid, class) pair of every method."""
-        for contender in self.contenders:
-            for grid in self.played:
-                for ranking, shares in self.outcomes[grid, contender]["shares"].items():
-                    for cell, source in enumerate(self.grids.sources[grid].tolist()):
-                        photo, row = self.right[source], shares[cell]
-                        yield {
-                            "method": contender.name,
-                            "ranking": ranking,
-                            "grid": grid + 1,
-                            "cell": cell + 1,
-                            "photo": photo.path.name,
-                            "class": self.model.classes[photo.target],
-                            "confidence": photo.probability,
-                            "share": row[cell],
-                            "hit": int(row[cell] > max(row[:cell] + row[cell + 1 :])),
-                        }
+def pair_rows(photos: Sequence[Photo], record: Record, classes: Sequence[str]) -> Iterator[Record]:
+    """The photos of a grid, each with the share of its class in its own cell."""
+    for ranking, shares in record["shares"].items():
+        for cell, (photo, row) in enumerate(zip(photos, shares, strict=True)):
+            yield {
+                "ranking": ranking,
+                "cell": cell + 1,
+                "photo": photo.path.name,
+                "class": classes[photo.target],
+                "confidence": photo.probability,
+                "share": row[cell],
+                "hit": int(row[cell] > max(row[:cell] + row[cell + 1 :])),
+            }

@@ -1,69 +1,23 @@
-"""A folder with a photo, and the command line called as a function or as a program."""
+"""A folder with a photo, and the command line called as a program."""
 
-import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-pytest.importorskip("PIL", reason="needs the extra images")
-from PIL import Image
-
 from greedypig.cli import outputs
-from greedypig.cli.main import main
 from greedypig.graphs import generate, save_graph
-from reproduction.__main__ import main as reproduce
+from small_photos import MODELS as HERE
+from small_photos import TINY, environment, make_photo
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-TINY = ("--model", "tiny_models:build")
-
-
-def make_photo(path, colour=(230, 60, 40)):
-    """A plain patch on black, so that a few pixels decide."""
-    image = Image.new("RGB", (8, 8), (20, 20, 20))
-    image.paste(colour, (2, 2, 6, 6))
-    image.save(path)
-    return path
+__all__ = ["HERE", "TINY", "environment", "make_photo", "program"]
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """An empty current directory with photo.png, in which tiny_models is found."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(HERE))
-    monkeypatch.delenv("GREEDYPIG_DEBUG", raising=False)
-    monkeypatch.setenv("COLUMNS", "80")
-    make_photo(tmp_path / "photo.png")
-    return tmp_path
-
-
-@pytest.fixture
-def call(place, capsys):
-    """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*words):
-        words = [str(word) for word in words]
-        code = reproduce(words[1:]) if words[:1] == ["reproduce"] else main(words)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return code, out, err
-
-    return run
-
-
-@pytest.fixture
-def answer(call):
-    """Run with --json and read the one object."""
-
-    def run(*words, code=0):
-        got, out, err = call(*words, "--json")
-        assert got == code, err
-        return json.loads(out)
-
-    return run
+def place(place):
+    """A current directory with photo.png, in which tiny_models is found."""
+    make_photo(place / "photo.png")
+    return place
 
 
 @pytest.fixture
@@ -80,11 +34,6 @@ def graph(place):
     made = generate(60, 150, 6, 3, signal=2.0, labels_per_class=6, seed=3)
     save_graph(made, place / "graph.npz")
     return made
-
-
-def environment(**more):
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(HERE)])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "80", **more}
 
 
 def program(*words, cwd, **more):

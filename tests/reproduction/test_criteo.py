@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import threading
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +12,11 @@ import pytest
 pytest.importorskip("pyarrow", reason="tables are read with pyarrow")
 
 from greedypig.core.errors import InvalidInput
+from greedypig.results.table_notes import student
 from greedypig.tables import CRITEO, Effort, open_table
-from greedypig.tables.distributed import Group
-from reproduction import Request, Settings, job_class, retraining, run
-from reproduction import job as jobs
+from greedypig.tables.distributed import ALONE, Group
+from reproduction import criteo, experiment
 
-pytest_plugins = ("small_photos",)
 ROWS = 400
 
 
@@ -35,15 +36,23 @@ def table(tmp_path):
 
 @pytest.fixture
 def quick(monkeypatch):
-    settings = Settings.of("criteo")
+    settings = experiment.read_settings("criteo")
     more = {**settings.more, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
-    monkeypatch.setattr(jobs.Settings, "of", lambda name: replace(settings, more=more))
-    monkeypatch.setattr(retraining, "EFFORT", Effort(epochs=1))
+    small = replace(settings, more=more)
+    monkeypatch.setattr(experiment, "read_settings", lambda name: small)
+    monkeypatch.setattr(criteo, "EFFORT", Effort(epochs=1))
 
 
-def request_of(table, tmp_path, methods=("ig", "greedy-5", "random"), **more):
-    given = {"k": [1, 2], "models": 2, "selections": 1, "tables": [str(table)]} | more
-    return Request(tmp_path / "out", methods=list(methods), **given)
+OPTIONS = ("label", "rows", "loyalty", "baseline")
+
+
+def run(table, out, methods=("ig", "greedy-5", "random"), group=ALONE, **more):
+    """The reproduction with these options, on one table."""
+    given = dict.fromkeys(OPTIONS) | {"mask_finetune": False, "start": "zero"}
+    given |= {"seed": 0, "resume": True}
+    given |= {"k": [1, 2], "models": 2, "selections": 1, "tables": [str(table)], "out": out}
+    args = Namespace(**given | {"methods": list(methods)} | more)
+    return criteo.reproduce(experiment.Experiment("criteo", args, group=group))
 
 
 def lines_of(result, start="small"):
@@ -54,7 +63,7 @@ def lines_of(result, start="small"):
 @pytest.mark.slow
 def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path, quick):
     methods = ["ig", "greedy-1", "greedy-5", "permutation", "random"]
-    result = run("criteo", request_of(table, tmp_path, methods))
+    result = run(table, tmp_path / "out", methods)
     assert not result.failed
     ours = [r for r in result.table.rows if r["data"].startswith("small")]
     assert [r["method"] for r in ours] == methods
@@ -77,59 +86,61 @@ def test_the_result_has_every_method_and_the_paper_s_lines(table, tmp_path, quic
 
 @pytest.mark.slow
 def test_a_set_is_retrained_once_and_nothing_is_done_twice(table, tmp_path, monkeypatch, quick):
-    done, plain = [], retraining.retrain_on
+    done, plain = [], criteo.retrain_on
 
     def counted(columns, train, valid, **more):
         done.append((tuple(columns), train.split_seed, more["seed"]))
         return plain(columns, train, valid, **more)
 
-    monkeypatch.setattr(retraining, "retrain_on", counted)
-    request = request_of(table, tmp_path)
-    first = run("criteo", request)
+    monkeypatch.setattr(criteo, "retrain_on", counted)
+    first = run(table, tmp_path / "out")
     assert len(set(done)) == len(done)
     before = len(done)
-    again = run("criteo", request)
+    again = run(table, tmp_path / "out")
     assert len(done) == before
     assert again.table.rows == first.table.rows
     # Every network's sets have a retraining seed of their own, and all methods share it.
     assert len({(split, seed) for names, split, seed in done if len(names) < 4}) == 2
     # Other columns are retrained; networks and selections stay.
-    run("criteo", request_of(table, tmp_path, k=[1, 2, 3]))
+    run(table, tmp_path / "out", k=[1, 2, 3])
     assert all(len(names) == 3 for names, _, _ in done[before:])
 
 
 @pytest.mark.slow
 def test_two_processes_do_the_work_of_one(table, tmp_path, quick):
-    alone = run("criteo", request_of(table, tmp_path))
-    request = replace(request_of(table, tmp_path), out=tmp_path / "shared")
+    alone = run(table, tmp_path / "out")
+    barrier = threading.Barrier(2, timeout=120)
 
-    class Apart(Group):
-        """Two ranks one after the other: what a barrier is for is done by the order."""
+    class Beside(Group):
+        """Two ranks as threads."""
 
         def barrier(self):
-            pass
+            barrier.wait()
 
-    ranks = [
-        job_class("criteo")("criteo", replace(request, group=Apart(rank, 2))) for rank in (0, 1)
-    ]
-    for stage in zip(*(job.stages() for job in ranks), strict=True):
-        for job, batches in [*zip(ranks, stage, strict=True)] * 2:  # Again to see the other's.
-            job.failed.clear()
-            job.work(batches)
-    assert list(ranks[0].result().table.rows) == list(alone.table.rows)
+    results = {}
+
+    def rank(number):
+        results[number] = run(table, tmp_path / "shared", group=Beside(number, 2))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(results[0].table.rows) == list(alone.table.rows)
+    assert results[1].files == []
 
 
 @pytest.mark.slow
 def test_variants_add_their_own_lines(table, tmp_path, quick):
-    request = request_of(table, tmp_path, models=1, baseline=["zero", "conditional"])
     lines = [(method, "zero") for method in ("ig", "greedy-5")] + [("random", "")]
-    result = run("criteo", request)
+    result = run(table, tmp_path / "out", models=1, baseline=["zero", "conditional"])
     conditional = [(method, "conditional") for method in ("ig", "greedy-5")]
     assert lines_of(result) == lines + conditional
     with (tmp_path / "out" / "criteo-differences.csv").open() as file:
         pairs = [(r["variant"], int(r["k"])) for r in csv.DictReader(file)]
     assert pairs == [("zero", 1), ("zero", 2), ("conditional", 1), ("conditional", 2)]
-    result = run("criteo", request_of(table, tmp_path, models=1, mask_finetune=True))
+    result = run(table, tmp_path / "out", models=1, mask_finetune=True)
     tuned = [(method, "zero, mask-fine-tuned") for method in ("ig", "greedy-5")]
     assert lines_of(result) == lines + tuned
 
@@ -137,8 +148,7 @@ def test_variants_add_their_own_lines(table, tmp_path, quick):
 @pytest.mark.slow
 def test_generated_rows_have_a_truth_and_sources(tmp_path, quick):
     methods = ("truth", "random", "ig")
-    request = request_of("generated", tmp_path, methods, rows=600, k=[5], models=1)
-    result = run("criteo", request)
+    result = run("generated", tmp_path / "out", methods, rows=600, k=[5], models=1)
     rows = {r["method"]: r for r in result.table.rows if r["data"].startswith("generated")}
     assert rows["truth"]["sources"] == 18
     assert rows["random"]["sources"] < 18
@@ -158,7 +168,7 @@ def test_criteo_s_own_layout_is_known(tmp_path):
             file.write("\n")
     table = open_table(place)
     assert tuple(table.kinds) == CRITEO
-    reading = retraining.reading_of(table)
+    reading = criteo.reading_of(table)
     assert reading.log == CRITEO[1:14]
     assert reading.categorical == CRITEO[14:]
 
@@ -169,7 +179,7 @@ def test_criteo_s_own_layout_is_known(tmp_path):
 )
 def test_k_must_leave_a_column_out_and_the_label_be_there(table, tmp_path, more, message):
     with pytest.raises(InvalidInput, match=message):
-        run("criteo", request_of(table, tmp_path, **more))
+        run(table, tmp_path / "out", **more)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +196,7 @@ def test_k_must_leave_a_column_out_and_the_label_be_there(table, tmp_path, more,
     ],
 )
 def test_wrong_words_get_one_sentence(call, words, message):
-    code, out, err = call("criteo", *words)
+    code, out, err = call("reproduce", "criteo", *words)
     assert code == 2
     assert out == ""
     assert message in err
@@ -198,10 +208,55 @@ def test_a_table_of_one_s_own_is_measured(answer, place):
     rows = [f"{i % 7},{(i * i) % 5},{int(i % 7 > 3)}" for i in range(200)]
     (place / "own.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
     words = ("--tables", "own.csv", "--label", "y", "--k", "1", "--models", "1", "--budget", "40")
-    record = answer("criteo", *words, "--methods", "ig,greedy-5", "--out", "out")
+    record = answer("reproduce", "criteo", *words, "--methods", "ig,greedy-5", "--out", "out")
     ours = [r for r in record["rows"] if r["data"] == "own, 200 rows"]
     assert [r["method"] for r in ours] == ["ig", "greedy-5"]
     assert all(r["k1"] < 0.5 for r in ours)  # `a` tells the label; `b` alone leaves 0.68.
     page = (place / "out" / "criteo.md").read_text()
     assert "own.csv" in page
     assert "the same columns" in page
+
+
+def test_three_networks_are_three_values_however_many_selections():
+    values = {(m, s): m + 10.0 * (s - 1) for m in range(3) for s in range(3)}
+    mean, error, count, over = criteo.estimate(values)
+    assert (mean, count, over) == (1.0, 3, "networks")
+    assert error == pytest.approx(1 / 3**0.5)
+
+
+def test_two_networks_are_judged_by_all_selections():
+    mean, error, count, over = criteo.estimate({(0, 0): 1.0, (0, 1): 3, (1, 0): 5, (1, 1): 7})
+    assert (mean, count, over) == (4.0, 4, "selections")
+    assert error == pytest.approx((20 / 3) ** 0.5 / 2)
+    assert criteo.estimate({})[0] is None
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "count", "verdict"),
+    [
+        (-0.02, 0.005, 4, "Greedy PIG (T = 5) ahead"),
+        (0.02, 0.005, 4, "IG ahead"),
+        (-0.02, 0.005, 3, "not certain"),  # 4.0 errors, of which three values need 4.3.
+        (-0.02, 0.009, 30, "Greedy PIG (T = 5) ahead"),
+        (-0.02, 0.01, 30, "not certain"),
+        (-0.02, None, 1, "not certain"),
+    ],
+)
+def test_a_difference_is_one_outside_student_s_interval(mean, error, count, verdict):
+    interval = None if error is None else student(count - 1) * error
+    assert criteo.verdict("greedy-5", "ig", mean, interval) == verdict
+    record = {
+        "one": "greedy-5",
+        "other": "ig",
+        "variant": "zero",
+        "k": 5,
+        "mean": mean,
+        "error": error,
+        "count": count,
+        "over": "networks",
+        "verdict": verdict,
+    }
+    (sentence,) = criteo.in_words("a table", [record])
+    assert f"mean ± standard error of {count} networks" in sentence
+    number = f"{mean:+.4f}" + ("" if error is None else f" ± {error:.4f}")
+    assert f"k = 5: {number}, {verdict}" in sentence

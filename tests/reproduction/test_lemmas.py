@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import greedypig as gp
-from reproduction import Request, Settings, lemma_problems, run
-from reproduction import job as jobs
-from reproduction.lemma_problems import Data, any_copy, by_core, planted, redundancy, regression
+from reproduction import experiment, lemmas
+from reproduction.lemmas import Data, any_copy, by_core, planted, redundancy, regression
 
-WORTH = Settings.of("lemmas").more["planted"]
-METHODS = {c.name: c.method() for c in Settings.of("lemmas").contenders}
+SETTINGS = experiment.read_settings("lemmas")
+WORTH = SETTINGS.more["planted"]
+METHODS = {method.name: method.run() for method in SETTINGS.methods}
 
 
 def small():
@@ -79,25 +79,25 @@ def test_worth_counts_a_column_once_and_is_that_of_least_squares():
 
 
 @pytest.mark.slow
-def test_the_whole_reproduction_is_written_and_not_measured_twice(tmp_path, monkeypatch):
+def test_the_whole_reproduction_is_written_and_not_measured_twice(answer, place, monkeypatch):
     pytest.importorskip("sklearn", reason="the diabetes table is scikit-learn's")
-    settings = Settings.of("lemmas")
-    more = {**settings.more, "networks": 1, "copies": [0, 2], "hidden": [8]}
-    monkeypatch.setattr(jobs.Settings, "of", lambda name: replace(settings, more=more))
-    result = run("lemmas", Request(tmp_path))
-    assert not result.failed
-    rows = {(r["scene"], r["method"], r["measure"]): r for r in result.table.rows}
+    more = {**SETTINGS.more, "networks": 1, "copies": [0, 2], "hidden": [8]}
+    small = replace(SETTINGS, more=more)
+    monkeypatch.setattr(experiment, "read_settings", lambda name: small)
+    record = answer("reproduce", "lemmas", "--out", "out")
+    assert not record["failed"]
+    rows = {(r["scene"], r["method"], r["measure"]): r for r in record["rows"]}
     assert rows["planted", "ig", "copies in the top 5"]["t2"] == 3
     assert rows["planted", "greedy-pig", "copies in the top 5"]["t2"] == 1
-    for row in result.table.rows:
+    for row in record["rows"]:
         assert row["t0"] > 0
         assert row["t2"] >= 0
-    text = (tmp_path / "lemmas.md").read_text()
+    text = (place / "out" / "lemmas.md").read_text()
     assert "bmi is copied" in text
     assert "x ⊙ Aᵀb" in text
-    with (tmp_path / "lemmas-lists.csv").open() as file:
+    with (place / "out" / "lemmas-lists.csv").open() as file:
         lists = list(csv.DictReader(file))
     assert len(lists) == (1 + 4) * 2 * 3
     assert all(len(line["top"].split()) >= 5 for line in lists)
-    monkeypatch.setattr(lemma_problems, "train", None)
-    assert run("lemmas", Request(tmp_path)).table.rows == result.table.rows
+    monkeypatch.setattr(lemmas, "train", None)
+    assert answer("reproduce", "lemmas", "--out", "out")["rows"] == record["rows"]

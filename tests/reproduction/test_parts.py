@@ -1,5 +1,6 @@
 """The parts of a reproduction: settings, photos drawn, work shared, results kept."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 import greedypig as gp
 from greedypig.core.methods import InRounds, cost_of, scorer_of
 from greedypig.tables.distributed import ALONE, Group
-from reproduction import Request, Settings, job_class
+from reproduction import REPRODUCTIONS
+from reproduction.__main__ import command, module_of, parser
+from reproduction.experiment import Experiment, Task, read_record, read_settings, write_record
 from reproduction.figures import nearest
-from reproduction.job import Batch, Job, Task, read_record, write_record
 from reproduction.photos import Photo, drawn
 
 PAPER = {
@@ -43,48 +45,59 @@ def gradients(method):
 
 @pytest.mark.parametrize("name", PAPER)
 def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
-    assert job_class(name).FILES[0].format(name) == f"{name}.md"
-    for contender in Settings.of(name).contenders:
-        assert tuple(contender.paper.values()) == PAPER[name].get(contender.name, ())
-        if contender.name == "permutation":  # Known to tables alone.
+    assert callable(module_of(name).reproduce)
+    assert name in REPRODUCTIONS
+    for known in read_settings(name).methods:
+        assert tuple(known.paper.values()) == PAPER[name].get(known.name, ())
+        if known.name == "permutation":  # Known to tables alone.
             continue
-        method = contender.method()
-        if contender.name == "paper":
+        method = known.run()
+        if known.name == "paper":
             assert method == gp.GreedyPIG(rounds=100, steps=20, schedule="equal")
             assert gradients(method) == 2000
-        if contender.name == "default":
-            assert not contender.knobs  # Whatever gp.explain chooses for photos.
+        if known.name == "default":
+            assert not known.knobs  # Whatever gp.explain chooses for photos.
             assert method == gp.SteadyPIG()
-        if contender.name == "greedy-5":
+        if known.name == "greedy-5":
             assert method == gp.GreedyPIG(per_round=1, steps=5, schedule="equal")
 
 
 @pytest.mark.parametrize("budget", [1, 7, 50, 300, 1999, 2000, 10_000])
 def test_a_budget_is_kept_and_changes_nothing_it_has_room_for(budget):
-    for contender in Settings.of("sic").contenders:
-        cut = contender.within(budget)
-        usual = {"random": 0, "default": 100, "blur-ig": 100}.get(contender.name, 2000)
-        cost = gradients(cut.method())
+    for known in read_settings("sic").methods:
+        cut = known.within(budget)
+        usual = {"random": 0, "default": 100, "blur-ig": 100}.get(known.name, 2000)
+        cost = gradients(cut.run())
         assert cost <= budget or usual == 0
         assert cost >= 0.6 * min(budget, usual)
         assert (cut.budget is None) == (budget >= usual)
-        assert (cut.title == contender.title) == (budget >= usual)
+        assert (cut.title == known.title) == (budget >= usual)
 
 
 def test_a_budget_cuts_what_each_objective_runs():
-    (contender,) = [c for c in Settings.of("sic").contenders if c.name == "default"]
-    cut = contender.within(50)
-    assert cut.method("softmax") == gp.SteadyPIG(rounds=16)
-    assert cut.method("log-likelihood") == gp.SequentialGradient(rounds=50)
-    assert contender.within(100) == contender
+    (known,) = [c for c in read_settings("sic").methods if c.name == "default"]
+    cut = known.within(50)
+    assert cut.run("softmax") == gp.SteadyPIG(rounds=16)
+    assert cut.run("log-likelihood") == gp.SequentialGradient(rounds=50)
+    assert known.within(100) == known
 
 
-def test_the_command_of_a_page_names_what_was_asked_for_without_folders():
-    request = Request(Path("out"), photos=["a/b"], methods=["ig", "paper"], limit=3, k=[5, 10])
-    assert request.command("sic") == "sic --photos DIR --limit 3 --methods ig,paper --k 5,10"
-    request = Request(Path("out"), tables=["x/own.csv", "kdd"], mask_finetune=True, start="rate")
-    expected = "criteo --tables own.csv kdd --mask-finetune --start rate"
-    assert request.command("criteo") == expected
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (
+            "sic --methods ig,paper --photos a/b --limit 3 --out x --no-resume",
+            "sic --photos DIR --limit 3 --methods ig,paper",
+        ),
+        (
+            "--seed 2 criteo --tables x/own.csv kdd --mask-finetune --start rate --k 10,5",
+            "criteo --tables own.csv kdd --k 5,10 --mask-finetune --start rate --seed 2",
+        ),
+    ],
+)
+def test_the_command_of_a_page_names_what_was_asked_for_without_folders(words, shown):
+    args = parser(words.split()).parse_args(words.split())
+    assert command(args.what, args) == shown
 
 
 def test_more_photos_only_add_to_fewer():
@@ -95,46 +108,33 @@ def test_more_photos_only_add_to_fewer():
     assert drawn(paths, 7, 4) != few
 
 
-class Small(Job):
-    """A job without a table, for its work alone."""
-
-    def __init__(self, request):
-        self.name, self.request = "small", request
-        self.outcomes, self.failed = {}, {}
-
-    prepare = table = remarks = write = None
+def small(folder, **more):
+    """An experiment for its work alone."""
+    return Experiment("lemmas", Namespace(out=folder, seed=0, resume=True), **more)
 
 
 def test_a_failure_is_kept_as_its_reason_and_tried_again(tmp_path):
     items = []
 
-    def run(some):
-        for item in some:
-            items.append(item)
-            if item == "bad" and items.count("bad") < 3:
-                raise ArithmeticError("not finite")
-            yield {"item": item}
+    def run(item):
+        items.append(item)
+        if item == "bad" and items.count("bad") < 2:
+            raise ArithmeticError("not finite")
+        return {"item": item}
 
-    tasks = tuple(Task(tmp_path / f"{item}.json", item, item) for item in ("a", "bad", "c"))
-    batch = Batch("", tasks, run)
-    job = Small(Request(tmp_path))
-    job.work([batch])
-    assert job.failed == {"bad": "ArithmeticError: not finite"}
-    assert job.outcomes == {"a": {"item": "a"}, "c": {"item": "c"}}
-    items[:] = ["bad", "bad"]
-    job = Small(Request(tmp_path))
-    job.work([batch])
-    assert items == ["bad", "bad", "bad"]
-    assert set(job.outcomes) == {"a", "bad", "c"}
-    assert job.failed == {}
+    tasks = [Task(item, tmp_path / f"{item}.json", item, run) for item in ("a", "bad", "c")]
+    experiment = small(tmp_path)
+    assert experiment.measure(tasks) == {"a": {"item": "a"}, "c": {"item": "c"}}
+    assert experiment.failed == {"bad": "ArithmeticError: not finite"}
+    experiment = small(tmp_path)
+    assert set(experiment.measure(tasks)) == {"a", "bad", "c"}
+    assert items == ["a", "bad", "c", "bad"]
+    assert experiment.failed == {}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_processes_share_the_work(tmp_path, size):
-    batches = [
-        Batch.of_one(tmp_path / f"{i}.json", i, str(i), lambda item: {"item": item})
-        for i in range(5)
-    ]
+    tasks = [Task(i, tmp_path / f"{i}.json", str(i), lambda item: {"item": item}) for i in range(5)]
 
     class Apart(Group):
         """Ranks one after the other: what a barrier is for is done by the order."""
@@ -144,10 +144,9 @@ def test_processes_share_the_work(tmp_path, size):
 
     for rank in range(size):
         before = len(list(tmp_path.iterdir()))
-        job = Small(Request(tmp_path, group=Apart(rank, size)))
-        job.work(batches)
+        records = small(tmp_path, group=Apart(rank, size)).measure(tasks)
         assert len(list(tmp_path.iterdir())) - before in (5 // size, -(-5 // size))
-    assert job.outcomes == {i: {"item": i} for i in range(5)}
+    assert records == {i: {"item": i} for i in range(5)}
     assert ALONE.first
     assert not Group(1, 2).first
 
