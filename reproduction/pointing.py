@@ -21,6 +21,7 @@ from .experiment import Experiment, Method, Record, Result, Table, Task, digest
 from .photos import Photo, Sample
 
 PICTURES = ()
+CELLS = 4
 HEADS = {
     "title": "method",
     "setting": "setting",
@@ -64,10 +65,10 @@ def reproduce(experiment: Experiment) -> Result:
             for row in pair_rows(shown, records[grid, method], sample.model.classes):
                 pairs.append({"method": method.name, "grid": grid + 1, **row})
     experiment.csv("pointing-photos.csv", pairs, "method", "ranking", "grid")
-    paper, side = more["paper"], more["side"]
+    paper = more["paper"]
     remarks = [
-        f"{count(len(played), 'grid')} of {side} × {side} photos, {side * side} classes each, of "
-        f"the most confident of {count(len(sample.photos), 'photo')} ({sample.source}; the paper: "
+        f"{count(len(played), 'grid')} of 2 × 2 photos, {CELLS} classes each, of the "
+        f" most confident of {count(len(sample.photos), 'photo')} ({sample.source}; the paper: "
         f"{paper['grids']} grids from {paper['photos']:,} of ImageNet), least confidence "
         f"{float(grids.confidences.min()):.3f}, cells that show a photo again: {grids.reused}; "
         f"{sample.model_name}, top {k:,} values."
@@ -80,16 +81,15 @@ def reproduce(experiment: Experiment) -> Result:
 
 def grids_of(sample: Sample, photos: Sequence[Photo]) -> Grids:
     """As many grids as the settings say, or as there are photos for."""
-    side = sample.more["side"]
-    grids = min(sample.more["grids"], len(photos) // side**2)
+    grids = min(sample.more["grids"], len(photos) // CELLS)
     if grids < 1:
         raise InvalidInput(
-            f"Expected at least {side**2} photos that the network gets right for a grid "
+            f"Expected at least {CELLS} photos that the network gets right for a grid "
             f"(got {len(photos)}). Try a larger --limit."
         )
     pictures = [sample.input_of(photo) for photo in photos]
     classes, seed = [photo.target for photo in photos], sample.experiment.seed
-    return make_grids(sample.model, pictures, classes, grids=grids, side=side, seed=seed)
+    return make_grids(sample.model, pictures, classes, grids=grids, seed=seed)
 
 
 def measure(sample: Sample, grids: Grids, k: int, item: tuple[int, Method]) -> Record:

@@ -1,15 +1,15 @@
-"""Which setting serves under three judges at once? The study behind the defaults for photos.
+"""Candidates for the default for photos, by three measures at once.
 
     python reproduction/study/run.py tune steady-33x3 greedy-20x5 …      one part of the photos
     python reproduction/study/run.py confirm steady-33x3 paper-100x20 …  photos not tuned on
     python reproduction/study/run.py pointing steady-33x3 …              2 × 2 grids of the latter
     python reproduction/study/run.py table                               the results so far
 
-Judges: the network's own curve (SIC, and LIC), the same masks shown to the other network, and the
-pointing game. Networks: MobileNetV2 judged by EfficientNet-Lite0 and the other way round. Photos:
-those of `make assets` for which both networks predict the same class, split by a fixed seed. Every
-result is kept at once, so a stopped run goes on; `table` writes results.md, results.csv and
-pareto.png next to this file.
+Measures: the network's own curve (SIC, and LIC), the same masks shown to the other network, and the
+pointing game. Networks: MobileNetV2 with EfficientNet-Lite0's second opinion, and the reverse.
+Photos: those of `make assets` for which both networks predict the same class, split by a fixed
+seed. Every result is kept at once, so a stopped run goes on; `table` writes results.md, results.csv
+and pareto.png next to this file.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def play(sample: Sample, network: str, name: str, grids: int) -> None:
             [sample.classes[i] for i in chosen],
             method=first_rounds(method, options),
             grids=grids,
-            options={"baseline": "gray", **options},
+            baseline="gray",
+            **options,
         )
         save(file, {"score": game.score, "error": game.standard_error, "majority": game.majority})
     record = json.loads(file.read_text())

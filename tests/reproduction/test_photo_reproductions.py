@@ -290,7 +290,7 @@ def test_the_pointing_game_is_that_of_the_metric(plain, answer, place, monkeypat
             k=77,  # A tenth of 16 × 16 × 3.
             grids=1,
             ranking=ranking,
-            options={"baseline": "gray"},
+            baseline="gray",
         )
         assert rows["ig", ranking]["pointing"] == game.score
         assert rows["ig", ranking]["majority"] == game.majority

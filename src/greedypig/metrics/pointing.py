@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isqrt, nan
-from typing import Any, Literal
+from math import nan
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +26,11 @@ from ..tensors.inputs import Model
 from ..tensors.targets import Target
 from .ranking import counts_needed
 
+CELLS = 4
+"""Cells of a grid: 2 × 2."""
+BATCH = 32
+"""Images whose confidence is measured at once."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grids:
@@ -34,18 +39,13 @@ class Grids:
     pictures: Tensor
     """(grids, channels, height, width): inputs of the model."""
     classes: Tensor
-    """(grids, cells) long: the class in each cell, row by row; all different within a grid."""
+    """(grids, 4) long: the class in each cell, row by row; all different within a grid."""
     sources: Tensor
-    """(grids, cells) long: which of the given images lies in each cell."""
+    """(grids, 4) long: which of the given images lies in each cell."""
     confidences: Tensor
-    """(grids, cells): the model's probability of that class for the image alone."""
+    """(grids, 4): the model's probability of that class for the image alone."""
     cells: Tensor
     """(height, width) long: the cell of every pixel."""
-
-    @property
-    def side(self) -> int:
-        """Cells along an edge."""
-        return isqrt(self.classes.shape[1])
 
     @property
     def reused(self) -> int:
@@ -61,21 +61,21 @@ class PointingGame:
     """How often explanations lay in the right cell."""
 
     shares: Tensor
-    """(grids, cells, cells) float64: [g, c, d] is the share of the top values in cell d when the
+    """(grids, 4, 4) float64: [g, c, d] is the share of the top values in cell d when the
     class of cell c was explained in grid g."""
     k: int
     """How many values counted as the top."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The method, the ranking, the cells along an edge and how many cells are reused."""
+    """The method and the ranking."""
 
     @property
     def right(self) -> Tensor:
-        """(grids, cells): the share in the right cell; 1 / cells is chance."""
+        """(grids, 4): the share in the right cell; 1/4 is chance."""
         return self.shares.diagonal(dim1=1, dim2=2)
 
     @property
     def hits(self) -> Tensor:
-        """(grids, cells) bool: the right cell holds more than every other. A tie is no hit."""
+        """(grids, 4) bool: the right cell holds more than every other. A tie is no hit."""
         wrong = self.shares.clone()
         wrong.diagonal(dim1=1, dim2=2).fill_(-1)
         return self.right > wrong.amax(2)
@@ -113,29 +113,26 @@ def pointing_game(
     method: Any = None,
     k: int = 15_000,
     grids: int = 25,
-    side: int = 2,
     ranking: str | None = None,
-    outputs: str | None = None,
     seed: int = 0,
-    batch_size: int | Literal["auto"] = "auto",
-    options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> PointingGame:
     """Make grids of the most confident images, explain every class in each, and count hits.
 
     images: inputs of the model, (count, channels, height, width) or a list of such pictures.
     targets: their classes; None takes the model's predictions.
-    method: as in `gp.explain_many`. options: further arguments of it, {"features": gp.grid(16)}.
+    method: as in `gp.explain_many`. options: further arguments of it, such as features.
     k: how many values count as the top; of larger features as many whole ones as k has room for.
     ranking: None ranks greedy methods by order of selection and one-shot ones by signed score, as
         evidence against a class lies with its rivals.
-    grids, side, seed: how many grids of side × side images, and their random order (`make_grids`).
+    grids, seed: how many grids of 2 × 2 images, and their random order (`make_grids`).
     """
-    shared: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "outputs": outputs}
-    boards = make_grids(model, images, targets, grids=grids, side=side, **shared)
-    pictures = (picture for picture in boards.pictures for _ in range(side**2))
+    outputs = options.get("outputs")
+    boards = make_grids(model, images, targets, grids=grids, outputs=outputs, seed=seed)
+    pictures = (picture for picture in boards.pictures for _ in range(CELLS))
     classes = boards.classes.flatten().tolist()
-    more = shared | dict(options or {})
-    attributions = explain_many(model, pictures, target=classes, method=method, **more)
+    options |= {"target": classes, "method": method, "seed": seed}
+    attributions = explain_many(model, pictures, **options)
     return pointing_score(boards, attributions, k=k, ranking=ranking)
 
 
@@ -149,26 +146,25 @@ def pointing_score(
     """
     layout = Layout.of(grids.pictures[0])
     check_count("k", k, layout.n)
-    count, cells = grids.classes.shape
     where = grids.cells.expand(grids.pictures.shape[1:]).flatten()
     shares: list[Tensor] = []
-    settings: dict[str, Any] = {"reused": grids.reused, "side": grids.side}
+    settings: dict[str, Any] = {}
     for a in attributions:
         needed, settings["ranking"] = counts_needed(a, layout, ranking, one_shot="signed")
         settings["method"] = getattr(a, "settings", {}).get("method")
-        inside = torch.bincount(where[(needed <= k).cpu()], minlength=cells).double()
+        inside = torch.bincount(where[(needed <= k).cpu()], minlength=CELLS).double()
         if not int(inside.sum()):
             raise InvalidInput(
                 f"Expected k to have room for at least one feature (got k={k}, less than the "
                 "values of the first feature)."
             )
         shares.append(inside / inside.sum())
-    if len(shares) != count * cells:
+    if len(shares) != CELLS * len(grids):
         raise InvalidInput(
-            f"Expected one attribution for each of {cells} classes in {count} grids, "
-            f"{count * cells} in all (got {len(shares)})."
+            f"Expected one attribution for each of {CELLS} classes in {len(grids)} grids, "
+            f"{CELLS * len(grids)} in all (got {len(shares)})."
         )
-    return PointingGame(torch.stack(shares).view(count, cells, cells), k, settings)
+    return PointingGame(torch.stack(shares).view(-1, CELLS, CELLS), k, settings)
 
 
 def make_grids(
@@ -177,19 +173,16 @@ def make_grids(
     targets: Sequence[int] | Tensor | None = None,
     *,
     grids: int = 25,
-    side: int = 2,
     outputs: str | None = None,
     seed: int = 0,
-    batch_size: int | Literal["auto"] = "auto",
 ) -> Grids:
     """Grids of the images with the highest confidence, each shrunk to a cell by averaging.
 
-    The grids · side² most confident images, of a class at most one per grid, are distributed at
+    The grids · 4 most confident images, of a class at most one per grid, are distributed at
     random by `seed`, no class twice in a grid. Where there are too few, some are used again:
     `reused` says how many cells.
     """
     check_count("grids", grids)
-    check_count("side", side)
     pictures = list(images)
     shapes = {tuple(getattr(image, "shape", ())) for image in pictures}
     if len(shapes) != 1 or len(next(iter(shapes))) != 3:
@@ -201,7 +194,7 @@ def make_grids(
     with torch.inference_mode(False), torch.no_grad():
         network = Model(model, Target(None, outputs, class_given=True))
         example = network.example(stack[0])
-        batches = torch.split(stack.flatten(1), 32 if batch_size == "auto" else batch_size)
+        batches = torch.split(stack.flatten(1), BATCH)
         logits = torch.cat([network.logits(batch, example) for batch in batches])
     probabilities = torch.softmax(logits.double(), 1).cpu()
     classes = probabilities.argmax(1) if targets is None else torch.as_tensor(targets).cpu()
@@ -213,18 +206,17 @@ def make_grids(
         )
     classes = classes.long()
     confidences = probabilities.gather(1, classes.unsqueeze(1)).squeeze(1)
-    sources = _dealt(classes, confidences, grids, side**2, seed)
-    channels, height, width = stack.shape[1:]
-    cells = stack[sources].view(grids, side, side, channels, height, width)
-    canvas = cells.permute(0, 3, 1, 4, 2, 5).reshape(grids, channels, side * height, side * width)
-    rows, columns = ((torch.arange(size) * side + side - 1) // size for size in (height, width))
-    where = rows.unsqueeze(1) * side + columns
-    shrunk = avg_pool2d(canvas, side)
+    sources = _dealt(classes, confidences, grids, seed)
+    top_left, top_right, low_left, low_right = stack[sources].unbind(1)
+    top, low = torch.cat([top_left, top_right], 3), torch.cat([low_left, low_right], 3)
+    shrunk = avg_pool2d(torch.cat([top, low], 2), 2)
+    rows, columns = ((2 * torch.arange(size) + 1) // size for size in stack.shape[2:])
+    where = 2 * rows.unsqueeze(1) + columns
     return Grids(shrunk, classes[sources], sources, confidences[sources], where)
 
 
-def _dealt(classes: Tensor, confidences: Tensor, grids: int, cells: int, seed: int) -> Tensor:
-    """(grids, cells) long: images of different classes for every grid.
+def _dealt(classes: Tensor, confidences: Tensor, grids: int, seed: int) -> Tensor:
+    """(grids, 4) long: images of different classes for every grid.
 
     Each grid takes from the classes with most images left, which leaves none over as long as
     that is possible; a new deck is shuffled when what is left has too few classes.
@@ -234,23 +226,23 @@ def _dealt(classes: Tensor, confidences: Tensor, grids: int, cells: int, seed: i
     best: list[int] = []
     for i in confidences.sort(descending=True, stable=True).indices.tolist():
         counts[kinds[i]] += 1
-        if counts[kinds[i]] <= grids and len(best) < grids * cells:
+        if counts[kinds[i]] <= grids and len(best) < grids * CELLS:
             best.append(i)
     different = len({kinds[i] for i in best})
-    if different < cells:
+    if different < CELLS:
         raise InvalidInput(
-            f"Expected images of at least {cells} classes for grids of {cells} (got {different})."
+            f"Expected images of at least {CELLS} classes for grids of {CELLS} (got {different})."
         )
     generator = torch.Generator().manual_seed(seed)
     deck: list[int] = []
     hands: list[list[int]] = []
     while len(hands) < grids:
-        while len({kinds[i] for i in deck}) < cells:
+        while len({kinds[i] for i in deck}) < CELLS:
             deck += [best[j] for j in torch.randperm(len(best), generator=generator).tolist()]
         # Sorting is stable, and the deck was shuffled: equally large classes come in random order.
-        crowd = [kind for kind, _ in Counter(kinds[i] for i in deck).most_common(cells)]
+        crowd = [kind for kind, _ in Counter(kinds[i] for i in deck).most_common(CELLS)]
         hand = [next(i for i in deck if kinds[i] == kind) for kind in crowd]
         for i in hand:
             deck.remove(i)
-        hands.append([hand[j] for j in torch.randperm(cells, generator=generator).tolist()])
+        hands.append([hand[j] for j in torch.randperm(CELLS, generator=generator).tolist()])
     return torch.tensor(hands)
