@@ -283,8 +283,3 @@ def test_colours_that_cannot_be_found_are_asked_for(own):
     net = model_from("own_models:Standardising")
     with pytest.raises(gp.InvalidInput, match=r"Try giving the model attributes baseline\(name\)"):
         net.baseline("gray")
-
-
-def test_weights_belong_into_the_factory(own):
-    with pytest.raises(gp.InvalidInput, match="Try loading them in its factory"):
-        model_from("own_models:plain", weights="random")

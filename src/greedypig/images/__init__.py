@@ -7,10 +7,9 @@ for photo in Photos("holiday/"):        # the ones that can be read; .broken has
 from .api import explain_photo
 from .class_names import find_class, label_of
 from .from_spec import model_from
-from .photos import Broken, Photo, Photos, find_photos, open_photo
+from .photos import Photo, Photos, find_photos, open_photo
 
 __all__ = [
-    "Broken",
     "Photo",
     "Photos",
     "explain_photo",

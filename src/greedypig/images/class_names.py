@@ -46,13 +46,10 @@ def find_class(query: str | int, classes: Sequence[str] | None) -> int:
     if tuple(classes) == class_names() and text.lower() in wordnet_ids():
         return wordnet_ids().index(text.lower())
     wanted = _plain(text)
-    fits = (
-        lambda name: name == text,  # "Cardigan" is a dog, "cardigan" is worn.
-        lambda name: _plain(name) == wanted,
-        lambda name: wanted in map(_plain, name.split(",")),
-    )
-    for fit in fits:
-        indices = [i for i, name in enumerate(classes) if fit(name)]
+    whole = [i for i, name in enumerate(classes) if name == text]  # "Cardigan" is no cardigan.
+    alike = [i for i, name in enumerate(classes) if _plain(name) == wanted]
+    parts = [i for i, name in enumerate(classes) if wanted in map(_plain, name.split(","))]
+    for indices in (whole, alike, parts):
         if len(indices) == 1:
             return indices[0]
         if indices:

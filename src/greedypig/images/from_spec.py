@@ -33,31 +33,22 @@ _PROBE = (64, 128, 192)
 """A colour that tells scales apart, and orders of the channels."""
 
 
-def model_from(spec: str, *, weights: Any = None, outputs: str | None = None) -> ImageModel:
+def model_from(spec: str, *, outputs: str | None = None) -> ImageModel:
     """The network that `spec` names: on the CPU, in eval mode, no parameter requires a gradient.
 
     Args:
         spec: the name of a built-in network ("efficientnet-lite0", "mobilenet-v2", "resnet50"), or
             "package.module:factory" for your own (see `OwnModel`); modules in the current directory
             are found too.
-        weights: for a built-in network, as in `greedypig.models.load`.
         outputs: for your own, "logits" or "probabilities": which of them it gives. None takes
             what its attribute `outputs` says, else logits.
     """
-    if ":" not in spec:
-        if "." in spec:
-            raise InvalidInput(
-                f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
-                f'Try "{":".join(spec.rsplit(".", 1))}".'
-            )
-        model: nn.Module = load(spec, weights)
-    elif weights is not None:
+    if "." in spec and ":" not in spec:
         raise InvalidInput(
-            f"Expected no weights for the model {spec} (got {weights!r}). "
-            "Try loading them in its factory."
+            f"Expected a model as package.module:factory (got {spec!r}, without a colon). "
+            f'Try "{":".join(spec.rsplit(".", 1))}".'
         )
-    else:
-        model = build(spec)
+    model = build(spec) if ":" in spec else load(spec)
     if not isinstance(model, ImageModel):
         return OwnModel(model, spec, outputs)
     if outputs not in (None, "logits"):

@@ -22,7 +22,7 @@ from .networks.pictures import pillow, upright
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["SUFFIXES", "Broken", "Photo", "Photos", "find_photos", "open_photo"]
+__all__ = ["SUFFIXES", "Photo", "Photos", "find_photos", "open_photo"]
 
 LARGE = 2**25
 """JPEG files of more pixels, 33 megapixels, are decoded at a reduced size …"""
@@ -47,15 +47,6 @@ class Photo:
     """The ImageNet class in the path, see `label_of`."""
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A file that could not be read."""
-
-    path: Path
-    reason: str
-    """One sentence that names the file."""
-
-
 @dataclass
 class Photos:
     """The photos at `paths`, one after the other; what cannot be read is collected in `broken`.
@@ -66,8 +57,8 @@ class Photos:
     paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]
     files: tuple[Path, ...] = field(init=False)
     """What `find_photos` found, in its order."""
-    broken: list[Broken] = field(init=False, default_factory=list)
-    """Of the last or current pass."""
+    broken: dict[Path, str] = field(init=False, default_factory=dict)
+    """The reason why a file could not be read, in the last or current pass."""
 
     def __post_init__(self) -> None:
         self.files = tuple(find_photos(self.paths))
@@ -76,14 +67,14 @@ class Photos:
         return len(self.files)
 
     def __iter__(self) -> Iterator[Photo]:
-        self.broken = broken = []
+        self.broken = broken = {}
         for path in self.files:
             try:
                 image = open_photo(path)
             except MissingPackage:
                 raise
             except GreedyPigError as error:
-                broken.append(Broken(path, str(error)))
+                broken[path] = str(error)
             else:
                 yield Photo(path, image, label_of(path))
 
