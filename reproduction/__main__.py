@@ -19,7 +19,7 @@ from greedypig.core.errors import InvalidInput, InvalidType
 from greedypig.tables.distributed import Group, joined, own_device
 
 from . import REPRODUCTIONS
-from .experiment import MARK, Experiment, Result
+from .experiment import MARK, Experiment
 
 PROGRAM = "python -m reproduction"
 DESCRIPTION = """\
@@ -139,13 +139,13 @@ def run(args: Namespace, terminal: Terminal) -> int:
             outputs.refuse_foreign([out / f"{name}.md"], MARK.encode())
             pictures = module_of(name).PICTURES
             outputs.refuse_foreign([out / picture.format(name) for picture in pictures])
-        results = [_one(name, args, terminal, group) for name in args.chosen]
-        failed = [failure for result in results for failure in result.failed]
+        done = [_one(name, args, terminal, group) for name in args.chosen]
+        failed = [failure for experiment in done for failure in experiment.failed]
         if failed:
             terminal.note(
                 f"{len(failed)} left out: {', '.join(Path(name).name for name in failed)}"
             )
-        records = {result.name: _record(result) for result in results}
+        records = {experiment.name: _record(experiment) for experiment in done}
         terminal.result(records[args.what] if args.what != ALL else {"reproductions": records})
         return FAILED if failed and group.first else DONE
 
@@ -155,7 +155,7 @@ def module_of(name: str) -> Any:
     return import_module(f"{__package__}.{'sic' if name == 'resnet' else name}")
 
 
-def _one(name: str, args: Namespace, terminal: Terminal, group: Group) -> Result:
+def _one(name: str, args: Namespace, terminal: Terminal, group: Group) -> Experiment:
     done, total = 0, 0
     with terminal.bar(name) as bar:
 
@@ -172,14 +172,14 @@ def _one(name: str, args: Namespace, terminal: Terminal, group: Group) -> Result
             experiment = Experiment(
                 name, args, command=words, device=device, group=group, progress=progress
             )
-            result: Result = module_of(name).reproduce(experiment)
+            module_of(name).reproduce(experiment)
         except KeyboardInterrupt:
             raise Stopped(f"Stopped {name} after {done} of {total} pieces of its work.") from None
         except (InvalidInput, InvalidType, FileNotFoundError) as error:
             raise UsageError(str(error)) from error
     group.barrier()  # A process that ends early would end the one that writes.
-    _print(result, terminal)
-    return result
+    _print(experiment, terminal)
+    return experiment
 
 
 def command(name: str, args: Namespace) -> str:
@@ -201,29 +201,30 @@ def command(name: str, args: Namespace) -> str:
     return " ".join(words)
 
 
-def _print(result: Result, terminal: Terminal) -> None:
+def _print(experiment: Experiment, terminal: Terminal) -> None:
     """The table for people, and the first remarks."""
-    table = result.table
+    table = experiment.table
     columns = [column for column in table.columns if column != "setting"]
     rows = [[table.cell(row, column) for column in columns] for row in table.rows]
-    terminal.say(result.title)
+    terminal.say(experiment.settings["title"])
     terminal.table([table.columns[column] for column in columns], rows, names=len(columns))
-    for remark in result.remarks[:2]:
+    for remark in experiment.remarks[:2]:
         terminal.say(remark)
-    if result.files:
-        folder = outputs.shown(result.files[0].parent)
-        terminal.say(f"Wrote {folder}: {', '.join(f.name for f in result.files)}")
+    if experiment.files:
+        names = ", ".join(file.name for file in experiment.files)
+        terminal.say(f"Wrote {outputs.shown(experiment.out)}: {names}")
 
 
-def _record(result: Result) -> dict[str, Any]:
+def _record(experiment: Experiment) -> dict[str, Any]:
     """The object of --json."""
+    failed = experiment.failed.items()
     return {
-        "reproduction": result.name,
-        "rows": [dict(row) for row in result.table.rows],
-        "settings": dict(result.about),
-        "differs": list(result.remarks),
-        "failed": [{"photo": name, "reason": reason} for name, reason in result.failed.items()],
-        "files": [fspath(file) for file in result.files],
+        "reproduction": experiment.name,
+        "rows": [dict(row) for row in experiment.table.rows],
+        "settings": experiment.about,
+        "differs": list(experiment.remarks),
+        "failed": [{"photo": name, "reason": reason} for name, reason in failed],
+        "files": [fspath(file) for file in experiment.files],
     }
 
 

@@ -45,7 +45,7 @@ from greedypig.tables import (
 from greedypig.tables import Table as Rows
 from greedypig.tables.retraining import retrain_on
 
-from .experiment import Experiment, Method, Record, Result, Table, Task, mean_and_error
+from .experiment import Experiment, Method, Record, Table, Task, mean_and_error
 from .synthetic import CriteoShaped
 
 PICTURES = ()
@@ -74,15 +74,15 @@ Line = tuple[Method, str]
 method that uses no network is empty."""
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """Losses after retraining, table by table."""
-    args, more, methods = experiment.args, experiment.more, experiment.methods()
-    variants = list(args.baseline or more["baselines"])
+    args, settings, methods = experiment.args, experiment.settings, experiment.methods()
+    variants = list(args.baseline or settings["baselines"])
     if args.mask_finetune:
         if "conditional" in variants:
             raise InvalidInput("Expected --baseline zero or mean with --mask-finetune.")
         variants += [variant + TUNED for variant in variants]
-    budget = max(experiment.budget or more["budget"], STEPS * more["ranked"])
+    budget = max(experiment.budget or settings["budget"], STEPS * settings["ranked"])
     studies = [Study(experiment, n, methods, variants, budget) for n in tables_of(experiment)]
     for study in studies:
         study.measure()
@@ -111,17 +111,17 @@ def reproduce(experiment: Experiment) -> Result:
             f"{study.title}, {len(study.names)} columns: {count(study.models, 'network')}, "
             f"{count(selections, 'selection')} in all, each retrained; "
             f"{study.rows('train', 0).rows:,} training rows; {budget:,} gradient batches of "
-            f"{more['batch_size']}."
+            f"{settings['batch_size']}."
         )
         remarks += in_words(study.title, each)
-    return experiment.page(table, remarks)
+    experiment.page(table, remarks)
 
 
 def tables_of(experiment: Experiment) -> list[str]:
     """The tables asked for; else the settings', without those that are not there."""
     if experiment.args.tables:
         return list(experiment.args.tables)
-    files = {name: experiment.more[name].get("file") for name in experiment.more["tables"]}
+    files = {name: experiment.settings[name].get("file") for name in experiment.settings["tables"]}
     folder = assets_folder() / "tables"
     return [name for name, file in files.items() if file is None or (folder / file).is_file()]
 
@@ -160,8 +160,8 @@ class Study:
         budget: int,
     ) -> None:
         """name: "generated", a table of `make assets`, or the path of a table."""
-        args, more = experiment.args, experiment.more
-        known = {**more["table"], **more.get(name, {})}
+        args, settings = experiment.args, experiment.settings
+        known = {**settings["table"], **settings.get(name, {})}
         self.experiment, self.variants, self.budget = experiment, variants, budget
         self.models: int = args.models or known["models"]
         self.truth: CriteoShaped | None = None
@@ -180,7 +180,7 @@ class Study:
         self.survey = survey(self.table, label, reading_of(self.table))
         self.title = f"{title}, {self.survey.total:,} rows"
         self.names = self.survey.schema.names
-        asked = args.k or more["ks"]
+        asked = args.k or settings["ks"]
         self.ks = [k for k in sorted(asked) if k < len(self.names)]
         if not self.ks:
             raise InvalidInput(
@@ -265,7 +265,7 @@ class Study:
         return Batches(
             self.table,
             self.survey,
-            batch_size=self.experiment.more["batch_size"],
+            batch_size=self.experiment.settings["batch_size"],
             part=part,
             share=self.valid_share,
             split_seed=split,
@@ -313,7 +313,7 @@ class Study:
     def _ranking(self, s: Selection) -> Task:
         method, variant = s.line
         name = f"order-{method.name}-{s.model}-{s.seed}"
-        ranked = self.experiment.more["ranked"]
+        ranked = self.experiment.settings["ranked"]
         depends = self._weights(s.model).name, method.knobs, variant, self.budget, ranked
         place = self.experiment.place(self.name, name, *depends)
         return Task(s, place, self._label(place), self._select)
@@ -327,7 +327,7 @@ class Study:
             generator = torch.Generator().manual_seed(self._seed(s.seed))
             order = torch.randperm(len(self.names), generator=generator)
             return {"order": [self.names[i] for i in order.tolist()]}
-        train, more = self.rows("train", s.model), self.experiment.more
+        train, settings = self.rows("train", s.model), self.experiment.settings
         # Permutation importance is known to tables alone, by its name.
         run = method.name if method.name == "permutation" else method.run()
         network = self._fresh(self.survey.schema, 0)
@@ -339,8 +339,8 @@ class Study:
         }
         if variant.endswith(TUNED):
             seed = self._seed(s.model)
-            network = mask_finetune(network, train, steps=more["finetune"], seed=seed, **common)
-        most = min(more["ranked"], len(self.names))
+            network = mask_finetune(network, train, steps=settings["finetune"], seed=seed, **common)
+        most = min(settings["ranked"], len(self.names))
         a = select_features(
             network,
             train,
@@ -369,10 +369,10 @@ def reading_of(table: Rows) -> Reading:
 
 def paper_rows(experiment: Experiment, ks: Sequence[int]) -> Iterator[Record]:
     """The paper's lines."""
-    for method in experiment.settings.methods:
+    for method in experiment.settings["methods"]:
         if method.paper:
             yield {
-                "data": experiment.more["paper"]["data"],
+                "data": experiment.settings["paper"]["data"],
                 "title": method.title,
                 "method": f"{method.name}, paper",
                 **{f"k{k}": method.paper.get(str(k)) for k in ks},

@@ -79,27 +79,14 @@ class Method:
         return cut if changes else self
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The TOML file of an experiment."""
-
-    title: str
-    methods: tuple[Method, ...]
-    differs: tuple[str, ...]
-    """How our setting differs from the paper's."""
-    more: Mapping[str, Any]
-    """The rest of the file."""
-
-
-def read_settings(name: str) -> Settings:
-    """The settings of the experiment called `name`."""
-    more = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
-    methods = [
+def read_settings(name: str) -> dict[str, Any]:
+    """The TOML file of an experiment, its methods as objects."""
+    settings = tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
+    settings["methods"] = [
         Method(m["name"], m["title"], m["method"], m.get("paper", {}), tuple(m["rankings"]))
-        for m in ({"rankings": [None], **method} for method in more.pop("methods"))
+        for m in ({"rankings": [None], **method} for method in settings["methods"])
     ]
-    title, differs = more.pop("title"), tuple(more.pop("differs"))
-    return Settings(title, tuple(methods), differs, more)
+    return settings
 
 
 @dataclass(frozen=True)
@@ -150,24 +137,14 @@ class Table:
         return lines
 
 
-@dataclass(frozen=True)
-class Result:
-    """What was measured, for the terminal and for --json."""
+class Experiment:
+    """One run of a reproduction: its options and settings, the results so far, its files."""
 
-    name: str
-    title: str
     table: Table
     remarks: Sequence[str]
     """The setting, then what differs from the paper's, a sentence or two each."""
-    failed: Mapping[str, str]
-    """What could not be measured, each with the reason."""
-    about: Mapping[str, Any]
-    """Model, judge, seed and the like."""
-    files: Sequence[Path]
-
-
-class Experiment:
-    """One run of a reproduction: its options, the results so far, the files it writes."""
+    about: Record
+    """Model, judge, seed and the like, for --json."""
 
     def __init__(
         self,
@@ -185,17 +162,20 @@ class Experiment:
         """
         self.name, self.args, self.command = name, args, command or name
         self.settings = read_settings(name)
-        self.more = self.settings.more
+        words = ("title", "methods", "differs", "paper")
+        self.key = digest(sorted((k, v) for k, v in self.settings.items() if k not in words))
+        """Digest of the settings that all methods share."""
         self.device, self.group, self.progress = device, group, progress
         self.out, self.seed = Path(args.out), int(args.seed)
         self.budget: int | None = getattr(args, "budget", None)
         self.cut = False
         self.failed: dict[str, str] = {}
+        """What could not be measured, each with the reason."""
         self.files: list[Path] = []
 
     def methods(self, budget: int | None = None) -> list[Method]:
         """The methods of --methods in the order of the settings, each within the budget."""
-        known = self.settings.methods
+        known: list[Method] = self.settings["methods"]
         names = [method.name for method in known]
         wanted = names if self.args.methods is None else self.args.methods
         for name in wanted:
@@ -266,27 +246,26 @@ class Experiment:
             save = partial(draw().savefig, format="png", dpi=130, metadata=metadata)
             self._write(name, save)
 
-    def page(self, table: Table, remarks: Sequence[str], **about: Any) -> Result:
+    def page(self, table: Table, remarks: Sequence[str], **about: Any) -> None:
         """Write the Markdown page: table, remarks, pictures, failures."""
-        title, (first, *others) = self.settings.title, remarks
+        first, *others = remarks
         if self.cut:
             others.insert(
                 0,
                 f"Run with at most {self.budget:,} gradients a method, fewer than the paper's: a "
                 "quick look.",
             )
-        remarks = [first, *others, *self.settings.differs]
+        title, self.table = self.settings["title"], table
+        self.remarks = [first, *others, *self.settings["differs"]]
+        self.about = {"seed": self.seed, "budget": self.budget} | about
         lines = [f"# {title}", "", f"{MARK} {self.command}`.", "", *table.markdown()]
-        lines += ["", *(f"- {remark}" for remark in remarks)]
+        lines += ["", *(f"- {remark}" for remark in self.remarks)]
         for picture in (file for file in self.files if file.suffix == ".png"):
             lines += ["", f"![{title}]({picture.name})"]
         if self.failed:
             lines += ["", "Left out, as they could not be read or explained:", ""]
             lines += [f"- {Path(name).name}: {reason}" for name, reason in self.failed.items()]
         self._write(f"{self.name}.md", "\n".join(lines) + "\n")
-        about = {"seed": self.seed, "budget": self.budget} | about
-        files = [*self.files[-1:], *self.files[:-1]]
-        return Result(self.name, title, table, remarks, self.failed, about, files)
 
     def expect(self, results: Mapping[Any, Record] | Sequence[Any]) -> None:
         """Refuse to go on without any result."""

@@ -27,7 +27,7 @@ from greedypig.images import find_class
 from greedypig.metrics import information_curves
 from greedypig.metrics.ranking import counts_needed
 
-from .experiment import Experiment, Method, Record, Result, Table, Task, new_figure
+from .experiment import Experiment, Method, Record, Table, Task, new_figure
 from .photos import Photo, Sample
 
 if TYPE_CHECKING:
@@ -71,12 +71,14 @@ class Picture:
         return "elements" if self.block is None else f"{self.block} × {self.block}"
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """Draw the pictures of three figures, and write the network's output for each."""
-    methods, more = experiment.methods(experiment.budget), experiment.more
+    methods, settings = experiment.methods(experiment.budget), experiment.settings
     sample = Sample(experiment, extra=cat())
     classes = sample.model.classes
-    tabby, tench = (nearest(sample.photos, classes, **more[name]) for name in ("tabby", "tench"))
+    tabby, tench = (
+        nearest(sample.photos, classes, **settings[name]) for name in ("tabby", "tench")
+    )
     tasks = []
     for picture in pictures(sample, methods, tabby[0], tench[0]):
         name = f"{picture.method.name}.{picture.objective}.{picture.block or 'elements'}"
@@ -99,9 +101,9 @@ def reproduce(experiment: Experiment) -> Result:
         for figure, (photo, how) in {"tabby": tabby, "tench": tench}.items()
     ]
     most = max(record["kept"] for record in records.values())
-    rest = f"The top {most:,} values are kept; the rest is {more['baseline']}."
+    rest = f"The top {most:,} values are kept; the rest is {settings['baseline']}."
     remarks.append(f"{rest} Photos: {sample.source}.")
-    return experiment.page(Table(HEADS, rows, formats), remarks, **sample.about())
+    experiment.page(Table(HEADS, rows, formats), remarks, **sample.about())
 
 
 def cat() -> list[Path]:
@@ -140,7 +142,7 @@ def pictures(
         for method in methods:
             if isinstance(method.run(), InRounds):
                 yield Picture("tench", tench, method, objective)
-    for size in sample.more["blocks"]["sizes"]:
+    for size in sample.settings["blocks"]["sizes"]:
         for method in methods:
             if method.name in ("ig", "paper"):
                 blocks = of_blocks(sample, method, size)
@@ -150,10 +152,10 @@ def pictures(
 
 def of_blocks(sample: Sample, method: Method, size: int) -> Method:
     """The method on b × b windows: one a round until k values are covered, or one shot."""
-    knobs, budget = dict(sample.more["blocks"][method.name]), sample.experiment.budget
+    knobs, budget = dict(sample.settings["blocks"][method.name]), sample.experiment.budget
     if method.name == "paper":
         # Windows overlap, so more of them are needed than fit into k values side by side.
-        rounds = ceil(1.25 * sample.more["k"] / (3 * size * size))
+        rounds = ceil(1.25 * sample.settings["k"] / (3 * size * size))
         if budget is not None:
             rounds = min(rounds, budget)
             knobs["steps"] = min(knobs["steps"], budget // rounds)
@@ -163,20 +165,20 @@ def of_blocks(sample: Sample, method: Method, size: int) -> Method:
 
 def measure(sample: Sample, picture: Picture) -> Record:
     """Explain the photo and measure the network's output for the kept part."""
-    x, target, more = sample.input_of(picture.photo), picture.photo.target, sample.more
+    x, target, settings = sample.input_of(picture.photo), picture.photo.target, sample.settings
     features: Any = "elements"
     if picture.block is not None:
         features = windows(min(picture.block, *x.shape[-2:]))
     a, cost = sample.explain(x, target, picture.method, picture.objective, features)
     ranking = "signed" if picture.block is not None and picture.method.name == "ig" else None
-    k = int(min(more["k"], round(more["k_share"] * x.numel())))
+    k = int(min(settings["k"], round(settings["k_share"] * x.numel())))
     mask = counts_needed(a, Layout.of(x), ranking)[0] <= k
     curves = information_curves(
         sample.model,
         x,
         a,
         target=target,
-        baseline=more["baseline"],
+        baseline=settings["baseline"],
         ranking=ranking,
         points=[k / x.numel(), 1.0],
     )
@@ -207,7 +209,7 @@ def draw(sample: Sample, name: str, records: Mapping[Picture, Record]) -> Figure
     """The photo and what is kept of it, a row for each size of blocks."""
     photo = next(iter(records)).photo
     x = sample.input_of(photo)
-    gray = sample.model.baseline(sample.more["baseline"]).to(x).expand_as(x)
+    gray = sample.model.baseline(sample.settings["baseline"]).to(x).expand_as(x)
     rows: dict[int | None, list[tuple[str, Tensor]]] = {}
     for picture, record in records.items():
         bits = np.unpackbits(np.frombuffer(bytes.fromhex(record["mask"]), np.uint8))

@@ -24,7 +24,7 @@ from greedypig.models import GCN
 from greedypig.plots import Band, BandPanel, band_sheet
 from greedypig.results.wording import count
 
-from .experiment import Experiment, Method, Record, Result, Table, Task, mean_and_error
+from .experiment import Experiment, Method, Record, Table, Task, mean_and_error
 
 PICTURES = ("graph.png",)
 OBJECTIVE = "log-probability"
@@ -92,11 +92,12 @@ class Line:
         return [float(record["trace"][measure][at]) for record in self.records]
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """Order the edges by every method, on every graph and seed."""
-    methods, args = experiment.methods(experiment.budget), experiment.args
+    methods, settings = experiment.methods(experiment.budget), experiment.settings
     panels = panels_of(experiment)
-    seeds = range(experiment.seed, experiment.seed + (args.seeds or experiment.more["seeds"]))
+    many = experiment.args.seeds or settings["seeds"]
+    seeds = range(experiment.seed, experiment.seed + many)
     weights = {
         (panel, seed): experiment.place(panel.name, f"network-{seed}", *panel.key, seed)
         for panel in panels
@@ -111,7 +112,7 @@ def reproduce(experiment: Experiment) -> Result:
         for method in (*methods, NODES):
             depends: list[object] = [repr(run_of(method)), SHARES]
             if method is NODES:
-                depends = [panel.nodes, sorted(experiment.more["node"].items())]
+                depends = [panel.nodes, sorted(settings["node"].items())]
             name = f"{method.name}-{seed}"
             place = experiment.place(panel.name, name, *panel.key, seed, *depends)
             label = f"{label_of(panel, seed)}, {method.name}"
@@ -120,12 +121,12 @@ def reproduce(experiment: Experiment) -> Result:
     records: Mapping[Item, Record] = experiment.measure(tasks)
     lines = list(lines_of(panels, seeds, methods, records))
     experiment.expect(lines)
-    rows = [row_of(line, experiment.more["claim"]) for line in lines]
+    rows = [row_of(line, settings["claim"]) for line in lines]
     table = Table(TEXTS | NUMBERS, rows, {"gradients": "{:,.0f}"})
     experiment.csv("graph.csv", rows, "panel", without=("title", "graph", "claim"))
     experiment.csv("graph-curves.csv", curve_rows(lines))
     experiment.csv("graph-seeds.csv", seed_rows(lines))
-    title = f"{experiment.settings.title}; {count(len(seeds), 'seed')}, bands: standard error"
+    title = f"{settings['title']}; {count(len(seeds), 'seed')}, bands: standard error"
     experiment.figure("graph.png", lambda: draw(lines, title))
     done = {line.panel: len(line.records) for line in lines}
     remarks = [
@@ -135,13 +136,13 @@ def reproduce(experiment: Experiment) -> Result:
         f"{panel.nodes} nodes explained for each. {' '.join(panel.graph.notes)}".strip()
         for panel in panels
     ]
-    names, k = [panel.name for panel in panels], experiment.more["node"]["k"]
-    return experiment.page(table, remarks, seeds=list(seeds), panels=names, k=k)
+    names, k = [panel.name for panel in panels], settings["node"]["k"]
+    experiment.page(table, remarks, seeds=list(seeds), panels=names, k=k)
 
 
 def panels_of(experiment: Experiment) -> list[Panel]:
     """The graphs that are asked for."""
-    known = {spec["name"]: spec for spec in experiment.more["panels"]}
+    known = {spec["name"]: spec for spec in experiment.settings["panels"]}
     wanted = experiment.args.panels or list(known)
     for name in wanted:
         if name not in known:
@@ -196,7 +197,7 @@ def measure(experiment: Experiment, network: Path, item: Item) -> Record:
     model = load_model(network.with_suffix(".safetensors"), graph)
     judge = Judge(model, graph)
     if method is NODES:
-        k, draws = (experiment.more["node"][key] for key in ("k", "draws"))
+        k, draws = (experiment.settings["node"][key] for key in ("k", "draws"))
         nodes = nodes_with_a_choice(graph, k, seed)[: panel.nodes]
         return {"k": k, **explain_nodes(model, graph, judge, nodes, k, draws, seed)}
     a = edge_order(run_of(method), model, graph, seed=seed, objective=OBJECTIVE)

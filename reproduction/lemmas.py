@@ -29,7 +29,6 @@ from .experiment import (
     Experiment,
     Method,
     Record,
-    Result,
     Table,
     Task,
     label_axes,
@@ -61,15 +60,16 @@ Selector = Callable[[Any, int | None], gp.Attribution]
 """From a method and the number of columns to select, None for all, to the result."""
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """The top lists of every scene and number of copies, and both sides of the lemmas."""
-    methods, more, data = experiment.methods(), experiment.more, diabetes()
-    checks = [*redundancy(more["planted"]), *regression(data)]
+    methods, settings, data = experiment.methods(), experiment.settings, diabetes()
+    checks = [*redundancy(settings["planted"]), *regression(data)]
     tasks = []
-    for scene in more["scenes"]:
-        for network in range(1 if scene == "planted" else more["networks"]):
+    for scene in settings["scenes"]:
+        for network in range(1 if scene == "planted" else settings["networks"]):
             knobs = [(method.name, method.knobs) for method in methods]
-            place = experiment.place(scene, f"network-{network}", more, knobs, experiment.seed)
+            depends = experiment.key, knobs, experiment.seed
+            place = experiment.place(scene, f"network-{network}", *depends)
             label, run = f"{scene}, network {network}", partial(measure, experiment, methods, data)
             tasks.append(Task((scene, network), place, label, run))
     lists = [
@@ -79,40 +79,40 @@ def reproduce(experiment: Experiment) -> Result:
     ]
     experiment.expect(lists)
     columns = {"scene": "scene", "title": "method", "measure": "mean over networks"}
-    columns |= {f"t{t}": count(t, "copy", "copies") for t in more["copies"]}
-    rows = list(table_rows(more, methods, lists))
-    table = Table(columns, rows, {f"t{t}": "{:.2f}" for t in more["copies"]})
+    columns |= {f"t{t}": count(t, "copy", "copies") for t in settings["copies"]}
+    rows = list(table_rows(settings, methods, lists))
+    table = Table(columns, rows, {f"t{t}": "{:.2f}" for t in settings["copies"]})
     experiment.csv("lemmas.csv", rows, "scene", without=("title",))
     experiment.csv("lemmas-lists.csv", [{**e, "top": " ".join(e["top"])} for e in lists])
     experiment.csv("lemmas-identities.csv", map(asdict, checks))
-    experiment.figure("lemmas.png", lambda: draw(more, methods, lists, data))
+    experiment.figure("lemmas.png", lambda: draw(settings, methods, lists, data))
     remarks = [
         f"Scikit-learn's diabetes table, {len(data.y)} rows, {len(data.names)} columns; "
         f"{data.names[data.best]} is copied, which is worth most alone. Means over "
-        f"{more['networks']} networks, ± standard error. Worth is the R² of least squares on the "
-        f"columns in the list (all columns: {data.worth(range(len(data.names))):.3f}); in the "
+        f"{settings['networks']} networks, ± standard error. Worth is the R² of least squares on "
+        f"the columns in the list (all columns: {data.worth(range(len(data.names))):.3f}); in the "
         "planted scene it is the share of what all columns are worth."
     ]
     remarks += [f"{c.lemma}: {c.statement} {c.number:.3g} ({c.comparison})." for c in checks]
-    return experiment.page(table, remarks)
+    experiment.page(table, remarks)
 
 
 def measure(
     experiment: Experiment, methods: Sequence[Method], data: Data, item: tuple[str, int]
 ) -> Record:
     """Every method's top list for every number of copies, and what it is worth."""
-    (scene, network), more = item, experiment.more
-    names, best = columns_of(more, data, scene)
+    (scene, network), settings = item, experiment.settings
+    names, best = columns_of(settings, data, scene)
     lists = []
-    for t in more["copies"]:
-        select = selector(more, data, scene, 1000 * experiment.seed + network, t)
+    for t in settings["copies"]:
+        select = selector(settings, data, scene, 1000 * experiment.seed + network, t)
         origin = [*range(len(names)), *[best] * t]
         for method in methods:
-            k = None if method.name == "ig" else more["top"]
-            order = select(method.run(), k).order.tolist()[: more["top"]]
+            k = None if method.name == "ig" else settings["top"]
+            order = select(method.run(), k).order.tolist()[: settings["top"]]
             columns = [origin[i] for i in order]
             top = [names[origin[i]] + COPY * (i >= len(names)) for i in order]
-            planted = more["planted"]  # There worth is the share of what all columns are worth.
+            planted = settings["planted"]  # There worth is the share of what all columns are worth.
             worth = sum(planted[i] for i in set(columns)) / sum(planted)
             if scene != "planted":
                 worth = data.worth(columns)
@@ -123,22 +123,22 @@ def measure(
     return {"lists": lists}
 
 
-def columns_of(more: Mapping[str, Any], data: Data, scene: str) -> tuple[Sequence[str], int]:
+def columns_of(settings: Mapping[str, Any], data: Data, scene: str) -> tuple[Sequence[str], int]:
     """The names of the columns, and which one is copied."""
     if scene == "planted":
-        return [f"column {i + 1}" for i in range(len(more["planted"]))], 0
+        return [f"column {i + 1}" for i in range(len(settings["planted"]))], 0
     return data.names, data.best
 
 
-def selector(more: Mapping[str, Any], data: Data, scene: str, seed: int, t: int) -> Selector:
+def selector(settings: Mapping[str, Any], data: Data, scene: str, seed: int, t: int) -> Selector:
     """Selects among the columns of a scene and t copies."""
     if scene == "planted":
-        return by_core(planted(more["planted"]), len(more["planted"]) + t)
+        return by_core(planted(settings["planted"]), len(settings["planted"]) + t)
     network = train(
         data.with_copies(0 if scene == "either" else t),
         data.y,
-        hidden=more["hidden"],
-        batches=more["training"],
+        hidden=settings["hidden"],
+        batches=settings["training"],
         masked=scene == "masked",
         seed=seed,
     )
@@ -336,34 +336,34 @@ def mean_of(
 
 
 def table_rows(
-    more: Mapping[str, Any], methods: Sequence[Method], lists: Sequence[Record]
+    settings: Mapping[str, Any], methods: Sequence[Method], lists: Sequence[Record]
 ) -> Iterator[Record]:
     """A line for every scene, method and measure."""
-    for scene, words in more["scenes"].items():
+    for scene, words in settings["scenes"].items():
         for method in methods:
             for key, measure in MEASURES.items():
                 row: Record = {
                     "scene": words.split(":")[0],
                     "title": method.title,
                     "method": method.name,
-                    "measure": f"{measure} {more['top']}",
+                    "measure": f"{measure} {settings['top']}",
                 }
-                for t in more["copies"]:
+                for t in settings["copies"]:
                     numbers = mean_of(lists, scene, method.name, key, t)
                     row[f"t{t}"], row[f"t{t}_error"] = numbers
                 yield row
 
 
 def draw(
-    more: Mapping[str, Any], methods: Sequence[Method], lists: Sequence[Record], data: Data
+    settings: Mapping[str, Any], methods: Sequence[Method], lists: Sequence[Record], data: Data
 ) -> Figure:
     """A row for each scene: top lists of two methods, and what the lists are worth."""
-    scenes = more["scenes"]
+    scenes = settings["scenes"]
     shown = [method for method in methods if method.name != "greedy"]
     figure = new_figure(12, 0.6 + 2.55 * len(scenes), FIGURE_TITLE)
     axes = figure.subplots(len(scenes), len(shown) + 1, squeeze=False)
     for line, scene in zip(axes, scenes, strict=True):
-        names, best = columns_of(more, data, scene)
+        names, best = columns_of(settings, data, scene)
         for ax, method in zip(line, shown, strict=False):
             wanted = (scene, 0, method.name)
             tops = {
@@ -375,11 +375,11 @@ def draw(
             ax.set_title(method.title, loc="left", fontsize=10)
         line[0].set_title(f"{scenes[scene]}\n{shown[0].title}", loc="left", fontsize=10)
         for method, dash in zip(methods, ("-", "--", ":"), strict=False):
-            means = [mean_of(lists, scene, method.name, "worth", t) for t in more["copies"]]
+            means = [mean_of(lists, scene, method.name, "worth", t) for t in settings["copies"]]
             worth, errors = ([value or 0.0 for value in each] for each in zip(*means, strict=True))
             places = range(len(worth))
             line[-1].errorbar(places, worth, errors, None, dash, capsize=2, label=method.title)
-        line[-1].set_xticks(range(len(more["copies"])), map(str, more["copies"]))
+        line[-1].set_xticks(range(len(settings["copies"])), map(str, settings["copies"]))
         quantity = "share of all" if scene == "planted" else "R²"
         label_axes(line[-1], f"what the list is worth ({quantity})", "copies", "")
     for ax in axes[2:, -1]:  # One scale for R², so that noise looks like noise.

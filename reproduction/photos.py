@@ -68,22 +68,22 @@ class Sample:
 
     def __init__(self, experiment: Experiment, extra: Sequence[Path] = ()) -> None:
         """extra: photos to draw from besides those of `make assets`."""
-        args, more = experiment.args, experiment.more
-        objectives = more["objectives"]
+        args, settings = experiment.args, experiment.settings
+        objectives = settings["objectives"]
         if args.objective not in (None, *objectives):
             raise InvalidInput(
                 f"Expected an objective of {experiment.name}: {', '.join(objectives)} "
                 f"(got {args.objective!r})."
             )
-        self.experiment, self.more = experiment, more
+        self.experiment, self.settings = experiment, settings
         self.objectives = objectives if args.objective is None else [args.objective]
-        self.model_name = args.model or more["model"]
+        self.model_name = args.model or settings["model"]
         self.model = self._network(self.model_name)
         asked = getattr(args, "judge", None)
-        self.judge_name = asked or more.get("judge", NONE)
+        self.judge_name = asked or settings.get("judge", NONE)
         self.judge = self._judge(asked is not None)
         networks = [fingerprint(each) for each in (self.model, self.judge) if each is not None]
-        self.key = digest(networks, sorted(more.items()), self.objectives, experiment.seed)
+        self.key = digest(networks, experiment.key, self.objectives, experiment.seed)
         """Digest of what every result depends on, besides its photo and method."""
         self.source, paths = self._paths(extra)
         self.photos = self._predict(drawn(paths, args.limit, experiment.seed))
@@ -112,7 +112,7 @@ class Sample:
             target=target,
             objective=objective,
             method=method.run(objective),
-            baseline=self.more["baseline"],
+            baseline=self.settings["baseline"],
             features=features,
             seed=self.experiment.seed,
         )

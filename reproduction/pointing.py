@@ -17,7 +17,7 @@ from greedypig.core.errors import InvalidInput
 from greedypig.metrics import Grids, PointingGame, make_grids, pointing_score
 from greedypig.results.wording import count, listed
 
-from .experiment import Experiment, Method, Record, Result, Table, Task, digest
+from .experiment import Experiment, Method, Record, Table, Task, digest
 from .photos import Photo, Sample
 
 PICTURES = ()
@@ -33,13 +33,13 @@ HEADS = {
 }
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """Play the game with every method on every grid."""
-    methods, more = experiment.methods(experiment.budget), experiment.more
+    methods, settings = experiment.methods(experiment.budget), experiment.settings
     sample = Sample(experiment)
     photos = [photo for photo in sample.photos if not photo.wrong]
     grids = grids_of(sample, photos)
-    k = min(more["k"], round(more["k_share"] * grids.pictures[0].numel()))
+    k = min(settings["k"], round(settings["k_share"] * grids.pictures[0].numel()))
     tasks = []
     for grid, sources in enumerate(grids.sources.tolist()):
         folder = f"grid-{digest(*(photos[i].digest for i in sources))}"
@@ -65,10 +65,10 @@ def reproduce(experiment: Experiment) -> Result:
             for row in pair_rows(shown, records[grid, method], sample.model.classes):
                 pairs.append({"method": method.name, "grid": grid + 1, **row})
     experiment.csv("pointing-photos.csv", pairs, "method", "ranking", "grid")
-    paper = more["paper"]
+    paper = settings["paper"]
     remarks = [
         f"{count(len(played), 'grid')} of 2 × 2 photos, {CELLS} classes each, of the "
-        f" most confident of {count(len(sample.photos), 'photo')} ({sample.source}; the paper: "
+        f"most confident of {count(len(sample.photos), 'photo')} ({sample.source}; the paper: "
         f"{paper['grids']} grids from {paper['photos']:,} of ImageNet), least confidence "
         f"{float(grids.confidences.min()):.3f}, cells that show a photo again: {grids.reused}; "
         f"{sample.model_name}, top {k:,} values."
@@ -76,12 +76,12 @@ def reproduce(experiment: Experiment) -> Result:
     if sample.wrong:
         names = listed(sample.wrong)
         remarks.append(f"Left out, as the network predicts another class: {names}.")
-    return experiment.page(table, remarks, **sample.about())
+    experiment.page(table, remarks, **sample.about())
 
 
 def grids_of(sample: Sample, photos: Sequence[Photo]) -> Grids:
     """As many grids as the settings say, or as there are photos for."""
-    grids = min(sample.more["grids"], len(photos) // CELLS)
+    grids = min(sample.settings["grids"], len(photos) // CELLS)
     if grids < 1:
         raise InvalidInput(
             f"Expected at least {CELLS} photos that the network gets right for a grid "

@@ -20,7 +20,7 @@ from greedypig.metrics import Curve, information_curves, median_curve, softmax_i
 from greedypig.plots import curve as draw_curves
 from greedypig.results.wording import count, listed
 
-from .experiment import Experiment, Method, Record, Result, Table, Task, label_axes, new_figure
+from .experiment import Experiment, Method, Record, Table, Task, label_axes, new_figure
 from .photos import Photo, Sample
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ PANELS = {
 }
 
 
-def reproduce(experiment: Experiment) -> Result:
+def reproduce(experiment: Experiment) -> None:
     """Explain every photo by every method, and write the medians of the curves."""
     name, methods = experiment.name, experiment.methods(experiment.budget)
     sample = Sample(experiment)
@@ -79,7 +79,7 @@ def reproduce(experiment: Experiment) -> Result:
     experiment.csv(f"{name}-curves.csv", (point for line in lines for point in line.points()))
     title = f"{sample.model_name}, medians over {count(len(shown), 'photo')}"
     experiment.figure(f"{name}.png", lambda: draw(lines, title))
-    return experiment.page(table, remarks_on(sample, shown), **sample.about())
+    experiment.page(table, remarks_on(sample, shown), **sample.about())
 
 
 def measure(sample: Sample, columns: Sequence[str], item: tuple[Photo, Method]) -> Record:
@@ -93,9 +93,9 @@ def measure(sample: Sample, columns: Sequence[str], item: tuple[Photo, Method]) 
         for ranking in method.rankings:
             options: dict[str, Any] = {
                 "target": photo.target,
-                "baseline": sample.more["baseline"],
+                "baseline": sample.settings["baseline"],
                 "ranking": ranking,
-                "points": sample.more["points"],
+                "points": sample.settings["points"],
             }
             own = information_curves(sample.model, x, a, **options)
             curves = {"sic": own["softmax"], "lic": own["loss"]}
@@ -212,12 +212,13 @@ def table_of(rows: Sequence[Record]) -> Table:
 
 def remarks_on(sample: Sample, shown: Sequence[Photo]) -> list[str]:
     """The setting in sentences."""
-    more = sample.more
+    settings = sample.settings
     remarks = [
-        f"{count(len(shown), 'photo')} ({sample.source}; the paper: {more['paper']['photos']:,} of "
-        f"ImageNet), {sample.model_name}, {more['baseline']} baseline, {more['points']} points; "
-        "the area under the median curve. Gradients are per photo and objective. ± is the standard "
-        "error of the area, by resampling the photos."
+        f"{count(len(shown), 'photo')} ({sample.source}; the paper: "
+        f"{settings['paper']['photos']:,} of ImageNet), {sample.model_name}, "
+        f"{settings['baseline']} baseline, {settings['points']} points; the area under the median "
+        "curve. Gradients are per photo and objective. ± is the standard error of the area, by "
+        "resampling the photos."
     ]
     if sample.judge is not None:
         agreed = sum(photo.agreed for photo in shown)

@@ -4,7 +4,6 @@ import csv
 import gzip
 import threading
 from argparse import Namespace
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,8 +36,7 @@ def table(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     settings = experiment.read_settings("criteo")
-    more = {**settings.more, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
-    small = replace(settings, more=more)
+    small = {**settings, "ranked": 4, "budget": 40, "batch_size": 64, "finetune": 2}
     monkeypatch.setattr(experiment, "read_settings", lambda name: small)
     monkeypatch.setattr(criteo, "EFFORT", Effort(epochs=1))
 
@@ -52,7 +50,9 @@ def run(table, out, methods=("ig", "greedy-5", "random"), group=ALONE, **more):
     given |= {"seed": 0, "resume": True}
     given |= {"k": [1, 2], "models": 2, "selections": 1, "tables": [str(table)], "out": out}
     args = Namespace(**given | {"methods": list(methods)} | more)
-    return criteo.reproduce(experiment.Experiment("criteo", args, group=group))
+    result = experiment.Experiment("criteo", args, group=group)
+    criteo.reproduce(result)
+    return result
 
 
 def lines_of(result, start="small"):

@@ -1,7 +1,6 @@
 """Copies of the best column: what the lemmas say, held against closed forms."""
 
 import csv
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +10,8 @@ from reproduction import experiment, lemmas
 from reproduction.lemmas import Data, any_copy, by_core, planted, redundancy, regression
 
 SETTINGS = experiment.read_settings("lemmas")
-WORTH = SETTINGS.more["planted"]
-METHODS = {method.name: method.run() for method in SETTINGS.methods}
+WORTH = SETTINGS["planted"]
+METHODS = {method.name: method.run() for method in SETTINGS["methods"]}
 
 
 def small():
@@ -81,8 +80,7 @@ def test_worth_counts_a_column_once_and_is_that_of_least_squares():
 @pytest.mark.slow
 def test_the_whole_reproduction_is_written_and_not_measured_twice(answer, place, monkeypatch):
     pytest.importorskip("sklearn", reason="the diabetes table is scikit-learn's")
-    more = {**SETTINGS.more, "networks": 1, "copies": [0, 2], "hidden": [8]}
-    small = replace(SETTINGS, more=more)
+    small = {**SETTINGS, "networks": 1, "copies": [0, 2], "hidden": [8]}
     monkeypatch.setattr(experiment, "read_settings", lambda name: small)
     record = answer("reproduce", "lemmas", "--out", "out")
     assert not record["failed"]

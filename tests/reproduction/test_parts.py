@@ -47,7 +47,7 @@ def gradients(method):
 def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
     assert callable(module_of(name).reproduce)
     assert name in REPRODUCTIONS
-    for known in read_settings(name).methods:
+    for known in read_settings(name)["methods"]:
         assert tuple(known.paper.values()) == PAPER[name].get(known.name, ())
         if known.name == "permutation":  # Known to tables alone.
             continue
@@ -64,7 +64,7 @@ def test_settings_hold_the_paper_s_numbers_and_methods_that_exist(name):
 
 @pytest.mark.parametrize("budget", [1, 7, 50, 300, 1999, 2000, 10_000])
 def test_a_budget_is_kept_and_changes_nothing_it_has_room_for(budget):
-    for known in read_settings("sic").methods:
+    for known in read_settings("sic")["methods"]:
         cut = known.within(budget)
         usual = {"random": 0, "default": 100, "blur-ig": 100}.get(known.name, 2000)
         cost = gradients(cut.run())
@@ -75,7 +75,7 @@ def test_a_budget_is_kept_and_changes_nothing_it_has_room_for(budget):
 
 
 def test_a_budget_cuts_what_each_objective_runs():
-    (known,) = [c for c in read_settings("sic").methods if c.name == "default"]
+    (known,) = [c for c in read_settings("sic")["methods"] if c.name == "default"]
     cut = known.within(50)
     assert cut.run("softmax") == gp.SteadyPIG(rounds=16)
     assert cut.run("log-likelihood") == gp.SequentialGradient(rounds=50)
