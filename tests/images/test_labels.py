@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import greedypig as gp
-from greedypig.images.class_names import find_class, label_of
-from greedypig.images.networks.imagenet import class_names, wordnet_ids
+from greedypig.images.class_names import class_names, find_class, label_of, wordnet_ids
 
 IMAGENET = class_names()
 

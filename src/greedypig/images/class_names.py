@@ -1,4 +1,4 @@
-"""Classes by index, name or WordNet id, and the class in a file's path.
+"""ImageNet's classes, classes by index, name or WordNet id, and the class in a file's path.
 
 An unknown or ambiguous name is an error that lists the nearest classes.
 """
@@ -6,21 +6,39 @@ An unknown or ambiguous name is an error that lists the nearest classes.
 from __future__ import annotations
 
 import difflib
+import functools
+import importlib.resources
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.errors import InvalidInput, InvalidType, listed
-from .networks.imagenet import class_names, wordnet_ids
 
-__all__ = ["find_class", "label_of"]
+__all__ = ["class_names", "find_class", "label_of", "wordnet_ids"]
 
 _WORDNET_ID = re.compile(r"n\d{8}", re.IGNORECASE)
 _WORDNET_ID_IN_NAME = re.compile(r"(?<![A-Za-z0-9])n\d{8}(?![A-Za-z0-9])", re.IGNORECASE)
 _NUMBERED = re.compile(r"imagenet_\d+_(\d{1,3})", re.IGNORECASE)
 _SHOWN = 5
 """How many near or ambiguous classes an error lists."""
+
+
+@functools.cache
+def _columns() -> list[tuple[str, ...]]:
+    table = importlib.resources.files(__package__).joinpath("imagenet_classes.tsv")
+    rows = table.read_text(encoding="utf-8").splitlines()
+    return list(zip(*(row.split("\t") for row in rows), strict=True))
+
+
+def class_names() -> tuple[str, ...]:
+    """ImageNet's names by class index. "crane" and "maillot" are two classes each."""
+    return _columns()[2]
+
+
+def wordnet_ids() -> tuple[str, ...]:
+    """WordNet ids such as "n01440764" by class index; unique."""
+    return _columns()[1]
 
 
 def find_class(query: str | int, classes: Sequence[str] | None) -> int:

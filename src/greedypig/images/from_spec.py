@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from ..core.errors import GreedyPigError, InvalidInput, first_line
 from ..tensors.targets import Target
+from .class_names import class_names
 from .networks import ImageModel, load
-from .networks.imagenet import class_names
 from .networks.pictures import pillow, upright_rgb
 
 if TYPE_CHECKING:

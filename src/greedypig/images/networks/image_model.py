@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import InvalidInput, did_you_mean
-from .imagenet import class_names
+from ..class_names import class_names
 from .pictures import pillow, upright_rgb
 
 if TYPE_CHECKING:
