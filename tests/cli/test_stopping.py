@@ -3,9 +3,9 @@
 import resource
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -111,15 +111,23 @@ def test_a_larger_budget_goes_on(answer):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_in_the_middle(place, number):
-    words = ("explain", "photo.png", "--model", "tiny_models:slow", "--rounds", "60", "--steps",
+    words = ("explain", "photo.png", "--model", "tiny_models:meeting", "--rounds", "60", "--steps",
              "1", "--batch-size", "1")  # fmt: skip
     command = [sys.executable, "-m", "greedypig", *words]
-    running = subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True)  # fmt: skip
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and not (place / "under-way").exists():
-        time.sleep(0.05)
+    ours, theirs = socket.socketpair()
+    running = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment(MEETING=str(theirs.fileno())),
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    theirs.close()
+    assert ours.recv(1) == b"."  # Nothing, if the program has ended.
     running.send_signal(number)
+    ours.close()
     out, err = running.communicate(timeout=300)
     assert running.returncode == 1, err
     assert out == ""

@@ -30,6 +30,7 @@ from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
+from ..results.picture import unranked
 from ..tensors.targets import Target
 from . import explain_output, methods, options, outputs
 from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence
@@ -288,6 +289,8 @@ class Question:
                 f"Expected a --budget of at least one round's {error.needed} gradients "
                 f"(got {error.budget})."
             ) from None
+        if (reason := unranked(a)) is not None:
+            raise GreedyPigError(f"{reason} There is no result.")
         return a if a is saved else a.with_notes({"source": run.name, "command": command})
 
 

@@ -37,11 +37,11 @@ TRAINING = {
 
 
 def add_options(
-    parser: argparse.ArgumentParser, ending: str, objective: str = "log-probability"
+    parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
 ) -> argparse._ArgumentGroup:
     """All options that the graph commands share; returns the group of the method.
 
-    ending: of the default folder's name. objective: the default.
+    folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
     """
     parser.add_argument("graph", metavar="GRAPH", help=KINDS)
     add = options.group(parser, "graph").add_argument
@@ -62,10 +62,10 @@ def add_options(
     names = [name for name in OBJECTIVES if name != "label-loss"]
     words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
     method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
-    add_rounds(method)
+    add_rounds(method, rounds, steps)
     options.add_hardware(parser, batch_size=False)
     output = options.group(parser, "output")
-    words = f"folder of the results (default: graph-{ending})"
+    words = f"folder of the results (default: graph-{folder})"
     output.add_argument("--out", metavar="FOLDER", help=words)
     options.add_resume(output)
     return method
@@ -119,14 +119,29 @@ class GraphJob:
             self.terminal.note(f"{graph.name}: {note}")
         return graph.to(device)
 
+    def files(self, *names: str) -> list[Path]:
+        """Files of the folder that are free, or greedypig's own."""
+        files = [self.folder / name for name in names]
+        outputs.refuse_foreign([*files, self.folder / MODEL])
+        return files
+
     def session(self, name: str, forwards: int) -> Session:
-        """The session of a result in the folder, which must be free or a result of greedypig.
+        """The session of a result in the folder.
 
         forwards: forward passes that follow the search, for the progress bar.
         """
-        file = self.folder / name
-        outputs.refuse_foreign([file, self.folder / MODEL])
+        (file,) = self.files(name)
         return Session(file, self.args.resume, Progress(forwards))
+
+    def notes(self, kind: str) -> dict[str, Any]:
+        """Notes that the results of all graph commands carry."""
+        return {
+            "kind": kind,
+            "command": self.terminal.command_line(),
+            "source": Path(self.args.graph).name,
+            "model": self.network.name,
+            "objective": self.args.objective,
+        }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
         """A result, saved. Ctrl-C saves the rounds done and says `stopped`; settings that do not

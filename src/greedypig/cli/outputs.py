@@ -7,9 +7,10 @@ never overwritten; that is an error before any work is done.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,14 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown: a column of names, then numbers, aligned to the right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def save_figure_of(result: Any, draw: Callable[[Any], Any], file: Path) -> list[Path]:
+    """Save the figure of a result where matplotlib is installed; returns what was written."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    save_figure(draw(result), file)
+    return [file]
 
 
 def save_figure(figure: Any, file: Path) -> None:
