@@ -98,8 +98,9 @@ def explain_edges(
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        g = edges.objective(target)
-        run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
+        run = EdgeRun(
+            model, edges, target, edges.objective(target), method, graph.features(), **search
+        )
         return run.result(checkpoint, progress)
 
 
@@ -128,11 +129,10 @@ def explain_node(
 
     At most k features (pairs of nodes) are taken, each touching those taken before, from the edges
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
-    result is about those edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index
-    that were taken, and attachments["ends"] (2, edges) holds their nodes. G(S) is the model's
-    output on the whole graph with all edges but S removed. about["note"] says where there are fewer
-    than k edges, and where the model had to be run on the whole graph. The result for a node that
-    no edge reaches is empty.
+    result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
+    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed.
+    about["note"] says where there are fewer than k edges, and where the model had to be run on the
+    whole graph. The result for a node that no edge reaches is empty.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
         edges for every node.
@@ -172,7 +172,6 @@ def explain_node(
         if k is not None and k > features.units > 0:
             fewer = f"{k} edges were asked for; only {features.units} are within {hops} steps."
             note = f"{note} {fewer}".strip()
-        columns = around.columns[: around.reaching]
         k = min(k or features.units, features.units) or None
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
         g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
@@ -180,8 +179,22 @@ def explain_node(
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
         run.about = {"note": note} if note else {}
-        run.tensors = {"edges": columns, "ends": indexed.graph.edge_index[:, columns]}
+        run.columns = around.columns[: around.reaching]
         return run.result(checkpoint, progress)
+
+
+def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
+    """The columns of edge_index that the first k features are, in order of selection.
+
+    `edge_index[:, gp.edge_columns(a, k)]` are the edges that `explain_edges` or `explain_node` put
+    first. In an undirected graph a feature has a column for either direction. k: None takes all
+    features that were selected.
+    """
+    mask = a.mask(a.selected if k is None else k)
+    if not isinstance(mask, Tensor) or mask.dim() != 1:
+        raise InvalidInput("Expected the result of explain_edges or explain_node (got another).")
+    places = a.ranking()[: int(mask.sum())]
+    return a.attachments["edges"][places] if "node" in a.settings else places
 
 
 class EdgeRun(Run):
@@ -193,8 +206,8 @@ class EdgeRun(Run):
 
     about: Mapping[str, Any] = {}
     """Notes that every result carries, those of a checkpoint included."""
-    tensors: Mapping[str, Tensor] = {}
-    """Tensors that it carries."""
+    columns: Tensor | None = None
+    """The columns of edge_index that the run is about, where it is not about all of them."""
 
     def __init__(
         self,
@@ -229,8 +242,8 @@ class EdgeRun(Run):
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        results = super().results(measure=measure)
-        return [a.with_notes(self.about, **self.tensors) for a in results]
+        tensors = {} if self.columns is None else {"edges": self.columns}
+        return [a.with_notes(self.about, **tensors) for a in super().results(measure=measure)]
 
     def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None

@@ -19,7 +19,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.scorers import IG
 from ..tensors.methods import FOR_EDGES
-from .api import explain_edges, explain_node
+from .api import edge_columns, explain_edges, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
@@ -90,17 +90,13 @@ class Trace:
     shares: tuple[float, ...]
     looks: tuple[Look, ...]
 
-    def values(self, measure: str) -> list[float | None]:
-        """One of the MEASURES at every share."""
-        return [getattr(look, measure) for look in self.looks]
-
     def at(self, share: float) -> Look:
         """The look at a share that was measured."""
         return self.looks[self.shares.index(share)]
 
     def record(self) -> dict[str, Any]:
         """The trace for a JSON file; measures that are not known are left out."""
-        values = {measure: self.values(measure) for measure in MEASURES}
+        values = {m: [getattr(look, m) for look in self.looks] for m in MEASURES}
         known = {measure: v for measure, v in values.items() if None not in v}
         return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **known}
 
@@ -212,9 +208,5 @@ def growth(model: Callable[..., Any], graph: Graph, a: Attribution) -> Growth:
 
 def selected_edges(a: Attribution, graph: Graph) -> Tensor:
     """The ids of the edges that a node's explanation selected, in order."""
-    order = a.order[: a.selected].to(graph.edges.device)
-    columns = a.attachments["edges"].to(graph.edges.device) % max(graph.m, 1)
-    edges = torch.zeros(a.features.units, dtype=torch.long, device=order.device)
-    ids = getattr(a.features, "ids", None)
-    edges[slice(None) if ids is None else ids.to(order.device)] = columns
-    return edges[order]
+    ids = dict.fromkeys((edge_columns(a) % max(graph.m, 1)).tolist())
+    return graph.edges.new_tensor(list(ids))
