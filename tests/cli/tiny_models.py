@@ -23,10 +23,11 @@ class Tiny(nn.Module):
         self.meeting, self.calls = meeting, 0
 
     def forward(self, x):
-        self.calls += 1
-        if self.meeting is not None and self.calls == 12:  # Some rounds are done.
-            os.write(self.meeting, b".")
-            os.read(self.meeting, 1)  # Until a signal comes.
+        if self.meeting is not None:
+            self.calls += 1
+            if self.calls == 12:  # Some rounds are done.
+                os.write(self.meeting, b".")
+                os.read(self.meeting, 1)  # Until a signal comes.
         return self.head(x.flatten(2).mean(2) * 2)
 
     def preprocess(self, image):

@@ -13,7 +13,6 @@ import torch
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import InvalidInput
 from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
@@ -23,7 +22,7 @@ from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
 from ..tensors.methods import FOR_EDGES
 from . import graph_model, options, outputs
-from .failures import DONE, UsageError
+from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob
 from .methods import knobs_of
 from .resumable import Progress
@@ -88,10 +87,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     with terminal.bar("") as bar:
         job.find_network(bar)
-        try:
+        with wrong_command():
             judge = Judge(job.network.model, graph)
-        except InvalidInput as error:
-            raise UsageError(str(error)) from error
         session = next(iter(sessions.values()))
         bar.follow(lambda: len(results) + session.progress.share(), len(sessions))
         for name, session in sessions.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,14 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import GreedyPigError, MissingPackage, first_line
+from ..core.errors import first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.files import KINDS, read_tensors
 from ..graphs.objectives import OBJECTIVES
-from ..graphs.training import fingerprint
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
-from .failures import Stopped, UsageError, sentence
+from .failures import Stopped, UsageError, wrong_command
 from .methods import add_rounds
 from .resumable import Explain, Progress, Session
 from .terminal import Bar, Terminal, duration
@@ -103,7 +102,7 @@ class GraphJob:
     def _read_graph(self) -> Graph:
         """The graph that the command line names; corrections to it are printed."""
         args, device = self.args, options.device(self.args.device)
-        try:
+        with wrong_command():
             graph = load_graph(
                 args.graph,
                 nodes=args.nodes,
@@ -111,8 +110,6 @@ class GraphJob:
                 undirected=not args.directed,
                 seed=args.seed,
             )
-        except (GreedyPigError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from error
         if graph.m == 0:
             raise UsageError(f"Expected edges in {graph.name} (got none).")
         for note in graph.notes:
@@ -144,41 +141,28 @@ class GraphJob:
         }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
-        """A result, saved. Ctrl-C saves the rounds done and says `stopped`; settings that do not
-        fit are a wrong command."""
-        try:
-            return session.answer(explain)
-        except KeyboardInterrupt:
-            session.keep()
-            raise Stopped(stopped) from None
-        except (UsageError, MissingPackage, OSError):
-            raise
-        except GreedyPigError as error:
-            raise UsageError(sentence(error)) from error
+        """A result, saved; settings that do not fit are a wrong command."""
+        with wrong_command():
+            return session.answer(explain, stopped)
 
     def find_network(self, bar: Bar) -> None:
         """Take the network asked for, else the paper's GCN: trained, or from an earlier run."""
         args, graph = self.args, self.graph
         own = {name: getattr(args, name) for name in TRAINING if getattr(args, name) is not None}
-        try:
+        with wrong_command():
             if args.model is not None or args.weights is not None:
                 self.network = self._given_network(list(own))
                 return
             training = Training(graph, Recipe.of(graph, **own), seed=args.seed)
-        except (GreedyPigError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from error
-        file, partial, recipe = self.folder / MODEL, self.folder / PARTIAL, training.recipe
-        widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
-        name = f"GCN {'-'.join(map(str, widths))}"
-        facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
-        saved = _facts(file)
+        file, partial, name = self.folder / MODEL, self.folder / PARTIAL, training.name
+        facts, saved = training.identity(), _facts(file)
         if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
             self.network = Network(load_model(file, graph), name, saved, file)
             return
         if args.resume:
             training.take_up(partial)
         bar.label = f"training {name}"
-        bar.follow(lambda: training.epoch, recipe.epochs)
+        bar.follow(lambda: training.epoch, training.recipe.epochs)
         try:
             training.finish()
         except KeyboardInterrupt:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
 from ..tensors.methods import choose, within
-from .failures import UsageError
+from .failures import wrong_command
 from .options import whole
 
 NAMES = (
@@ -70,12 +69,10 @@ class Search:
     def of(args: argparse.Namespace) -> Search:
         """Read the options; whatever is wrong with them is a `UsageError`."""
         knobs = knobs_of(args)
-        try:
+        with wrong_command():
             if args.method is not None:
                 with_knobs(as_method(args.method), **knobs)
             stop = Stop(gradients=args.budget, seconds=args.seconds)
-        except InvalidInput as error:
-            raise UsageError(str(error)) from error
         return Search(args.method, knobs, args.k, stop)
 
     def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:

@@ -12,7 +12,7 @@ import greedypig as gp
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..core.run import Run
 from ..core.scorers import cost_of
-from .failures import Unfit
+from .failures import Stopped, Unfit
 from .outputs import folder
 
 Explain: TypeAlias = Callable[[gp.Attribution | None], gp.Attribution]
@@ -58,11 +58,19 @@ class Session:
         """photo.partial.gpig for photo.gpig."""
         return self.result.with_name(f"{self.result.stem}.partial{self.result.suffix}")
 
-    def answer(self, explain: Explain) -> gp.Attribution:
+    def answer(self, explain: Explain, stopped: str) -> gp.Attribution:
         """The result, saved; with --resume from the saved rounds.
 
         explain: gives the result from a saved one or None, and calls `progress` with its run.
+        stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
+        try:
+            return self._answer(explain)
+        except KeyboardInterrupt:
+            self._keep()
+            raise Stopped(stopped) from None
+
+    def _answer(self, explain: Explain) -> gp.Attribution:
         saved = self._saved()
         try:
             a = explain(saved)
@@ -79,7 +87,7 @@ class Session:
         self.partial.unlink(missing_ok=True)
         return a
 
-    def keep(self) -> None:
+    def _keep(self) -> None:
         """Save the rounds done so far, if any, unless the result itself is saved."""
         run = self.progress.run
         if not self.finished and run is not None and run.state.picks:
