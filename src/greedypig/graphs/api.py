@@ -25,7 +25,7 @@ from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
-from .edges import DegreeSampler, EdgeGraph, IndexedEdges, read_graph
+from .edges import DegreeSampler, EdgeGraph, read_graph
 from .objectives import NodeTarget
 from .subgraph import Growing, NodeObjective, Surroundings
 
@@ -107,7 +107,7 @@ def explain_edges(
 def explain_node(
     model: Callable[..., Any],
     x: Tensor,
-    edge_index: Tensor | IndexedEdges,
+    edge_index: Tensor | EdgeGraph,
     node: int | Tensor,
     edge_weight: Tensor | None = None,
     *,
@@ -157,7 +157,7 @@ def explain_node(
     method = RandomGrowth() if isinstance(method, Random) else method
     with torch.inference_mode(False):
         indexed = _indexed(x, edge_index, edge_weight)
-        centres = _node_ids(node, indexed.graph)
+        centres = _node_ids(node, indexed)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
         if objective is None:
@@ -299,10 +299,10 @@ class _NoEdges:
         return torch.zeros_like(mask)
 
 
-def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:
-    if not isinstance(edge_index, IndexedEdges):
-        return IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
-    nodes = edge_index.graph.nodes
+def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> EdgeGraph:
+    if not isinstance(edge_index, EdgeGraph):
+        return read_graph(x, edge_index, edge_weight, undirected=False)
+    nodes = edge_index.nodes
     if edge_weight is not None:
         raise InvalidInput(
             "Expected no edge_weight beside indexed edges, which have theirs (got both). "
