@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 from greedypig.graphs import load_model, make_graph, save_graph
 from greedypig.results.graph_notes import Explained
 
@@ -126,7 +126,7 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
     whole = answer(*words, "--out", "whole")
-    plain, left = Progress.__call__, [1]
+    plain, left = Session.__call__, [1]
 
     def interrupt(self, run):
         plain(self, run)
@@ -134,7 +134,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, mo
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Session, "__call__", interrupt)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""

@@ -13,7 +13,7 @@ import torch
 import greedypig as gp
 from conftest import TINY, environment, make_photo
 from greedypig import metrics
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 
 KNOBS = ("--rounds", "6", "--steps", "2")
 
@@ -21,7 +21,7 @@ KNOBS = ("--rounds", "6", "--steps", "2")
 def stop_after(monkeypatch, rounds, sittings=1):
     """Ctrl-C in a run's round, as often as said."""
     left = [sittings]
-    plain = Progress.__call__
+    plain = Session.__call__
 
     def interrupt(self, run):
         plain(self, run)
@@ -29,7 +29,7 @@ def stop_after(monkeypatch, rounds, sittings=1):
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Session, "__call__", interrupt)
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypatch):

@@ -25,7 +25,7 @@ from . import graph_model, options, outputs
 from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob
 from .methods import knobs_of
-from .resumable import Progress
+from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
@@ -78,11 +78,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in args.methods}
     results: dict[str, gp.Attribution] = {}
 
-    def explain(method: Any, progress: Progress, saved: gp.Attribution | None) -> gp.Attribution:
+    def explain(method: Any, session: Session, saved: gp.Attribution | None) -> gp.Attribution:
         if method in ("degree", "random"):  # Drawn at once: there is nothing to resume.
             saved = None
         search = {"objective": args.objective, "seed": args.seed, "resume": saved}
-        a = edge_order(method, job.network.model, graph, progress=progress, **search)
+        a = edge_order(method, job.network.model, graph, progress=session, **search)
         return a.with_notes({"trace": trace(judge, a.order, shares).record()})
 
     with terminal.bar("") as bar:
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         with wrong_command():
             judge = Judge(job.network.model, graph)
         session = next(iter(sessions.values()))
-        bar.follow(lambda: len(results) + session.progress.share(), len(sessions))
+        bar.follow(lambda: len(results) + session.share(), len(sessions))
         for name, session in sessions.items():
             bar.label = f"{graph.name}: {METHODS[name]}"
             method: Any = name
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             elif name == "ig" and FIRST in results:  # At equal cost.
                 method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
             stopped = f"Stopped at {METHODS[name]}, after {count(len(results), 'method')}."
-            how = partial(explain, method, session.progress)
+            how = partial(explain, method, session)
             results[name] = job.answer(session, how, stopped)
     a = _with_notes(results, job, judge)
     compression = Compression.of(a)

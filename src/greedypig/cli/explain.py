@@ -35,7 +35,7 @@ from ..tensors.targets import Target
 from . import explain_output, methods, options, outputs
 from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence, wrong_command
 from .methods import Search
-from .resumable import Progress, Session
+from .resumable import Session
 from .terminal import Bar, Terminal
 
 DESCRIPTION = """\
@@ -165,7 +165,7 @@ class PhotoRun:
 
 def new_session(result: Path, args: argparse.Namespace) -> Session:
     """The session of a photo's result."""
-    return Session(result, args.resume, Progress(POINTS + len(SHARES)))
+    return Session(result, args.resume, POINTS + len(SHARES))
 
 
 def explained(
@@ -187,7 +187,7 @@ def explained(
             continue
         bar.label = f"{i + 1}/{len(runs)} {each.label}" if several else each.label
         terminal.subject = each.label if several else ""
-        share = lambda i=i, session=session: i + session.progress.share()  # noqa: E731
+        share = lambda i=i, session=session: i + session.share()  # noqa: E731
         bar.follow(share, len(runs))
         try:
             done = f" after {i} of {len(runs)}" if several else ""
@@ -274,7 +274,7 @@ class Question:
                 batch_size=args.batch_size or "auto",
                 ranking=self.ranking,
                 resume=saved,
-                progress=run.session.progress,
+                progress=run.session,
             )
         except BudgetTooSmall as error:
             raise UsageError(

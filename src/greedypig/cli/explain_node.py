@@ -23,7 +23,7 @@ from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
 from .methods import knobs_of
-from .resumable import Progress
+from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
@@ -64,12 +64,12 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     session = job.session(result.name, args.draws)
 
     def explain(saved: gp.Attribution | None) -> gp.Attribution:
-        return _with_notes(_edges(job, node, session.progress, saved), job, node)
+        return _with_notes(_edges(job, node, session, saved), job, node)
 
     with terminal.bar("") as bar:
         job.find_network(bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
-        bar.follow(session.progress.share, 1)
+        bar.follow(session.share, 1)
         a = job.answer(session, explain, f"Stopped at node {node}.")
     report.write(a, page)
     files = [result, page, *outputs.save_figure_of(a, plots.node_panel, figure)]
@@ -92,7 +92,7 @@ def _node(text: str, graph: Graph) -> int:
 
 
 def _edges(
-    job: GraphJob, node: int, progress: Progress, saved: gp.Attribution | None
+    job: GraphJob, node: int, session: Session, saved: gp.Attribution | None
 ) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
@@ -110,7 +110,7 @@ def _edges(
         objective=args.objective,
         seed=args.seed,
         resume=saved,
-        progress=progress,
+        progress=session,
     )
 
 

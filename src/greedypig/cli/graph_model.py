@@ -23,7 +23,7 @@ from ..results.wording import count
 from . import options, outputs
 from .failures import Stopped, UsageError, wrong_command
 from .methods import add_rounds
-from .resumable import Explain, Progress, Session
+from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
@@ -63,10 +63,7 @@ def add_options(
     method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
     add_rounds(method, rounds, steps)
     options.add_hardware(parser, batch_size=False)
-    output = options.group(parser, "output")
-    words = f"folder of the results (default: graph-{folder})"
-    output.add_argument("--out", metavar="FOLDER", help=words)
-    options.add_resume(output)
+    options.add_folder(parser, f"graph-{folder}")
     return method
 
 
@@ -95,9 +92,7 @@ class GraphJob:
     def __init__(self, args: argparse.Namespace, terminal: Terminal, ending: str) -> None:
         self.args, self.terminal = args, terminal
         self.graph = self._read_graph()
-        if args.out is not None and Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):
-            raise UsageError(f"Expected a folder as --out (got {args.out}).")
-        self.folder = outputs.folder(Path(args.out or f"{self.graph.name}-{ending}"))
+        self.folder = outputs.result_folder(args.out, f"{self.graph.name}-{ending}")
 
     def _read_graph(self) -> Graph:
         """The graph that the command line names; corrections to it are printed."""
@@ -128,7 +123,7 @@ class GraphJob:
         forwards: forward passes that follow the search, for the progress bar.
         """
         (file,) = self.files(name)
-        return Session(file, self.args.resume, Progress(forwards))
+        return Session(file, self.args.resume, forwards)
 
     def notes(self, kind: str) -> dict[str, Any]:
         """Notes that the results of all graph commands carry."""

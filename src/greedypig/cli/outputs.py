@@ -42,6 +42,13 @@ def stems(out: str | None, photos: Sequence[Path]) -> list[Path]:
     return [where / name for name in names.values()]
 
 
+def result_folder(out: str | None, default: str) -> Path:
+    """The folder that --out names, which is made."""
+    if out is not None and Path(out).suffix.lower() in (*ENDINGS, ".npz"):
+        raise UsageError(f"Expected a folder as --out (got {out}).")
+    return folder(Path(out or default))
+
+
 def folder(path: Path) -> Path:
     """A folder that can be written to, made if it is not there."""
     try:

@@ -90,13 +90,17 @@ class Trace:
     shares: tuple[float, ...]
     looks: tuple[Look, ...]
 
+    def values(self, measure: str) -> list[float | None]:
+        """One of the MEASURES at every share."""
+        return [getattr(look, measure) for look in self.looks]
+
     def at(self, share: float) -> Look:
         """The look at a share that was measured."""
         return self.looks[self.shares.index(share)]
 
     def record(self) -> dict[str, Any]:
         """The trace for a JSON file; measures that are not known are left out."""
-        values = {m: [getattr(look, m) for look in self.looks] for m in MEASURES}
+        values = {measure: self.values(measure) for measure in MEASURES}
         known = {measure: v for measure, v in values.items() if None not in v}
         return {"fractions": list(self.shares), "edges": [k.edges for k in self.looks], **known}
 
