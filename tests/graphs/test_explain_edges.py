@@ -294,7 +294,7 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
         (lambda a: a | {"edge_weight": torch.ones(3)}, gp.InvalidInput, "one edge weight per"),
         (lambda a: a | {"edge_weight": a["edge_weight"] * torch.nan}, gp.InvalidInput, "finite"),
         (lambda a: a | {"x": None}, gp.InvalidType, "node features x"),
-        (lambda a: a | {"nodes": [30]}, gp.InvalidInput, "nodes from 0 to 29"),
+        (lambda a: a | {"nodes": [30]}, gp.InvalidInput, "id from 0 to 29"),
         (lambda a: a | {"nodes": []}, gp.InvalidInput, "at least one"),
         (lambda a: a | {"objective": "softmacs"}, gp.InvalidInput, "Did you mean 'softmax'"),
         (lambda a: a | {"model": 3}, gp.InvalidType, "can be called"),

@@ -26,7 +26,7 @@ from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
 from .edges import DegreeSampler, EdgeGraph, read_graph
-from .objectives import NodeTarget
+from .objectives import NodeTarget, node_ids
 from .subgraph import Growing, NodeObjective, Surroundings
 
 Path = str | PathLike[str]
@@ -157,7 +157,7 @@ def explain_node(
     method = RandomGrowth() if isinstance(method, Random) else method
     with torch.inference_mode(False):
         indexed = _indexed(x, edge_index, edge_weight)
-        centres = _node_ids(node, indexed)
+        centres = node_ids(node, indexed.nodes, x.device)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
         if objective is None:
@@ -312,13 +312,3 @@ def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> EdgeGraph:
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InvalidInput(f"Expected x with the {nodes} nodes that were indexed (got {got}).")
     return edge_index
-
-
-def _node_ids(node: Any, graph: EdgeGraph) -> Tensor:
-    """(nodes,) the ids to explain."""
-    if isinstance(node, Tensor) and node.dim() == 1 and node.numel() > 1:
-        return node.to(graph.edge_index)
-    index = whole(node)
-    if type(index) is not int or not 0 <= index < graph.nodes:
-        raise InvalidInput(f"Expected node to be an id from 0 to {graph.nodes - 1} (got {node!r}).")
-    return graph.edge_index.new_tensor([index])
