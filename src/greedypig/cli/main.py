@@ -199,7 +199,8 @@ def _interrupts(*, deferred: bool) -> Iterator[None]:
 
     numbers = (signal.SIGINT, signal.SIGTERM) if deferred else (signal.SIGTERM,)
     handler = note if deferred else signal.default_int_handler
-    before = {number: signal.signal(number, handler) for number in numbers}
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:
