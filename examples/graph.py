@@ -41,7 +41,7 @@ def main() -> None:
     # Which edges does the prediction for one node depend on? A subgraph that grows from it.
     node = int(graph.test[0])
     b = gp.explain_node(model, graph.x, graph.edge_index, node, k=8)
-    ends = b.attachments["ends"][:, b.mask(8)]
+    ends = graph.edge_index[:, gp.edge_columns(b)]
     print(f"node {node}: {sorted({tuple(sorted(p)) for p in ends.T.tolist()})}")
 
     out = Path("out")

@@ -64,7 +64,10 @@ def explained(edges=((0, 1), (0, 2), (2, 3), (1, 2)), **more):
         around=17,
         same=0.5,
         truth="art & craft",
-        random={"draws": 3, "same": 0.25, "kept": 0.45},
+        random={"draws": 3, "same": 0.25, "kept": 0.45, "g": -0.9},
+        objective="log-likelihood",
+        g=[-1.5, None, -0.8, -0.75, -0.7] if edges else [],
+        g_full=-0.2,
         target=1,
         **{"class": "biology", **more},
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .core.run import best_subset, maximize, rounds
     from .core.scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG
     from .core.stopping import Stop, StopReason
-    from .graphs.api import explain_edges, explain_node
+    from .graphs.api import edge_columns, explain_edges, explain_node
     from .graphs.edges import index_edges
     from .images.api import explain_photo
     from .results.storage import load
@@ -58,7 +58,7 @@ _HOMES = {
     "core.run": "best_subset maximize rounds",
     "core.scorers": "IG Gradient GuidedIG MarginalGains Random SmoothIG",
     "core.stopping": "Stop StopReason",
-    "graphs.api": "explain_edges explain_node",
+    "graphs.api": "edge_columns explain_edges explain_node",
     "graphs.edges": "index_edges",
     "images.api": "explain_photo",
     "results.storage": "load",
@@ -76,7 +76,8 @@ _ROOMS = ("metrics", "models", "plots", "report")
 
 # Spelled out, as type checkers do not run code.
 __all__ = ["explain", "explain_edges", "explain_many", "explain_node", "explain_photo"]
-__all__ += ["FeatureSelector", "from_captum", "index_edges", "mask_finetune", "select_features"]
+__all__ += ["FeatureSelector", "from_captum", "mask_finetune", "select_features"]
+__all__ += ["edge_columns", "index_edges"]
 __all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "SmoothIG"]
 __all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
 __all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]

@@ -10,7 +10,7 @@ import greedypig as gp
 from conftest import TINY, make_photo
 from greedypig import metrics
 from greedypig.cli import compare
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 from greedypig.core.methods import picks_of, scorer_of
 from greedypig.core.scorers import cost_of
 from greedypig.images import model_from, open_photo
@@ -136,7 +136,7 @@ def test_the_paper_s_setting_takes_2000_gradients(answer):
 @pytest.mark.slow
 def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
     whole = answer("compare", "photo.png", *TINY, *FEW, "--out", "whole")
-    plain, calls = Progress.__call__, [0]
+    plain, calls = Session.__call__, [0]
 
     def interrupt(self, run):
         plain(self, run)
@@ -145,7 +145,7 @@ def test_a_stopped_comparison_goes_on(call, answer, place, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as m:
-        m.setattr(Progress, "__call__", interrupt)
+        m.setattr(Session, "__call__", interrupt)
         code, _, err = call("compare", "photo.png", *TINY, *FEW, "--out", "o")
     assert code == 1
     assert "photo.png, ig after 1 of 3" in err

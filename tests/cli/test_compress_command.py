@@ -9,7 +9,7 @@ import torch
 
 import greedypig as gp
 from greedypig.cli import graph_model
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 from greedypig.graphs import load_graph, load_model, make_graph, save_graph
 from greedypig.graphs.compression import Judge
 
@@ -157,7 +157,7 @@ def test_edge_lists_are_read(answer, graph, place):
 
 
 def stop_after(monkeypatch, method, rounds):
-    plain, left = Progress.__call__, [1]
+    plain, left = Session.__call__, [1]
 
     def interrupt(self, run):
         plain(self, run)
@@ -166,7 +166,7 @@ def stop_after(monkeypatch, method, rounds):
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Session, "__call__", interrupt)
 
 
 @pytest.mark.parametrize(("method", "rounds"), [("greedy-pig", 2), ("ig", 0)])

@@ -2,6 +2,7 @@
 
 import json
 import os
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -358,3 +359,16 @@ def test_one_shot_explanations_are_measured_in_their_own_order(answer, place):
     assert record["order"] == a.order.tolist()
     assert torch.equal(a.order, a.last_scores.sort(descending=True, stable=True).indices)
     assert a.about["ranking"] == "signed"
+
+
+def test_a_run_without_a_round_has_no_result(call, place):
+    code, out, err = call("explain", "photo.png", *TINY, "--seconds", "0.000001")
+    assert code == 1
+    assert out == ""
+    assert "before the first round. There is no result." in " ".join(err.split())
+    assert [p.name for p in place.iterdir()] == ["photo.png"]
+    assert json.loads(call("explain", "photo.png", *TINY, "--seconds", "1e-6", "--json")[1]) == {
+        "results": [],
+        "failed": [{"photo": "photo.png", "reason": ANY}],
+        "files": [],
+    }

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import greedypig as gp
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 from greedypig.graphs import load_model, make_graph, save_graph
 from greedypig.results.graph_notes import Explained
 
@@ -59,7 +59,9 @@ def test_people_read_the_edges_in_order(call, graph):
     assert err == ""
     lines = out.splitlines()
     assert lines[0].startswith("graph.npz, node 4: class ")
-    assert [line.split()[0] for line in lines[2:7]] == ["edge", "0", "1", "2", "3"]
+    at = next(i for i, line in enumerate(lines) if line.split()[0] == "edge")
+    assert lines[at].split() == ["edge", "log-likelihood", "probability"]
+    assert [line.split()[0] for line in lines[at + 1 : at + 5]] == ["0", "1", "2", "3"]
     assert "random subgraphs" in out
     assert "node-4.html" in out
 
@@ -124,7 +126,7 @@ def test_the_network_is_trained_once(answer, graph, monkeypatch):
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, monkeypatch):
     words = ("explain-node", "graph.npz", "--node", "4", "--k", "6", *QUICK)
     whole = answer(*words, "--out", "whole")
-    plain, left = Progress.__call__, [1]
+    plain, left = Session.__call__, [1]
 
     def interrupt(self, run):
         plain(self, run)
@@ -132,7 +134,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(call, answer, graph, place, mo
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Session, "__call__", interrupt)
     code, out, err = call(*words)
     assert code == 1
     assert out == ""
@@ -196,3 +198,19 @@ def test_a_model_without_edge_weight_has_its_messages_masked(answer, graph):
 def test_the_answer_s_own_probability_is_explained(answer, graph):
     record = answer("explain-node", "graph.npz", "--node", "4", "--k", "3", *QUICK)
     assert record["settings"]["objective"] == "log-likelihood"
+    objective = record["objective"]
+    assert objective["name"] == "log-likelihood"
+    assert len(objective["values"]) == len(record["order"]) + 1
+    assert max(objective["values"]) <= objective["all"] + 1e-6  # It is highest for the same output.
+    assert record["random"]["g"] <= objective["all"] + 1e-6
+
+
+def test_the_objective_is_said_and_compared_with_random_subgraphs(call, graph, place):
+    words = ("explain-node", "graph.npz", "--node", "4", "--k", "4", *QUICK)
+    _, out, _ = call(*words, "--objective", "log-probability", "--rounds", "2")
+    assert "maximise the log-probability" in " ".join(out.split())
+    (line,) = [line for line in out.splitlines() if line.startswith("log-probability (max")]
+    assert len(line.split()[2:]) == 3  # These edges, random subgraphs, all edges.
+    page = (place / "graph-nodes/node-4.html").read_text()
+    assert "maximise the log-probability" in page
+    assert "log-probability (maximised)" in page

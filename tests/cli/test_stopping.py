@@ -3,9 +3,9 @@
 import resource
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ import torch
 import greedypig as gp
 from conftest import TINY, environment, make_photo
 from greedypig import metrics
-from greedypig.cli.resumable import Progress
+from greedypig.cli.resumable import Session
 
 KNOBS = ("--rounds", "6", "--steps", "2")
 
@@ -21,7 +21,7 @@ KNOBS = ("--rounds", "6", "--steps", "2")
 def stop_after(monkeypatch, rounds, sittings=1):
     """Ctrl-C in a run's round, as often as said."""
     left = [sittings]
-    plain = Progress.__call__
+    plain = Session.__call__
 
     def interrupt(self, run):
         plain(self, run)
@@ -29,7 +29,7 @@ def stop_after(monkeypatch, rounds, sittings=1):
             left[0] -= 1
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", interrupt)
+    monkeypatch.setattr(Session, "__call__", interrupt)
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(call, answer, place, monkeypatch):
@@ -111,15 +111,23 @@ def test_a_larger_budget_goes_on(answer):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_in_the_middle(place, number):
-    words = ("explain", "photo.png", "--model", "tiny_models:slow", "--rounds", "60", "--steps",
+    words = ("explain", "photo.png", "--model", "tiny_models:meeting", "--rounds", "60", "--steps",
              "1", "--batch-size", "1")  # fmt: skip
     command = [sys.executable, "-m", "greedypig", *words]
-    running = subprocess.Popen(command, cwd=place, env=environment(), stderr=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True)  # fmt: skip
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and not (place / "under-way").exists():
-        time.sleep(0.05)
+    ours, theirs = socket.socketpair()
+    running = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment(MEETING=str(theirs.fileno())),
+        pass_fds=[theirs.fileno()],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    theirs.close()
+    assert ours.recv(1) == b"."  # Nothing, if the program has ended.
     running.send_signal(number)
+    ours.close()
     out, err = running.communicate(timeout=300)
     assert running.returncode == 1, err
     assert out == ""

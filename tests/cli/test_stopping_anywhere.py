@@ -2,9 +2,11 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -148,6 +150,22 @@ def test_a_stop_while_the_command_is_loaded_starts_again(call, monkeypatch):
     monkeypatch.setattr(program, "module_of", stop)
     code, _, err = call("explain", "photo.png")
     assert code == 1
+    assert way_on(err) == ["explain", "photo.png"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_does_not_interrupt_the_imports_of_a_command(call, monkeypatch, number):
+    plain, imported = program.module_of, []
+
+    def load(name):
+        os.kill(os.getpid(), number)
+        imported.append(plain(name))
+        return imported[0]
+
+    monkeypatch.setattr(program, "module_of", load)
+    code, _, err = call("explain", "photo.png")
+    assert code == 1
+    assert len(imported) == 1
     assert way_on(err) == ["explain", "photo.png"]
 
 

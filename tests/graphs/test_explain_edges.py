@@ -294,7 +294,7 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
         (lambda a: a | {"edge_weight": torch.ones(3)}, gp.InvalidInput, "one edge weight per"),
         (lambda a: a | {"edge_weight": a["edge_weight"] * torch.nan}, gp.InvalidInput, "finite"),
         (lambda a: a | {"x": None}, gp.InvalidType, "node features x"),
-        (lambda a: a | {"nodes": [30]}, gp.InvalidInput, "nodes from 0 to 29"),
+        (lambda a: a | {"nodes": [30]}, gp.InvalidInput, "id from 0 to 29"),
         (lambda a: a | {"nodes": []}, gp.InvalidInput, "at least one"),
         (lambda a: a | {"objective": "softmacs"}, gp.InvalidInput, "Did you mean 'softmax'"),
         (lambda a: a | {"model": 3}, gp.InvalidType, "can be called"),
@@ -415,3 +415,18 @@ def test_loops_are_told():
     edges = torch.cat([edges, torch.tensor([[3], [3]])], 1)
     with pytest.warns(UserWarning, match="1 edges lead from a node to itself"):
         gp.explain_edges(model, features(4, 3), edges, method="gradient")
+
+
+def test_edge_columns_are_the_mask_in_order_of_selection(tmp_path):
+    edges, weight = random_graph(30, 60)
+    a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(30), edges, weight, k=5)
+    for k in (0, 3, 5, 20):
+        columns = gp.edge_columns(a, k)
+        assert torch.equal(columns.sort().values, torch.nonzero(a.mask(k)).squeeze(1))
+        assert torch.equal(gp.edge_columns(a, 20)[: len(columns)], columns)
+    assert torch.equal(gp.edge_columns(a), gp.edge_columns(a, 5))
+    a.save(tmp_path / "a.gpig")
+    assert torch.equal(gp.edge_columns(gp.load(tmp_path / "a.gpig")), gp.edge_columns(a))
+    picture = gp.explain(lambda x: x.flatten(1)[:, :2], torch.rand(2, 2), method=gp.IG(2))
+    with pytest.raises(gp.InvalidInput, match="explain_edges"):
+        gp.edge_columns(picture)

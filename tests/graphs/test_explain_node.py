@@ -9,11 +9,6 @@ from greedypig.models import GCN
 from made_graphs import Undeclared, both_ways, features, random_graph, seeded
 
 
-def taken(a):
-    """Columns of edge_index that were taken."""
-    return a.attachments["edges"][a.mask(a.selected)]
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("fast", [True, False])
 def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmetric, fast):
@@ -34,10 +29,9 @@ def test_values_are_those_of_the_whole_graph_with_all_other_edges_removed(symmet
     assert a.layout.n < edges.shape[1]
     at = model(x, edges, weight)[node].argmax()
     for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
-        stay = a.attachments["edges"][a.mask(count)]
+        stay = gp.edge_columns(a, count).sort().values
         found = model(x, edges[:, stay], weight[stay]).detach()[node].log_softmax(0)[at]
         assert float(value) == pytest.approx(float(found), rel=1e-9)
-    assert torch.equal(a.attachments["ends"], edges[:, a.attachments["edges"]])
 
 
 @pytest.mark.slow
@@ -65,9 +59,8 @@ def test_every_edge_touches_what_was_discovered_before(method, symmetric):
     model, x = seeded(GCN, 5, 3, 8), features(100)
     node = int(edges[1, 0])
     a = gp.explain_node(model, x, edges, node, weight, k=12, method=method)
-    ends, known = a.attachments["ends"], {node}
-    for unit in a.order[: a.selected].tolist():
-        source, target = ends[:, a.features.ids == unit][:, 0].tolist()
+    known = {node}
+    for source, target in edges[:, gp.edge_columns(a)].T.tolist():  # In order of selection.
         assert target in known or (symmetric and source in known)
         known |= {source, target}
     assert a.selected == 12
@@ -80,7 +73,7 @@ def test_edges_further_away_than_the_model_hears_are_not_candidates():
     a = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0)
     assert a.settings["hops"] == 2
     assert sorted(a.attachments["edges"].tolist()) == [0, 1, 4, 5]
-    assert sorted(taken(a).tolist()) == [0, 1, 4, 5]
+    assert sorted(gp.edge_columns(a).tolist()) == [0, 1, 4, 5]
     assert a.stop is gp.StopReason.ALL
     near = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0, hops=1)
     assert near.attachments["edges"].tolist() == [0, 4]
@@ -89,7 +82,7 @@ def test_edges_further_away_than_the_model_hears_are_not_candidates():
 def test_messages_are_followed_against_their_direction():
     edges = torch.tensor([[1, 2, 0, 3], [0, 1, 4, 2]])  # 3 → 2 → 1 → 0 → 4
     a = gp.explain_node(seeded(GCN, 5, 3, 8, layers=2), features(5), edges, 0)
-    assert sorted(taken(a).tolist()) == [0, 1]
+    assert sorted(gp.edge_columns(a).tolist()) == [0, 1]
 
 
 def test_messages_that_flow_back_are_refused():
@@ -141,8 +134,7 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     assert a.order.numel() == a.selected == a.features.units == 0
     assert a.mask(0).shape == (0,)
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
-    assert a.attachments["edges"][a.mask(a.selected)].tolist() == []
-    assert a.attachments["ends"].shape == (2, 0)
+    assert gp.edge_columns(a).tolist() == []
     a.save(tmp_path / "empty.gpig")
     assert gp.load(tmp_path / "empty.gpig").settings["node"] == 21
     assert "0 of 0" in repr(a)
@@ -179,8 +171,7 @@ def test_indexed_edges_give_the_same_to_the_bit(undirected):
             )
             for name in ("order", "unit_scores", "values"):
                 assert torch.equal(getattr(plain, name), getattr(other, name))
-            for name in ("edges", "ends"):
-                assert torch.equal(plain.attachments[name], other.attachments[name])
+            assert torch.equal(plain.attachments["edges"], other.attachments["edges"])
             assert plain.provenance == other.provenance
 
 
@@ -215,8 +206,7 @@ def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
     whole = gp.explain_node(model, x, edges, 3, weight, k=4, checkpoint=file, progress=progress)
     assert [a.selected for a in saved] == [1, 2, 3, 4]
     for a in saved:
-        for name in ("edges", "ends"):
-            assert torch.equal(a.attachments[name], whole.attachments[name])
+        assert torch.equal(a.attachments["edges"], whole.attachments["edges"])
 
 
 def test_the_rest_of_the_graph_costs_nothing():
@@ -285,7 +275,7 @@ def check_values(a, model, x, edges, node):
     rows = model(x, edges).detach()
     assert a.settings["target"] == int(rows[node].argmax())
     for count, value in zip(torch.tensor((0, *a.picks)).cumsum(0).tolist(), a.values, strict=True):
-        stay = a.attachments["edges"][a.mask(count)]
+        stay = gp.edge_columns(a, count).sort().values
         found = model(x, edges[:, stay]).detach()[node].log_softmax(0)[a.settings["target"]]
         assert float(value) == pytest.approx(float(found), rel=1e-9)
 
@@ -326,7 +316,7 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
         rows = model(x, edges).detach()
         assert a.settings["target"] == int(rows[node].argmax())
         for count, value in zip(range(3), a.values, strict=True):
-            stay = torch.cat([a.attachments["edges"][a.mask(count)], torch.tensor([12])])
+            stay = torch.cat([gp.edge_columns(a, count).sort().values, torch.tensor([12])])
             found = model(x, edges[:, stay]).detach()[node].log_softmax(0)
             assert float(value) == pytest.approx(float(found[a.settings["target"]]), rel=1e-9)
         assert a.features.units == (5 if hops is None else 2 if node == 0 else 4)
@@ -351,7 +341,7 @@ def test_fewer_hops_than_layers_leave_the_class_as_it_is(wrapped):
         a = gp.explain_node(asked, x, edges, node, k=2, hops=1)
         assert a.settings["target"] == int(classes[node])
         assert a.settings["hops"] == 1
-        assert all(node in pair for pair in a.attachments["ends"].T.tolist())
+        assert all(node in pair for pair in edges[:, a.attachments["edges"]].T.tolist())
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,7 @@ def test_pages_warn_where_a_part_outdoes_the_whole():
     page = report.html(explained().with_notes({"probability": 0.55}))
     assert "The first 2 edges give a higher probability (0.600) than all edges (0.550)" in page
     page = report.html(explained().with_notes({"probability": 0.55, "alone": 0.7}))
-    assert (
-        "Without these edges the probability is higher (0.700) than with all of them (0.550)"
-        in page
-    )
+    assert "The node alone gives a higher probability (0.700) than all edges (0.550)" in page
     assert "The first 2 edges give" not in page
 
 
@@ -55,6 +52,10 @@ def test_a_node_s_page_tells_its_edges_in_order():
     assert [int(n) for n in re.findall(r'class="rank" data-edge="(\d+)"', page)] == [1, 2, 3, 4]
     assert "paper <" not in page
     assert "25.0" in page  # Random growth's share.
+    assert "maximise the log-likelihood" in page
+    assert [n in page for n in ("−0.700", "−0.200", "−0.900")] == [
+        True
+    ] * 3  # G: last, all, random.
     assert "no edge within" in report.html(explained(edges=()))
 
 

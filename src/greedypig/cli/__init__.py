@@ -11,7 +11,8 @@ defines
 
 `terminal.say` prints a line for people; it is silent under --json or --quiet.
 `terminal.result(record)` prints the one object of --json. `terminal.bar` shows progress on a
-terminal. A `UsageError` ends with exit code 2, any other error with 1, in one sentence. Ctrl-C and
+terminal. A `UsageError` ends with exit code 2, any other error with 1, in one sentence; inside
+`failures.wrong_command()` what the library refuses is a `UsageError`. Ctrl-C and
 SIGTERM arrive as KeyboardInterrupt. `main` then prints the command that goes on with --resume, or
 the one that starts again, with exit code 1. A command that has to save something first saves it and
 raises `Stopped`.

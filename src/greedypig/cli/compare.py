@@ -57,10 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     method.add_argument("--budget", type=options.whole, metavar="N", help=words)
     options.add_features(method)
     options.add_hardware(parser)
-    output = options.group(parser, "output")
-    words = "folder of the results (default: photo-comparison, or comparison for several photos)"
-    output.add_argument("--out", metavar="FOLDER", help=words)
-    options.add_resume(output)
+    options.add_folder(parser, "photo-comparison, or comparison for several photos")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -72,7 +69,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             "about the prediction without them. Try greedypig explain --objective counterfactual."
         )
     names = photo_names(args.photos)
-    folder = _folder(args.out, list(names))
+    usual = f"{next(iter(names)).stem}-comparison" if len(names) == 1 else "comparison"
+    folder = outputs.result_folder(args.out, usual)
     folders = dict(zip(names, outputs.stems(fspath(folder), list(names)), strict=True))
     outputs.refuse_foreign(each / "comparison.html" for each in folders.values())
     outputs.refuse_foreign(folder / f"comparison.{ending}" for ending in compare_output.ENDINGS)
@@ -118,11 +116,3 @@ def method_of(name: str, budget: int | None) -> Any:
 def _slug(method: str) -> str:
     """The name of a method's file."""
     return f"greedy-pig-{method}" if method in TITLES else method
-
-
-def _folder(out: str | None, files: list[Path]) -> Path:
-    if out is None:
-        out = f"{files[0].stem}-comparison" if len(files) == 1 else "comparison"
-    elif Path(out).suffix.lower() in outputs.ENDINGS:
-        raise UsageError(f"Expected a folder as --out (got {out}).")
-    return outputs.folder(Path(out))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Mapping, Sequence
 from os import fspath
 from pathlib import Path
@@ -138,11 +137,9 @@ def write(
     a, single = comparison.noted(), len(comparison.photos) == 1
     write_whole(table, _markdown(comparison, a, failed))
     outputs.write_csv(numbers, _csv(comparison))
-    files = [table, numbers]
-    if importlib.util.find_spec("matplotlib") is not None:
-        firsts = {name: next(iter(of.values())) for name, of in comparison.results.items()}
-        outputs.save_figure(plots.comparison(firsts if single else a), figure)
-        files.append(figure)
+    firsts = {name: next(iter(of.values())) for name, of in comparison.results.items()}
+    drawn = outputs.save_figure_of(firsts if single else a, plots.comparison, figure)
+    files = [table, numbers, *drawn]
     if single:
         a.save(result)
         report.write(a, page)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +13,6 @@ import torch
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import InvalidInput
 from ..core.methods import with_knobs
 from ..core.scorers import IG
 from ..graphs import Graph, save_graph
@@ -25,10 +22,10 @@ from ..results.graph_notes import COMPRESSION, MEASURES, Compression
 from ..results.wording import count, signed
 from ..tensors.methods import FOR_EDGES
 from . import graph_model, options, outputs
-from .failures import DONE, UsageError
+from .failures import DONE, UsageError, wrong_command
 from .graph_model import GraphJob
 from .methods import knobs_of
-from .resumable import Progress
+from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
@@ -40,19 +37,19 @@ EXAMPLES = """\
   greedypig compress graph.npz --keep 0.5
   greedypig compress edges.csv --nodes nodes.csv --label topic --keep 0.3
   greedypig compress graph.npz --model my_models:build --weights gcn.pt --methods greedy-pig,ig"""
-FILES = {
-    "kept": "kept.npz",
-    "table": "compression.csv",
-    "result": "compression.gpig",
-    "page": "compression.html",
-    "figure": "compression.png",
-}
+FILES = ("kept.npz", *(f"compression.{ending}" for ending in ("csv", "gpig", "html", "png")))
 FIRST = "greedy-pig"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig compress`."""
-    add = graph_model.add_options(parser, "compressed").add_argument
+    add = graph_model.add_options(
+        parser,
+        folder="compressed",
+        objective="log-probability",
+        rounds=str(FOR_EDGES.rounds),
+        steps=str(FOR_EDGES.steps),
+    ).add_argument
     add("--keep", type=share, default=0.5, metavar="SHARE", help="of the edges (default: 0.5)")
     words = f"of {', '.join(METHODS)}; the edges of the first one are kept (default: all)"
     names, default = options.names_of(METHODS), tuple(METHODS)
@@ -72,59 +69,51 @@ def share(text: str) -> float:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     """Train, order the edges by every method, measure them, write the files."""
-    knobs = knobs_of(args)
     job = GraphJob(args, terminal, "compressed")
-    graph, folder = job.graph, job.folder
+    graph = job.graph
     if kept_count(args.keep, graph.m) < 1:
         raise UsageError(f"Expected --keep to keep an edge of {graph.m:,} (got {args.keep:g}).")
-    files = {what: folder / name for what, name in FILES.items()}
-    outputs.refuse_foreign(files.values())
+    files = job.files(*FILES)
     shares = tuple(sorted({*SHARES, args.keep}))
     sessions = {name: job.session(f"methods/{name}.gpig", len(shares)) for name in args.methods}
     results: dict[str, gp.Attribution] = {}
+
+    def explain(method: Any, session: Session, saved: gp.Attribution | None) -> gp.Attribution:
+        if method in ("degree", "random"):  # Drawn at once: there is nothing to resume.
+            saved = None
+        search = {"objective": args.objective, "seed": args.seed, "resume": saved}
+        a = edge_order(method, job.network.model, graph, progress=session, **search)
+        return a.with_notes({"trace": trace(judge, a.order, shares).record()})
+
     with terminal.bar("") as bar:
         job.find_network(bar)
-        try:
+        with wrong_command():
             judge = Judge(job.network.model, graph)
-        except InvalidInput as error:
-            raise UsageError(str(error)) from error
         session = next(iter(sessions.values()))
-        bar.follow(lambda: len(results) + session.progress.share(), len(sessions))
+        bar.follow(lambda: len(results) + session.share(), len(sessions))
         for name, session in sessions.items():
             bar.label = f"{graph.name}: {METHODS[name]}"
             method: Any = name
             if name == FIRST:
-                method = with_knobs(FOR_EDGES, **knobs)
+                method = with_knobs(FOR_EDGES, **knobs_of(args))
             elif name == "ig" and FIRST in results:  # At equal cost.
                 method = IG(max(1, results[FIRST].gradients_used), "gauss-legendre")
-            done = count(len(results), "method")
-            stopped = f"Stopped at {METHODS[name]}, after {done}."
-            explain = partial(_edges, job, judge, shares, method, session.progress)
-            results[name] = job.answer(session, explain, stopped)
+            stopped = f"Stopped at {METHODS[name]}, after {count(len(results), 'method')}."
+            how = partial(explain, method, session)
+            results[name] = job.answer(session, how, stopped)
     a = _with_notes(results, job, judge)
     compression = Compression.of(a)
     assert compression is not None
-    written = _write(a, compression, graph, files)
+    kept, table, result, page, figure = files
+    _save_kept(a.order[: compression.kept], graph, kept)
+    outputs.write_csv(table, _table(compression))
+    a.save(result)
+    report.write(a, page)
+    written = [kept, table, result, page, *outputs.save_figure_of(a, plots.compression, figure)]
     _show(compression, graph, terminal)
     network = job.network.file
     job.finish(a, _json(a, compression), written if network is None else [*written, network])
     return DONE
-
-
-def _edges(
-    job: GraphJob,
-    judge: Judge,
-    shares: Sequence[float],
-    method: Any,
-    progress: Progress,
-    saved: gp.Attribution | None,
-) -> gp.Attribution:
-    """The edges in a method's order, with the curves at these shares."""
-    if method in ("degree", "random"):  # Drawn at once: there is nothing to go on with.
-        saved = None
-    search = {"objective": job.args.objective, "seed": job.args.seed}
-    a = edge_order(method, job.network.model, job.graph, progress=progress, resume=saved, **search)
-    return a.with_notes({"trace": trace(judge, a.order, shares).record()})
 
 
 def _with_notes(
@@ -133,11 +122,6 @@ def _with_notes(
     """The first method's result, with what was compressed and the curves of all methods."""
     graph, args = job.graph, job.args
     notes = {
-        "kind": COMPRESSION,
-        "command": job.terminal.command_line(),
-        "source": Path(args.graph).name,
-        "model": job.network.name,
-        "objective": args.objective,
         "keep": args.keep,
         "kept_edges": kept_count(args.keep, graph.m),
         "full": asdict(judge.full),
@@ -157,24 +141,16 @@ def _with_notes(
         },
     }
     first = next(iter(results.values()))
+    notes = job.notes(COMPRESSION) | notes
     return replace(first, about={}).with_notes(notes, edges=graph.edges)
 
 
-def _write(
-    a: gp.Attribution, compression: Compression, graph: Graph, files: Mapping[str, Path]
-) -> list[Path]:
-    """Write the kept graph, the table, the result, the page and, with matplotlib, the figure."""
-    kept = torch.sort(a.order[: compression.kept]).values.to(graph.edges.device)
+def _save_kept(edges: torch.Tensor, graph: Graph, file: Any) -> None:
+    """Write the graph of these edges."""
+    kept = torch.sort(edges).values.to(graph.edges.device)
     weight = None if graph.weight is None else graph.weight[kept]
     small = replace(graph, edges=graph.edges[:, kept], weight=weight)
-    save_graph(small, files["kept"], kept=kept.cpu().numpy())
-    outputs.write_csv(files["table"], _table(compression))
-    a.save(files["result"])
-    report.write(a, files["page"])
-    if importlib.util.find_spec("matplotlib") is None:
-        return [file for what, file in files.items() if what != "figure"]
-    outputs.save_figure(plots.compression(a), files["figure"])
-    return list(files.values())
+    save_graph(small, file, kept=kept.cpu().numpy())
 
 
 def _table(compression: Compression) -> list[list[Any]]:
@@ -198,21 +174,10 @@ def _show(compression: Compression, graph: Graph, terminal: Terminal) -> None:
     )
     terminal.say(head, BOLD)
     terminal.say(f"with {100 * compression.keep:g} % of the edges ({compression.kept:,}):")
-    rows = [
-        [
-            method.title,
-            *(signed(method.at(measure, compression.keep)) for measure in MEASURES),
-            f"{method.gradients:,.0f}",
-            f"{method.seconds:.1f}",
-        ]
-        for method in methods
-    ]
-    terminal.table(["", "accuracy", "agreement", "G", "gradients", "seconds"], rows)
-    excess = compression.excess()
-    if excess is not None:
-        part, value = f"{100 * excess[0]:g} % of the edges", signed(excess[1])
-        sentence = verdicts.higher(part, value, "all edges", signed(full["g"]), quantity="G")
-        terminal.caution(f"{sentence}. Compare methods by agreement and accuracy.")
+    heads, rows = compression.table()
+    terminal.table(heads, rows[:-1])  # All edges are in the head.
+    if (warning := verdicts.excess_edges(compression)) is not None:
+        terminal.caution(warning)
     for aim in (0.99, 0.95):
         shares = [(method.title, compression.share_for(method, aim)) for method in methods]
         needed = ", ".join(f"{title} {100 * s:g} %" for title, s in shares if s is not None)

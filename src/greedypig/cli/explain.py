@@ -22,7 +22,7 @@ from torch import Tensor
 import greedypig as gp
 
 from .. import plots, report
-from ..core.errors import BudgetTooSmall, GreedyPigError, InvalidInput, MissingPackage
+from ..core.errors import BudgetTooSmall, GreedyPigError, MissingPackage
 from ..core.layout import Layout
 from ..images.api import POINTS, SHARES, photo_objective
 from ..images.class_names import find_class
@@ -30,11 +30,12 @@ from ..images.from_spec import OwnModel, model_from
 from ..images.networks import ImageModel
 from ..images.photos import find_photos, open_photo
 from ..metrics.judges import check_judge, translation
+from ..results.picture import unranked
 from ..tensors.targets import Target
 from . import explain_output, methods, options, outputs
-from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence
+from .failures import DONE, FAILED, Stopped, Unfit, UsageError, sentence, wrong_command
 from .methods import Search
-from .resumable import Progress, Session
+from .resumable import Session
 from .terminal import Bar, Terminal
 
 DESCRIPTION = """\
@@ -137,10 +138,8 @@ def _draw(a: gp.Attribution, files: dict[str, Path]) -> None:
 
 def photo_names(paths: Sequence[str]) -> dict[Path, str]:
     """The files that the paths mean, with their names, or paths where a name is there twice."""
-    try:
+    with wrong_command():
         files = find_photos(paths)
-    except InvalidInput as error:
-        raise UsageError(str(error)) from error
     times = Counter(file.name for file in files)
     return {file: file.name if times[file.name] == 1 else fspath(file) for file in files}
 
@@ -166,7 +165,7 @@ class PhotoRun:
 
 def new_session(result: Path, args: argparse.Namespace) -> Session:
     """The session of a photo's result."""
-    return Session(result, args.resume, Progress(POINTS + len(SHARES)))
+    return Session(result, args.resume, POINTS + len(SHARES))
 
 
 def explained(
@@ -188,15 +187,13 @@ def explained(
             continue
         bar.label = f"{i + 1}/{len(runs)} {each.label}" if several else each.label
         terminal.subject = each.label if several else ""
-        share = lambda i=i, session=session: i + session.progress.share()  # noqa: E731
+        share = lambda i=i, session=session: i + session.share()  # noqa: E731
         bar.follow(share, len(runs))
         try:
-            a = session.answer(partial(question.explain, each, terminal.command_line()))
-        except KeyboardInterrupt:
-            session.keep()
             done = f" after {i} of {len(runs)}" if several else ""
-            raise Stopped(f"Stopped at {each.label}{done}.") from None
-        except (UsageError, OSError, MissingPackage):
+            how = partial(question.explain, each, terminal.command_line())
+            a = session.answer(how, f"Stopped at {each.label}{done}.")
+        except (UsageError, Stopped, OSError, MissingPackage):
             raise
         except Exception as error:
             failed[path] = reason = sentence(error)
@@ -235,7 +232,7 @@ class Question:
                 f"--class {args.class_} does not change the explanation: --objective "
                 f"{args.objective} is about the probabilities of all classes."
             )
-        try:
+        with wrong_command():
             device = options.device(args.device)
             options.features(args.features)
             options.baseline(args.baseline)
@@ -250,10 +247,6 @@ class Question:
             _try_pictures(model, judge)
             target = None if args.class_ is None else find_class(args.class_, model.classes)
             Target(photo_objective(args.objective, model))  # Raises for an unknown name.
-        except UsageError:
-            raise
-        except GreedyPigError as error:
-            raise UsageError(str(error)) from error
         return Question(model, judge, target, args, ranking)
 
     def read(self, path: Path) -> Tensor:
@@ -281,13 +274,15 @@ class Question:
                 batch_size=args.batch_size or "auto",
                 ranking=self.ranking,
                 resume=saved,
-                progress=run.session.progress,
+                progress=run.session,
             )
         except BudgetTooSmall as error:
             raise UsageError(
                 f"Expected a --budget of at least one round's {error.needed} gradients "
                 f"(got {error.budget})."
             ) from None
+        if (reason := unranked(a)) is not None:
+            raise GreedyPigError(f"{reason} There is no result.")
         return a if a is saved else a.with_notes({"source": run.name, "command": command})
 
 

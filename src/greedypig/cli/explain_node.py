@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
+from math import isfinite
 from statistics import mean
 from typing import Any
 
@@ -24,14 +23,14 @@ from . import graph_model, options, outputs
 from .failures import DONE, UsageError
 from .graph_model import GraphJob
 from .methods import knobs_of
-from .resumable import Progress
+from .resumable import Session
 from .terminal import BOLD, Terminal
 
 DESCRIPTION = """\
 Explain the prediction of a graph network for one node: a connected subgraph of the k best edges
-around the node, the probability with only the first 1, 2, … of them, and the same for random
-connected edges. The paper's network is trained on the graph (or use your own). Writes the result, a
-drawing and a page into a folder."""
+around the node, the objective and the probability with only the first 1, 2, … of them, and the same
+for random connected edges. The paper's network is trained on the graph (or use your own). Writes
+the result, a drawing and a page into a folder."""
 EXAMPLES = """\
   greedypig explain-node graph.npz --node 42 --k 20
   greedypig explain-node edges.csv --nodes nodes.csv --node paper-17 --json"""
@@ -40,7 +39,13 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig explain-node`."""
     parser.add_argument("--node", required=True, metavar="NODE", help="its number from 0, or name")
-    group = graph_model.add_options(parser, "nodes", objective="log-likelihood")
+    group = graph_model.add_options(
+        parser,
+        folder="nodes",
+        objective="log-likelihood",
+        rounds="one for every edge",
+        steps=str(FOR_NODES.steps),
+    )
     numbers = {
         "k": (20, "edges to select (default: 20)"),
         "hops": (None, "steps from the node (default: the network's depth)"),
@@ -55,23 +60,19 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     job = GraphJob(args, terminal, "nodes")
     graph = job.graph
     node = _node(args.node, graph)
-    files = [job.folder / f"node-{node}{ending}" for ending in (".gpig", ".html", ".png")]
-    outputs.refuse_foreign(files)
-    session = job.session(files[0].name, args.draws)
+    result, page, figure = job.files(*(f"node-{node}.{end}" for end in ("gpig", "html", "png")))
+    session = job.session(result.name, args.draws)
 
     def explain(saved: gp.Attribution | None) -> gp.Attribution:
-        return _with_notes(_edges(job, node, session.progress, saved), job, node)
+        return _with_notes(_edges(job, node, session, saved), job, node)
 
     with terminal.bar("") as bar:
         job.find_network(bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
-        bar.follow(session.progress.share, 1)
+        bar.follow(session.share, 1)
         a = job.answer(session, explain, f"Stopped at node {node}.")
-    report.write(a, files[1])
-    if importlib.util.find_spec("matplotlib") is None:
-        files.pop()
-    else:
-        outputs.save_figure(plots.node_panel(a), files[2])
+    report.write(a, page)
+    files = [result, page, *outputs.save_figure_of(a, plots.node_panel, figure)]
     explained = Explained.of(a)
     assert explained is not None
     _show(explained, terminal)
@@ -91,13 +92,12 @@ def _node(text: str, graph: Graph) -> int:
 
 
 def _edges(
-    job: GraphJob, node: int, progress: Progress, saved: gp.Attribution | None
+    job: GraphJob, node: int, session: Session, saved: gp.Attribution | None
 ) -> gp.Attribution:
     """The edges in order: one a round, unless the rounds were named in another way."""
     graph, args, knobs = job.graph, job.args, knobs_of(job.args)
-    method = (
-        replace(FOR_NODES, per_round=None) if {"rounds", "schedule"} & set(knobs) else FOR_NODES
-    )
+    named = {"rounds", "schedule"} & set(knobs)
+    method = replace(FOR_NODES, per_round=None) if named else FOR_NODES
     return gp.explain_node(
         job.network.model,
         graph.x,
@@ -110,37 +110,35 @@ def _edges(
         objective=args.objective,
         seed=args.seed,
         resume=saved,
-        progress=progress,
+        progress=session,
     )
 
 
 def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
-    """The edges with the network's probabilities for them, and for random ones."""
+    """The edges with the objective and the network's probabilities, and those of random ones."""
     graph, model, target = job.graph, job.network.model, int(a.settings["target"])
     own = growth(model, graph, a)
     logits = logits_of(model, graph)(None)
     predicted, classes = logits.argmax(1), [graph.class_name(c) for c in range(logits.shape[1])]
-    nodes = [
-        {"id": n, "name": graph.node_name(n), "class": _label(graph, n)}
-        | {"predicted": int(predicted[n])}
-        for n in own.nodes
-    ]
-    truth = nodes[0]["class"]
+    labels = [None if graph.y is None or graph.y[n] < 0 else int(graph.y[n]) for n in own.nodes]
+    values: list[float | None] = [None] * (a.selected + 1)
+    for count, value in zip(torch.tensor([0, *a.picks]).cumsum(0), a.values.tolist(), strict=True):
+        values[int(count)] = value
     notes = {
-        "kind": NODE,
-        "source": Path(job.args.graph).name,
-        "model": job.network.name,
-        "command": job.terminal.command_line(),
         "node": node,
         "class": classes[target],
         "target": target,
-        "truth": None if truth is None else classes[truth],
+        "truth": None if labels[0] is None else classes[labels[0]],
         "probability": float(torch.softmax(logits[node].double(), 0)[target]),
-        "objective": job.args.objective,
         "alone": own.probabilities[0],
         "kept_probabilities": list(own.probabilities[1:]),
+        "g": values if own.pairs else [],
+        "g_full": a.full_value if isfinite(a.full_value) else None,
         "classes": classes,
-        "nodes": nodes,
+        "nodes": [
+            {"id": n, "name": graph.node_name(n), "class": label, "predicted": int(predicted[n])}
+            for n, label in zip(own.nodes, labels, strict=True)
+        ],
         "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
         "around": a.features.units,
         "same": own.same_class(graph),
@@ -148,61 +146,53 @@ def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
         "hops": a.settings.get("hops"),
         "note": a.about.get("note"),
     }
-    return replace(a, about={}).with_notes(notes)
+    return replace(a, about={}).with_notes(job.notes(NODE) | notes)
 
 
 def _random(a: gp.Attribution, job: GraphJob, node: int, k: int) -> dict[str, Any]:
     """Means over random subgraphs of k edges."""
-    graph, seed, draws = job.graph, job.args.seed, job.args.draws
-    numbers: dict[str, Any] = {"draws": draws}
+    graph, args = job.graph, job.args
+    numbers: dict[str, Any] = {"draws": args.draws}
     if k == 0:
         return numbers
-    search = {"k": k, "hops": a.settings["hops"], "target": int(a.settings["target"])}
+    search = {"k": k, "hops": a.settings["hops"], "objective": args.objective, "method": "random"}
     drawn = [
-        grow(job.network.model, graph, node, method="random", seed=seed + i + 1, **search)[1]
-        for i in range(draws)
+        grow(job.network.model, graph, node, seed=args.seed + i + 1, **search)
+        for i in range(args.draws)
     ]
-    same = [s for s in (g.same_class(graph) for g in drawn) if s is not None]
-    numbers["kept"] = mean(g.probabilities[-1] for g in drawn)
-    return numbers | {"same": mean(same) if same else None}
-
-
-def _label(graph: Graph, node: int) -> Any:
-    return None if graph.y is None or graph.y[node] < 0 else int(graph.y[node])
+    same = [s for s in (g.same_class(graph) for _, g in drawn) if s is not None]
+    return numbers | {
+        "kept": mean(g.probabilities[-1] for _, g in drawn),
+        "g": mean(float(r.values[-1]) for r, _ in drawn),
+        "same": mean(same) if same else None,
+    }
 
 
 def _show(explained: Explained, terminal: Terminal) -> None:
-    """Print the edges in order, each with the probability so far."""
-    full, nodes = explained.full, explained.nodes
+    """Print the edges in order, each with the objective and the probability so far."""
     truth = "" if explained.truth in (None, explained.label) else f" (true: {explained.truth})"
     head = (
-        f"{explained.source}, node {nodes[0].name}: {explained.label}, probability "
-        f"{full:.3f}{truth}"
+        f"{explained.source}, node {explained.centre.name}: {explained.label}, probability "
+        f"{explained.full:.3f}{truth}"
     )
     terminal.say(head, BOLD)
     if explained.edges:
-        values = (explained.alone, *explained.values)
-        pairs = [" – ".join(nodes[end].name for end in pair) for pair in explained.edges]
-        terminal.say(f"with only the first of the {explained.around:,} edges around it:")
-        rows = [
-            [str(i), pair, f"{value:.3f}"]
-            for i, (pair, value) in enumerate(zip(["no edges", *pairs], values, strict=True))
-        ]
-        terminal.table(["", "edge", "probability"], rows, names=2)
+        terminal.say(
+            f"selected to maximise the {explained.objective}; with only the first of the "
+            f"{explained.around:,} edges around it:"
+        )
+        rows = [[str(i), *step] for i, step in enumerate(explained.steps())]
+        terminal.table(["", "edge", explained.objective, "probability"], rows, names=2)
     else:
         terminal.say(
             "no edge is within the network's depth: the prediction uses the node's own features"
         )
     if explained.note:
         terminal.say(explained.note)
-    if (warning := verdicts.excess_node(explained)) is not None:
+    if (warning := verdicts.excess_edges(explained)) is not None:
         terminal.caution(warning)
-    if "kept" in explained.random and explained.same is not None:
-        terminal.say(
-            f"{100 * explained.same:.0f} % of the nodes reached have its class (random subgraphs: "
-            f"{100 * explained.random.get('same', 0):.0f} %); probability "
-            f"{explained.values[-1]:.3f} (random subgraphs: {explained.random['kept']:.3f})"
-        )
+    if against := explained.against():
+        terminal.table(["", "these edges", "random subgraphs", "all edges"], against)
 
 
 def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:
@@ -214,6 +204,7 @@ def _json(a: gp.Attribution, explained: Explained) -> dict[str, Any]:
         "truth": explained.truth,
         "probability": explained.full,
         "order": [[ids[u], ids[v]] for u, v in explained.edges],
+        "objective": {"name": explained.objective, "values": explained.g, "all": explained.g_full},
         "probabilities": [explained.alone, *explained.values],
         "edges_within_reach": explained.around,
         "note": explained.note or None,

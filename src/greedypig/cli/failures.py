@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..core.errors import GreedyPigError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..core.errors import DiskFull, GreedyPigError, MissingPackage
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -17,6 +20,17 @@ class Unfit(GreedyPigError):
 
 class Stopped(GreedyPigError):
     """Stopped by the user; the message says at what: exit code 1."""
+
+
+@contextmanager
+def wrong_command() -> Iterator[None]:
+    """What the library refuses inside the block is a wrong command."""
+    try:
+        yield
+    except (UsageError, Stopped, MissingPackage, DiskFull):
+        raise
+    except (GreedyPigError, FileNotFoundError) as error:
+        raise UsageError(" ".join(str(error).split())) from error
 
 
 def sentence(error: BaseException, debug: bool = False) -> str:

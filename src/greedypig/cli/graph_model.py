@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,16 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import GreedyPigError, MissingPackage, first_line
+from ..core.errors import first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
 from ..graphs.files import KINDS, read_tensors
 from ..graphs.objectives import OBJECTIVES
-from ..graphs.training import fingerprint
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
-from .failures import Stopped, UsageError, sentence
+from .failures import Stopped, UsageError, wrong_command
 from .methods import add_rounds
-from .resumable import Explain, Progress, Session
+from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
 
 MODEL, PARTIAL = "model.safetensors", "model.partial.pt"
@@ -37,11 +36,11 @@ TRAINING = {
 
 
 def add_options(
-    parser: argparse.ArgumentParser, ending: str, objective: str = "log-probability"
+    parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
 ) -> argparse._ArgumentGroup:
     """All options that the graph commands share; returns the group of the method.
 
-    ending: of the default folder's name. objective: the default.
+    folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
     """
     parser.add_argument("graph", metavar="GRAPH", help=KINDS)
     add = options.group(parser, "graph").add_argument
@@ -62,12 +61,9 @@ def add_options(
     names = [name for name in OBJECTIVES if name != "label-loss"]
     words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
     method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
-    add_rounds(method)
+    add_rounds(method, rounds, steps)
     options.add_hardware(parser, batch_size=False)
-    output = options.group(parser, "output")
-    words = f"folder of the results (default: graph-{ending})"
-    output.add_argument("--out", metavar="FOLDER", help=words)
-    options.add_resume(output)
+    options.add_folder(parser, f"graph-{folder}")
     return method
 
 
@@ -96,14 +92,12 @@ class GraphJob:
     def __init__(self, args: argparse.Namespace, terminal: Terminal, ending: str) -> None:
         self.args, self.terminal = args, terminal
         self.graph = self._read_graph()
-        if args.out is not None and Path(args.out).suffix.lower() in (".gpig", ".html", ".npz"):
-            raise UsageError(f"Expected a folder as --out (got {args.out}).")
-        self.folder = outputs.folder(Path(args.out or f"{self.graph.name}-{ending}"))
+        self.folder = outputs.result_folder(args.out, f"{self.graph.name}-{ending}")
 
     def _read_graph(self) -> Graph:
         """The graph that the command line names; corrections to it are printed."""
         args, device = self.args, options.device(self.args.device)
-        try:
+        with wrong_command():
             graph = load_graph(
                 args.graph,
                 nodes=args.nodes,
@@ -111,59 +105,59 @@ class GraphJob:
                 undirected=not args.directed,
                 seed=args.seed,
             )
-        except (GreedyPigError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from error
         if graph.m == 0:
             raise UsageError(f"Expected edges in {graph.name} (got none).")
         for note in graph.notes:
             self.terminal.note(f"{graph.name}: {note}")
         return graph.to(device)
 
+    def files(self, *names: str) -> list[Path]:
+        """Files of the folder that are free, or greedypig's own."""
+        files = [self.folder / name for name in names]
+        outputs.refuse_foreign([*files, self.folder / MODEL])
+        return files
+
     def session(self, name: str, forwards: int) -> Session:
-        """The session of a result in the folder, which must be free or a result of greedypig.
+        """The session of a result in the folder.
 
         forwards: forward passes that follow the search, for the progress bar.
         """
-        file = self.folder / name
-        outputs.refuse_foreign([file, self.folder / MODEL])
-        return Session(file, self.args.resume, Progress(forwards))
+        (file,) = self.files(name)
+        return Session(file, self.args.resume, forwards)
+
+    def notes(self, kind: str) -> dict[str, Any]:
+        """Notes that the results of all graph commands carry."""
+        return {
+            "kind": kind,
+            "command": self.terminal.command_line(),
+            "source": Path(self.args.graph).name,
+            "model": self.network.name,
+            "objective": self.args.objective,
+        }
 
     def answer(self, session: Session, explain: Explain, stopped: str) -> Attribution:
-        """A result, saved. Ctrl-C saves the rounds done and says `stopped`; settings that do not
-        fit are a wrong command."""
-        try:
-            return session.answer(explain)
-        except KeyboardInterrupt:
-            session.keep()
-            raise Stopped(stopped) from None
-        except (UsageError, MissingPackage, OSError):
-            raise
-        except GreedyPigError as error:
-            raise UsageError(sentence(error)) from error
+        """A result, saved; settings that do not fit are a wrong command."""
+        with wrong_command():
+            return session.answer(explain, stopped)
 
     def find_network(self, bar: Bar) -> None:
         """Take the network asked for, else the paper's GCN: trained, or from an earlier run."""
         args, graph = self.args, self.graph
         own = {name: getattr(args, name) for name in TRAINING if getattr(args, name) is not None}
-        try:
+        with wrong_command():
             if args.model is not None or args.weights is not None:
                 self.network = self._given_network(list(own))
                 return
             training = Training(graph, Recipe.of(graph, **own), seed=args.seed)
-        except (GreedyPigError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from error
-        file, partial, recipe = self.folder / MODEL, self.folder / PARTIAL, training.recipe
-        widths = [graph.x.shape[1], *[recipe.hidden] * (recipe.layers - 1), graph.class_count]
-        name = f"GCN {'-'.join(map(str, widths))}"
-        facts = {"seed": args.seed, "graph": fingerprint(graph), "recipe": asdict(recipe)}
-        saved = _facts(file)
+        file, partial, name = self.folder / MODEL, self.folder / PARTIAL, training.name
+        facts, saved = training.identity(), _facts(file)
         if {k: saved.get(k) for k in facts} == facts:  # Training gives the same again.
             self.network = Network(load_model(file, graph), name, saved, file)
             return
         if args.resume:
             training.take_up(partial)
         bar.label = f"training {name}"
-        bar.follow(lambda: training.epoch, recipe.epochs)
+        bar.follow(lambda: training.epoch, training.recipe.epochs)
         try:
             training.finish()
         except KeyboardInterrupt:

@@ -56,8 +56,9 @@ def run_program(
     _prepare_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        with _sigterm_interrupts():
-            args = build(words).parse_args(words)
+        with _interrupts(deferred=False):
+            with _interrupts(deferred=True):
+                args = build(words).parse_args(words)
             terminal = Terminal(
                 json_wanted=args.json,
                 quiet=args.quiet,
@@ -69,7 +70,7 @@ def run_program(
                 code = _run(args, terminal)
     except SystemExit as end:  # argparse has printed its message, or the reader of a pipe is gone.
         code = int(end.code or 0)
-    except KeyboardInterrupt:  # The command was still being loaded.
+    except KeyboardInterrupt:  # While the command was loaded.
         _complain(f"Stopped. Start again with:\n  {program} {shlex.join(words)}")
         code = FAILED
     except MissingPackage as error:  # There is no rich, so no terminal.
@@ -183,16 +184,30 @@ def _complain(text: str) -> None:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM is handled like Ctrl-C."""
+def _interrupts(*, deferred: bool) -> Iterator[None]:
+    """SIGTERM is handled like Ctrl-C: a KeyboardInterrupt, at once or, deferred, after the block.
+
+    The imports of a command are not interrupted: what they do with a KeyboardInterrupt is theirs.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    came: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        came.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM) if deferred else (signal.SIGTERM,)
+    handler = note if deferred else signal.default_int_handler
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextmanager

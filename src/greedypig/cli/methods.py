@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.errors import InvalidInput
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG, SequentialGradient, as_method, with_knobs
 from ..core.stopping import Stop
 from ..tensors.methods import choose, within
-from .failures import UsageError
+from .failures import wrong_command
 from .options import whole
 
 NAMES = (
@@ -30,7 +29,12 @@ def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--objective softmax, sequential-gradient with log-likelihood, else greedy-pig)"
     )
     group.add_argument("--method", metavar="NAME", choices=NAMES, help=words)
-    add_rounds(group)
+    add_rounds(
+        group,
+        "20; steady-pig 33; 100 where a round is one gradient",
+        "5; steady-pig 3; in all, of ig and of each copy of smooth-ig 50, blur-ig 100, "
+        "guided-ig 200",
+    )
     group.add_argument("--k", type=whole, metavar="N", help="select N features (default: all)")
     words = (
         "at most N gradients: fewer rounds, then fewer steps. With --rounds or --steps the method "
@@ -41,17 +45,11 @@ def add_method(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def add_rounds(group: argparse._ArgumentGroup) -> None:
-    """The options of a greedy method's rounds."""
-    words = (
-        "rounds of greedy methods (default: 20; steady-pig and edges 33; 100 where a round is one "
-        "gradient)"
-    )
+def add_rounds(group: argparse._ArgumentGroup, rounds: str, steps: str) -> None:
+    """The options of a greedy method's rounds; rounds, steps: their defaults in words."""
+    words = f"rounds of greedy methods (default: {rounds})"
     group.add_argument("--rounds", type=whole, metavar="N", help=words)
-    words = (
-        "gradients per round, or of a one-shot method (default: 5; steady-pig and edges 3; ig and "
-        "each copy of smooth-ig 50, blur-ig 100, guided-ig 200)"
-    )
+    words = f"gradients per round (default: {steps})"
     group.add_argument("--steps", type=whole, metavar="N", help=words)
     words = "features per round: geometric (the default) takes few at first, equal as many in each"
     group.add_argument("--schedule", choices=("geometric", "equal"), help=words)
@@ -71,12 +69,10 @@ class Search:
     def of(args: argparse.Namespace) -> Search:
         """Read the options; whatever is wrong with them is a `UsageError`."""
         knobs = knobs_of(args)
-        try:
+        with wrong_command():
             if args.method is not None:
                 with_knobs(as_method(args.method), **knobs)
             stop = Stop(gradients=args.budget, seconds=args.seconds)
-        except InvalidInput as error:
-            raise UsageError(str(error)) from error
         return Search(args.method, knobs, args.k, stop)
 
     def method_for(self, layout: Layout, objective: str, baselines: int = 1) -> Any:

@@ -81,6 +81,14 @@ def add_features(method: argparse._ArgumentGroup) -> None:
     method.add_argument("--features", default="elements", metavar="NAME", help=words)
 
 
+def add_folder(parser: argparse.ArgumentParser, default: str) -> None:
+    """The folder of the results, and going on after Ctrl-C. default: its name, in words."""
+    output = group(parser, "output")
+    words = f"folder of the results (default: {default})"
+    output.add_argument("--out", metavar="FOLDER", help=words)
+    add_resume(output)
+
+
 def add_resume(output: argparse._ArgumentGroup) -> None:
     """Going on after Ctrl-C."""
     words = "go on where the same command was stopped"

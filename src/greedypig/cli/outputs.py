@@ -7,9 +7,10 @@ never overwritten; that is an error before any work is done.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ def stems(out: str | None, photos: Sequence[Path]) -> list[Path]:
         names[name.casefold()] = name
     where = folder(Path(out or "."))
     return [where / name for name in names.values()]
+
+
+def result_folder(out: str | None, default: str) -> Path:
+    """The folder that --out names, which is made."""
+    if out is not None and Path(out).suffix.lower() in (*ENDINGS, ".npz"):
+        raise UsageError(f"Expected a folder as --out (got {out}).")
+    return folder(Path(out or default))
 
 
 def folder(path: Path) -> Path:
@@ -91,6 +99,14 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown: a column of names, then numbers, aligned to the right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def save_figure_of(result: Any, draw: Callable[[Any], Any], file: Path) -> list[Path]:
+    """Save the figure of a result where matplotlib is installed; returns what was written."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return []
+    save_figure(draw(result), file)
+    return [file]
 
 
 def save_figure(figure: Any, file: Path) -> None:

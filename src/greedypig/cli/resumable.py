@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ import greedypig as gp
 from ..core.errors import InvalidFile, InvalidInput, InvalidType
 from ..core.run import Run
 from ..core.scorers import cost_of
-from .failures import Unfit
+from .failures import Stopped, Unfit
 from .outputs import folder
 
 Explain: TypeAlias = Callable[[gp.Attribution | None], gp.Attribution]
@@ -20,18 +20,23 @@ FORWARDS_PER_GRADIENT = 2.5
 """A gradient takes about as long as this many forward passes; for the progress bar alone."""
 
 
-class Progress:
-    """The run under way: the bar reads it, and its rounds are saved when the command is stopped.
+@dataclass
+class Session:
+    """One call of a command for one result: its file, and beside it the rounds of a stopped run.
 
-    forwards: forward passes that follow the run, for curves.
+    It is called with the run, before its first round and after every one, as `progress=`.
     """
 
-    def __init__(self, forwards: int = 0) -> None:
-        self.run: Run | None = None
-        self.forwards = forwards
+    result: Path
+    resume: bool
+    forwards: int = 0
+    """Forward passes that follow the run, for the progress bar."""
+    run: Run | None = None
+    """The run under way."""
+    finished: bool = False
 
     def __call__(self, run: Run) -> None:
-        """Take note of a run, before its first round and after every one."""
+        """Take note of the run."""
         self.run = run
 
     def share(self) -> float:
@@ -43,26 +48,24 @@ class Progress:
         done = FORWARDS_PER_GRADIENT * min(self.run.gradients_used, planned)
         return done / max(FORWARDS_PER_GRADIENT * planned + self.forwards, 1)
 
-
-@dataclass
-class Session:
-    """One call of a command for one result: its file, and beside it the rounds of a stopped run."""
-
-    result: Path
-    resume: bool
-    progress: Progress = field(default_factory=Progress)
-    finished: bool = False
-
     @property
     def partial(self) -> Path:
         """photo.partial.gpig for photo.gpig."""
         return self.result.with_name(f"{self.result.stem}.partial{self.result.suffix}")
 
-    def answer(self, explain: Explain) -> gp.Attribution:
+    def answer(self, explain: Explain, stopped: str) -> gp.Attribution:
         """The result, saved; with --resume from the saved rounds.
 
-        explain: gives the result from a saved one or None, and calls `progress` with its run.
+        explain: gives the result from a saved one or None, and calls the session with its run.
+        stopped: says what was stopped by Ctrl-C, after the rounds done were saved.
         """
+        try:
+            return self._answer(explain)
+        except KeyboardInterrupt:
+            self._keep()
+            raise Stopped(stopped) from None
+
+    def _answer(self, explain: Explain) -> gp.Attribution:
         saved = self._saved()
         try:
             a = explain(saved)
@@ -79,12 +82,11 @@ class Session:
         self.partial.unlink(missing_ok=True)
         return a
 
-    def keep(self) -> None:
+    def _keep(self) -> None:
         """Save the rounds done so far, if any, unless the result itself is saved."""
-        run = self.progress.run
-        if not self.finished and run is not None and run.state.picks:
+        if not self.finished and self.run is not None and self.run.state.picks:
             folder(self.partial.parent)
-            run.results(measure=False)[0].save(self.partial)
+            self.run.results(measure=False)[0].save(self.partial)
 
     def _saved(self) -> gp.Attribution | None:
         """The saved rounds or result to go on from. A new run forgets rounds of other settings."""

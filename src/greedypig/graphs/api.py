@@ -25,8 +25,8 @@ from ..tensors.methods import FOR_EDGES, FOR_NODES
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
-from .edges import DegreeSampler, EdgeGraph, IndexedEdges, read_graph
-from .objectives import NodeTarget
+from .edges import DegreeSampler, EdgeGraph, read_graph
+from .objectives import NodeTarget, node_ids
 from .subgraph import Growing, NodeObjective, Surroundings
 
 Path = str | PathLike[str]
@@ -98,15 +98,16 @@ def explain_edges(
         edges = fitting_model(frozen_model(model), x, graph, normalisation)
         target = NodeTarget(objective, edges.logits(), labels, nodes)
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
-        g = edges.objective(target)
-        run = EdgeRun(model, edges, target, g, method, graph.features(), **search)
+        run = EdgeRun(
+            model, edges, target, edges.objective(target), method, graph.features(), **search
+        )
         return run.result(checkpoint, progress)
 
 
 def explain_node(
     model: Callable[..., Any],
     x: Tensor,
-    edge_index: Tensor | IndexedEdges,
+    edge_index: Tensor | EdgeGraph,
     node: int | Tensor,
     edge_weight: Tensor | None = None,
     *,
@@ -128,11 +129,10 @@ def explain_node(
 
     At most k features (pairs of nodes) are taken, each touching those taken before, from the edges
     whose messages reach the node in `hops` steps (None: as many as the model has layers). The
-    result is about those edges alone: attachments["edges"][a.mask(k)] are the columns of edge_index
-    that were taken, and attachments["ends"] (2, edges) holds their nodes. G(S) is the model's
-    output on the whole graph with all edges but S removed. about["note"] says where there are fewer
-    than k edges, and where the model had to be run on the whole graph. The result for a node that
-    no edge reaches is empty.
+    result is about those edges alone: `edge_index[:, gp.edge_columns(a)]` are the edges that were
+    taken, in order. G(S) is the model's output on the whole graph with all edges but S removed.
+    about["note"] says where there are fewer than k edges, and where the model had to be run on the
+    whole graph. The result for a node that no edge reaches is empty.
 
     edge_index: as in `explain_edges`, or `index_edges(x, edge_index)`, which saves sorting the
         edges for every node.
@@ -157,7 +157,7 @@ def explain_node(
     method = RandomGrowth() if isinstance(method, Random) else method
     with torch.inference_mode(False):
         indexed = _indexed(x, edge_index, edge_weight)
-        centres = _node_ids(node, indexed.graph)
+        centres = node_ids(node, indexed.nodes, x.device)
         place = Surroundings(frozen_model(model), indexed, x.detach(), centres, undirected)
         around, edges, hops, note = place.view(hops, normalisation)
         if objective is None:
@@ -172,7 +172,6 @@ def explain_node(
         if k is not None and k > features.units > 0:
             fewer = f"{k} edges were asked for; only {features.units} are within {hops} steps."
             note = f"{note} {fewer}".strip()
-        columns = around.columns[: around.reaching]
         k = min(k or features.units, features.units) or None
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
         g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
@@ -180,8 +179,22 @@ def explain_node(
         settings = {"node": ids, "hops": hops, "target": int(aim.classes[0])}
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
         run.about = {"note": note} if note else {}
-        run.tensors = {"edges": columns, "ends": indexed.graph.edge_index[:, columns]}
+        run.columns = around.columns[: around.reaching]
         return run.result(checkpoint, progress)
+
+
+def edge_columns(a: Attribution, k: int | None = None) -> Tensor:
+    """The columns of edge_index that the first k features are, in order of selection.
+
+    `edge_index[:, gp.edge_columns(a, k)]` are the edges that `explain_edges` or `explain_node` put
+    first. In an undirected graph a feature has a column for either direction. k: None takes all
+    features that were selected.
+    """
+    mask = a.mask(a.selected if k is None else k)
+    if not isinstance(mask, Tensor) or mask.dim() != 1:
+        raise InvalidInput("Expected the result of explain_edges or explain_node (got another).")
+    places = a.ranking()[: int(mask.sum())]
+    return a.attachments["edges"][places] if "node" in a.settings else places
 
 
 class EdgeRun(Run):
@@ -193,8 +206,8 @@ class EdgeRun(Run):
 
     about: Mapping[str, Any] = {}
     """Notes that every result carries, those of a checkpoint included."""
-    tensors: Mapping[str, Tensor] = {}
-    """Tensors that it carries."""
+    columns: Tensor | None = None
+    """The columns of edge_index that the run is about, where it is not about all of them."""
 
     def __init__(
         self,
@@ -229,8 +242,8 @@ class EdgeRun(Run):
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        results = super().results(measure=measure)
-        return [a.with_notes(self.about, **self.tensors) for a in results]
+        tensors = {} if self.columns is None else {"edges": self.columns}
+        return [a.with_notes(self.about, **tensors) for a in super().results(measure=measure)]
 
     def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None
@@ -286,10 +299,10 @@ class _NoEdges:
         return torch.zeros_like(mask)
 
 
-def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:
-    if not isinstance(edge_index, IndexedEdges):
-        return IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
-    nodes = edge_index.graph.nodes
+def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> EdgeGraph:
+    if not isinstance(edge_index, EdgeGraph):
+        return read_graph(x, edge_index, edge_weight, undirected=False)
+    nodes = edge_index.nodes
     if edge_weight is not None:
         raise InvalidInput(
             "Expected no edge_weight beside indexed edges, which have theirs (got both). "
@@ -299,13 +312,3 @@ def _indexed(x: Tensor, edge_index: Any, edge_weight: Any) -> IndexedEdges:
         got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InvalidInput(f"Expected x with the {nodes} nodes that were indexed (got {got}).")
     return edge_index
-
-
-def _node_ids(node: Any, graph: EdgeGraph) -> Tensor:
-    """(nodes,) the ids to explain."""
-    if isinstance(node, Tensor) and node.dim() == 1 and node.numel() > 1:
-        return node.to(graph.edge_index)
-    index = whole(node)
-    if type(index) is not int or not 0 <= index < graph.nodes:
-        raise InvalidInput(f"Expected node to be an id from 0 to {graph.nodes - 1} (got {node!r}).")
-    return graph.edge_index.new_tensor([index])

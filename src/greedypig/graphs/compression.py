@@ -19,7 +19,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.scorers import IG
 from ..tensors.methods import FOR_EDGES
-from .api import explain_edges, explain_node
+from .api import edge_columns, explain_edges, explain_node
 from .edge_model import call, frozen_model
 from .gcn import GCN
 from .graph import Graph
@@ -212,9 +212,5 @@ def growth(model: Callable[..., Any], graph: Graph, a: Attribution) -> Growth:
 
 def selected_edges(a: Attribution, graph: Graph) -> Tensor:
     """The ids of the edges that a node's explanation selected, in order."""
-    order = a.order[: a.selected].to(graph.edges.device)
-    columns = a.attachments["edges"].to(graph.edges.device) % max(graph.m, 1)
-    edges = torch.zeros(a.features.units, dtype=torch.long, device=order.device)
-    ids = getattr(a.features, "ids", None)
-    edges[slice(None) if ids is None else ids.to(order.device)] = columns
-    return edges[order]
+    ids = dict.fromkeys((edge_columns(a) % max(graph.m, 1)).tolist())
+    return graph.edges.new_tensor(list(ids))

@@ -83,6 +83,24 @@ class EdgeGraph:
             return Elements(self.columns)
         return Groups(self.units)
 
+    @cached_property
+    def sides(self) -> list[tuple[Tensor, Tensor]]:
+        """By source and by target: where each node's edges begin, and the columns in that order."""
+        return [
+            (row_starts(ends, self.nodes), torch.argsort(ends, stable=True))
+            for ends in self.edge_index
+        ]
+
+    def at(self, nodes: Tensor, side: int) -> Tensor:
+        """Columns of the edges whose source (side 0) or target (side 1) is one of these nodes,
+        ascending. Once sorted, finding the edges of a few nodes costs what they have."""
+        starts, columns = self.sides[side]
+        first = starts[nodes]
+        counts = starts[nodes + 1] - first
+        skip = first - (counts.cumsum(0) - counts)
+        places = torch.repeat_interleave(skip, counts)
+        return columns[places + torch.arange(places.numel(), device=places.device)].sort().values
+
 
 def read_graph(
     x: Any, edge_index: Any, edge_weight: Any = None, undirected: bool | None = None
@@ -132,44 +150,15 @@ def _weights(edge_weight: Any, columns: int, x: Tensor) -> Tensor:
     return weight
 
 
-@dataclass(frozen=True, eq=False)
-class IndexedEdges:
-    """Edges sorted by their ends, so that finding those of a few nodes costs what they have.
-
-    Made by `gp.index_edges`, and passed to `gp.explain_node` in the place of edge_index.
-    """
-
-    graph: EdgeGraph
-    """Directed."""
-
-    def at(self, nodes: Tensor, side: int) -> Tensor:
-        """Columns of the edges whose source (side 0) or target (side 1) is one of these nodes,
-        ascending."""
-        starts, columns = self.sides[side]
-        first = starts[nodes]
-        counts = starts[nodes + 1] - first
-        skip = first - (counts.cumsum(0) - counts)
-        places = torch.repeat_interleave(skip, counts)
-        return columns[places + torch.arange(places.numel(), device=places.device)].sort().values
-
-    @cached_property
-    def sides(self) -> list[tuple[Tensor, Tensor]]:
-        """By source and by target: where each node's edges begin, and the columns in that order."""
-        return [
-            (row_starts(ends, self.graph.nodes), torch.argsort(ends, stable=True))
-            for ends in self.graph.edge_index
-        ]
-
-
-def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> IndexedEdges:
+def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> EdgeGraph:
     """A graph whose nodes are to be explained one after the other, checked and sorted once.
 
     Pass it to `explain_node` in the place of edge_index: each node then costs what is around it,
     where a bare edge_index is sorted again for every node.
     """
-    indexed = IndexedEdges(read_graph(x, edge_index, edge_weight, undirected=False))
-    _ = indexed.sides  # Computed here rather than for the first node.
-    return indexed
+    graph = read_graph(x, edge_index, edge_weight, undirected=False)
+    _ = graph.sides  # Computed here rather than for the first node.
+    return graph
 
 
 class DegreeSampler:

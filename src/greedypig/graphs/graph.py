@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.errors import InvalidInput
-from .edges import IndexedEdges, index_edges
+from .edges import EdgeGraph, index_edges
 
 UNLABELLED = -1
 MOST_CLASSES = 10_000
@@ -80,7 +80,7 @@ class Graph:
         return self.part()[1]
 
     @cached_property
-    def indexed(self) -> IndexedEdges:
+    def indexed(self) -> EdgeGraph:
         """Edges and weights as `explain_node` takes them for one node after the other."""
         return index_edges(self.x, self.edge_index, self.edge_weight)
 

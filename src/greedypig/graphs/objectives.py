@@ -42,7 +42,7 @@ class NodeTarget:
         check_logits(logits)
         self.single = logits.dim() == 1 or logits.shape[1] == 1
         logits = self.logits(logits)
-        self.nodes = _node_ids(nodes, logits.shape[0], logits.device)
+        self.nodes = None if nodes is None else node_ids(nodes, len(logits), logits.device)
         own = logits if self.nodes is None else logits[self.nodes]
         self.classes = own.reshape(len(own), -1).argmax(1)
         if target is not None:
@@ -127,18 +127,18 @@ def _class_index(target: Any, classes: int) -> int:
     return index
 
 
-def _node_ids(nodes: Any, count: int, device: torch.device) -> Tensor | None:
-    if nodes is None:
-        return None
-    ids = torch.as_tensor(nodes).detach().to(device).reshape(-1)
-    if ids.dtype == torch.bool:
-        if ids.numel() != count:
-            raise InvalidInput(f"Expected a mask over {count} nodes (got {ids.numel()}).")
+def node_ids(nodes: Any, count: int, device: torch.device) -> Tensor:
+    """(nodes,) long from one id, several, or a mask over all nodes."""
+    try:
+        ids = torch.as_tensor(nodes).detach().to(device).reshape(-1)
+    except (TypeError, ValueError, RuntimeError):  # No numbers at all.
+        ids = torch.empty(0)
+    if ids.dtype == torch.bool and ids.numel() == count:
         ids = torch.nonzero(ids).squeeze(1)
-    if ids.is_floating_point() or ids.numel() == 0:
-        raise InvalidInput("Expected nodes as at least one whole id, or a mask over all nodes.")
-    if int(ids.min()) < 0 or int(ids.max()) >= count:
+    whole_numbers = ids.numel() and not ids.is_floating_point() and ids.dtype != torch.bool
+    if not whole_numbers or int(ids.min()) < 0 or int(ids.max()) >= count:
         raise InvalidInput(
-            f"Expected nodes from 0 to {count - 1} (got {int(ids.min())} to {int(ids.max())})."
+            f"Expected nodes as at least one id from 0 to {count - 1}, or as a mask over all of "
+            f"them (got {nodes!r:.60})."
         )
     return ids.long()

@@ -18,7 +18,7 @@ from ..core.numbers import whole
 from ..core.objective import Objective, OwnGradient
 from ..network.frozen import Frozen
 from .edge_model import EdgeModel, fitting_model, message_layers, same
-from .edges import EdgeGraph, IndexedEdges, rows_of
+from .edges import EdgeGraph, rows_of
 from .objectives import check_logits
 
 STRANGERS = 8
@@ -59,7 +59,8 @@ class Surroundings:
     """A model, a graph and nodes (mostly one), around which parts of the graph are cut."""
 
     frozen: Frozen
-    edges: IndexedEdges
+    graph: EdgeGraph
+    """The whole graph, read as directed."""
     x: Tensor
     centres: Tensor
     undirected: bool | None
@@ -103,25 +104,25 @@ class Surroundings:
         context: nodes within so many steps are in the part, at least `hops`. everywhere: all nodes
         and edges are.
         """
-        edges, graph, centres = self.edges, self.edges.graph, self.centres
+        graph, centres = self.graph, self.centres
         source, device = graph.edge_index[0], centres.device
         reached, steps = torch.unique(centres), 0
         while hops is None or steps < hops:
             near = reached
-            candidates = edges.at(near, 1)
+            candidates = graph.at(near, 1)
             reached = torch.unique(torch.cat([near, source[candidates]]))
             steps += 1
             if reached.numel() == near.numel():
                 break
         undirected = self.undirected
         if undirected is not False:
-            both = torch.unique(torch.cat([candidates, edges.at(near, 0)]))
+            both = torch.unique(torch.cat([candidates, graph.at(near, 0)]))
             if undirected is None:  # Only the candidates need to be symmetric.
                 undirected = graph.part(both).symmetric
             candidates = both if undirected else candidates
         for _ in range(context - steps):
-            reached = torch.unique(torch.cat([reached, source[edges.at(reached, 1)]]))
-        others = torch.arange(graph.columns, device=device) if everywhere else edges.at(reached, 1)
+            reached = torch.unique(torch.cat([reached, source[graph.at(reached, 1)]]))
+        others = torch.arange(graph.columns, device=device) if everywhere else graph.at(reached, 1)
         others = others[~torch.isin(others, candidates, assume_unique=True)]
         loops = graph.loops[candidates]
         columns = torch.cat([candidates[~loops], candidates[loops], others])

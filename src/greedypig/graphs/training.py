@@ -91,6 +91,12 @@ class Training:
         self.matrix, self.x = graph_matrix(graph), features_of(graph)
 
     @property
+    def name(self) -> str:
+        """GCN 1433-64-64-7: the widths of the network's layers."""
+        first, *rest = (weight.shape for weight in self.model.weights)
+        return f"GCN {'-'.join(map(str, (*first, *(shape[1] for shape in rest))))}"
+
+    @property
     def finished(self) -> bool:
         """Is there no epoch left to run?"""
         waited = self.epoch - self.best_epoch
@@ -137,7 +143,7 @@ class Training:
         """Write all that is needed to continue."""
         content = {name: getattr(self, name) for name in PROGRESS}
         content |= {"model": self.model.state_dict(), "adam": self.adam.state_dict()}
-        content["run"] = self._identity()
+        content["run"] = self.identity()
         write_whole(path, lambda file: torch.save(content, file))
 
     def take_up(self, path: str | PathLike[str]) -> bool:
@@ -145,7 +151,7 @@ class Training:
         try:
             with open(path, "rb") as file:
                 content = torch.load(file, map_location=self.graph.x.device, weights_only=True)
-            if content["run"] != self._identity():
+            if content["run"] != self.identity():
                 return False
         except Exception:  # A damaged or foreign file can fail in any step.
             return False
@@ -155,7 +161,8 @@ class Training:
             setattr(self, name, content[name])
         return True
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """All that the trained network depends on."""
         return {"recipe": asdict(self.recipe), "seed": self.seed, "graph": fingerprint(self.graph)}
 
 

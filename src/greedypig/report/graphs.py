@@ -11,13 +11,10 @@ from ..results import verdicts
 from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
-from ..results.wording import signed
-from .chart import share_chart
+from .chart import Chart, share_chart
 from .parts import details
 from .render import render
 
-SHORT = {"agreement": "Agreement", "accuracy": "Accuracy", "g": "G"}
-"""Measures as the heads of tables name them."""
 REACH = 308
 """How far from the middle of a drawing nodes lie."""
 SIDES = (0, 4, 3, -4, -3, 5, 6, 8)
@@ -35,92 +32,60 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
             chart = share_chart(name, caption, lines, full, word="edges", plain=True, zoom=True)
             charts.append(replace(chart, keep=graph.keep))
     needed = [(m.title, graph.share_for(m, 0.99)) for m in graph.methods]
-    higher = verdicts.excess_edges(graph)
-    return render(
-        "compression.html",
-        {"charts": [chart.data for chart in charts], "explore": None},
-        a=a,
-        graph=graph,
-        details=details(a, notes),
-        eyebrow=[graph.source, graph.model],
-        charts=charts,
-        caution=[higher] if higher else [],
-        agreed=graph.first.at("agreement", graph.keep) or 0.0,
-        right=graph.first.at("accuracy", graph.keep),
-        needed=[(title, share) for title, share in needed if share is not None],
-        at_keep=_at_keep(graph),
-    )
-
-
-def _at_keep(graph: Compression) -> dict[str, Any]:
-    """What each method's edges give at the share that was kept, and what it cost."""
-    measures = [m for m in SHORT if m in graph.first.lines]
-    rows = [
-        [
-            method.title,
-            *(signed(method.at(m, graph.keep)) for m in measures),
-            f"{method.gradients:,.0f}",
-            f"{method.seconds:.1f}",
-        ]
-        for method in graph.methods
-    ]
-    rows.append(["all edges", *(signed(graph.full_value(m)) for m in measures), "–", "–"])
-    return {"heads": ["", *(SHORT[m] for m in measures), "gradients", "seconds"], "rows": rows}
+    context = {
+        "graph": graph,
+        "agreed": graph.first.at("agreement", graph.keep) or 0.0,
+        "right": graph.first.at("accuracy", graph.keep),
+        "needed": [(title, share) for title, share in needed if share is not None],
+        "at_keep": graph.table(),
+    }
+    return _page("compression.html", a, notes, graph, charts, context)
 
 
 def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
     """The page of one node's prediction."""
-    charts = []
-    values = [node.alone, *node.values]
+    charts, values = [], [node.alone, *node.values]
     if node.values:
         points = ((i / len(node.values), v) for i, v in enumerate(values))
         lines = {node.label: Curve.from_points(points, "probability")}
         caption = f"Probability of {node.label} with only the first edges"
-        charts.append(
-            share_chart(
-                "chart-node", caption, lines, node.full, word=f"{len(node.edges)} edges", plain=True
-            )
-        )
-    higher = verdicts.excess_node(node)
+        word = f"{len(node.edges)} edges"
+        charts.append(share_chart("chart-node", caption, lines, node.full, word=word, plain=True))
+    context = {"node": node, "drawing": _drawing(node), "legend": _legend(node)}
+    context["edges"] = _edges(node)
+    grow = {"values": values, "label": node.label, "full": node.full}
+    return _page("node.html", a, notes, node, charts, context, grow=grow)
+
+
+def _page(
+    template: str,
+    a: Attribution,
+    notes: Notes,
+    graph: Compression | Explained,
+    charts: list[Chart],
+    context: dict[str, Any],
+    **data: Any,
+) -> str:
+    """A page with charts. data: what its script draws from besides them."""
+    higher = verdicts.excess_edges(graph)
     return render(
-        "node.html",
-        {
-            "charts": [chart.data for chart in charts],
-            "explore": None,
-            "grow": {"values": values, "label": node.label, "full": node.full},
-        },
+        template,
+        {"charts": [chart.data for chart in charts], "explore": None, **data},
         a=a,
-        node=node,
         details=details(a, notes),
-        eyebrow=[node.source, node.model],
+        eyebrow=[graph.source, graph.model],
         charts=charts,
         caution=[higher] if higher else [],
-        drawing=_drawing(node),
-        legend=_legend(node),
-        edges=_edges(node),
-        against=_against(node),
+        **context,
     )
 
 
 def _edges(node: Explained) -> list[list[str]]:
     rows = []
-    for i, pair in enumerate(node.edges):
+    for i, (pair, (edge, g, value)) in enumerate(zip(node.edges, node.steps()[1:], strict=False)):
         ends = [node.nodes[end] for end in pair]
         kinds = " – ".join("?" if n.kind is None else node.class_name(n) for n in ends)
-        value = signed(node.values[i]) if i < len(node.values) else "–"
-        rows.append([str(i + 1), " – ".join(n.name for n in ends), kinds, value])
-    return rows
-
-
-def _against(node: Explained) -> list[list[str]]:
-    """The selected edges against random subgraphs."""
-    rows = []
-    if node.same is not None and "same" in node.random:
-        shares = [f"{100 * share:.1f} %" for share in (node.same, node.random["same"])]
-        rows.append(["selected nodes of the node’s class", *shares])
-    if node.values and "kept" in node.random:
-        numbers = [signed(node.values[-1]), signed(node.random["kept"])]
-        rows.append([f"probability of {node.label}", *numbers])
+        rows.append([str(i + 1), edge, kinds, g, value])
     return rows
 
 

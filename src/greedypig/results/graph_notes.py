@@ -16,6 +16,7 @@ from ..core.errors import InvalidInput
 from .curve import Curve
 from .photo_notes import CLEARLY
 from .reader import read
+from .wording import percent, signed
 
 COMPRESSION, NODE = "graph-compression", "graph-node"
 MEASURES = {
@@ -24,6 +25,16 @@ MEASURES = {
     "g": "G: mean log-probability of the full graph’s answers",
 }
 """What compressed graphs are judged by, and what each one is."""
+
+
+class Excess(NamedTuple):
+    """A part of the edges that gives more than all of them."""
+
+    part: str
+    value: float
+    full: float
+    quantity: str
+    advice: str
 
 
 @dataclass(frozen=True)
@@ -51,11 +62,6 @@ class Method:
             for measure in MEASURES
             if (values := getattr(self, measure)) is not None
         }
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """What the method cost."""
-        return {"gradients": self.gradients, "seconds": self.seconds}
 
     def at(self, measure: str, share: float) -> float | None:
         """The value of a measure at a share; None where it was not measured."""
@@ -108,8 +114,8 @@ class Compression:
         """A measure with all edges; the full graph agrees with itself."""
         return 1.0 if measure == "agreement" else self.full.get(measure)
 
-    def excess(self) -> tuple[float, float] | None:
-        """(share, G) at which the kept edges give a higher G than all edges; None if none do.
+    def excess(self) -> Excess | None:
+        """The edges that give a higher G than all edges; None if none do.
 
         It is the share that was kept, if it does; else the smallest measured one that does.
         """
@@ -120,7 +126,24 @@ class Compression:
         if not above:
             return None
         share = self.keep if self.keep in above else min(above)
-        return share, above[share]
+        advice = "Compare methods by agreement and accuracy."
+        return Excess(f"{percent(share)} of the edges", above[share], full, "G", advice)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads, and what each method's edges give at the share that was kept, and its cost."""
+        measures = [measure for measure in MEASURES if measure in self.first.lines]
+        rows = [
+            [
+                method.title,
+                *(signed(method.at(measure, self.keep)) for measure in measures),
+                f"{method.gradients:,.0f}",
+                f"{method.seconds:.1f}",
+            ]
+            for method in self.methods
+        ]
+        rows.append(["all edges", *(signed(self.full_value(m)) for m in measures), "–", "–"])
+        heads = ["G" if measure == "g" else measure for measure in measures]
+        return ["", *heads, "gradients", "seconds"], rows
 
     def share_for(self, method: Method, agreement: float) -> float | None:
         """The smallest measured share from which on a method keeps this agreement."""
@@ -164,7 +187,13 @@ class Explained:
     same: float | None = None
     """Share of the selected nodes that have the centre's class."""
     random: Mapping[str, float] = field(default_factory=dict)
-    """The same numbers for random growth: same, kept."""
+    """Means over random subgraphs of as many edges: same, kept (the probability), g."""
+    objective: str = ""
+    """The name of what was maximised."""
+    g: tuple[float | None, ...] = ()
+    """The objective with the first 0, 1, 2, … edges; None where it was not measured."""
+    g_full: float | None = None
+    """The objective with all edges."""
     source: str = ""
     model: str = ""
     note: str = ""
@@ -190,13 +219,42 @@ class Explained:
         """The class of a node in words."""
         return "class not known" if node.kind is None else self.classes[node.kind]
 
-    def excess(self) -> tuple[int, float] | None:
-        """(edges, probability): the fewest edges that give a higher probability than all edges.
-
-        0 edges where the node's own features do so: then no edge is the reason.
-        """
+    def excess(self) -> Excess | None:
+        """The fewest edges that give a higher probability than all edges; None if none do."""
         values = (self.alone, *self.values) if self.values else ()
-        return next(((i, v) for i, v in enumerate(values) if v > self.full + CLEARLY), None)
+        above = [i for i, value in enumerate(values) if value > self.full + CLEARLY]
+        if not above:
+            return None
+        first, advice = above[0], ""
+        part = "The first edge" if first == 1 else f"The first {first} edges"
+        if first == 0:
+            part = "The node alone"
+            advice = "The prediction uses the node's own features and does not need the edges."
+        return Excess(part, values[first], self.full, "probability", advice)
+
+    def steps(self) -> list[tuple[str, str, str]]:
+        """(edge, objective, probability) with no edge, the first one, the first two, …"""
+        pairs = [" – ".join(self.nodes[end].name for end in pair) for pair in self.edges]
+        known = [*self.g, *[None] * (len(pairs) + 1 - len(self.g))]
+        values = (self.alone, *self.values)
+        return [
+            (pair, signed(g), signed(value))
+            for pair, g, value in zip(["no edges", *pairs], known, values, strict=False)
+        ]
+
+    def against(self) -> list[list[str]]:
+        """Rows of a table: what these edges give, random subgraphs, and all edges."""
+        rows = []
+        if self.g and "g" in self.random:
+            numbers = (self.g[-1], self.random["g"], self.g_full)
+            rows.append([f"{self.objective} (maximised)", *map(signed, numbers)])
+        if self.values and "kept" in self.random:
+            numbers = (self.values[-1], self.random["kept"], self.full)
+            rows.append([f"probability of {self.label}", *map(signed, numbers)])
+        if self.same is not None and "same" in self.random:
+            shares = [f"{100 * share:.1f} %" for share in (self.same, self.random["same"])]
+            rows.append(["selected nodes of its class", *shares, "–"])
+        return rows
 
     def drawing(self) -> Drawing:
         """Where nodes, their names and the numbers of edges are drawn, within the unit disc.

@@ -7,7 +7,7 @@ from math import isfinite
 from ..core.attribution import Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .wording import chance, percent, short_percent, signed
+from .wording import chance, short_percent, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
@@ -48,32 +48,15 @@ def excess_value(a: Attribution, units: str) -> str | None:
     return f"{higher(f'Some of the {units}', f'{best:.3g}', 'all of them', full, quantity='G')}."
 
 
-def excess_edges(graph: Compression) -> str | None:
-    """That some of the edges give a higher G than all of them, if they do."""
+def excess_edges(graph: Compression | Explained) -> str | None:
+    """That some of the edges give more than all of them, if they do."""
     point = graph.excess()
     if point is None:
         return None
-    share, value = point
-    part, full = f"{percent(share)} of the edges", signed(graph.full["g"])
-    sentence = higher(part, signed(value), "all edges", full, quantity="G")
-    return f"{sentence}. Compare methods by agreement and accuracy."
-
-
-def excess_node(node: Explained) -> str | None:
-    """That the first edges give a higher probability than all of them, if they do."""
-    point = node.excess()
-    if point is None:
-        return None
-    edges, value = point
-    full = f"{node.full:.3f}"
-    if edges == 0:
-        return (
-            f"Without these edges the probability is higher ({value:.3f}) than with all of them "
-            f"({full}). The prediction uses the node's own features and does not need them."
-        )
-    part = "The first edge" if edges == 1 else f"The first {edges} edges"
-    verb = "gives" if edges == 1 else "give"
-    return f"{higher(part, f'{value:.3f}', 'all edges', full, verb=verb)}."
+    full, verb = signed(point.full), "give" if point.part.endswith("s") else "gives"
+    value, quantity = signed(point.value), point.quantity
+    sentence = higher(point.part, value, "all edges", full, quantity=quantity, verb=verb)
+    return f"{sentence}. {point.advice}".rstrip()
 
 
 def fall(notes: Notes) -> str | None:
