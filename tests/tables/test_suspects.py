@@ -105,6 +105,26 @@ def test_copies_are_named_whatever_their_type(tmp_path):
     assert words.count("in all rows") == 2
 
 
+def test_a_column_in_other_units_is_a_copy(tmp_path):
+    gaps = [None if i % 9 == 0 else float(x) for i, x in enumerate(X)]
+    outlier = np.append(RANDOM.normal(size=(2, N - 1)), [[1e6], [1e6]], axis=1)
+    _, words = told(
+        tmp_path,
+        "y",
+        grams=1000 * X,
+        less=-0.1 * X + 7,
+        near=X + 0.05 * RANDOM.normal(size=N),
+        gaps=gaps,
+        gaps_too=[None if v is None else 2 * v for v in gaps],
+        outlier=outlier[0],
+        outlier_too=outlier[1],
+        y=Y,
+    )
+    assert "'x', 'grams', 'less' are the same up to scale" in words
+    assert "'gaps', 'gaps_too' are the same up to scale" in words
+    assert words.count("up to scale") == 2
+
+
 def test_values_in_another_order_are_no_copies(tmp_path):
     assert "in all rows" not in told(tmp_path, "y", a=X[::-1], y=Y)[1]
 

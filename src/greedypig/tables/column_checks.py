@@ -1,8 +1,8 @@
 """Warnings about the columns of a table, each with the names of the columns.
 
-A column may be constant, copy another, equal the label, decide it, number the rows, or hold text
-that looks like numbers. Columns are compared with each other and with the label in rows drawn at
-random from all pieces; of a small table these are all rows.
+A column may be constant, copy another one (also in other units), equal the label, decide it, number
+the rows, or hold text that looks like numbers. Columns are compared with each other and with the
+label in rows drawn at random from all pieces; of a small table these are all rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ ENOUGH = 20
 """Rows outside the largest class from which a column does not decide the label by chance."""
 CERTAIN = 0.999
 """Share of the rows outside the largest class that are predicted right."""
+SCALED, SAME_ORDER = 0.9999, 0.99
+"""Correlations, of values and of ranks, beyond which a column is another one times a factor."""
 NUMBERED, NUMBERED_INDEX = 50, 10
 """Rows from which whole numbers that increase in every row are taken as row numbers; and the same
 for a column without a name, as pandas writes its index."""
@@ -112,17 +114,63 @@ def check_columns(
         deciding,
         f"The values of {{}} alone {what} {label.name!r}, {compared}. {advice}",
     )
-    same: dict[bytes, list[str]] = {}
+    same: dict[bytes, list[Column]] = {}
     for column in others:
-        same.setdefault(column.codes.tobytes(), []).append(column.name)
-    for names in same.values():
-        warn(
-            "copy",
-            names if len(names) > 1 else (),
-            "The values of {} are the same in all rows compared. A model may use any of them, so "
-            "each looks weaker than it is. Keep one of them.",
-        )
+        same.setdefault(column.codes.tobytes(), []).append(column)
+    advice = "A model may use any of them, so each looks weaker than it is. Keep one of them."
+    for copies in same.values():
+        if len(copies) > 1:
+            what = "are the same in all rows compared"
+            warn("copy", [c.name for c in copies], f"The values of {{}} {what}. {advice}")
+    for names in _scaled([copies[0] for copies in same.values() if not copies[0].is_category]):
+        what = f"are the same up to scale and offset (correlation above {SCALED})"
+        warn("copy", names, f"The values of {{}} {what}. {advice}")
     return warnings
+
+
+def _scaled(columns: Sequence[Column]) -> list[list[str]]:
+    """Columns of which one is a linear function of the other, a·x + b, in groups.
+
+    By the correlation of the values, and that of their ranks: a single outlier can make the first
+    one large. Their missing values are in the same rows.
+    """
+    if not columns or len(columns[0].drawn) < ENOUGH:
+        return []
+    values = np.array([np.where(np.isfinite(c.drawn), c.drawn, np.nan) for c in columns])
+    groups: list[list[str]] = []
+    grouped: set[int] = set()
+    z = _standardised(values)
+    for i, column in enumerate(columns):
+        if i in grouped:
+            continue
+        near = i + 1 + np.flatnonzero(np.abs(z[i + 1 :] @ z[i]) > SCALED)
+        copies = [j for j in near.tolist() if j not in grouped and _same_order(values[[i, j]])]
+        grouped.update(copies)
+        if copies:
+            groups.append([column.name, *(columns[j].name for j in copies)])
+    return groups
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(columns, rows) with mean 0 and length 1, so that products are correlations."""
+    there = np.isfinite(values)
+    scale = np.where(there, np.abs(values), 0).max(1, keepdims=True)
+    scaled = np.where(there, values, 0) / np.where(scale, scale, 1)  # Squares do not overflow.
+    mean = scaled.sum(1, keepdims=True) / np.maximum(there.sum(1, keepdims=True), 1)
+    scaled = np.where(there, scaled - mean, 0)
+    length = np.sqrt((scaled**2).sum(1, keepdims=True))
+    unit: NDArray[np.float64] = scaled / np.where(length, length, 1)
+    return unit
+
+
+def _same_order(pair: NDArray[np.float64]) -> bool:
+    """Do two columns rise or fall together, by their ranks? Equal values share a rank."""
+    there = np.isfinite(pair)
+    if not np.array_equal(*there):
+        return False
+    one, other = (np.unique(row[there[0]], return_inverse=True)[1] for row in pair)
+    ranks = _standardised(np.array([one, other], np.float64))
+    return bool(abs(ranks[0] @ ranks[1]) > SAME_ORDER)
 
 
 def _check_numbers(column: Column) -> list[ColumnWarning]:
