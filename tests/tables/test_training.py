@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from greedypig.tables import (
     Batches,
     Effort,
+    Summary,
     Training,
     TrainingCache,
     constant_answer,
@@ -25,7 +26,7 @@ from greedypig.tables import (
     train_network,
     training,
 )
-from greedypig.tables.retraining import Summary, trainings_of
+from greedypig.tables.retraining import trainings_of
 
 SHORT = Effort(epochs=3, rate=3e-3)
 
@@ -188,8 +189,8 @@ def test_every_seed_may_have_a_ranking_of_its_own():
 
 
 def test_a_standard_error_is_that_of_the_mean():
-    assert Summary((1.0, 2.0, 3.0)).standard_error == pytest.approx(1 / np.sqrt(3))
-    assert Summary((1.0,)).standard_error is None
+    assert Summary.of((1.0, 2.0, 3.0)).standard_error == pytest.approx(1 / np.sqrt(3))
+    assert Summary.of((1.0,)).standard_error is None
 
 
 def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):

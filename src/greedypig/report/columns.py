@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.attribution import Attribution
 from ..results.photo_notes import Notes
-from ..results.table_notes import ColumnNotes, Loss
+from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
 from .parts import details, first_units
 from .render import Cell, render
@@ -44,11 +44,11 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
 def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
     """The losses by method and k; the lowest of each k is bold."""
 
-    def cell(loss: Loss | None, best: float | None = None) -> Cell:
+    def cell(loss: Summary | None, best: float | None = None) -> Cell:
         if loss is None:
             return Cell("–")
-        error = "" if loss.error is None else f"± {columns.figure(loss.error)}"
-        return Cell(columns.figure(loss.mean), error, loss.mean == best)
+        mean, _, error = columns.shown(loss).partition(" ")
+        return Cell(mean, error, loss.mean == best)
 
     lowest = {
         k: min((by[k].mean for by in columns.losses.values() if k in by), default=None)
@@ -59,7 +59,9 @@ def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
         for method, by in columns.losses.items()
     ]
     if columns.constant is not None:
-        rows.append(["constant prediction", *[cell(Loss(columns.constant.loss))] * len(columns.ks)])
+        rows.append(
+            ["constant prediction", *[cell(Summary(columns.constant.loss))] * len(columns.ks)]
+        )
     rows.append(["all columns", *[cell(columns.loss_all)] * len(columns.ks)])
     return rows
 
@@ -72,7 +74,7 @@ def _chart(columns: ColumnNotes) -> Chart:
             method,
             [(k, loss.mean) for k, loss in by.items()],
             shift=5 * (i - middle),
-            errors=[loss.error for loss in by.values()],
+            errors=[loss.standard_error for loss in by.values()],
         )
         for i, (method, by) in enumerate(columns.losses.items())
     ]

@@ -11,9 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch import nn
 
 from ..core.errors import InvalidInput
 from ..results.files import write_whole
+from ..results.table_notes import Summary
 from .distributed import ALONE, Group
 from .row_batches import Batches
 from .schema import Schema
@@ -51,24 +50,6 @@ class Training:
         """A short name of its own."""
         text = json.dumps([self.columns, self.seed])
         return f"{len(self.columns)}-{self.seed}-{sha256(text.encode()).hexdigest()[:16]}"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A number of several seeds."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean over the seeds."""
-        return fmean(self.values)
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the mean; None for a single seed."""
-        n = len(self.values)
-        return None if n < 2 else stdev(self.values) / sqrt(n)
 
 
 @dataclass(frozen=True)
@@ -187,7 +168,7 @@ def retrain(
                 f"Expected the result of a training on {k} columns in {results.folder} (got none). "
                 "Try a folder that all processes see."
             )
-        return Summary(tuple(getattr(one, attribute) for one in scores))
+        return Summary.of([getattr(one, attribute) for one in scores])
 
     def of(attribute: str) -> dict[str, dict[int, Summary]]:
         return {m: {k: over_seeds(attribute, r, k) for k in ks} for m, r in orders.items()}
