@@ -22,7 +22,9 @@ from greedypig.tables.stream import feed
 
 def objective(model, batches, loss="binary-cross-entropy", baseline="zero", fast=True):
     source = feed(batches, 0, ALONE)
-    network = network_for(model, source, *losses.resolve(loss), None, fast=fast)
+    network = network_for(model, source, *losses.resolve(loss), None)
+    if not fast:
+        network.layers = None
     set_baseline(network, baseline, source.all(), ALONE)
     return TableObjective(network, source, ALONE)
 

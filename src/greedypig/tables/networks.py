@@ -149,27 +149,11 @@ class Network:
     def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
-        pieces = list(batch.pieces(self._chunk))
         with torch.no_grad():
-            for k, gates in enumerate(masks.to(self.device)):
-                outputs_of = self._outputs_at_mask(gates)
-                for rows in pieces:
-                    total[k] -= self.losses(rows, outputs_of(rows)).sum()
+            for rows in batch.pieces(self._chunk):
+                for k, gates in enumerate(masks.to(self.device)):
+                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
         return total
-
-    def _outputs_at_mask(self, gates: Tensor) -> Callable[[Rows], Any]:
-        """The model's outputs for encoded rows, by the selected columns alone where that does."""
-        if self.layers is None or not bool(((gates == 0) | (gates == 1)).all()):
-            return partial(self.outputs, gates=gates)
-        split = self._split(gates == 1, self.conditional)
-        bias, of_selected, _ = self._first_layer(split)
-        rest, baseline = self.layers[1], self.baseline[split.on]
-
-        def outputs_of(rows: Rows) -> Any:
-            known = rows.features[0].index_select(1, split.on) - baseline
-            return rest(torch.addmm(bias, known, of_selected))
-
-        return outputs_of
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
@@ -195,18 +179,6 @@ class Network:
         scores = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return scores.index_add_(0, self.column_of[split.off], total)
 
-    def _first_layer(self, split: Split) -> tuple[Tensor, Tensor, Tensor]:
-        """The first layer's output at the baseline, and its weights of selected and other inputs.
-
-        What the others are imputed by is part of the weights of the selected ones.
-        """
-        assert self.layers is not None
-        first = self.layers[0]
-        of_selected, of_others = first.weight.T[split.on], first.weight.T[split.off]
-        if split.coefficients is not None:
-            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
-        return first(self.baseline), of_selected, of_others
-
     def _behind(
         self, split: Split, nodes: list[float], weights: list[float]
     ) -> Callable[[Rows], tuple[Tensor, Tensor]]:
@@ -219,7 +191,11 @@ class Network:
         (benchmarks/tables.py).
         """
         assert self.layers is not None
-        rest, (bias, of_selected, of_others) = self.layers[1], self._first_layer(split)
+        first, rest = self.layers
+        bias, of_selected, of_others = first(self.baseline), *(first.weight.T[i] for i in split[:2])
+        if split.coefficients is not None:
+            # What the others are imputed by is part of the weights of the selected ones.
+            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
 
         def slopes_of(rows: Rows) -> tuple[Tensor, Tensor]:
             known, news = split.news(rows.features[0] - self.baseline)
@@ -269,13 +245,8 @@ def network_for(
     loss_name: str,
     loss: Loss,
     names: Sequence[str] | None,
-    *,
-    fast: bool = True,
 ) -> Network:
-    """The network of this model, decided from the model and one batch.
-
-    fast=False leaves even a linear first layer to autograd, for comparison and for training.
-    """
+    """The network of this model, decided from the model and one batch."""
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen, example = freeze(model), feed.example
@@ -284,16 +255,15 @@ def network_for(
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
     network = Network(frozen, table, loss, rows, _like(modules, rows.features))
     if _takes_gates(frozen):
-        return _gated(network, fast=fast)
+        return _gated(network)
     with_ids = embeddings(modules) if any(table.categorical) else []
     if with_ids:
         lookups = find_lookups(frozen, with_ids, table, network.example.features)
         return _hooked(network, lookups)
     if len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
         _check_width(layers[0].in_features, table)
-        if fast:
-            rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
-            return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
+        rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
+        return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
     network = _hooked(network, [])
     if any(table.categorical):
         _check_takes_numbers(network)
@@ -342,7 +312,7 @@ def _hooked(network: Network, lookups: list[LookUp]) -> Network:
     return network.gated_at(inputs, outputs, torch.tensor(owners))
 
 
-def _gated(network: Network, *, fast: bool) -> Network:
+def _gated(network: Network) -> Network:
     """A model with forward(…, gates=…), by its linear first layer where it shows one."""
     table, frozen, columns = network.table, network.model, network.columns
     module: Any = frozen.module
@@ -367,11 +337,8 @@ def _gated(network: Network, *, fast: bool) -> Network:
             ours, theirs = (n.outputs(n.encoded(few), gates) for n in (layered, own))
     except (RuntimeError, TypeError, AttributeError):
         return own
-    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
-        return own
-    if not fast:
-        layered.layers = None
-    return layered
+    is_same = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    return layered if is_same else own
 
 
 def _check_takes_numbers(network: Network) -> None:
