@@ -15,7 +15,6 @@ from greedypig.tables import (
     Effort,
     Summary,
     Training,
-    TrainingCache,
     constant_answer,
     count_rows,
     evaluate,
@@ -197,15 +196,13 @@ def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):
     train, valid = rows(tmp_path)
     orders = {"m": [["strong", "weak", "noise"]]}
     shelf = tmp_path / "shelf"
-    one = retrain(
-        orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), cache=TrainingCache(shelf)
-    )
+    one = retrain(orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), folder=shelf)
     monkeypatch.setattr(
         "greedypig.tables.retraining.train_network", lambda *_, **__: pytest.fail("again")
     )
-    again = retrain(orders, train, valid, ks=[1], seeds=1, cache=TrainingCache(shelf))
+    again = retrain(orders, train, valid, ks=[1], seeds=1, folder=shelf)
     assert again == one
     file = next(shelf.glob("1-0-*.json"))
     assert json.loads(file.read_text())["columns"] == ["strong"]
     file.write_text("{")  # A file that is damaged is a trial to do again.
-    assert TrainingCache(shelf).get(Training(("strong",), 0)) is None
+    assert Training(("strong",), 0).load(shelf) is None

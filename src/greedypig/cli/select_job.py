@@ -351,7 +351,7 @@ class SelectJob:
             ks=self.plan.ks,
             seeds=self.plan.seeds,
             effort=self.effort,
-            cache=tables.TrainingCache(self.work / "retrained"),
+            folder=self.work / "retrained",
             group=self.group,
             device=self.device,
             watch=watch,
