@@ -118,11 +118,8 @@ def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[lis
 
 def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]:
     """The heads, then a row for each method with one cell for each k."""
-    losses = {method: [by[k] for k in notes.ks] for method, by in notes.losses.items()}
-    if notes.constant is not None:
-        losses["constant prediction"] = [Summary(notes.constant.loss)] * len(notes.ks)
-    losses["all columns"] = [notes.loss_all] * len(notes.ks)
-    return [["k", *map(str, notes.ks)], *([name, *map(cell, row)] for name, row in losses.items())]
+    rows = [[name, *(cell(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
+    return [["k", *map(str, notes.ks)], *rows]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:

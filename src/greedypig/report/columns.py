@@ -43,27 +43,19 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
 
 def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
     """The losses by method and k; the lowest of each k is bold."""
+    methods = columns.losses.values()
 
-    def cell(loss: Summary | None, best: float | None = None) -> Cell:
+    def cell(name: str, loss: Summary | None, k: int) -> Cell:
         if loss is None:
             return Cell("–")
         mean, _, error = columns.shown(loss).partition(" ")
-        return Cell(mean, error, loss.mean == best)
+        lowest = min(by[k].mean for by in methods if k in by)
+        return Cell(mean, error, name in columns.losses and loss.mean == lowest)
 
-    lowest = {
-        k: min((by[k].mean for by in columns.losses.values() if k in by), default=None)
-        for k in columns.ks
-    }
-    rows: list[list[str | Cell]] = [
-        [method, *(cell(by.get(k), lowest[k]) for k in columns.ks)]
-        for method, by in columns.losses.items()
+    return [
+        [name, *(cell(name, by.get(k), k) for k in columns.ks)]
+        for name, by in columns.rows().items()
     ]
-    if columns.constant is not None:
-        rows.append(
-            ["constant prediction", *[cell(Summary(columns.constant.loss))] * len(columns.ks)]
-        )
-    rows.append(["all columns", *[cell(columns.loss_all)] * len(columns.ks)])
-    return rows
 
 
 def _chart(columns: ColumnNotes) -> Chart:

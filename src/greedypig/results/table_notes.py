@@ -112,6 +112,13 @@ class ColumnNotes:
         """The method whose selection this is."""
         return next(iter(self.losses))
 
+    def rows(self) -> dict[str, Mapping[int, Summary]]:
+        """Name → k → loss: the methods, a constant prediction if that is known, all columns."""
+        rows = dict(self.losses)
+        if self.constant is not None:
+            rows["constant prediction"] = dict.fromkeys(self.ks, Summary(self.constant.loss))
+        return rows | {"all columns": dict.fromkeys(self.ks, self.loss_all)}
+
     @property
     def useful(self) -> int | None:
         """After so many columns of the first method the loss does not improve, neither that of the

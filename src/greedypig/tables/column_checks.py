@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,23 +38,16 @@ WRITTEN = re.compile(
 )
 """Numbers as people write them: 1.234,5 or 1,234.5 or 3.1 % or $5."""
 
-Kind = Literal[
-    "constant",
-    "copy",
-    "equals label",
-    "decides label",
-    "row number",
-    "text number",
-    "missing",
-    "other kind",
-]
 LEAKS = ("equals label", "decides label")
 
 
-class ColumnWarning(NamedTuple):
+@dataclass(frozen=True)
+class ColumnWarning:
     """A sentence or two about some columns."""
 
-    kind: Kind
+    kind: str
+    """"constant", "copy", "equals label", "decides label", "row number", "text number", "missing"
+    or "other kind"."""
     columns: tuple[str, ...]
     text: str
 
@@ -73,7 +67,7 @@ def check_columns(
     """
     warnings: list[ColumnWarning] = []
 
-    def warn(kind: Kind, names: Iterable[str], text: str) -> None:
+    def warn(kind: str, names: Iterable[str], text: str) -> None:
         if names := tuple(names):
             warnings.append(ColumnWarning(kind, names, text.replace("{}", quoted(names), 1)))
 

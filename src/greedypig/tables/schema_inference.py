@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite, sqrt
 from typing import Any
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput, quoted
+from ..core.errors import InvalidInput, quoted
 from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
-from .column_checks import LEAKS, ColumnWarning, check_columns, row_number
+from .column_checks import ColumnWarning, check_columns, row_number
 from .files import CRITEO, Table
 from .losses import CLASSES
-from .schema import Category, Label, Number, Schema, Task, signed_log, text_hash
+from .schema import Category, Label, Number, Schema, Task, read_json, signed_log, text_hash
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
@@ -69,26 +69,14 @@ class Survey:
         """Rows with a label."""
         return sum(self.rows)
 
-    @property
-    def leaks(self) -> tuple[str, ...]:
-        """Columns that equal or decide the label."""
-        return tuple(name for w in self.warnings if w.kind in LEAKS for name in w.columns)
-
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
-        record = {"rows": self.rows, "left_out": self.left_out, "warnings": self.warnings}
-        return json.dumps({"schema": self.schema.to_json(), **record})
+        return json.dumps(asdict(self), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Survey:
         """Read what `to_json` wrote."""
-        try:
-            record = json.loads(text)
-            schema = Schema.from_json(record["schema"])
-            warnings = tuple(ColumnWarning(k, tuple(c), t) for k, c, t in record["warnings"])
-            return Survey(schema, tuple(record["rows"]), tuple(record["left_out"]), warnings)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
+        return read_json(Survey, text)
 
 
 def survey(
