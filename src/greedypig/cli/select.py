@@ -116,7 +116,7 @@ def _plan(args: argparse.Namespace) -> tuple[list[Table], Plan]:
     if not 0 < max(args.ks, default=1) <= columns:
         raise UsageError(
             f"Expected --k of at most {columns}, the number of columns besides the label "
-            f"(got {max(args.ks, default=1)})."
+            f"(got {max(args.ks, default=1)}). Try --k {columns}."
         )
     further = [] if args.valid is None else [open_table(args.valid, keep=table.kinds)]
     training = {file.path.resolve() for file in table.files}

@@ -26,7 +26,6 @@ from torch import nn
 import greedypig as gp
 
 from .. import tables
-from ..core.errors import quoted
 from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
 from ..results.files import write_whole
@@ -92,10 +91,10 @@ class Plan:
         usual = USUAL_KS if columns > FEW else FEW_KS
         ks = self.ks or tuple(k for k in usual if k < columns) or (1,)
         if max(ks) > columns:
+            more = f", or --categorical {option_value(left_out)} to rank row numbers too"
             raise UsageError(
-                f"Expected --k of at most {columns}, the number of columns without "
-                f"{quoted(list(left_out))}, which number the rows (got {max(ks)}). Try "
-                f"--categorical {option_value(left_out)} to rank those too."
+                f"Expected --k of at most {columns}, the number of columns that can be ranked "
+                f"(got {max(ks)}). Try --k {columns}{more if left_out else ''}."
             )
         width = len(schema.numbers) + EMBEDDING * len(schema.categories)
         imputed = self.model is None and width <= MOST_NUMBERS

@@ -211,7 +211,7 @@ class ColumnNotes:
         """
         ours, theirs = self.losses[method][k], self.losses[other][k]
         if self.figure(ours.mean) == self.figure(theirs.mean):
-            return f"{method} and {other} end alike"
+            return f"{method} and {other} have the same loss"
         gap, noise = theirs.mean - ours.mean, self._noise(ours, theirs)
         place = "ahead of" if gap > 0 else "behind"
         words = f"{method} {place} {other} by {self.figure(abs(gap))}"
