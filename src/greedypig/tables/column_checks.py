@@ -123,48 +123,44 @@ def check_columns(
 
 
 def _scaled(columns: Sequence[Column]) -> list[list[str]]:
-    """Columns of which one is a linear function of the other, a·x + b, in groups.
+    """Groups of columns that are linear functions a·x + b of each other.
 
-    By the correlation of the values, and that of their ranks: a single outlier can make the first
-    one large. Their missing values are in the same rows.
+    By the correlation of their values, and that of their ranks, as a single outlier can make the
+    first one large. Their missing values are in the same rows.
     """
-    if not columns or len(columns[0].drawn) < ENOUGH:
-        return []
-    values = np.array([np.where(np.isfinite(c.drawn), c.drawn, np.nan) for c in columns])
-    groups: list[list[str]] = []
-    grouped: set[int] = set()
-    z = _standardised(values)
-    for i, column in enumerate(columns):
-        if i in grouped:
+    by_gaps: dict[bytes, list[Column]] = {}
+    for column in columns:
+        by_gaps.setdefault(np.isfinite(column.drawn).tobytes(), []).append(column)
+    groups = []
+    for alike in by_gaps.values():
+        there = np.isfinite(alike[0].drawn)
+        if len(alike) < 2 or there.sum() < ENOUGH:
             continue
-        near = i + 1 + np.flatnonzero(np.abs(z[i + 1 :] @ z[i]) > SCALED)
-        copies = [j for j in near.tolist() if j not in grouped and _same_order(values[[i, j]])]
-        grouped.update(copies)
-        if copies:
-            groups.append([column.name, *(columns[j].name for j in copies)])
+        values = np.array([column.drawn[there] for column in alike])
+        unit, free = _standardised(values), np.ones(len(alike), bool)
+        for i in range(len(alike)):
+            near = np.flatnonzero(free & (np.abs(unit @ unit[i]) > SCALED))
+            near = near[_same_order(values[near], values[i])] if free[i] else near[:0]
+            free[near] = False
+            if len(near) > 1:
+                groups.append([alike[j].name for j in near])
     return groups
 
 
 def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """(columns, rows) with mean 0 and length 1, so that products are correlations."""
-    there = np.isfinite(values)
-    scale = np.where(there, np.abs(values), 0).max(1, keepdims=True)
-    scaled = np.where(there, values, 0) / np.where(scale, scale, 1)  # Squares do not overflow.
-    mean = scaled.sum(1, keepdims=True) / np.maximum(there.sum(1, keepdims=True), 1)
-    scaled = np.where(there, scaled - mean, 0)
-    length = np.sqrt((scaled**2).sum(1, keepdims=True))
-    unit: NDArray[np.float64] = scaled / np.where(length, length, 1)
+    scaled = values / np.abs(values).max(1, keepdims=True).clip(1e-300)  # Squares do not overflow.
+    scaled -= scaled.mean(1, keepdims=True)
+    unit: NDArray[np.float64] = scaled / np.linalg.norm(scaled, axis=1, keepdims=True).clip(1e-300)
     return unit
 
 
-def _same_order(pair: NDArray[np.float64]) -> bool:
-    """Do two columns rise or fall together, by their ranks? Equal values share a rank."""
-    there = np.isfinite(pair)
-    if not np.array_equal(*there):
-        return False
-    one, other = (np.unique(row[there[0]], return_inverse=True)[1] for row in pair)
-    ranks = _standardised(np.array([one, other], np.float64))
-    return bool(abs(ranks[0] @ ranks[1]) > SAME_ORDER)
+def _same_order(values: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """(columns,): which rise or fall with another column, by their ranks."""
+    ranks = [np.unique(row, return_inverse=True)[1] for row in (*values, other)]
+    unit = _standardised(np.array(ranks, np.float64))
+    same: NDArray[np.bool_] = np.abs(unit[:-1] @ unit[-1]) > SAME_ORDER
+    return same
 
 
 def _check_numbers(column: Column) -> list[ColumnWarning]:
