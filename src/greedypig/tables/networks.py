@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,12 +26,13 @@ from .columns import Batch, Rows, Table
 from .embeddings import INSTEAD, LookUp, embeddings, find_lookups, replaced
 from .losses import Loss, check_labels, per_row
 from .stream import Feed
+from .tabular_mlp import TabularMLP
 
 if TYPE_CHECKING:
     from .baseline import Conditional
 
 PROBED = 16
-"""Rows on which a shortcut is compared with the model itself."""
+"""Rows on which a model of numbers is tried."""
 ROWS = 128
 """Rows of a batch behind a linear first layer at a time on a CPU: they stay in its cache."""
 
@@ -313,32 +313,21 @@ def _hooked(network: Network, lookups: list[LookUp]) -> Network:
 
 
 def _gated(network: Network) -> Network:
-    """A model with forward(…, gates=…), by its linear first layer where it shows one."""
+    """A model with forward(…, gates=…), by its linear first layer where that is known."""
     table, frozen, columns = network.table, network.model, network.columns
     module: Any = frozen.module
     _check_width(getattr(module, "n_columns", None), table)
+    own = (getattr(type(module), name, None) for name in ("forward", "inputs"))
+    if list(own) == [TabularMLP.forward, TabularMLP.inputs] and _is_plain(frozen, module.first):
+        inputs = partial(table.call, module.inputs)
+        return network.gated_before(inputs, module.first, module.rest, module.column_of)
     ones = torch.ones(1, columns, device=network.device, dtype=network.dtype)
-    own = copy(network).gated_at(
+    network.gates_itself = True
+    return network.gated_at(
         lambda parts: ones,
         lambda gates, parts: table.call(frozen, parts, gates=gates[0]),
         torch.arange(columns),
     )
-    own.gates_itself = True
-    shown = all(hasattr(module, name) for name in ("inputs", "column_of", "first", "rest"))
-    if not (shown and _is_private(frozen) and type(module.first) is nn.Linear):
-        return own
-    inputs = partial(table.call, module.inputs)
-    layered = network.gated_before(inputs, module.first, module.rest, module.column_of)
-    # The outputs of a subclass may differ from those of its parts.
-    gates = torch.linspace(0, 1, columns, device=own.device).roll(1)
-    few = network.example.changed(lambda tensor: tensor[:PROBED])
-    try:
-        with torch.no_grad():
-            ours, theirs = (n.outputs(n.encoded(few), gates) for n in (layered, own))
-    except (RuntimeError, TypeError, AttributeError):
-        return own
-    is_same = ours.shape == theirs.shape and torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4)
-    return layered if is_same else own
 
 
 def _check_takes_numbers(network: Network) -> None:
@@ -365,20 +354,20 @@ def _takes_gates(frozen: Frozen) -> bool:
     return "gates" in signature.parameters
 
 
-def _is_private(frozen: Frozen) -> bool:
-    """Is the model a module of which this is a copy?"""
-    return frozen.module is not None and frozen.call is frozen.module and not frozen.held
+def _is_plain(frozen: Frozen, first: nn.Module) -> bool:
+    """Is the model a module, copied and without hooks, whose first layer is this linear one?"""
+    module = frozen.module
+    if module is None or frozen.call is not module or frozen.held or type(first) is not nn.Linear:
+        return False
+    # Hooks of the caller's are to be called, so the module must be called, too.
+    return not any(m._forward_hooks or m._forward_pre_hooks for m in (module, first))
 
 
 def _linear_chain(frozen: Frozen) -> list[Any] | None:
     """The layers of a plain chain that begins with a linear one; None for any other model."""
     module = frozen.module
-    if module is None or not _is_private(frozen):
-        return None
-    layers = list(module) if type(module) is nn.Sequential else [module]
-    # Hooks of the caller's are to be called, so the module must be called, too.
-    hooks = [m._forward_hooks or m._forward_pre_hooks for m in (module, *layers[:1])]
-    return layers if layers and type(layers[0]) is nn.Linear and not any(hooks) else None
+    layers: list[Any] = list(module) if type(module) is nn.Sequential else [module]
+    return layers if layers and _is_plain(frozen, layers[0]) else None
 
 
 def _check_width(own: Any, table: Table) -> None:
