@@ -33,7 +33,7 @@ from ..core.errors import (
 )
 from ..results.files import write_whole
 from .arrow import arrow, as_texts, kind_of
-from .columns import check_different
+from .batch import check_different
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -87,7 +87,7 @@ class TableFile:
         with self._checked():
             schema = self._schema()
         names = [name or f"Unnamed: {i}" for i, name in enumerate(schema.names)]
-        check_different(names, fspath(path))
+        check_different(names, fspath(path), ", or adding a line of names if there is none")
         self.stored = dict(zip(names, schema.names, strict=True))
         """Column → its name in the file."""
         kinds = zip(names, map(kind_of, schema.types), strict=True)

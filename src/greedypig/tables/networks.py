@@ -22,7 +22,7 @@ from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, first_li
 from ..core.objective import NO_GRADIENT
 from ..network.frozen import Frozen, freeze
 from ..network.reach import modules_behind
-from .columns import Batch, Rows, Table
+from .batch import Batch, Columns, Rows
 from .embeddings import INSTEAD, LookUp, embeddings, find_lookups, replaced
 from .losses import Loss, check_labels, per_row
 from .stream import Feed
@@ -81,7 +81,7 @@ class Network:
     """Do scores include what a column says about imputed ones?"""
 
     def __init__(
-        self, model: Frozen, table: Table, loss: Loss, example: Rows, like: Tensor
+        self, model: Frozen, table: Columns, loss: Loss, example: Rows, like: Tensor
     ) -> None:
         """example: the rows of the first batch. like: has the model's device and dtype."""
         self.model, self.table, self.loss = model, table, loss
@@ -250,7 +250,7 @@ def network_for(
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen, example = freeze(model), feed.example
-    table = Table.of(example.features, partial(check_labels, loss_name)).named(names)
+    table = Columns.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
     network = Network(frozen, table, loss, rows, _like(modules, rows.features))
@@ -370,7 +370,7 @@ def _linear_chain(frozen: Frozen) -> list[Any] | None:
     return layers if layers and _is_plain(frozen, layers[0]) else None
 
 
-def _check_width(own: Any, table: Table) -> None:
+def _check_width(own: Any, table: Columns) -> None:
     if isinstance(own, int) and own != table.columns:
         raise InvalidInput(
             f"Expected features with the model's {own} columns (got {table.columns})."

@@ -35,11 +35,11 @@ MEMORY = 512 * 2**20
 """Bytes that encoded pools may take: fewer are mixed where they are large."""
 
 Part = Literal["train", "valid"]
-Batch = tuple[tuple[Tensor, Tensor] | Tensor, Tensor]
+Pair = tuple[tuple[Tensor, Tensor] | Tensor, Tensor]
 """((numeric, categorical), label), or (numeric, label)."""
 
 
-class Batches(Sequence[Batch]):
+class Batches(Sequence[Pair]):
     """A sequence of ((numeric, categorical), label), the same however often it is read.
 
     numeric is float32 (rows, numbers), categorical int64 (rows, categories), label float32 for a
@@ -132,7 +132,7 @@ class Batches(Sequence[Batch]):
         categorical = torch.from_numpy(rows.categorical[start:stop].astype(np.int64))
         return (numeric, categorical), label
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))
 
     def _mine(self, piece: int) -> NDArray[np.bool_]:

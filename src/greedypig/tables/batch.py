@@ -110,7 +110,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Table:
+class Columns:
     """The columns of a table, and how its batches carry them."""
 
     parts: tuple[Part, ...]
@@ -121,7 +121,7 @@ class Table:
     """Refuses labels that the loss cannot take."""
 
     @staticmethod
-    def of(features: Any, check: Callable[[Tensor], None]) -> Table:
+    def of(features: Any, check: Callable[[Tensor], None]) -> Columns:
         """The table that these features are a batch of."""
         parts = [part for part, _ in _parts(features)]
         names: list[str] = []
@@ -132,9 +132,9 @@ class Table:
         if not names:
             raise InvalidInput("Expected at least one column (got none).")
         places = len(features) if isinstance(features, tuple | list) else 1
-        return Table(tuple(parts), tuple(names), places, check)
+        return Columns(tuple(parts), tuple(names), places, check)
 
-    def named(self, names: Sequence[str] | None) -> Table:
+    def named(self, names: Sequence[str] | None) -> Columns:
         """The same table, its columns called by the caller's names where there are any."""
         called = self.names if names is None else tuple(map(str, names))
         if len(called) != self.columns:
@@ -261,12 +261,12 @@ def _weights(given: Any, rows: int) -> Tensor | None:
     return weights.reshape(rows)
 
 
-def check_different(names: Sequence[str], where: str) -> None:
-    """Refuse columns of the same name."""
+def check_different(names: Sequence[str], where: str, more: str = "") -> None:
+    """Refuse columns of the same name. more: further advice."""
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(
             f"Expected columns of different names in {where} (got {quoted(twice)} more than once). "
-            "Try renaming them."
+            f"Try renaming them{more}."
         )
 
 
