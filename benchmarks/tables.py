@@ -271,7 +271,7 @@ def selection(group: Group, budget: int, baseline: str = "zero") -> dict[str, An
     torch.set_num_threads(1)
     batches = generated(ROWS, 1000, 32)
     model = gp.models.TabularMLP(NUMERIC, [1000] * CATEGORICAL)
-    ask: dict[str, Any] = {"budget": budget, "sample": 2, "group": group, "baseline": baseline}
+    ask: dict[str, Any] = {"budget": budget, "group": group, "baseline": baseline}
     gp.select_features(model, batches, k=1, **(ask | {"budget": STEPS * group.size}))  # Warm.
     group.barrier()
     wall, cpu = time.perf_counter(), time.process_time()

@@ -184,7 +184,7 @@ def test_other_results_have_no_such_notes():
          "greedy-pig ahead of ig by 0.1000, within the noise (± 2.1515 with 3 seeds)"),
         (loss(0.5, None), loss(0.6),
          "greedy-pig ahead of ig by 0.1000 (one seed, no error estimate)"),
-        (loss(0.5), loss(0.5), "greedy-pig and ig end alike"),
+        (loss(0.5), loss(0.5), "greedy-pig and ig have the same loss"),
     ],
 )  # fmt: skip
 def test_the_verdict_says_what_the_errors_allow(ours, theirs, said):

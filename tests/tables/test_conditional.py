@@ -44,7 +44,9 @@ def least_squares(x, y):
 def network(model, rows, loss="squared-error", fast=True):
     name, function = losses.resolve(loss)
     source = feed(rows, 0, ALONE)
-    made = network_for(model, source, name, function, None, fast=fast)
+    made = network_for(model, source, name, function, None)
+    if not fast:
+        made.layers = None
     set_baseline(made, "conditional", source.all(), ALONE)
     return made, made.encoded(made.example)
 

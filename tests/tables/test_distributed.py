@@ -17,10 +17,10 @@ from greedypig.tables.distributed import ALONE, Group, joined, own_device
 from greedypig.tables.stream import feed
 
 ASKED = (
-    {"budget": 7 * 5 * 3, "sample": 5},
+    {"budget": 7 * 5 * 3},
     {"baseline": "mean"},
     {"method": "permutation", "k": 2},
-    {"baseline": "conditional", "budget": 7 * 5 * 3, "sample": 5},
+    {"baseline": "conditional", "budget": 7 * 5 * 3},
 )
 
 

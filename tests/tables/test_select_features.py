@@ -195,7 +195,7 @@ def test_batches_are_read_once_for_all_points_of_a_path():
     """30 batches of the budget at 5 points are 6 batches, each read once, after the sample."""
     model, x, y = regression()
     source = Counting(cut(x, y, 10))
-    read = read_by_rounds(model, source, k=3, budget=30, sample=2)
+    read = read_by_rounds(model, source, k=3, budget=30)
     assert len(read) == len(set(read)) == 6
 
 
@@ -225,13 +225,13 @@ def test_an_order_of_their_own_is_asked_of_the_batches():
 
     model, x, y = regression()
     source = Grouped(cut(x, y, 10))
-    assert read_by_rounds(model, source, k=1, budget=20, sample=1) == [39, 38, 37, 36]
+    assert read_by_rounds(model, source, k=1, budget=20) == [39, 38, 37, 36]
 
 
 def test_a_budget_beyond_the_data_begins_another_epoch_in_another_order():
     model, x, y = regression(rows=60)
     source = Counting(cut(x, y, 10))
-    read = read_by_rounds(model, source, k=1, method="sequential-gradient", budget=18, sample=1)
+    read = read_by_rounds(model, source, k=1, method="sequential-gradient", budget=18)
     epochs = [read[:6], read[6:12], read[12:]]
     assert all(sorted(epoch) == list(range(6)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) > 1

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from greedypig.tables import Reading, Survey, open_table, survey
-from greedypig.tables.column_checks import written_number
+from greedypig.tables.column_checks import LEAKS, written_number
 
 N = 600
 RANDOM = np.random.default_rng(0)
@@ -28,7 +28,8 @@ def told(tmp_path, label, **columns):
         warnings.simplefilter("always")
         found = survey(open_table(path), label)
     assert Survey.from_json(found.to_json()) == found
-    return found.leaks, " ".join(str(w.message) for w in seen)
+    leaks = tuple(name for w in found.warnings if w.kind in LEAKS for name in w.columns)
+    return leaks, " ".join(str(w.message) for w in seen)
 
 
 def surveyed(tmp_path, columns, reading=None):
@@ -103,6 +104,26 @@ def test_copies_are_named_whatever_their_type(tmp_path):
     assert "'a', 'b' are the same in all rows" in words
     assert "'s', 't' are the same in all rows" in words
     assert words.count("in all rows") == 2
+
+
+def test_a_column_in_other_units_is_a_copy(tmp_path):
+    gaps = [None if i % 9 == 0 else float(x) for i, x in enumerate(X)]
+    outlier = np.append(RANDOM.normal(size=(2, N - 1)), [[1e6], [1e6]], axis=1)
+    _, words = told(
+        tmp_path,
+        "y",
+        grams=1000 * X,
+        less=-0.1 * X + 7,
+        near=X + 0.05 * RANDOM.normal(size=N),
+        gaps=gaps,
+        gaps_too=[None if v is None else 2 * v for v in gaps],
+        outlier=outlier[0],
+        outlier_too=outlier[1],
+        y=Y,
+    )
+    assert "'x', 'grams', 'less' are the same up to scale" in words
+    assert "'gaps', 'gaps_too' are the same up to scale" in words
+    assert words.count("up to scale") == 2
 
 
 def test_values_in_another_order_are_no_copies(tmp_path):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from greedypig.tables import (
     Batches,
     Effort,
+    Summary,
     Training,
-    TrainingCache,
     constant_answer,
     count_rows,
     evaluate,
@@ -25,7 +25,7 @@ from greedypig.tables import (
     train_network,
     training,
 )
-from greedypig.tables.retraining import Summary, trainings_of
+from greedypig.tables.retraining import trainings_of
 
 SHORT = Effort(epochs=3, rate=3e-3)
 
@@ -188,23 +188,21 @@ def test_every_seed_may_have_a_ranking_of_its_own():
 
 
 def test_a_standard_error_is_that_of_the_mean():
-    assert Summary((1.0, 2.0, 3.0)).standard_error == pytest.approx(1 / np.sqrt(3))
-    assert Summary((1.0,)).standard_error is None
+    assert Summary.of((1.0, 2.0, 3.0)).standard_error == pytest.approx(1 / np.sqrt(3))
+    assert Summary.of((1.0,)).standard_error is None
 
 
 def test_what_is_on_the_shelf_is_not_done_again(tmp_path, monkeypatch):
     train, valid = rows(tmp_path)
     orders = {"m": [["strong", "weak", "noise"]]}
     shelf = tmp_path / "shelf"
-    one = retrain(
-        orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), cache=TrainingCache(shelf)
-    )
+    one = retrain(orders, train, valid, ks=[1], seeds=1, effort=Effort(epochs=1), folder=shelf)
     monkeypatch.setattr(
         "greedypig.tables.retraining.train_network", lambda *_, **__: pytest.fail("again")
     )
-    again = retrain(orders, train, valid, ks=[1], seeds=1, cache=TrainingCache(shelf))
+    again = retrain(orders, train, valid, ks=[1], seeds=1, folder=shelf)
     assert again == one
     file = next(shelf.glob("1-0-*.json"))
     assert json.loads(file.read_text())["columns"] == ["strong"]
     file.write_text("{")  # A file that is damaged is a trial to do again.
-    assert TrainingCache(shelf).get(Training(("strong",), 0)) is None
+    assert Training(("strong",), 0).load(shelf) is None

@@ -15,7 +15,7 @@ NAMES = [*"abcdef"]
 def select(x, y, model=None, **more):
     model = model or regression()[0]
     more.setdefault("loss", "squared-error")
-    return gp.select_features(model, cut(x, y), names=NAMES, **more)
+    return gp.select_features(model, cut(x, y), **{"names": NAMES} | more)
 
 
 def table():
@@ -132,7 +132,7 @@ def test_batches_of_another_shape_than_the_first_are_refused():
         ({"budget": 3, "method": "permutation"}, "at least 7 batches"),
         ({"budget": 26, "method": "marginal-gains"}, "at least 27 batches"),
         ({"budget": 0}, "budget to be a whole number"),
-        ({"sample": 0}, "sample to be a whole number"),
+        ({"names": list("abcdea")}, "'a' more than once"),
     ],
 )
 def test_an_argument_that_cannot_be_is_named(more, text):

@@ -82,12 +82,12 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         if not group.first:  # One process speaks for all.
             terminal.follow()
         try:
-            table, valid, plan = _plan(args)
+            opened, plan = _plan(args)
             folder = outputs.folder(Path(args.out or _folder_name(args.tables[0])))
             outputs.refuse_foreign(folder / f"{STEM}.{ending}" for ending in ENDINGS)
             device = options.device(own_device(args.device))
-            with terminal.bar(Path(table.source).name) as bar:
-                job = SelectJob(table, valid, plan, folder, bar, device=device, group=group)
+            with terminal.bar(Path(opened[0].source).name) as bar:
+                job = SelectJob(opened, plan, folder, bar, device=device, group=group)
                 try:
                     job.run(args.resume or restarted())
                 except KeyboardInterrupt:
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return DONE
 
 
-def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
+def _plan(args: argparse.Namespace) -> tuple[list[Table], Plan]:
     """The tables opened and the options read; whatever is wrong is a wrong command."""
     table = open_table(*args.tables)
     is_criteo = set(table.kinds) >= CRITEO
@@ -116,11 +116,11 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     if not 0 < max(args.ks, default=1) <= columns:
         raise UsageError(
             f"Expected --k of at most {columns}, the number of columns besides the label "
-            f"(got {max(args.ks, default=1)})."
+            f"(got {max(args.ks, default=1)}). Try --k {columns}."
         )
-    valid = None if args.valid is None else open_table(args.valid, keep=table.kinds)
+    further = [] if args.valid is None else [open_table(args.valid, keep=table.kinds)]
     training = {file.path.resolve() for file in table.files}
-    for file in [] if valid is None else valid.files:
+    for file in (file for valid in further for file in valid.files):
         if file.path.resolve() in training:
             warnings.warn(
                 f"{outputs.shown(file.path)} is among the training rows and the validation rows: "
@@ -133,7 +133,7 @@ def _plan(args: argparse.Namespace) -> tuple[Table, Table | None, Plan]:
     if is_criteo and not (categorical or drop):
         reading = criteo_reading(task=task, keep=keep)
     same = {name: getattr(args, name) for name in SAME}
-    return table, valid, Plan(label, reading, **same)
+    return [table, *further], Plan(label, reading, **same)
 
 
 def _ks(text: str) -> tuple[int, ...]:

@@ -7,14 +7,11 @@ else it is computed and written whole. So a stopped job goes on, and processes s
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from inspect import signature
-from itertools import islice
 from os import fspath
 from pathlib import Path
 from time import monotonic
@@ -24,22 +21,21 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
+from torch import nn
 
 import greedypig as gp
 
 from .. import tables
-from ..core.errors import NAMED, quoted
 from ..images.from_spec import build
 from ..network.fingerprint import fingerprint
 from ..results.files import write_whole
 from ..tables import Batches, Constant, Reading, Retrained, Schema, Survey, Table, Training
+from ..tables.column_checks import LEAKS
 from ..tables.distributed import Group
-from ..tables.losses import check_probabilities
-from ..tables.row_batches import Numbers
-from ..tables.training import answer_to
 from ..tensors.methods import FOR_COLUMNS
+from . import select_model
 from .failures import UsageError
+from .select_model import batches_for, option_value
 from .terminal import Bar
 
 METHODS = ("greedy-pig", "sequential-gradient", "ig", "permutation", "marginal-gains", "random")
@@ -55,8 +51,6 @@ HELD_OUT, MOST_HELD_OUT, HELD_OUT_ROWS = 0.1, 0.3, 1000
 EACH = 40
 """Batches of each gradient of greedy-pig."""
 VALID_BATCH = 4096
-PROBED = 20
-"""Batches from which the units of a model's outputs are found."""
 ANEW = "no --resume to begin anew, with another --out to keep what is here"
 WORK, LONG = "work", 10
 """The folder of the stages' files; epochs of a training, for the progress bar alone."""
@@ -97,10 +91,10 @@ class Plan:
         usual = USUAL_KS if columns > FEW else FEW_KS
         ks = self.ks or tuple(k for k in usual if k < columns) or (1,)
         if max(ks) > columns:
+            more = f", or --categorical {option_value(left_out)} to rank row numbers too"
             raise UsageError(
-                f"Expected --k of at most {columns}, the number of columns without "
-                f"{quoted(list(left_out))}, which number the rows (got {max(ks)}). Try "
-                f"--categorical {option_value(left_out)} to rank those too."
+                f"Expected --k of at most {columns}, the number of columns that can be ranked "
+                f"(got {max(ks)}). Try --k {columns}{more if left_out else ''}."
             )
         width = len(schema.numbers) + EMBEDDING * len(schema.categories)
         imputed = self.model is None and width <= MOST_NUMBERS
@@ -139,8 +133,7 @@ class SelectJob:
 
     def __init__(
         self,
-        table: Table,
-        valid: Table | None,
+        opened: Sequence[Table],
         plan: Plan,
         folder: Path,
         bar: Bar,
@@ -148,8 +141,8 @@ class SelectJob:
         device: torch.device,
         group: Group,
     ) -> None:
-        self.tables = [table] if valid is None else [table, valid]
-        self.plan, self.folder, self.work = plan, folder, folder / WORK
+        """opened: the table, and that of the validation rows if there is one."""
+        self.tables, self.plan, self.folder, self.work = opened, plan, folder, folder / WORK
         self.bar, self.device, self.group = bar, device, group
         self.effort = tables.Effort(epochs=plan.epochs)
         self.stage = "opening the files"
@@ -163,20 +156,14 @@ class SelectJob:
         """Do all stages."""
         began = monotonic()
         self._open(resume)
-        self.survey = self._surveyed()
-        self.warnings += [with_option(warning) for warning in self.survey.warnings]
+        self._survey()
         self.plan = plan = self.plan.settled(self.survey.schema, self.survey.left_out)
-        model = None if plan.model is None else build(plan.model, self.survey.schema)
-        self.schema = own_schema(model, self.survey.schema)
-        self.train, self.valid = self._batches()
-        if model is None:
+        if plan.model is None:
+            self.schema = self.survey.schema
+            self.train, self.valid = self._batches()
             self.model = self._trained()
         else:
-            self.model = model.to(self.device, torch.float32).eval()
-            self._check_model()
-            if note := adapt(self.model, self.train):
-                self.warnings.append(note)
-                warnings.warn(note, stacklevel=2)
+            self._take_model(build(plan.model, self.survey.schema))
         self._evaluate()
         self.results = {m: self._ranked(m) for m in plan.methods if m != "random"}
         self.orders = {m: self._orders(m) for m in plan.methods}
@@ -194,9 +181,17 @@ class SelectJob:
         """A stage is so far: the bar shows it."""
         self.share = min(share, 1.0)
 
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        warnings.warn(text, stacklevel=3)
+
     def _open(self, resume: bool) -> None:
         """Go on with the folder's work, or clear it."""
-        identity = self.plan.identity() | {"tables": _digest(self.tables)}
+        files = [
+            (fspath(f.path), f.path.stat().st_size) for table in self.tables for f in table.files
+        ]
+        digest = sha256(json.dumps([files, list(self.tables[0].kinds)]).encode()).hexdigest()[:16]
+        identity = self.plan.identity() | {"tables": digest}
         identity["version of greedypig"] = gp.__version__
         file = self.work / "job.json"
         if self.group.first:
@@ -223,41 +218,44 @@ class SelectJob:
         self.advance(name, 1)
         return file
 
-    def _surveyed(self) -> Survey:
+    def _survey(self) -> None:
+        """What the columns hold; text and Arrow files are converted on the way."""
+
+        def convert() -> None:
+            for table in self.tables:
+                table.convert(self.work / "tables")
+
         def compute() -> str:
-            self._convert()
+            convert()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
-                columns = tables.survey(self.tables[0], self.plan.label, self.plan.reading)
-            for warning in columns.warnings:
-                warnings.warn(with_option(warning), stacklevel=2)
-            write_whole(self.folder / "schema.json", columns.schema.to_json())
-            return columns.to_json()
+                survey = tables.survey(self.tables[0], self.plan.label, self.plan.reading)
+            write_whole(self.folder / "schema.json", survey.schema.to_json())
+            return survey.to_json()
 
         file = self._once("surveying the columns", "survey.json", compute)
-        self._convert()  # Finds what the first process has converted.
-        return Survey.from_json(file.read_text())
-
-    def _convert(self) -> None:
-        for table in self.tables:
-            table.convert(self.work / "tables")
+        convert()  # Finds what the first process has converted.
+        self.survey = Survey.from_json(file.read_text())
+        for warning in self.survey.warnings:
+            self._warn(with_option(warning))
 
     def _batches(self) -> tuple[Batches, Batches]:
         """Training and validation rows; without a table of its own, validation is a share."""
-        table, seed = self.tables[0], self.plan.seed
+        seed = self.plan.seed
         common: dict[str, Any] = {"seed": seed, "split_seed": seed, "schema": self.schema}
-        final: dict[str, Any] = {"batch_size": VALID_BATCH, "shuffle": False, **common}
-        if len(self.tables) > 1:
-            further = tables.count_rows(self.tables[1], self.schema)
-            self.warnings += [w.text for w in further.warnings]
-            return Batches(table, self.survey, **common), Batches(self.tables[1], further, **final)
+        final: dict[str, Any] = {"batch_size": VALID_BATCH, "shuffle": False}
+        table, *further = self.tables
+        if further:
+            survey = tables.count_rows(further[0], self.schema)
+            self.warnings += [warning.text for warning in survey.warnings]
+            train = Batches(table, self.survey, **common)
+            return train, Batches(further[0], survey, **common, **final)
         common["share"] = min(MOST_HELD_OUT, max(HELD_OUT, HELD_OUT_ROWS / self.survey.total))
-        return (
-            Batches(table, self.survey, part="train", **common),
-            Batches(table, self.survey, part="valid", **common | final),
-        )
+        train = Batches(table, self.survey, part="train", **common)
+        return train, Batches(table, self.survey, part="valid", **common, **final)
 
     def _trained(self) -> nn.Module:
+        """The default network, trained by the first process."""
         network, name = tables.new_network(self.schema, seed=self.plan.seed), "network.safetensors"
 
         def compute() -> bytes:
@@ -276,11 +274,17 @@ class SelectJob:
         network.load_state_dict(load_file(file), strict=True)
         return network.to(self.device).eval().requires_grad_(False)
 
-    def _check_model(self) -> None:
-        """Refuse another model than that of the stopped run."""
-        file = self._once("checking the model", "model.txt", lambda: fingerprint(self.model))
-        if file.read_text() != fingerprint(self.model):
+    def _take_model(self, model: nn.Module) -> None:
+        """Take the user's model, and refuse another one than that of the stopped run."""
+        self.schema = select_model.own_schema(model, self.survey.schema)
+        self.train, self.valid = self._batches()
+        self.model = model.to(self.device, torch.float32).eval()
+        identity = fingerprint(self.model)
+        file = self._once("checking the model", "model.txt", lambda: identity)
+        if file.read_text() != identity:
             raise UsageError(f"Expected the model of the stopped run (got another). Try {ANEW}.")
+        if note := select_model.adapt(self.model, self.valid):
+            self._warn(note)
 
     def _evaluate(self) -> None:
         """Validation losses of the explained network and of a constant prediction."""
@@ -334,7 +338,6 @@ class SelectJob:
     def _retrain(self) -> None:
         """Losses of fresh networks; each has a file of its own."""
         self._begin("retraining")
-        cache, plan = tables.TrainingCache(self.work / "retrained"), self.plan
 
         def watch(training: Training, share: float) -> None:
             self.bar.label = f"retraining on {len(training.columns)} columns"
@@ -344,134 +347,21 @@ class SelectJob:
             self.orders,
             self.train,
             self.valid,
-            ks=plan.ks,
-            seeds=plan.seeds,
+            ks=self.plan.ks,
+            seeds=self.plan.seeds,
             effort=self.effort,
-            cache=cache,
+            folder=self.work / "retrained",
             group=self.group,
             device=self.device,
             watch=watch,
         )
 
 
-def option_value(names: Sequence[str]) -> str:
-    """Names as --drop takes them: with commas between, those that hold one in quotes."""
-    return shlex.quote(",".join(f'"{n}"' if "," in n else n for n in names[:NAMED]))
-
-
 def with_option(warning: tables.ColumnWarning) -> str:
     """A warning about columns with the option that helps."""
-    names = warning.columns
-    hints = {
-        "row number": f" To rank them anyway, try --categorical {option_value(names)}.",
-        "copy": f" Try --drop {option_value(names[1:])}.",
-        "equals label": f" Try --drop {option_value(names)}.",
-        "decides label": f" Try --drop {option_value(names)}.",
-    }
-    return warning.text + hints.get(warning.kind, "")
-
-
-def _digest(tables: Sequence[Table]) -> str:
-    """A digest of the files' names and sizes, and of the columns."""
-    files = [(fspath(f.path), f.path.stat().st_size) for table in tables for f in table.files]
-    return sha256(json.dumps([files, list(tables[0].kinds)]).encode()).hexdigest()[:16]
-
-
-# A model of the user's.
-
-
-def own_schema(model: nn.Module | None, schema: Schema) -> Schema:
-    """The schema that the model brings, if it brings one, for the label of this table."""
-    own = getattr(model, "schema", None)
-    if isinstance(own, str | Path):
-        own = Schema.from_json(Path(own).read_text())
-    if not isinstance(own, Schema):
-        return schema
-    schema.only(own.names)  # Says which column is missing here.
-    return replace(own, label=_own_label(own.label, schema.label))
-
-
-def _own_label(own: tables.Label, label: tables.Label) -> tables.Label:
-    """The label as the model knows it: the order of its classes, the scale of its number.
-
-    The table's own where it is another column.
-    """
-    if own.name != label.name:
-        return label
-    unknown = [value for value in label.values if value not in own.values]
-    if unknown or (own.task == "number") != (label.task == "number"):
-        got = repr(unknown[0][:40]) if own.values and unknown else label.in_words()
-        raise UsageError(
-            f"Expected the label {label.name!r} as in the model's schema, {own.in_words()} (got "
-            f"{got}). Try rows without it, or --task."
-        )
-    shares = dict(zip(label.values, label.shares, strict=True)) if label.shares else {}
-    return replace(own, shares=tuple(shares.get(value, 0.0) for value in own.values))
-
-
-def batches_for(model: nn.Module, batches: Batches) -> Batches | Numbers:
-    """Batches as the model takes them: numbers alone where there are no others."""
-    categories = [category.name for category in batches.schema.categories]
-    if not categories:
-        return batches if "gates" in signature(model.forward).parameters else Numbers(batches)
-    try:
-        signature(model.forward).bind("numeric", "categorical")
-    except TypeError:
-        raise UsageError(
-            "Expected a model that takes the numbers and the categories of a row, "
-            "forward(numeric, categorical) (got one input, and categories in "
-            f"{quoted(categories)}). Try --drop {option_value(categories)} to rank the numbers "
-            "alone."
-        ) from None
-    return batches
-
-
-def adapt(model: nn.Module, batches: Batches) -> str:
-    """Make the model return what networks trained here do, by a hook; returns a note or "".
-
-    Those return one logit for a binary label, a logit for each of several classes, or the
-    standardised number. Other models return two logits, probabilities (their attribute `outputs`
-    says so), or the label's own units.
-    """
-    label = batches.schema.label
-    sure = label.task != "number" and getattr(model, "outputs", "") == "probabilities"
-    features: Any = batches_for(model, batches)[0][0]
-    with torch.no_grad():
-        example = answer_to(model, features)
-    if not isinstance(example, Tensor):
-        raise UsageError(f"Expected the model to return a tensor (got {type(example).__name__}).")
-    two = label.task == "binary" and example.dim() == 2 and example.shape[1] == 2
-    own_units = label.task == "number" and _in_own_units(model, batches, label)
-
-    def convert(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
-        if sure:
-            check_probabilities(out, "a model without the attribute outputs = 'probabilities'")
-            single = label.task == "binary" and not two
-            limits = torch.finfo(out.dtype)
-            out = out.logit(limits.eps / 2) if single else out.clamp_min(limits.tiny).log()
-        if two:  # One logit with the same probabilities.
-            out = out[:, 1] - out[:, 0]
-        return (out - label.mean) / label.deviation if own_units else out
-
-    if two or own_units or sure:
-        model.register_forward_hook(convert)
-    if not own_units:
-        return ""
+    names = option_value(warning.columns[1:] if warning.kind == "copy" else warning.columns)
+    if warning.kind == "row number":
+        return f"{warning.text} To rank them anyway, try --categorical {names}."
     return (
-        f"The model's outputs are taken as {label.name!r} in its own units: they fit it better "
-        "than the standardised label, which the networks trained here predict."
+        f"{warning.text} Try --drop {names}." if warning.kind in ("copy", *LEAKS) else warning.text
     )
-
-
-def _in_own_units(model: nn.Module, batches: Batches, label: tables.Label) -> bool:
-    """Do the outputs fit the label better as it stands than standardised?"""
-    own_error = standardised_error = 0.0
-    rows: Any = batches_for(model, batches)
-    for features, labels in islice(rows, PROBED):
-        with torch.no_grad():
-            out = answer_to(model, features).double().cpu().reshape(-1)
-        if len(out) != len(labels):
-            return False  # The loss will say so.
-        standardised_error += float((out - labels).square().sum())
-        own_error += float(((out - label.mean) / label.deviation - labels).square().sum())
-    return own_error < standardised_error

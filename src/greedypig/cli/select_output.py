@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from os import fspath
 from pathlib import Path
@@ -16,9 +16,9 @@ from .. import plots
 from .. import report as pages
 from ..results import table_notes
 from ..results.files import write_whole
-from ..results.table_notes import ColumnNotes, Loss
+from ..results.table_notes import ColumnNotes, Summary
 from ..results.wording import count
-from ..tables import Schema, Summary
+from ..tables import Schema
 from . import outputs
 from .select_job import SelectJob
 from .terminal import BOLD, Terminal, duration
@@ -30,20 +30,18 @@ R2_WORDS = "R² of these losses: 1 − loss / variance of the label, both on the
 
 def report(job: SelectJob, terminal: Terminal) -> None:
     """Write the files of a job that is done, and print what it found."""
-    about = _about(job)
+    notes = _notes(job)
     a = next(iter(job.results.values())).with_notes(
         {
             "kind": "table",
             "source": Path(job.tables[0].source).name,
-            "model": about["network"],
+            "model": notes.network,
             "baseline": job.plan.baseline,
             "objective": job.schema.loss,
             "command": terminal.command_line(),
-            table_notes.KEY: about,
+            table_notes.KEY: notes.record(),
         }
     )
-    notes = ColumnNotes.of(a)
-    assert notes is not None
     files = _write(a, notes, job.folder)
     _tell(a, notes, terminal)
     terminal.say(
@@ -51,40 +49,31 @@ def report(job: SelectJob, terminal: Terminal) -> None:
         f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
         f"{', '.join(file.name for file in files)}"
     )
-    terminal.result(_record(job, a, notes, about) | {"files": [fspath(file) for file in files]})
+    terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
 
 
-def _about(job: SelectJob) -> dict[str, Any]:
-    """Everything about the selection that its result keeps in its notes."""
-    label, retrained = job.schema.label, job.retrained
-    return {
-        "label": label.name,
-        "metric": table_notes.METRICS[label.task],
-        "task": job.survey.schema.label.in_words(),
-        "train_rows": job.train.rows,
-        "valid_rows": job.valid.rows,
-        "seeds": job.plan.seeds,
-        "ks": list(job.plan.ks),
-        "losses": _by_method(retrained.losses),
-        "accuracies": _by_method(retrained.accuracies),
-        "loss_all": _summary(retrained.loss_all),
-        "accuracy_all": retrained.accuracy_all and _summary(retrained.accuracy_all),
-        "orders": {method: rankings[0] for method, rankings in job.orders.items()},
-        "kinds": _kinds(job.schema),
-        "network": job.plan.model or "TabularMLP",
-        "network_loss": job.network_loss,
-        "constant": asdict(job.constant),
-        "left_out": list(job.survey.left_out),
-        "warnings": job.warnings,
-    }
-
-
-def _by_method(by_method: Mapping[str, Mapping[int, Summary]]) -> dict[str, dict[str, Any]]:
-    return {m: {str(k): _summary(s) for k, s in by_k.items()} for m, by_k in by_method.items()}
-
-
-def _summary(summary: Summary) -> dict[str, float | None]:
-    return {"mean": summary.mean, "standard_error": summary.standard_error}
+def _notes(job: SelectJob) -> ColumnNotes:
+    """Everything about the selection that its result keeps."""
+    label = job.schema.label
+    held_out = next(iter(job.results.values())).about["held_out"]
+    return ColumnNotes(
+        label=label.name,
+        metric=table_notes.METRICS[label.task],
+        task=job.survey.schema.label.in_words(),
+        train_rows=job.train.rows,
+        valid_rows=job.valid.rows,
+        seeds=job.plan.seeds,
+        ks=job.plan.ks,
+        **vars(job.retrained),
+        orders={method: tuple(rankings[0]) for method, rankings in job.orders.items()},
+        kinds=_kinds(job.schema),
+        network=job.plan.model or "TabularMLP",
+        network_loss=job.network_loss,
+        constant=job.constant,
+        left_out=job.survey.left_out,
+        warnings=tuple(job.warnings),
+        enough=held_out["columns"],
+    )
 
 
 def _kinds(schema: Schema) -> dict[str, str]:
@@ -127,13 +116,10 @@ def _tables(notes: ColumnNotes, errors: bool = True) -> list[tuple[str, list[lis
     return tables
 
 
-def _rows(notes: ColumnNotes, cell: Callable[[Loss], str]) -> list[list[str]]:
+def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]:
     """The heads, then a row for each method with one cell for each k."""
-    losses = {method: [by[k] for k in notes.ks] for method, by in notes.losses.items()}
-    if notes.constant is not None:
-        losses["constant prediction"] = [Loss(notes.constant.loss, None)] * len(notes.ks)
-    losses["all columns"] = [notes.loss_all] * len(notes.ks)
-    return [["k", *map(str, notes.ks)], *([name, *map(cell, row)] for name, row in losses.items())]
+    rows = [[name, *(cell(by[k]) for k in notes.ks)] for name, by in notes.rows().items()]
+    return [["k", *map(str, notes.ks)], *rows]
 
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
@@ -188,9 +174,19 @@ def _markdown(a: gp.Attribution, notes: ColumnNotes) -> str:
 def _csv(notes: ColumnNotes) -> list[list[Any]]:
     """The heads, then a row for each method and k."""
 
-    def row(method: str, k: int, loss: Loss, rate: Loss | None, columns: str = "") -> list[Any]:
-        accuracy = (None, None) if rate is None else (rate.mean, rate.error)
-        return [method, k, loss.mean, loss.error, *accuracy, notes.r_squared(loss.mean), columns]
+    def row(
+        method: str, k: int, loss: Summary, rate: Summary | None, columns: str = ""
+    ) -> list[Any]:
+        accuracy = (None, None) if rate is None else (rate.mean, rate.standard_error)
+        return [
+            method,
+            k,
+            loss.mean,
+            loss.standard_error,
+            *accuracy,
+            notes.r_squared(loss.mean),
+            columns,
+        ]
 
     rows: list[list[Any]] = [CSV_HEAD.split(",")]
     for method, by_k in notes.losses.items():
@@ -200,19 +196,16 @@ def _csv(notes: ColumnNotes) -> list[list[Any]]:
             columns = json.dumps(names, ensure_ascii=False) if names else ""
             rows.append(row(method, k, loss, notes.accuracies.get(method, {}).get(k), columns))
     if (constant := notes.constant) is not None:
-        rate = None if constant.accuracy is None else Loss(constant.accuracy, None)
-        rows.append(row("constant prediction", 0, Loss(constant.loss, None), rate))
+        rate = None if constant.accuracy is None else Summary(constant.accuracy)
+        rows.append(row("constant prediction", 0, Summary(constant.loss), rate))
     rows.append(row("all columns", len(notes.kinds), notes.loss_all, notes.accuracy_all))
     return rows
 
 
-def _record(
-    job: SelectJob, a: gp.Attribution, notes: ColumnNotes, about: dict[str, Any]
-) -> dict[str, Any]:
+def _record(job: SelectJob, a: gp.Attribution, notes: ColumnNotes) -> dict[str, Any]:
     """The object of --json."""
-    plan = job.plan
     r2 = {} if job.constant.variance is None else notes.losses
-    return about | {
+    return notes.record() | {
         "order": a.top(a.features.units),
         "useful": notes.useful,
         "loss_all": notes.loss_all.mean,
@@ -225,14 +218,9 @@ def _record(
         "rows": {"train": notes.train_rows, "valid": notes.valid_rows},
         "seconds": job.seconds,
         "settings": dict(a.settings)
+        | asdict(job.plan)
         | {
-            "label": notes.label,
-            "ks": list(plan.ks),
-            "seeds": plan.seeds,
-            "seed": plan.seed,
-            "methods": list(plan.methods),
             "model": notes.network,
-            "network_loss": job.network_loss,
             "valid_share": None if job.train.part is None else job.train.share,
             "epochs": job.effort.longest(job.train),
             "batch_size": job.train.batch_size,

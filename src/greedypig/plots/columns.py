@@ -62,7 +62,7 @@ def _losses(notes: ColumnNotes, ax: Axes) -> None:
         # Side by side: bars at the same k must not hide each other.
         ks = [k + (i - (len(methods) - 1) / 2) * 0.012 * width for k in losses]
         means = [loss.mean for loss in losses.values()]
-        errors = [loss.error or 0.0 for loss in losses.values()]
+        errors = [loss.standard_error or 0.0 for loss in losses.values()]
         style |= {"marker": MARKS[i % len(MARKS)], "markersize": 5, "linewidth": 1.8}
         ax.errorbar(ks, means, errors, label=shorten(method), capsize=3, **style)
     whole = notes.loss_all.mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.attribution import Attribution
 from ..results.photo_notes import Notes
-from ..results.table_notes import ColumnNotes, Loss
+from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
 from .parts import details, first_units
 from .render import Cell, render
@@ -43,25 +43,19 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
 
 def _losses(columns: ColumnNotes) -> list[list[str | Cell]]:
     """The losses by method and k; the lowest of each k is bold."""
+    methods = columns.losses.values()
 
-    def cell(loss: Loss | None, best: float | None = None) -> Cell:
+    def cell(name: str, loss: Summary | None, k: int) -> Cell:
         if loss is None:
             return Cell("–")
-        error = "" if loss.error is None else f"± {columns.figure(loss.error)}"
-        return Cell(columns.figure(loss.mean), error, loss.mean == best)
+        mean, _, error = columns.shown(loss).partition(" ")
+        lowest = min(by[k].mean for by in methods if k in by)
+        return Cell(mean, error, name in columns.losses and loss.mean == lowest)
 
-    lowest = {
-        k: min((by[k].mean for by in columns.losses.values() if k in by), default=None)
-        for k in columns.ks
-    }
-    rows: list[list[str | Cell]] = [
-        [method, *(cell(by.get(k), lowest[k]) for k in columns.ks)]
-        for method, by in columns.losses.items()
+    return [
+        [name, *(cell(name, by.get(k), k) for k in columns.ks)]
+        for name, by in columns.rows().items()
     ]
-    if columns.constant is not None:
-        rows.append(["constant prediction", *[cell(Loss(columns.constant.loss))] * len(columns.ks)])
-    rows.append(["all columns", *[cell(columns.loss_all)] * len(columns.ks)])
-    return rows
 
 
 def _chart(columns: ColumnNotes) -> Chart:
@@ -72,7 +66,7 @@ def _chart(columns: ColumnNotes) -> Chart:
             method,
             [(k, loss.mean) for k, loss in by.items()],
             shift=5 * (i - middle),
-            errors=[loss.error for loss in by.values()],
+            errors=[loss.standard_error for loss in by.values()],
         )
         for i, (method, by) in enumerate(columns.losses.items())
     ]

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from math import hypot, inf
-from statistics import NormalDist
-from typing import Any, ClassVar
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import hypot, inf, sqrt
+from statistics import NormalDist, fmean, stdev
+from typing import Any
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
@@ -25,16 +26,21 @@ METRICS = {"binary": "log-loss", "classes": "log-loss", "number": "squared error
 
 
 @dataclass(frozen=True)
-class Loss:
-    """A loss after retraining, over seeds."""
+class Summary:
+    """A loss or an accuracy after retraining, over seeds."""
 
-    KEYS: ClassVar = {"error": "standard_error"}
     mean: float
-    error: float | None = None
-    """Standard error; None for one seed."""
+    standard_error: float | None = None
+    """Standard error of the mean; None for one seed."""
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Summary:
+        """The summary of one number for each seed."""
+        n = len(values)
+        return Summary(fmean(values), None if n < 2 else stdev(values) / sqrt(n))
 
 
-Losses = Mapping[str, Mapping[int, Loss]]
+Losses = Mapping[str, Mapping[int, Summary]]
 """Method → k → loss."""
 
 
@@ -58,13 +64,13 @@ class ColumnNotes:
     seeds: int
     ks: tuple[int, ...]
     losses: Losses
-    loss_all: Loss
+    loss_all: Summary
     label: str = ""
     metric: str = ""
     """What the loss is: "log-loss" or "squared error"."""
     accuracies: Losses = field(default_factory=dict)
     """The same as shares of correct predictions; empty for a number."""
-    accuracy_all: Loss | None = None
+    accuracy_all: Summary | None = None
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Method → its columns, best first."""
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +84,8 @@ class ColumnNotes:
     """The prediction without any column; None where it was not measured."""
     warnings: tuple[str, ...] = ()
     """Warnings about columns: leaks, row numbers, missing values, and so on."""
+    left_out: tuple[str, ...] = ()
+    """Columns that number the rows: they were not ranked."""
     enough: int | None = None
     """After so many columns the explained network's loss on the validation rows does not improve;
     None where it does, or is not known."""
@@ -93,10 +101,23 @@ class ColumnNotes:
         held_out = read(dict[str, Any], a.about.get("held_out") or {}, "held_out in the notes")
         return replace(notes, enough=held_out.get("columns"))
 
+    def record(self) -> dict[str, Any]:
+        """The notes as JSON holds them."""
+        record: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del record["enough"]  # It is in the notes on held-out rows.
+        return record
+
     @property
     def first(self) -> str:
         """The method whose selection this is."""
         return next(iter(self.losses))
+
+    def rows(self) -> dict[str, Mapping[int, Summary]]:
+        """Name → k → loss: the methods, a constant prediction if that is known, all columns."""
+        rows = dict(self.losses)
+        if self.constant is not None:
+            rows["constant prediction"] = dict.fromkeys(self.ks, Summary(self.constant.loss))
+        return rows | {"all columns": dict.fromkeys(self.ks, self.loss_all)}
 
     @property
     def useful(self) -> int | None:
@@ -114,12 +135,12 @@ class ColumnNotes:
             return self.enough
         return next((k for k in sorted(losses) if k > poor), None)
 
-    def _noise(self, loss: Loss, other: Loss) -> float:
+    def _noise(self, loss: Summary, other: Summary) -> float:
         """Half the 95 % confidence interval of a difference of losses, over seeds; infinite where
         there is no error estimate."""
-        if loss.error is None or other.error is None or self.seeds < 2:
+        if loss.standard_error is None or other.standard_error is None or self.seeds < 2:
             return inf
-        return student(self.seeds - 1) * hypot(loss.error, other.error)
+        return student(self.seeds - 1) * hypot(loss.standard_error, other.standard_error)
 
     def gained(self) -> str:
         """A sentence that says after which column nothing is gained; empty where not known."""
@@ -138,10 +159,10 @@ class ColumnNotes:
         """A loss for people: log-losses have one scale, squared errors that of the label."""
         return f"{value:.4f}" if self.metric == METRICS["binary"] else f"{value:.5g}"
 
-    def shown(self, loss: Loss) -> str:
+    def shown(self, loss: Summary) -> str:
         """A loss with its error for people."""
-        error = "" if loss.error is None else f" ± {self.figure(loss.error)}"
-        return self.figure(loss.mean) + error
+        error = loss.standard_error
+        return self.figure(loss.mean) + ("" if error is None else f" ± {self.figure(error)}")
 
     def r_squared(self, loss: float) -> float | None:
         """1 − loss / variance of the label, both on the validation rows; None for classes."""
@@ -190,7 +211,7 @@ class ColumnNotes:
         """
         ours, theirs = self.losses[method][k], self.losses[other][k]
         if self.figure(ours.mean) == self.figure(theirs.mean):
-            return f"{method} and {other} end alike"
+            return f"{method} and {other} have the same loss"
         gap, noise = theirs.mean - ours.mean, self._noise(ours, theirs)
         place = "ahead of" if gap > 0 else "behind"
         words = f"{method} {place} {other} by {self.figure(abs(gap))}"

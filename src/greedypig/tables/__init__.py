@@ -9,13 +9,14 @@ trained = train_network(network, train, valid, seed=0)
 
 from __future__ import annotations
 
+from ..results.table_notes import Constant, Summary
 from .column_checks import ColumnWarning
 from .files import CRITEO, Table, find_tables, open_table
-from .retraining import Retrained, Summary, Training, TrainingCache, retrain
+from .retraining import Retrained, Training, retrain
 from .row_batches import Batches
 from .schema import Label, Schema
 from .schema_inference import Reading, Survey, count_rows, criteo_reading, survey
-from .training import Constant, Effort, constant_answer, evaluate, new_network, train_network
+from .training import Effort, constant_answer, evaluate, new_network, train_network
 
 __all__ = [
     "CRITEO",
@@ -31,7 +32,6 @@ __all__ = [
     "Survey",
     "Table",
     "Training",
-    "TrainingCache",
     "constant_answer",
     "count_rows",
     "criteo_reading",

@@ -47,7 +47,6 @@ def select_features(
     method: Any = None,
     stop: Stop | None = None,
     budget: int | None = None,
-    sample: int | None = None,
     baseline: Any = "zero",
     names: Sequence[str] | None = None,
     seed: int = 0,
@@ -78,9 +77,8 @@ def select_features(
     budget: gradient batches in all: one batch at one point of a path is one. Shared equally by
         the rounds, in an order of batches shuffled by seed; the points of a path share their
         batches. For "permutation" and "marginal-gains" one forward pass over a batch is what the
-        budget counts. None takes all batches in every round.
-    sample: on how many batches G(S) is measured, by the forward pass alone. None takes all, or
-        with a budget as many as a round has, at least 16.
+        budget counts. None takes all batches in every round. G(S) is measured by the forward
+        pass on all batches, or with a budget on as many as a round has, at least 16.
     baseline: what an absent column looks like: "zero", "mean", one number per column (of a
         category the id that stands for absence); or "conditional": absent columns are imputed by
         linear regression on the selected ones, so that copies are not selected twice.
@@ -104,7 +102,7 @@ def select_features(
         numbered = called == tuple(map(str, range(network.columns)))
         features = Elements(network.columns, None if numbered else called)
         schedule = picks_of(method, features, k)
-        shares, sample = _spend(budget, sample, schedule, method, features.units)
+        shares, sample = _spend(budget, schedule, method, features.units)
         objective = TableObjective(network, source, group, shares=shares, sample=sample)
         concerns, constant = check_rows(network, objective.sampled(), group)
         concerns += check_model(network, loss_name)
@@ -163,29 +161,25 @@ def _input(network: Network, source: Feed) -> str:
 
 
 def _spend(
-    budget: int | None, sample: int | None, schedule: Sequence[int], method: Any, columns: int
+    budget: int | None, schedule: Sequence[int], method: Any, columns: int
 ) -> tuple[Sequence[int] | None, int | None]:
     """The batches of each round, equal shares; and of the sample for values."""
-    budget, sample = whole(budget), whole(sample)
-    if sample is not None:
-        check_count("sample", sample)
+    budget = whole(budget)
     if budget is None:
-        return None, sample
+        return None, None
     check_count("budget", budget)
     scorer = getattr(method, "scorer", method)
     if isinstance(scorer, Random):
-        return (), sample or LEAST_SAMPLE
+        return (), LEAST_SAMPLE
     if isinstance(scorer, MarginalGains):
         # Marginal gains are all measured on one sample, whose size the budget decides.
-        if sample is not None:
-            raise InvalidInput("Expected budget or sample for marginal gains (got both).")
         passes = sum(1 + columns - sum(schedule[:r]) for r in range(len(schedule)))
         _check_enough(budget, passes)
         return (), budget // passes
     points = columns + 1 if isinstance(scorer, Permutation) else max(1, cost_of(scorer))
     _check_enough(budget, points * len(schedule))
     shares = equal(budget // points, len(schedule))
-    return shares, sample or max(LEAST_SAMPLE, *shares)
+    return shares, max(LEAST_SAMPLE, *shares)
 
 
 def _check_enough(budget: int, evaluations: int) -> None:

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
-from .columns import Batch
+from .batch import Batch
 from .distributed import Group
 from .networks import Network
 

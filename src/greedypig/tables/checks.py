@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..tensors.targets import PROBABILITIES, look_like_probabilities
 from . import losses
-from .columns import Batch, Rows
+from .batch import Batch, Rows
 from .distributed import Group
 from .networks import Network
 

@@ -1,15 +1,16 @@
 """Warnings about the columns of a table, each with the names of the columns.
 
-A column may be constant, copy another, equal the label, decide it, number the rows, or hold text
-that looks like numbers. Columns are compared with each other and with the label in rows drawn at
-random from all pieces; of a small table these are all rows.
+A column may be constant, copy another one (also in other units), equal the label, decide it, number
+the rows, or hold text that looks like numbers. Columns are compared with each other and with the
+label in rows drawn at random from all pieces; of a small table these are all rows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ ENOUGH = 20
 """Rows outside the largest class from which a column does not decide the label by chance."""
 CERTAIN = 0.999
 """Share of the rows outside the largest class that are predicted right."""
+SCALED, SAME_ORDER = 0.9999, 0.99
+"""Correlations, of values and of ranks, beyond which a column is another one times a factor."""
 NUMBERED, NUMBERED_INDEX = 50, 10
 """Rows from which whole numbers that increase in every row are taken as row numbers; and the same
 for a column without a name, as pandas writes its index."""
@@ -35,23 +38,16 @@ WRITTEN = re.compile(
 )
 """Numbers as people write them: 1.234,5 or 1,234.5 or 3.1 % or $5."""
 
-Kind = Literal[
-    "constant",
-    "copy",
-    "equals label",
-    "decides label",
-    "row number",
-    "text number",
-    "missing",
-    "other kind",
-]
 LEAKS = ("equals label", "decides label")
 
 
-class ColumnWarning(NamedTuple):
+@dataclass(frozen=True)
+class ColumnWarning:
     """A sentence or two about some columns."""
 
-    kind: Kind
+    kind: str
+    """"constant", "copy", "equals label", "decides label", "row number", "text number", "missing"
+    or "other kind"."""
     columns: tuple[str, ...]
     text: str
 
@@ -71,7 +67,7 @@ def check_columns(
     """
     warnings: list[ColumnWarning] = []
 
-    def warn(kind: Kind, names: Iterable[str], text: str) -> None:
+    def warn(kind: str, names: Iterable[str], text: str) -> None:
         if names := tuple(names):
             warnings.append(ColumnWarning(kind, names, text.replace("{}", quoted(names), 1)))
 
@@ -112,17 +108,59 @@ def check_columns(
         deciding,
         f"The values of {{}} alone {what} {label.name!r}, {compared}. {advice}",
     )
-    same: dict[bytes, list[str]] = {}
+    same: dict[bytes, list[Column]] = {}
     for column in others:
-        same.setdefault(column.codes.tobytes(), []).append(column.name)
-    for names in same.values():
-        warn(
-            "copy",
-            names if len(names) > 1 else (),
-            "The values of {} are the same in all rows compared. A model may use any of them, so "
-            "each looks weaker than it is. Keep one of them.",
-        )
+        same.setdefault(column.codes.tobytes(), []).append(column)
+    advice = "A model may use any of them, so each looks weaker than it is. Keep one of them."
+    for copies in same.values():
+        if len(copies) > 1:
+            what = "are the same in all rows compared"
+            warn("copy", [c.name for c in copies], f"The values of {{}} {what}. {advice}")
+    for names in _scaled([copies[0] for copies in same.values() if not copies[0].is_category]):
+        what = f"are the same up to scale and offset (correlation above {SCALED})"
+        warn("copy", names, f"The values of {{}} {what}. {advice}")
     return warnings
+
+
+def _scaled(columns: Sequence[Column]) -> list[list[str]]:
+    """Groups of columns that are linear functions a·x + b of each other.
+
+    By the correlation of their values, and that of their ranks, as a single outlier can make the
+    first one large. Their missing values are in the same rows.
+    """
+    by_gaps: dict[bytes, list[Column]] = {}
+    for column in columns:
+        by_gaps.setdefault(np.isfinite(column.drawn).tobytes(), []).append(column)
+    groups = []
+    for alike in by_gaps.values():
+        there = np.isfinite(alike[0].drawn)
+        if len(alike) < 2 or there.sum() < ENOUGH:
+            continue
+        values = np.array([column.drawn[there] for column in alike])
+        unit, free = _standardised(values), np.ones(len(alike), bool)
+        for i in range(len(alike)):
+            near = np.flatnonzero(free & (np.abs(unit @ unit[i]) > SCALED))
+            near = near[_same_order(values[near], values[i])] if free[i] else near[:0]
+            free[near] = False
+            if len(near) > 1:
+                groups.append([alike[j].name for j in near])
+    return groups
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(columns, rows) with mean 0 and length 1, so that products are correlations."""
+    scaled = values / np.abs(values).max(1, keepdims=True).clip(1e-300)  # Squares do not overflow.
+    scaled -= scaled.mean(1, keepdims=True)
+    unit: NDArray[np.float64] = scaled / np.linalg.norm(scaled, axis=1, keepdims=True).clip(1e-300)
+    return unit
+
+
+def _same_order(values: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """(columns,): which rise or fall with another column, by their ranks."""
+    ranks = [np.unique(row, return_inverse=True)[1] for row in (*values, other)]
+    unit = _standardised(np.array(ranks, np.float64))
+    same: NDArray[np.bool_] = np.abs(unit[:-1] @ unit[-1]) > SAME_ORDER
+    return same
 
 
 def _check_numbers(column: Column) -> list[ColumnWarning]:

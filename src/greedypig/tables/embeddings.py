@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import InvalidInput
-from .columns import Table
+from .batch import Columns
 
 PROBE = 64
 """Rows that are tried to find which column goes where."""
@@ -56,7 +56,7 @@ def replaced(
 
 
 def find_lookups(
-    model: Callable[..., Any], modules: list[nn.Module], table: Table, parts: list[Tensor]
+    model: Callable[..., Any], modules: list[nn.Module], table: Columns, parts: list[Tensor]
 ) -> list[LookUp]:
     """The look-ups of one call, each with the columns behind it."""
     parts = [part[:PROBE] for part in parts]
@@ -94,7 +94,7 @@ def _other_ids(ids: Tensor) -> Tensor:
 
 
 def _ids(
-    model: Callable[..., Any], modules: list[nn.Module], table: Table, parts: list[Tensor]
+    model: Callable[..., Any], modules: list[nn.Module], table: Columns, parts: list[Tensor]
 ) -> list[tuple[nn.Module, list[Tensor]]]:
     """The look-ups of one call in their order: the ids in each place of a row, (rows,) each.
 

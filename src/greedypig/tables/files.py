@@ -33,6 +33,7 @@ from ..core.errors import (
 )
 from ..results.files import write_whole
 from .arrow import arrow, as_texts, kind_of
+from .batch import check_different
 
 TEXT = (".csv", ".tsv", ".txt")
 PARQUET = (".parquet", ".pq")
@@ -86,11 +87,7 @@ class TableFile:
         with self._checked():
             schema = self._schema()
         names = [name or f"Unnamed: {i}" for i, name in enumerate(schema.names)]
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise InvalidInput(
-                f"Expected columns of different names in {path} (got {quoted(twice)} more than "
-                "once). Try other names, also if its first line holds none."
-            )
+        check_different(names, fspath(path), ", or adding a line of names if there is none")
         self.stored = dict(zip(names, schema.names, strict=True))
         """Column → its name in the file."""
         kinds = zip(names, map(kind_of, schema.types), strict=True)

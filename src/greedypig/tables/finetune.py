@@ -56,7 +56,7 @@ def mask_finetune(
     tuned, (loss_name, loss_function) = copy.deepcopy(model), losses.resolve(loss, outputs)
     with torch.inference_mode(False), torch.enable_grad():
         source = feed(batches, seed_from(seed, 1), ALONE)
-        network = network_for(tuned, source, loss_name, loss_function, None, fast=False)
+        network = network_for(tuned, source, loss_name, loss_function, None)
         set_baseline(network, baseline, source.sample(SAMPLE), ALONE)
         twin = network.model.module  # It shares the numbers of the copy, which learns with it.
         parameters = [p for p in (twin or tuned).parameters() if p.is_floating_point()]

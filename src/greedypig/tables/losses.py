@@ -56,22 +56,24 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def _of_probabilities(loss: Loss) -> Loss:
-    """The same loss of a model that ends in a sigmoid or a softmax."""
-
-    def of_probabilities(outputs: Tensor, labels: Tensor) -> Tensor:
-        check_probabilities(outputs, "outputs='logits'")
-        if outputs.dim() == 2 and outputs.shape[1] > 1:
-            return loss(outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log(), labels)
-        # As near to 0 and 1 as the numbers get on both sides.
-        return loss(torch.logit(outputs, eps=torch.finfo(outputs.dtype).eps / 2), labels)
-
-    return of_probabilities
+def as_logits(outputs: Tensor, instead: str = "outputs='logits'") -> Tensor:
+    """Logits with these probabilities, of one class or of all. instead: what to try for others."""
+    low, high = (float(v) for v in torch.aminmax(outputs.detach()))
+    if low < -ROUNDED or high > 1 + ROUNDED:
+        raise InvalidInput(
+            f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). Try {instead}."
+        )
+    if outputs.dim() == 2 and outputs.shape[1] > 1:
+        return outputs.clamp_min(torch.finfo(outputs.dtype).tiny).log()
+    # As near to 0 and 1 as the numbers get on both sides.
+    return torch.logit(outputs, eps=torch.finfo(outputs.dtype).eps / 2)
 
 
 OF_PROBABILITIES: dict[str, Loss] = {
-    name: _of_probabilities(LOSSES[name]) for name in ("binary-cross-entropy", "cross-entropy")
+    "binary-cross-entropy": lambda out, labels: binary_cross_entropy(as_logits(out), labels),
+    "cross-entropy": lambda out, labels: cross_entropy(as_logits(out), labels),
 }
+"""The same losses of a model that ends in a sigmoid or a softmax."""
 
 
 def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
@@ -90,15 +92,6 @@ def resolve(loss: Any, outputs: str = "logits") -> tuple[str, Loss]:
             f"a callable (got {loss!r}).{did_you_mean(str(loss), known)}"
         )
     return f"{loss} of probabilities" if outputs == "probabilities" else loss, known[loss]
-
-
-def check_probabilities(outputs: Tensor, instead: str) -> None:
-    """Refuse numbers beyond 0 and 1. instead: what to try."""
-    low, high = (float(v) for v in torch.aminmax(outputs.detach()))
-    if low < -ROUNDED or high > 1 + ROUNDED:
-        raise InvalidInput(
-            f"Expected probabilities from 0 to 1 (got {low:.3g} to {high:.3g}). Try {instead}."
-        )
 
 
 def check_outputs(outputs: Any, rows: int) -> None:

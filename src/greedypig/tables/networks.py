@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,16 +22,17 @@ from ..core.errors import InvalidInput, InvalidType, NotDifferentiable, first_li
 from ..core.objective import NO_GRADIENT
 from ..network.frozen import Frozen, freeze
 from ..network.reach import modules_behind
-from .columns import Batch, Rows, Table
+from .batch import Batch, Columns, Rows
 from .embeddings import INSTEAD, LookUp, embeddings, find_lookups, replaced
 from .losses import Loss, check_labels, per_row
 from .stream import Feed
+from .tabular_mlp import TabularMLP
 
 if TYPE_CHECKING:
     from .baseline import Conditional
 
 PROBED = 16
-"""Rows on which a shortcut is compared with the model itself."""
+"""Rows on which a model of numbers is tried."""
 ROWS = 128
 """Rows of a batch behind a linear first layer at a time on a CPU: they stay in its cache."""
 
@@ -81,7 +81,7 @@ class Network:
     """Do scores include what a column says about imputed ones?"""
 
     def __init__(
-        self, model: Frozen, table: Table, loss: Loss, example: Rows, like: Tensor
+        self, model: Frozen, table: Columns, loss: Loss, example: Rows, like: Tensor
     ) -> None:
         """example: the rows of the first batch. like: has the model's device and dtype."""
         self.model, self.table, self.loss = model, table, loss
@@ -149,27 +149,11 @@ class Network:
     def values(self, batch: Rows, masks: Tensor) -> Tensor:
         """(m,) float64: −Σ over encoded rows of the loss at each mask."""
         total = torch.zeros(len(masks), dtype=torch.float64, device=self.device)
-        pieces = list(batch.pieces(self._chunk))
         with torch.no_grad():
-            for k, gates in enumerate(masks.to(self.device)):
-                outputs_of = self._outputs_at_mask(gates)
-                for rows in pieces:
-                    total[k] -= self.losses(rows, outputs_of(rows)).sum()
+            for rows in batch.pieces(self._chunk):
+                for k, gates in enumerate(masks.to(self.device)):
+                    total[k] -= self.losses(rows, self.outputs(rows, gates)).sum()
         return total
-
-    def _outputs_at_mask(self, gates: Tensor) -> Callable[[Rows], Any]:
-        """The model's outputs for encoded rows, by the selected columns alone where that does."""
-        if self.layers is None or not bool(((gates == 0) | (gates == 1)).all()):
-            return partial(self.outputs, gates=gates)
-        split = self._split(gates == 1, self.conditional)
-        bias, of_selected, _ = self._first_layer(split)
-        rest, baseline = self.layers[1], self.baseline[split.on]
-
-        def outputs_of(rows: Rows) -> Any:
-            known = rows.features[0].index_select(1, split.on) - baseline
-            return rest(torch.addmm(bias, known, of_selected))
-
-        return outputs_of
 
     def gradient(self, batch: Rows, masks: Tensor, weights: Tensor) -> Tensor:
         """(columns,) float64: Σ_k weights_k · ∇(−Σ over encoded rows of the loss) at masks_k.
@@ -195,18 +179,6 @@ class Network:
         scores = torch.zeros(self.columns, dtype=torch.float64, device=self.device)
         return scores.index_add_(0, self.column_of[split.off], total)
 
-    def _first_layer(self, split: Split) -> tuple[Tensor, Tensor, Tensor]:
-        """The first layer's output at the baseline, and its weights of selected and other inputs.
-
-        What the others are imputed by is part of the weights of the selected ones.
-        """
-        assert self.layers is not None
-        first = self.layers[0]
-        of_selected, of_others = first.weight.T[split.on], first.weight.T[split.off]
-        if split.coefficients is not None:
-            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
-        return first(self.baseline), of_selected, of_others
-
     def _behind(
         self, split: Split, nodes: list[float], weights: list[float]
     ) -> Callable[[Rows], tuple[Tensor, Tensor]]:
@@ -219,7 +191,11 @@ class Network:
         (benchmarks/tables.py).
         """
         assert self.layers is not None
-        rest, (bias, of_selected, of_others) = self.layers[1], self._first_layer(split)
+        first, rest = self.layers
+        bias, of_selected, of_others = first(self.baseline), *(first.weight.T[i] for i in split[:2])
+        if split.coefficients is not None:
+            # What the others are imputed by is part of the weights of the selected ones.
+            of_selected = torch.addmm(of_selected, split.coefficients, of_others)
 
         def slopes_of(rows: Rows) -> tuple[Tensor, Tensor]:
             known, news = split.news(rows.features[0] - self.baseline)
@@ -269,31 +245,25 @@ def network_for(
     loss_name: str,
     loss: Loss,
     names: Sequence[str] | None,
-    *,
-    fast: bool = True,
 ) -> Network:
-    """The network of this model, decided from the model and one batch.
-
-    fast=False leaves even a linear first layer to autograd, for comparison and for training.
-    """
+    """The network of this model, decided from the model and one batch."""
     if not callable(model):
         raise InvalidType(f"Expected a model that can be called (got {type(model).__name__}).")
     frozen, example = freeze(model), feed.example
-    table = Table.of(example.features, partial(check_labels, loss_name)).named(names)
+    table = Columns.of(example.features, partial(check_labels, loss_name)).named(names)
     rows = table.read(example)
     modules = [frozen.module] if frozen.module is not None else modules_behind(frozen.call)
     network = Network(frozen, table, loss, rows, _like(modules, rows.features))
     if _takes_gates(frozen):
-        return _gated(network, fast=fast)
+        return _gated(network)
     with_ids = embeddings(modules) if any(table.categorical) else []
     if with_ids:
         lookups = find_lookups(frozen, with_ids, table, network.example.features)
         return _hooked(network, lookups)
     if len(table.parts) == 1 and (layers := _linear_chain(frozen)) is not None:
         _check_width(layers[0].in_features, table)
-        if fast:
-            rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
-            return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
+        rest, owners = nn.Sequential(*layers[1:]), torch.arange(table.columns)
+        return network.gated_before(lambda parts: parts[0], layers[0], rest, owners)
     network = _hooked(network, [])
     if any(table.categorical):
         _check_takes_numbers(network)
@@ -342,36 +312,22 @@ def _hooked(network: Network, lookups: list[LookUp]) -> Network:
     return network.gated_at(inputs, outputs, torch.tensor(owners))
 
 
-def _gated(network: Network, *, fast: bool) -> Network:
-    """A model with forward(…, gates=…), by its linear first layer where it shows one."""
+def _gated(network: Network) -> Network:
+    """A model with forward(…, gates=…), by its linear first layer where that is known."""
     table, frozen, columns = network.table, network.model, network.columns
     module: Any = frozen.module
     _check_width(getattr(module, "n_columns", None), table)
+    own = (getattr(type(module), name, None) for name in ("forward", "inputs"))
+    if list(own) == [TabularMLP.forward, TabularMLP.inputs] and _is_plain(frozen, module.first):
+        inputs = partial(table.call, module.inputs)
+        return network.gated_before(inputs, module.first, module.rest, module.column_of)
     ones = torch.ones(1, columns, device=network.device, dtype=network.dtype)
-    own = copy(network).gated_at(
+    network.gates_itself = True
+    return network.gated_at(
         lambda parts: ones,
         lambda gates, parts: table.call(frozen, parts, gates=gates[0]),
         torch.arange(columns),
     )
-    own.gates_itself = True
-    shown = all(hasattr(module, name) for name in ("inputs", "column_of", "first", "rest"))
-    if not (shown and _is_private(frozen) and type(module.first) is nn.Linear):
-        return own
-    inputs = partial(table.call, module.inputs)
-    layered = network.gated_before(inputs, module.first, module.rest, module.column_of)
-    # The outputs of a subclass may differ from those of its parts.
-    gates = torch.linspace(0, 1, columns, device=own.device).roll(1)
-    few = network.example.changed(lambda tensor: tensor[:PROBED])
-    try:
-        with torch.no_grad():
-            ours, theirs = (n.outputs(n.encoded(few), gates) for n in (layered, own))
-    except (RuntimeError, TypeError, AttributeError):
-        return own
-    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4):
-        return own
-    if not fast:
-        layered.layers = None
-    return layered
 
 
 def _check_takes_numbers(network: Network) -> None:
@@ -398,23 +354,23 @@ def _takes_gates(frozen: Frozen) -> bool:
     return "gates" in signature.parameters
 
 
-def _is_private(frozen: Frozen) -> bool:
-    """Is the model a module of which this is a copy?"""
-    return frozen.module is not None and frozen.call is frozen.module and not frozen.held
+def _is_plain(frozen: Frozen, first: nn.Module) -> bool:
+    """Is the model a module, copied and without hooks, whose first layer is this linear one?"""
+    module = frozen.module
+    if module is None or frozen.call is not module or frozen.held or type(first) is not nn.Linear:
+        return False
+    # Hooks of the caller's are to be called, so the module must be called, too.
+    return not any(m._forward_hooks or m._forward_pre_hooks for m in (module, first))
 
 
 def _linear_chain(frozen: Frozen) -> list[Any] | None:
     """The layers of a plain chain that begins with a linear one; None for any other model."""
     module = frozen.module
-    if module is None or not _is_private(frozen):
-        return None
-    layers = list(module) if type(module) is nn.Sequential else [module]
-    # Hooks of the caller's are to be called, so the module must be called, too.
-    hooks = [m._forward_hooks or m._forward_pre_hooks for m in (module, *layers[:1])]
-    return layers if layers and type(layers[0]) is nn.Linear and not any(hooks) else None
+    layers: list[Any] = list(module) if type(module) is nn.Sequential else [module]
+    return layers if layers and _is_plain(frozen, layers[0]) else None
 
 
-def _check_width(own: Any, table: Table) -> None:
+def _check_width(own: Any, table: Columns) -> None:
     if isinstance(own, int) and own != table.columns:
         raise InvalidInput(
             f"Expected features with the model's {own} columns (got {table.columns})."

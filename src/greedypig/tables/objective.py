@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..core.errors import InvalidInput, InvalidType, NonFinite
 from ..core.objective import OwnGradient
-from .columns import Batch, Rows
+from .batch import Batch, Rows
 from .distributed import Group
 from .networks import Network
 from .stream import Feed, seed_from

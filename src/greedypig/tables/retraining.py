@@ -1,7 +1,7 @@
 """Does a selection hold? Fresh networks trained on the selected columns, validated on other rows.
 
 A `Training` is one fresh network: these columns, this seed. Trainings are independent of each
-other, so the processes of a group share them, and each result is written to a cache at once: a run
+other, so the processes of a group share them, and each result is written to a folder at once: a run
 that was stopped goes on, and methods that select the same columns share a training.
 """
 
@@ -11,9 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch import nn
 
 from ..core.errors import InvalidInput
 from ..results.files import write_whole
+from ..results.table_notes import Summary
 from .distributed import ALONE, Group
 from .row_batches import Batches
 from .schema import Schema
@@ -46,29 +45,24 @@ class Training:
         top = set(rankings[seed % len(rankings)][:k])
         return Training(tuple(name for name in names if name in top), seed)
 
-    @property
-    def key(self) -> str:
-        """A short name of its own."""
-        text = json.dumps([self.columns, self.seed])
-        return f"{len(self.columns)}-{self.seed}-{sha256(text.encode()).hexdigest()[:16]}"
+    def file(self, folder: Path) -> Path:
+        """Where its result is kept."""
+        key = sha256(json.dumps([self.columns, self.seed]).encode()).hexdigest()[:16]
+        return folder / f"{len(self.columns)}-{self.seed}-{key}.json"
 
+    def load(self, folder: Path | None) -> Scores | None:
+        """Its result in this folder; None if it was not done, or the file is damaged."""
+        if folder is None:
+            return None
+        try:
+            return Scores(**json.loads(self.file(folder).read_text())["scores"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
-@dataclass(frozen=True)
-class Summary:
-    """A number of several seeds."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean over the seeds."""
-        return fmean(self.values)
-
-    @property
-    def standard_error(self) -> float | None:
-        """Standard error of the mean; None for a single seed."""
-        n = len(self.values)
-        return None if n < 2 else stdev(self.values) / sqrt(n)
+    def save(self, folder: Path, scores: Scores) -> None:
+        """Keep its result."""
+        record = {**asdict(self), "scores": asdict(scores)}
+        write_whole(self.file(folder), json.dumps(record))
 
 
 @dataclass(frozen=True)
@@ -82,33 +76,6 @@ class Retrained:
     loss_all: Summary
     """With all columns."""
     accuracy_all: Summary | None
-
-
-class TrainingCache:
-    """Results of trainings, each in a small file of a folder; in memory where there is none."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._scores: dict[Training, Scores] = {}
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-
-    def get(self, training: Training) -> Scores | None:
-        """The result of a training; None if it was not done, or its file is damaged."""
-        if training not in self._scores and self.folder is not None:
-            try:
-                record = json.loads((self.folder / f"{training.key}.json").read_text())
-                self._scores[training] = Scores(**record["scores"])
-            except (OSError, ValueError, KeyError, TypeError):
-                return None
-        return self._scores.get(training)
-
-    def put(self, training: Training, scores: Scores) -> None:
-        """Keep a result."""
-        self._scores[training] = scores
-        if self.folder is not None:
-            record = {**asdict(training), "scores": asdict(scores)}
-            write_whole(self.folder / f"{training.key}.json", json.dumps(record))
 
 
 def retrain_on(
@@ -153,20 +120,24 @@ def retrain(
     ks: Sequence[int],
     seeds: int = 3,
     effort: Effort | None = None,
-    cache: TrainingCache | None = None,
+    folder: Path | None = None,
     group: Group = ALONE,
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Retrained:
     """Train a fresh network on the top k columns of every ranking, for each k and seed.
 
-    group: the processes share the trainings through the cache, whose folder all of them must see.
+    folder: for the result of every training; those that are there are not done again. The
+        processes of a group share the trainings through it, so all of them must see it.
     """
-    if group.size > 1 and cache is None:
-        raise InvalidInput("Expected a cache for several processes (got none).")
-    names, results, effort = train.schema.names, cache or TrainingCache(None), effort or Effort()
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    elif group.size > 1:
+        raise InvalidInput("Expected a folder for several processes (got none).")
+    names, effort = train.schema.names, effort or Effort()
     trainings = trainings_of(names, orders, ks, seeds)
-    own = group.share([t for t in trainings if results.get(t) is None])
+    results = {training: training.load(folder) for training in trainings}
+    own = group.share([training for training in trainings if results[training] is None])
     group.barrier()  # A training that ends while others still look would shift their shares.
     for number, training in enumerate(own):
 
@@ -177,17 +148,20 @@ def retrain(
 
         more: dict[str, Any] = {"effort": effort, "device": device, "progress": progress}
         trained = retrain_on(training.columns, train, valid, seed=training.seed, **more)
-        results.put(training, trained.scores)
+        results[training] = trained.scores
+        if folder is not None:
+            training.save(folder, trained.scores)
     group.barrier()
 
     def over_seeds(attribute: str, rankings: Sequence[Sequence[str]], k: int) -> Summary:
-        scores = [results.get(Training.of(names, rankings, k, seed)) for seed in range(seeds)]
+        of_seeds = [Training.of(names, rankings, k, seed) for seed in range(seeds)]
+        scores = [results[training] or training.load(folder) for training in of_seeds]
         if None in scores:
             raise InvalidInput(
-                f"Expected the result of a training on {k} columns in {results.folder} (got none). "
+                f"Expected the result of a training on {k} columns in {folder} (got none). "
                 "Try a folder that all processes see."
             )
-        return Summary(tuple(getattr(one, attribute) for one in scores))
+        return Summary.of([getattr(one, attribute) for one in scores])
 
     def of(attribute: str) -> dict[str, dict[int, Summary]]:
         return {m: {k: over_seeds(attribute, r, k) for k in ks} for m, r in orders.items()}

@@ -35,11 +35,11 @@ MEMORY = 512 * 2**20
 """Bytes that encoded pools may take: fewer are mixed where they are large."""
 
 Part = Literal["train", "valid"]
-Batch = tuple[tuple[Tensor, Tensor], Tensor]
-"""((numeric, categorical), label)."""
+Pair = tuple[tuple[Tensor, Tensor] | Tensor, Tensor]
+"""((numeric, categorical), label), or (numeric, label)."""
 
 
-class Batches(Sequence[Batch]):
+class Batches(Sequence[Pair]):
     """A sequence of ((numeric, categorical), label), the same however often it is read.
 
     numeric is float32 (rows, numbers), categorical int64 (rows, categories), label float32 for a
@@ -77,6 +77,7 @@ class Batches(Sequence[Batch]):
         self.table, self.survey, self.schema = table, survey, schema or survey.schema
         self.part, self.share, self._batch_size = part, share, batch_size
         self.split_seed, self.seed, self.shuffle = split_seed, seed, shuffle
+        self._numbers_alone = False
         self._cache: dict[int, Encoded] = {}
         """Pools read last, the oldest first."""
 
@@ -85,6 +86,12 @@ class Batches(Sequence[Batch]):
         other = copy(self)
         other.schema, other._cache = self.schema.only(names), {}
         other.__dict__.pop("together", None)  # Pools of fewer columns are smaller.
+        return other
+
+    def numbers_alone(self) -> Batches:
+        """The same batches as (numeric, label), for a model of one input."""
+        other = copy(self)
+        other._numbers_alone = True
         return other
 
     @cached_property
@@ -119,13 +126,13 @@ class Batches(Sequence[Batch]):
     def __getitem__(self, index: Any) -> Any:
         pool, start, stop = self._plan[int(index)].tolist()
         rows = self._pool(pool)
-        inputs = (
-            torch.from_numpy(rows.numeric[start:stop]),
-            torch.from_numpy(rows.categorical[start:stop].astype(np.int64)),
-        )
-        return inputs, torch.from_numpy(rows.label[start:stop])
+        numeric, label = map(torch.from_numpy, (rows.numeric[start:stop], rows.label[start:stop]))
+        if self._numbers_alone:
+            return numeric, label
+        categorical = torch.from_numpy(rows.categorical[start:stop].astype(np.int64))
+        return (numeric, categorical), label
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Pair]:
         return map(self.__getitem__, range(len(self)))
 
     def _mine(self, piece: int) -> NDArray[np.bool_]:
@@ -205,23 +212,3 @@ class Batches(Sequence[Batch]):
             order = np.random.default_rng([self.seed, 2, pool]).permutation(len(whole[0]))
             whole = [array[order] for array in whole]
         return Encoded(*whole)
-
-
-class Numbers(Sequence[tuple[Tensor, Tensor]]):
-    """The same batches as (numeric, label), for models of a single input."""
-
-    def __init__(self, batches: Batches) -> None:
-        if batches.schema.categories:
-            raise InvalidInput(
-                f"Expected a table of numbers alone (got {len(batches.schema.categories)} columns "
-                "of categories). Try a model with forward(numeric, categorical, gates=…)."
-            )
-        self.batches, self.schema = batches, batches.schema
-        self.order, self.identity = batches.order, batches.identity
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: Any) -> Any:
-        (numeric, _), label = self.batches[index]
-        return numeric, label

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import InvalidFile, InvalidInput, did_you_mean, listed
+from ..results.reader import read
 from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
 
 CUT = 10.0
@@ -26,6 +27,7 @@ CUT = 10.0
 PRESENT = 1e-30
 """Code of a value that equals the mean: 0 is kept for missing values."""
 
+Record = TypeVar("Record")
 Task = Literal["binary", "classes", "number"]
 LOSS_OF_TASK = {
     "binary": "binary-cross-entropy",
@@ -91,7 +93,8 @@ class Label:
     """The column to predict."""
 
     name: str
-    task: Task
+    task: str
+    """A `Task`."""
     values: tuple[str, ...] = ()
     """Of classes, as text; the second of a binary label is the one predicted."""
     mean: float = 0.0
@@ -198,17 +201,15 @@ class Schema:
     @staticmethod
     def from_json(text: str) -> Schema:
         """Read what `to_json` wrote."""
-        try:
-            record = json.loads(text)
-            fields: dict[str, Any] = record["label"]
-            fields |= {n: tuple(v) for n, v in fields.items() if isinstance(v, list)}
-            return Schema(
-                tuple(Number(**c) for c in record["numbers"]),
-                tuple(Category(**c | {"values": tuple(c["values"])}) for c in record["categories"]),
-                Label(**fields),
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidFile(f"Expected a schema as JSON (got {error}).") from error
+        return read_json(Schema, text)
+
+
+def read_json(kind: type[Record], text: str) -> Record:
+    """A dataclass that was written as JSON, checked."""
+    try:
+        return read(kind, json.loads(text), f"a {kind.__name__.lower()} of a table as JSON")
+    except ValueError as error:
+        raise InvalidFile(f"Expected a {kind.__name__} as JSON (got: {error})") from error
 
 
 def _places(texts: Any, values: tuple[str, ...]) -> NDArray[np.int64]:

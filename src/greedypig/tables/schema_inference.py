@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite, sqrt
 from typing import Any
@@ -17,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import InvalidFile, InvalidInput, quoted
+from ..core.errors import InvalidInput, quoted
 from .arrow import arrow, as_classes, as_numbers, as_texts, in_rows
-from .column_checks import LEAKS, ColumnWarning, check_columns, row_number
+from .column_checks import ColumnWarning, check_columns, row_number
 from .files import CRITEO, Table
 from .losses import CLASSES
-from .schema import Category, Label, Number, Schema, Task, signed_log, text_hash
+from .schema import Category, Label, Number, Schema, Task, read_json, signed_log, text_hash
 
 SKEWED = 3.0
 """Numbers whose skewness is beyond this, as counts have it, are taken by their logarithm."""
@@ -69,26 +70,14 @@ class Survey:
         """Rows with a label."""
         return sum(self.rows)
 
-    @property
-    def leaks(self) -> tuple[str, ...]:
-        """Columns that equal or decide the label."""
-        return tuple(name for w in self.warnings if w.kind in LEAKS for name in w.columns)
-
     def to_json(self) -> str:
         """As text; `from_json` reads it."""
-        record = {"rows": self.rows, "left_out": self.left_out, "warnings": self.warnings}
-        return json.dumps({"schema": self.schema.to_json(), **record})
+        return json.dumps(asdict(self), allow_nan=False)
 
     @staticmethod
     def from_json(text: str) -> Survey:
         """Read what `to_json` wrote."""
-        try:
-            record = json.loads(text)
-            schema = Schema.from_json(record["schema"])
-            warnings = tuple(ColumnWarning(k, tuple(c), t) for k, c, t in record["warnings"])
-            return Survey(schema, tuple(record["rows"]), tuple(record["left_out"]), warnings)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidFile(f"Expected a survey of a table as JSON (got {error}).") from error
+        return read_json(Survey, text)
 
 
 def survey(
@@ -254,35 +243,20 @@ class Counts:
     """How often each text occurs: exactly for few, for the frequent ones of very many."""
 
     def __init__(self, most: int = VOCABULARY) -> None:
-        self.most, self._parts = most, list[Any]()
-        """Tables of texts and counts, not yet added up."""
+        self.most, self._counts = most, Counter[str]()
 
     def add(self, texts: Any) -> None:
         """Take in a dictionary-encoded array; nulls do not count."""
         places = texts.indices.drop_null().to_numpy()
-        times = np.bincount(places, minlength=len(texts.dictionary))
-        self._parts.append(arrow().table({"text": texts.dictionary, "n": times}))
-        if sum(part.num_rows for part in self._parts) > 4 * self.most:
-            self._merge()
-
-    def _merge(self) -> Any:
-        """All parts as one, most frequent first; equally frequent texts by text."""
-        pc = arrow("compute")
-        counts = arrow().concat_tables(self._parts).group_by("text").aggregate([("n", "sum")])
-        counts = counts.select(["text", "n_sum"]).rename_columns(["text", "n"])
-        counts = counts.filter((pc.field("n") > 0) & pc.field("text").is_valid())
-        counts = counts.sort_by([("n", "descending"), ("text", "ascending")])
-        if counts.num_rows > 4 * self.most:
-            counts = counts.slice(0, 2 * self.most)
-        self._parts = [counts]
-        return counts
+        times = np.bincount(places, minlength=len(texts.dictionary)).tolist()
+        pairs = zip(texts.dictionary.to_pylist(), times, strict=True)
+        self._counts.update({text: n for text, n in pairs if n and text is not None})
+        if len(self._counts) > 4 * self.most:
+            self._counts = Counter(dict(self.common()[: 2 * self.most]))
 
     def common(self) -> list[tuple[str, int]]:
         """Texts and counts, most frequent first; equally frequent ones by text."""
-        if not self._parts:
-            return []
-        counts = self._merge()
-        return list(zip(counts["text"].to_pylist(), counts["n"].to_pylist(), strict=True))
+        return sorted(self._counts.items(), key=lambda one: (-one[1], one[0]))
 
 
 class Column:

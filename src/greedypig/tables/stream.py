@@ -18,7 +18,7 @@ import torch
 
 from ..core.errors import InvalidInput, InvalidType
 from ..core.randomness import Fork
-from .columns import Batch, as_batch, is_frame
+from .batch import Batch, as_batch, is_frame
 from .distributed import Group
 
 SAMPLE = -1

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import NonFinite
+from ..results.table_notes import Constant
 from .losses import LOSSES, per_row
-from .row_batches import Batches, Numbers
+from .row_batches import Batches
 from .schema import Schema
 from .schema_inference import Moments
 from .stream import seed_from
@@ -168,7 +169,7 @@ def _endless(train: Batches, seed: int) -> Iterator[int]:
         yield from train.order(seed_from(seed, epoch)).tolist()
 
 
-def evaluate(model: nn.Module, batches: Batches | Numbers) -> Scores:
+def evaluate(model: nn.Module, batches: Batches) -> Scores:
     """Mean loss over all rows, and accuracy for classes; the model's mode is as it was."""
     label, loss = batches.schema.label, LOSSES[batches.schema.loss]
     was_training, total, right, rows = model.training, 0.0, 0, 0
@@ -200,18 +201,6 @@ def answer_to(model: nn.Module, features: Tensor | Sequence[Tensor]) -> Any:
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     parts = (features,) if isinstance(features, Tensor) else features
     return model(*(part.to(device) for part in parts))
-
-
-@dataclass(frozen=True)
-class Constant:
-    """What a network has to beat: the same prediction for every row, from the labels alone."""
-
-    loss: float
-    """Mean log-loss, or squared error in the label's own units."""
-    accuracy: float | None
-    """Share of the rows in the training rows' most frequent class; None for a number."""
-    variance: float | None
-    """Variance of a number on the validation rows, for R²; None for classes."""
 
 
 def constant_answer(train: Batches, valid: Batches) -> Constant:

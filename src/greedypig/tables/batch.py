@@ -7,6 +7,7 @@ single one. The first batch decides; every other batch must have the same column
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -109,7 +110,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Table:
+class Columns:
     """The columns of a table, and how its batches carry them."""
 
     parts: tuple[Part, ...]
@@ -120,7 +121,7 @@ class Table:
     """Refuses labels that the loss cannot take."""
 
     @staticmethod
-    def of(features: Any, check: Callable[[Tensor], None]) -> Table:
+    def of(features: Any, check: Callable[[Tensor], None]) -> Columns:
         """The table that these features are a batch of."""
         parts = [part for part, _ in _parts(features)]
         names: list[str] = []
@@ -131,17 +132,18 @@ class Table:
         if not names:
             raise InvalidInput("Expected at least one column (got none).")
         places = len(features) if isinstance(features, tuple | list) else 1
-        return Table(tuple(parts), tuple(names), places, check)
+        return Columns(tuple(parts), tuple(names), places, check)
 
-    def named(self, names: Sequence[str] | None) -> Table:
+    def named(self, names: Sequence[str] | None) -> Columns:
         """The same table, its columns called by the caller's names where there are any."""
-        if names is None:
-            return self
-        if len(names) != self.columns:
+        called = self.names if names is None else tuple(map(str, names))
+        if len(called) != self.columns:
             raise InvalidInput(
-                f"Expected one name per column (got {len(names)} names for {self.columns} columns)."
+                f"Expected one name per column (got {len(called)} names for {self.columns} "
+                "columns)."
             )
-        return replace(self, names=tuple(str(name) for name in names))
+        check_different(called, "the features")
+        return replace(self, names=called)
 
     @property
     def columns(self) -> int:
@@ -259,6 +261,15 @@ def _weights(given: Any, rows: int) -> Tensor | None:
     return weights.reshape(rows)
 
 
+def check_different(names: Sequence[str], where: str, more: str = "") -> None:
+    """Refuse columns of the same name. more: further advice."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise InvalidInput(
+            f"Expected columns of different names in {where} (got {quoted(twice)} more than once). "
+            f"Try renaming them{more}."
+        )
+
+
 def is_frame(given: Any) -> bool:
     """A DataFrame of pandas or polars, by its looks: neither package is needed here."""
     return hasattr(given, "columns") and hasattr(given, "to_numpy")
@@ -274,6 +285,7 @@ def as_tensor(given: Any, name: str) -> Tensor:
         )
     arrays = {name: np.asarray(given)}
     if is_frame(given):
+        check_different([str(column) for column in given.columns], name)
         # By columns: a DataFrame of numbers and flags as one array is an array of objects.
         arrays = {str(column): np.asarray(given[column]) for column in given.columns}
     odd = [f"{n!r} of {a.dtype}" for n, a in arrays.items() if a.dtype.kind not in "fiub"]
