@@ -79,7 +79,7 @@ def test_global_random_state_is_restored_after_an_objective_that_draws():
 def test_every_round_and_stream_has_numbers_of_its_own():
     objective, drawn = net(4, 12).objective(), set()
     for seed, round, stream in np.ndindex(3, 4, 5):
-        at = objective.at(round)
+        at = objective.changed(round=round)
         at.seed = seed
         drawn.add(torch.rand(1, generator=at.generator(stream)).item())
         drawn.add(torch.rand(1, generator=at.generator(stream, 1)).item())

@@ -22,10 +22,10 @@ from ..core.methods import GreedyPIG as Rounds
 from ..core.numbers import check_count, check_switch, whole
 from ..core.objective import Objective
 from ..core.quadrature import Rule
-from ..core.randomness import Fork
 from ..core.run import Run
 from ..core.scorers import IG
 from ..network.frozen import freeze
+from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
 
 try:
@@ -326,7 +326,7 @@ class _Wrapped(nn.Module):
     def __init__(self, objective: Objective, problem: int) -> None:
         super().__init__()
         if isinstance(objective, ModelObjective):
-            self.network = objective.network()
+            self.network = objective.network
         self._objective = [objective]  # In a list, so that it is not taken for a submodule.
         self._problem = problem
 

@@ -56,7 +56,7 @@ class Run:
         seed = whole(seed)
         if type(seed) is not int:
             raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
-        self.objective = as_objective(objective).at(0, seed=seed)
+        self.objective = as_objective(objective).changed(seed=seed)
         self.method = as_method(method)
         self.scorer = scorer_of(self.method)
         self.features = features or Elements(self.objective.n)

@@ -49,12 +49,11 @@ class IG:
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
-        total, size = mask, objective.points
-        for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
+        total, size = torch.zeros_like(mask), objective.points
+        for first in range(0, len(nodes), size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
-            scores = objective.gradient(path, weights[part])
-            total = total + scores if first else scores
+            total += objective.changed(step=first).gradient(path, weights[part])
         return total * rest
 
     @property
@@ -160,7 +159,8 @@ class GuidedIG:
         at, one = mask.double(), mask.new_ones(1)
         scores = torch.zeros_like(at)
         for step in range(self.steps):
-            gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
+            point = at.to(mask).unsqueeze(1)
+            gradient = objective.changed(step=step).gradient(point, one).double()
             slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
             paths = zip(at, mask.double(), slope, length, strict=True)
             moved = torch.stack([self._move(*path, (step + 1) / self.steps) for path in paths])

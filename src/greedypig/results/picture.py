@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.features import Windows
-from ..core.naming import unit_texts
 from ..core.numbers import check_between
 from ..core.stopping import StopReason
 from .curve import Curve
@@ -163,7 +162,7 @@ def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
     if isinstance(features, Windows):
         corners = (", ".join(map(str, features.corners[u])) for u in units)
         return [f"window at ({corner})" for corner in corners]
-    texts = unit_texts(features, a.layout, units)
+    texts = [str(name) for name in a.names_of(units)]
     # For a group that is no box its number is shorter than the box around it.
     return [f"{unit_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from ..core.objective import Objective
 from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
-from ..network.soft_relu import SoftReLU
 from .baselines import resolve
 from .targets import Reference, References, Target
 
@@ -57,19 +56,20 @@ class ModelObjective(Objective):
     model: Model
     examples: Sequence[Example]
 
-    def softened(self, width: float) -> Self:
-        """The same values; gradients with ramps in place of the steps of ReLU's derivative."""
-        function = self.function
-
-        def soft(points: Tensor, problems: Tensor) -> Tensor:
-            with SoftReLU(width, len(points)):
-                return function(points, problems)
-
-        return self._with(function=soft)
-
+    @property
     def network(self) -> nn.Module | None:
         """The frozen network; None for plain callables."""
         return self.model.network.module
+
+    @property
+    def removes(self) -> bool:
+        """Do the lines lead away from the input, as a counterfactual's do?"""
+        return self.model.target.towards_baseline
+
+    @property
+    def is_probability(self) -> bool:
+        """Is g a probability, from 0 to 1?"""
+        return self.model.target.name == "softmax" and self.examples[0].reference.classes
 
 
 class Model:
@@ -153,8 +153,6 @@ class Model:
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
         objective.model, objective.examples = self, examples
-        objective.removes = self.target.towards_baseline
-        objective.is_probability = self.target.name == "softmax" and first.reference.classes
         return objective
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from math import isqrt
 from typing import Any
 
 from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, SequentialGradient, scorer_of
+from ..core.methods import Greedy, GreedyPIG, InRounds, SequentialGradient, scorer_of
 from ..core.scorers import IG, SmoothIG, cost_of
 from .pictures import is_picture
 from .steady import SteadyPIG
@@ -84,3 +84,6 @@ def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) ->
         rounds = max(rounds, gradients // cost)
     knob: dict[str, Any] = {name: steps for name in ("steps", "views") if hasattr(method, name)}
     return replace(method, rounds=rounds, **(knob if steps < cost else {}))
+
+
+__all__ = ["Greedy", "GreedyPIG", "SequentialGradient", "choose", "is_photo", "within"]

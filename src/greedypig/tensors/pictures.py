@@ -17,8 +17,8 @@ from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.methods import METHODS
 from ..core.numbers import check_count, check_knobs, whole
-from ..core.objective import Objective
 from .baselines import gaussian_blur
+from .inputs import ModelObjective
 
 FeatureMaker = Callable[[Layout], Features]
 """Units from an input's shape. One with `reads_input = True` is called with the input as well."""
@@ -155,7 +155,7 @@ class BlurIG:
     def __post_init__(self) -> None:
         check_knobs(self, "steps", sigma=(1e-6, 1e6), grad_step=(1e-6, 1e6))
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: ModelObjective, mask: Tensor) -> Tensor:
         """(b, n)."""
         if objective.removes:
             raise InvalidInput(
