@@ -51,11 +51,8 @@ def trapezoid(steps: int) -> Rule:
             f"Expected steps ≥ 2 for the trapezoid rule (got {steps}). Try rule='midpoint'."
         )
     gap = 1.0 / (steps - 1)
-    ends = {0, steps - 1}
-    return Rule(
-        tuple(k * gap if k < steps - 1 else 1.0 for k in range(steps)),
-        tuple(gap / 2 if k in ends else gap for k in range(steps)),
-    )
+    nodes = *(k * gap for k in range(steps - 1)), 1.0
+    return Rule(nodes, (gap / 2, *[gap] * (steps - 2), gap / 2))
 
 
 def gauss_legendre(steps: int) -> Rule:

@@ -84,7 +84,6 @@ class Run:
         if self.stop.gradients is not None and self.stop.gradients < self._cost():
             raise BudgetTooSmall(self._cost(), self.stop.gradients)
         if resume is not None:
-            check_same_run(resume, self)
             self._resume(resume)
 
     @property
@@ -171,7 +170,7 @@ class Run:
     def _measure(self, values: dict[int, Tensor]) -> int:
         """Add G(S) after every round, and of everything under the key that is returned."""
         done = len(self.state.picks)
-        complete = self._is_complete()
+        complete = self.features.is_complete(self.state.taken)
         sets = range(done + 1) if complete else (*range(done + 1), ALL)
         missing = [r for r in sets if r not in values]
         # Where a rule asks for values, each is measured alone, as then: the same bits.
@@ -199,7 +198,7 @@ class Run:
 
     def _reason_to_stop(self) -> StopReason | None:
         done, stop = len(self.state.picks), self.stop
-        if self._is_complete():
+        if self.features.is_complete(self.state.taken):
             return StopReason.ALL
         if done >= len(self.schedule):
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
@@ -215,13 +214,6 @@ class Run:
             with torch.inference_mode(False):
                 (self.values[done],) = self._values([done])
         return StopReason.VALUE if bool((self.values[done] >= stop.value).all()) else None
-
-    def _is_complete(self) -> bool:
-        """Is every value on? Features that overlap need not all be taken for it."""
-        every = self.state.order.shape[1] == self.features.units
-        return every or (
-            not self.features.side_by_side and self.features.is_complete(self.state.taken)
-        )
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
@@ -240,39 +232,35 @@ class Run:
 
     def _resume(self, saved: Attribution) -> None:
         """Take up a saved run; the rest is as if it had never stopped."""
+        self._check_same(saved)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
         none = torch.zeros_like(saved.last_scores)  # Of scores that are no integrals.
-        first = saved.last_scores if saved.first_scores is None else saved.first_scores
-        sums = none if saved.score_sums is None else saved.score_sums
-        scores, last, first, sums = (
-            each.unsqueeze(0).to(self.state.scores)
-            for each in (saved.unit_scores, saved.last_scores, first, sums)
-        )
+        parts = (saved.unit_scores, saved.last_scores, saved.first_scores, saved.score_sums)
+        scores = ((none if p is None else p).unsqueeze(0).to(self.state.scores) for p in parts)
         totals = tuple((total,) for total in saved.totals)
         taken = self.state.taken.scatter(1, order, True)
-        self.state = State(taken, order, scores, last, first, sums, totals, saved.picks)
+        self.state = State(taken, order, *scores, totals, saved.picks)
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
 
+    def _check_same(self, saved: Attribution) -> None:
+        """Refuse a saved run of other features or other settings."""
+        mine, theirs = self.features.state(), saved.features.state()
+        same = mine[0] == theirs[0] and all(
+            torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
+        )
+        if not same:
+            raise InvalidInput("Expected the features of the saved run (got others).")
+        for name, value in self.settings[0].items():
+            before = saved.settings.get(name)
+            if before != value and name != "batch_size":  # Batches change the last bits at most.
+                raise InvalidInput(
+                    f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
+                )
+
 
 rounds = Run
-
-
-def check_same_run(saved: Attribution, run: Run) -> None:
-    """Refuse a saved run of other features or other settings."""
-    mine, theirs = run.features.state(), saved.features.state()
-    same = mine[0] == theirs[0] and all(
-        torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
-    )
-    if not same:
-        raise InvalidInput("Expected the features of the saved run (got others).")
-    for name, value in run.settings[0].items():
-        before = saved.settings.get(name)
-        if before != value and name != "batch_size":  # Batches change the last bits at most.
-            raise InvalidInput(
-                f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
-            )
 
 
 def maximize(
@@ -306,10 +294,10 @@ def best_subset(
     Equal values go to the set that comes first, by lower indices.
     """
     problem = as_objective(objective)
-    units = features or Elements(problem.n)
+    features = features or Elements(problem.n)
     k = whole(k)
-    check_count("k", k, units.units)
-    count = comb(units.units, k)
+    check_count("k", k, features.units)
+    count = comb(features.units, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(
             f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
@@ -317,12 +305,11 @@ def best_subset(
         )
     best: tuple[int, ...] = ()
     best_value = float("-inf")
-    subsets = combinations(range(units.units), k)
+    subsets = combinations(range(features.units), k)
     while chunk := list(islice(subsets, 1024)):
-        taken = torch.zeros(len(chunk), units.units, dtype=torch.bool)
-        for row, subset in enumerate(chunk):
-            taken[row, list(subset)] = True
-        values = problem.values(units.mask(taken).unsqueeze(0))[0]
+        taken = torch.zeros(len(chunk), features.units, dtype=torch.bool)
+        taken.scatter_(1, torch.tensor(chunk), True)
+        values = problem.values(features.mask(taken).unsqueeze(0))[0]
         at = int(torch.nonzero(values == values.max())[0])
         if float(values[at]) > best_value:
             best, best_value = chunk[at], float(values[at])

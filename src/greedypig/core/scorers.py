@@ -45,7 +45,6 @@ class IG:
         object.__setattr__(self, "steps", len(self.quadrature))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
@@ -89,7 +88,6 @@ class Gradient:
         check_knobs(self, at=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         rest = rest_of(objective, mask)
         point = (mask + self.at * rest).unsqueeze(1)
         return objective.gradient(point, mask.new_ones(1)) * rest
@@ -118,7 +116,6 @@ class SmoothIG:
             )
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         total = torch.zeros_like(mask)
         span = objective.end.amax(-1, keepdim=True) - objective.end.amin(-1, keepdim=True)
         span = torch.where(span > 0, span, 1)
@@ -152,7 +149,6 @@ class GuidedIG:
         check_knobs(self, "steps", fraction=(0, 1), max_dist=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         # The path is kept in float64: thousands of small moves must add up to the whole way. With
         # several baselines it is a path of masks all the same, and lengths are those of the mean.
         length = (objective.end - objective.start).abs().mean(0).double()
@@ -208,7 +204,6 @@ class Random:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         units = objective.features.units
         scores = torch.rand(units, generator=objective.generator(0), dtype=torch.float64)
         return objective.features.spread(scores.expand(objective.b, -1).to(mask))
@@ -222,7 +217,6 @@ class MarginalGains:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         features = objective.features
         if features.kind == "windows":
             raise InvalidInput(
