@@ -234,12 +234,16 @@ class Run:
         """Take up a saved run; the rest is as if it had never stopped."""
         self._check_same(saved)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
-        none = torch.zeros_like(saved.last_scores)  # Of scores that are no integrals.
-        parts = (saved.unit_scores, saved.last_scores, saved.first_scores, saved.score_sums)
-        scores = ((none if p is None else p).unsqueeze(0).to(self.state.scores) for p in parts)
+        last = saved.last_scores
+        first = last if saved.first_scores is None else saved.first_scores
+        sums = torch.zeros_like(last) if saved.score_sums is None else saved.score_sums
+        scores, last, first, sums = (
+            each.unsqueeze(0).to(self.state.scores)
+            for each in (saved.unit_scores, last, first, sums)
+        )
         totals = tuple((total,) for total in saved.totals)
         taken = self.state.taken.scatter(1, order, True)
-        self.state = State(taken, order, *scores, totals, saved.picks)
+        self.state = State(taken, order, scores, last, first, sums, totals, saved.picks)
         self.gradients_used = saved.gradients_used
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
