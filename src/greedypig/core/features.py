@@ -189,10 +189,11 @@ class Windows(Features):
                 f"window (got stride {stride})."
             )
         lengths = [self.shape[axis] for axis in self.axes]
-        if self.size > min(lengths):
-            raise InvalidInput(
-                f"Expected windows no larger than {' × '.join(map(str, lengths))} (got {size})."
-            )
+        for axis in self.axes:
+            if self.size > self.shape[axis]:
+                raise InvalidInput(
+                    f"Expected windows no larger than axis {axis} of {self.shape} (got {size})."
+                )
         lasts = [length - self.size for length in lengths]
         self.starts = [sorted({*range(0, last + 1, self.stride), last}) for last in lasts]
         self.corners = list(product(*self.starts))

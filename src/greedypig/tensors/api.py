@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Never
 
@@ -129,11 +130,12 @@ def explain_many(
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
-    targets = target if isinstance(target, list | tuple | Tensor) else None
-    given = any(t is not None for t in ([target] if targets is None else targets))
+    targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
+    each = fixed if isinstance(fixed, list) else repeat(fixed)
+    given = any(t is not None for t in ([target] if isinstance(targets, repeat) else targets))
     question = objective, outputs, given, baseline
     job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
-    return _stream(job, _members(job, xs, target, targets, fixed))
+    return _stream(job, _members(job, xs, iter(targets), iter(each)))
 
 
 class Member(NamedTuple):
@@ -145,24 +147,22 @@ class Member(NamedTuple):
 
 
 def _members(
-    job: Job, xs: Iterable[Any], target: Any, targets: Any, fixed: Any
+    job: Job, xs: Iterable[Any], targets: Iterator[Any], fixed: Iterator[Any]
 ) -> Iterator[Member]:
     """The examples of xs, checked."""
     for i, x in enumerate(xs):
         try:
-            one = target if targets is None else _one_of(targets, i, "target")
-            given = _one_of(fixed, i, "fixed") if isinstance(fixed, list) else fixed
-            example = job.example(x, one, given)
+            example = job.example(x, _next(targets, "target", i), _next(fixed, "fixed", i))
         except Exception as error:
             error.add_note(f"This was input {i} of explain_many, counted from 0.")
             raise
         yield Member(example, x, f"input {i}")
 
 
-def _one_of(each: Any, i: int, name: str) -> Any:
-    if i >= len(each):
-        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
-    return each[i]
+def _next(each: Iterator[Any], name: str, count: int) -> Any:
+    for one in each:
+        return one
+    raise InvalidInput(f"Expected one {name} per example (got {count} for more examples).")
 
 
 def _stream(job: Job, members: Iterator[Member]) -> Iterator[Attribution]:
