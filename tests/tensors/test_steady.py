@@ -470,6 +470,14 @@ def test_layers_that_run_again_keep_the_derivative_of_relu():
     assert again.gradients_used == 12
 
 
+def test_whether_relu_can_be_softened_is_decided_once_a_run():
+    model, calls = Checkpointed(True), []
+    model.layers.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    gp.explain(unfolded(model), picture(0, (3, 12, 12)), method=STEADY)
+    # One try, which runs the layers again in its backward pass and fails, and four rounds.
+    assert sum(calls) == 2 + 4
+
+
 class SequenceFirst(nn.Module):
     """Nine patches in a row, the batch second: with nine rows the axes look alike."""
 

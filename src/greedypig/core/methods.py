@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from inspect import signature
 from typing import Any
 
 from .errors import InvalidInput, InvalidType, did_you_mean
@@ -17,7 +16,6 @@ from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
 from .schedule import equal, geometric
 from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG, cost_of
-from .stopping import Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,21 +157,6 @@ METHODS: dict[str, Callable[[], Any]] = {
     "marginal-gains": MarginalGains,
 }
 """Names of methods; rooms add the methods of their kind of data."""
-
-
-def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuse arguments that a function does not have: those of methods belong into the method."""
-    for name, value in knobs.items():
-        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
-        rule = "gradients" if name == "budget" else name
-        advice = did_you_mean(name, list(signature(function).parameters))
-        if owners:
-            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
-        elif rule in Stop.__dataclass_fields__:
-            advice = f" Try stop=gp.Stop({rule}={value!r})."
-        raise InvalidType(
-            f"Expected an argument of gp.{function.__name__} (got {name}={value!r}).{advice}"
-        )
 
 
 def with_knobs(method: Any, **knobs: Any) -> Any:

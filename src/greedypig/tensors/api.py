@@ -16,7 +16,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import as_method, refuse_knobs
+from ..core.methods import as_method
 from ..core.numbers import whole
 from ..core.run import Run
 from ..core.scorers import MarginalGains, Random
@@ -25,7 +25,7 @@ from ..network.fingerprint import callables
 from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
-from .methods import choose
+from .methods import choose, refuse_knobs
 from .pictures import picture_shape, pixels, tokens
 from .run import check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
