@@ -204,7 +204,7 @@ class Objective:
         batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
-        rows, done = points.detach().reshape(-1, n), 0
+        rows, done = points.detach().reshape(lines * b * s, n), 0
         problems = torch.arange(b, device=rows.device).repeat_interleave(s).repeat(lines)
         values: list[Tensor] = []
         slopes: list[Tensor] = []
