@@ -360,7 +360,7 @@ def test_inputs_made_under_inference_mode_can_be_explained_outside_it():
 def test_a_job_shows_its_rounds_one_by_one():
     method = gp.GreedyPIG(rounds=3, steps=2)
     job, x = Job(mlp(), method=method), row()
-    run = job.run([job.example(x)], [x])
+    run = job.run([job.example(x)])
     parts = [(len(state.picks), run.results()[0]) for state in run]
     a = gp.explain(mlp(), x, method=method)
     assert [count for count, _ in parts] == [1, 2, 3]

@@ -19,7 +19,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG as Rounds
-from ..core.numbers import check_count, check_switch, whole
+from ..core.numbers import check_count, check_switch
 from ..core.objective import Objective
 from ..core.quadrature import Rule
 from ..core.run import Run
@@ -101,8 +101,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
-        n_rounds = whole(n_rounds)
-        check_count("n_rounds", n_rounds)
+        n_rounds = check_count("n_rounds", n_rounds)
         scorer = IG(n_steps, _RULES[method])
         with torch.inference_mode(False):
             batch = _Batch(

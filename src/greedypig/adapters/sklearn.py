@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from ..core.errors import InvalidInput, MissingPackage, first_line
-from ..core.numbers import check_count, whole
+from ..core.numbers import check_count
 from ..network.frozen import freeze
 from ..tables.api import select_features
 from ..tables.losses import CLASSES, Loss
@@ -159,8 +159,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         At most `max_rows` rows are kept. For streams of any length with a trained model use
         `gp.select_features`, which keeps none.
         """
-        seen, most = self._seen, whole(self.max_rows)
-        check_count("max_rows", most)
+        seen, most = self._seen, check_count("max_rows", self.max_rows)
         rows = self._checked(X, y, sample_weight, reset=not seen)
         if classes is not None:
             classes = np.unique(np.asarray(classes))
@@ -193,8 +192,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def _select(self, rows: _Rows, classes: Array | None) -> FeatureSelector:
         """classes: those of the labels, where the caller has named them."""
-        columns, seed, size = rows.X.shape[1], _seed(self.random_state), whole(self.batch_size)
-        check_count("batch_size", size)
+        columns, seed = rows.X.shape[1], _seed(self.random_state)
+        size = check_count("batch_size", self.batch_size)
         k = self._wanted(columns)
         self.model_ = self._trained(rows, seed, classes)
         batches = _Batches(rows, size, seed)

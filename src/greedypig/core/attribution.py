@@ -42,16 +42,13 @@ been lost again."""
 
 
 class Fall(NamedTuple):
-    """G(S) reached that of everything and was lost again as more was selected."""
+    """G(S) reached that of everything and was lost again as more was selected: the share of the
+    features with the highest value before the fall, and the larger share with the lowest after."""
 
     reached_at: float
-    """The share of the features with the highest value before the fall …"""
     reached: float
-    """… and that value."""
     lost_at: float
-    """The larger share with the lowest value after it …"""
     lost: float
-    """… and that value."""
 
 
 def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> Fall | None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .numbers import check_count, whole
+from .numbers import check_count
 
 
 class Features:
@@ -173,7 +173,8 @@ class Windows(Features):
         stride: int = 1,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.shape, self.size, self.stride = tuple(shape), whole(size), whole(stride)
+        self.shape = tuple(shape)
+        self.size, self.stride = check_count("window size", size), check_count("stride", stride)
         rank = len(self.shape)
         wanted = tuple(range(max(rank - 2, 0), rank)) if axes is None else tuple(axes)
         self.axes = tuple(sorted({a % rank for a in wanted if -rank <= a < rank}))
@@ -181,8 +182,6 @@ class Windows(Features):
             raise InvalidInput(
                 f"Expected axes of {self.shape}, at least one and every one once (got {wanted})."
             )
-        check_count("window size", self.size)
-        check_count("stride", self.stride)
         if self.stride > self.size:
             raise InvalidInput(
                 f"Expected stride ≤ the window size {size}, else some values belong to no "

@@ -47,12 +47,11 @@ class Layout:
     def of(tree: Any) -> Layout:
         """The layout of a tensor, a tuple or list of tensors, or a dict of tensors."""
         if isinstance(tree, Tensor):
-            check_plain("input 'x'", tree)
-            return Layout("tensor", ("x",), (tuple(tree.shape),))
-        if isinstance(tree, Mapping):
-            kind, names, tensors = "dict", tuple(str(k) for k in tree), list(tree.values())
+            kind, tensors = "tensor", {"x": tree}
+        elif isinstance(tree, Mapping):
+            kind, tensors = "dict", {str(name): each for name, each in tree.items()}
         elif isinstance(tree, Sequence) and not isinstance(tree, str):
-            kind, names, tensors = "tuple", tuple(str(i) for i in range(len(tree))), list(tree)
+            kind, tensors = "tuple", {str(i): each for i, each in enumerate(tree)}
         else:
             raise InvalidType(
                 f"Expected a tensor, or a tuple or dict of tensors (got {type(tree).__name__}). "
@@ -60,14 +59,14 @@ class Layout:
             )
         if not tensors:
             raise InvalidInput("Expected at least one input tensor (got none).")
-        for name, tensor in zip(names, tensors, strict=True):
+        for name, tensor in tensors.items():
             if not isinstance(tensor, Tensor):
                 raise InvalidType(
                     f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
                     "Try torch.tensor(x), or fixed= for arguments that are not explained."
                 )
             check_plain(f"input {name!r}", tensor)
-        return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
+        return Layout(kind, tuple(tensors), tuple(tuple(t.shape) for t in tensors.values()))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -42,9 +42,7 @@ class InRounds:
                 "Expected schedule to be 'equal', 'geometric' or a list of counts "
                 f"(got {self.schedule!r})."
             )
-        picks = tuple(map(whole, self.schedule))
-        for r, number in enumerate(picks):
-            check_count(f"schedule[{r}]", number)
+        picks = tuple(check_count(f"schedule[{r}]", n) for r, n in enumerate(self.schedule))
         other = self.rounds not in (type(self).rounds, len(picks)) or self.per_round is not None
         if not picks or other:
             raise InvalidInput(
@@ -214,9 +212,8 @@ def scorer_of(method: Any) -> Any:
 
 def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:
     """How many features every round takes; a one-shot method takes all, or k, in one round."""
-    k = whole(k)
     if k is not None:
-        check_count("k", k, features.units)
+        k = check_count("k", k, features.units)
     if not hasattr(method, "picks"):
         return (features.units if k is None else k,)
     picks: tuple[int, ...] = method.picks(features, k)

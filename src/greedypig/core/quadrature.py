@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput
-from .numbers import check_count, whole
+from .numbers import check_count
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ RULES: dict[str, Callable[[int], Rule]] = {
 
 def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
-    steps = whole(steps)
-    check_count("steps", steps)
+    steps = check_count("steps", steps)
     key = str(name).replace("-", "_")
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")

@@ -299,8 +299,7 @@ def best_subset(
     """
     problem = as_objective(objective)
     features = features or Elements(problem.n)
-    k = whole(k)
-    check_count("k", k, features.units)
+    k = check_count("k", k, features.units)
     count = comb(features.units, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(

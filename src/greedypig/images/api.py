@@ -101,7 +101,7 @@ def explain_photo(
     )
     job.by_name = True
     index = None if target is None else find_class(target, network.classes)
-    run = job.run([job.example(photo, index)], [photo], resume=resume)
+    run = job.run([job.example(photo, index)], resume=resume)
     run.finish(checkpoint, progress)
     check_not_flat(run)
     a = ordered(run.results()[0], features, ranking)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidType
-from ..core.numbers import check_count, whole
+from ..core.numbers import check_count
 from ..core.objective import Objective
 from .randomness import Forked
 
@@ -28,8 +28,7 @@ def objective(
     """
     if not callable(g):
         raise InvalidType(f"Expected g to be callable (got {type(g).__name__}).")
-    n = whole(n)
-    check_count("n", n)
+    n = check_count("n", n)
     forked = Forked(g)
     if dtype is None:
         dtype = _fitting_dtype(forked, torch.ones(1, n, device=device))

@@ -16,7 +16,7 @@ from ..core.errors import InvalidInput, MissingPackage
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.methods import METHODS
-from ..core.numbers import check_count, check_knobs, whole
+from ..core.numbers import check_count, check_knobs
 from .baselines import gaussian_blur
 from .inputs import ModelObjective
 
@@ -42,8 +42,7 @@ def tokens(layout: Layout) -> Features:
 
 def grid(size: int) -> FeatureMaker:
     """Disjoint size × size blocks over all channels; smaller ones at the far edges."""
-    size = whole(size)
-    check_count("grid size", size)
+    size = check_count("grid size", size)
 
     def make(layout: Layout) -> Features:
         channels, height, width = picture_shape(layout, "gp.grid")
@@ -57,8 +56,7 @@ def grid(size: int) -> FeatureMaker:
 
 def windows(size: int, *, stride: int = 1) -> FeatureMaker:
     """Overlapping size × size patches over all channels, the paper's block-wise variant."""
-    size, stride = whole(size), whole(stride)
-    check_count("window size", size)
+    size = check_count("window size", size)
 
     def make(layout: Layout) -> Features:
         picture_shape(layout, "gp.windows")
