@@ -40,7 +40,7 @@ HEADS = {
     "photo": "photo",
     "title": "method",
     "objective": "objective",
-    "units": "units",
+    "features": "features",
     "setting": "setting",
     "gradients": "gradients",
     "paper": "probability kept, paper",
@@ -65,7 +65,7 @@ class Picture:
     block: int | None = None
 
     @property
-    def units(self) -> str:
+    def features(self) -> str:
         """The features, in words."""
         return "elements" if self.block is None else f"{self.block} × {self.block}"
 
@@ -73,7 +73,7 @@ class Picture:
         """Method, objective, probability of the kept part."""
         method = self.contender.title.replace("Integrated Gradients", "IG")
         objective = PAPER_NAMES[self.objective]
-        return f"{method}\n{objective}, {self.units}: {record['probability']:.3g}"
+        return f"{method}\n{objective}, {self.features}: {record['probability']:.3g}"
 
 
 class Figures(PhotoJob):
@@ -173,7 +173,7 @@ class Figures(PhotoJob):
                 "title": picture.contender.title,
                 "method": picture.contender.name,
                 "objective": PAPER_NAMES[picture.objective],
-                "units": picture.units,
+                "features": picture.features,
                 "paper": picture.contender.paper.get(picture.figure),
                 **{key: value for key, value in record.items() if key != "mask"},
             }

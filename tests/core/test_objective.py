@@ -103,7 +103,7 @@ def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
     assert a.settings["one_shot"] == {"method": "at_the_end"}
 
 
-def test_a_scorer_cannot_spoil_the_mask_and_selected_elements_are_ignored():
+def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
     def vandal(objective: Objective, mask: Tensor) -> Tensor:
         mask.fill_(1)
         return torch.arange(4.0)

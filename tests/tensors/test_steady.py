@@ -320,7 +320,7 @@ def test_steady_pig_is_chosen_for_the_probability_of_photos(options, method):
     cost = {"steady-pig": 3, "greedy-pig": 5, "sequential-gradient": 1}[method]
     assert a.gradients_used == cost * len(a.picks)
     rounds = {"steady-pig": 33, "greedy-pig": 20, "sequential-gradient": 100}[method]
-    assert len(a.picks) == min(rounds, a.features.units)
+    assert len(a.picks) == min(rounds, a.features.count)
 
 
 def test_small_and_gray_pictures_are_explained_by_greedy_pig():

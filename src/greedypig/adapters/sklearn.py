@@ -215,7 +215,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.ranking_ = np.ones(columns, dtype=np.int64)
         self.ranking_[self.order_[a.selected :]] = np.arange(2, columns - a.selected + 2)
         self.support_ = self.ranking_ == 1
-        self.scores_ = a.unit_scores.numpy()
+        self.scores_ = a.feature_scores.numpy()
         self.scores_path_ = a.values.numpy()
         return self
 

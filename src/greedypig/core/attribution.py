@@ -74,7 +74,7 @@ class Attribution:
     """(features,) long, a full permutation: in order of selection, then the rest by last score."""
     selected: int
     """How many of `order` were selected before the run stopped."""
-    unit_scores: Tensor
+    feature_scores: Tensor
     """(features,) the score each had in the round that took it; 0 if never taken."""
     values: Tensor
     """(rounds + 1,) float64: G(∅), then G(S) after each round; NaN where not measured."""
@@ -120,9 +120,9 @@ class Attribution:
         """Algorithm 1's vector a, shaped like x: each value shows its feature's score.
 
         Of overlapping features a value shows the first that was taken. For single values
-        this is a itself; the sum over features is `unit_scores.sum()`.
+        this is a itself; the sum over features is `feature_scores.sum()`.
         """
-        return self.layout.unflatten(self.unit_scores[self._first_feature()])
+        return self.layout.unflatten(self.feature_scores[self._first_feature()])
 
     @property
     def importance(self) -> Tree:
@@ -141,9 +141,9 @@ class Attribution:
 
         It is the number of features for one that was never selected or had a score of 0.
         """
-        count = self.features.units
+        count = self.features.count
         taken = self.order[: self.selected]
-        scores = self.unit_scores[taken]
+        scores = self.feature_scores[taken]
         rounds = torch.arange(len(self.picks)).repeat_interleave(torch.tensor(self.picks).long())
         new = torch.ones(self.selected, dtype=torch.bool)
         new[1:] = (scores[1:] != scores[:-1]) | (rounds[1:] != rounds[:-1])
@@ -176,21 +176,21 @@ class Attribution:
         S lacks of G(S) − G(∅) is added in proportion to the size.
         """
         if len(self.picks) < 2:
-            return self.unit_scores
+            return self.feature_scores
         if self.first_scores is None or self.score_sums is None:
-            return self._gains().to(self.unit_scores)
+            return self._gains().to(self.feature_scores)
         first, rounds = self.first_scores.double(), len(self.picks)
         selected_for = torch.zeros_like(first)  # How many rounds began with the feature in S.
         left = torch.arange(rounds - 1, -1, -1).repeat_interleave(torch.tensor(self.picks))
         selected_for[self.order[: self.selected]] = left.double()
         mean = (self.score_sums.double() + selected_for * first) / rounds
-        parts = torch.where(self.unit_scores != 0, (first + mean) / 2, 0)
+        parts = torch.where(self.feature_scores != 0, (first + mean) / 2, 0)
         gain = float(self.values[-1] - self.values[0])
-        return (_divided(gain, parts) if isfinite(gain) else parts).to(self.unit_scores)
+        return (_divided(gain, parts) if isfinite(gain) else parts).to(self.feature_scores)
 
     def _gains(self) -> Tensor:
         """(features,) float64: G(S_r) − G(S_{r−1}) divided among the picks of round r."""
-        scores = self.unit_scores.double()
+        scores = self.feature_scores.double()
         gains = torch.zeros_like(scores)
         begin = end = 0
         known = float(self.values[0])
@@ -211,15 +211,15 @@ class Attribution:
         Such an explanation does not hold: more of what it selects takes the output away again. Try
         another seed, more rounds, or objective="log-likelihood".
         """
-        counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.units)
+        counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.count)
         return find_fall(counts.tolist(), self.values.tolist(), self.full_value)
 
     def mask(self, k: int) -> Tree:
         """Boolean, shaped like x: the values of the top k features."""
         k = whole(k)
-        if type(k) is not int or not 0 <= k <= self.features.units:
+        if type(k) is not int or not 0 <= k <= self.features.count:
             raise InvalidInput(
-                f"Expected k from 0 to {self.features.units}, the number of features (got {k!r})."
+                f"Expected k from 0 to {self.features.count}, the number of features (got {k!r})."
             )
         return self.layout.unflatten(self.features.first_rank(self.order) < k)
 
@@ -258,7 +258,7 @@ class Attribution:
         return [self._box(i) for i in indices]
 
     def _box(self, index: int) -> str:
-        one = (torch.arange(self.features.units) == index).unsqueeze(0)
+        one = (torch.arange(self.features.count) == index).unsqueeze(0)
         box, exact = self.layout.box(self.features.mask(one)[0])
         return box if exact else f"{index} in {box}"
 
@@ -293,7 +293,7 @@ class Attribution:
 
     def __repr__(self) -> str:
         return (
-            f"Attribution({self.method}: {self.selected} of {self.features.units} features "
+            f"Attribution({self.method}: {self.selected} of {self.features.count} features "
             f"selected in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"

@@ -21,14 +21,14 @@ from .numbers import check_count
 
 
 class Features:
-    """n values bound into `units` features, with optional names, one per feature."""
+    """n values bound into `count` features, with optional names, one per feature."""
 
     kind: str
     side_by_side = True
     """May several problems share rounds, as each takes the same number of features?"""
 
-    def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
-        self.n, self.units = n, units
+    def __init__(self, n: int, count: int, names: Sequence[str] | None = None) -> None:
+        self.n, self.count = n, count
         self.names: tuple[str, ...] | None = None
         if names is not None:
             self.names = self.named(names).names
@@ -36,13 +36,13 @@ class Features:
     @property
     def cover(self) -> int:
         """How many features it takes, at the least, to hold every value."""
-        return self.units
+        return self.count
 
     def named(self, names: Sequence[str]) -> Features:
         """The same features with these names."""
-        if len(names) != self.units:
+        if len(names) != self.count:
             raise InvalidInput(
-                f"Expected one name per feature (got {len(names)} names for {self.units} features)."
+                f"Expected one name per feature (got {len(names)} names for {self.count} features)."
             )
         other = copy(self)
         other.names = tuple(map(str, names))
@@ -59,8 +59,8 @@ class Features:
     def spread(self, scores: Tensor) -> Tensor:
         """(b, features) scores of whole features → (b, n), each at the feature's first value: `sum`
         gives them back unless features overlap."""
-        owners = self.first_rank(torch.arange(self.units, device=scores.device))
-        places = torch.full((self.units,), self.n, device=scores.device)
+        owners = self.first_rank(torch.arange(self.count, device=scores.device))
+        places = torch.full((self.count,), self.n, device=scores.device)
         places = places.scatter_reduce(0, owners, torch.arange(self.n).to(owners), "amin")
         values = scores.new_zeros(len(scores), self.n + 1)
         return values.scatter(1, places.expand_as(scores), scores)[:, : self.n]
@@ -80,9 +80,9 @@ class Features:
     def pick(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """(b, n) scores of values → the z best features (b, z), fewer if fewer are left, and
         their scores (b, z)."""
-        return self.pick_units(self.sum(scores), taken, z)
+        return self.pick_features(self.sum(scores), taken, z)
 
-    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+    def pick_features(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """The same by scores (b, features) of whole features."""
         best = best_first(scores, taken, z)
         return best, scores.gather(1, best)
@@ -122,21 +122,21 @@ class Groups(Features):
         ids = ids.detach().reshape(-1).to(torch.long)
         if ids.numel() == 0:
             raise InvalidInput("Expected at least one group id (got an empty tensor).")
-        units = int(ids.max()) + 1
+        count = int(ids.max()) + 1
         # More ids than values leave gaps; counting them first would take memory without bound.
-        counts = torch.bincount(ids.clamp(0, ids.numel()), minlength=min(units, ids.numel() + 1))
+        counts = torch.bincount(ids.clamp(0, ids.numel()), minlength=min(count, ids.numel() + 1))
         if int(ids.min()) < 0 or not bool((counts > 0).all()):
             missing = torch.nonzero(counts == 0).squeeze(1).tolist()
             what = f"no value has id {missing[0]}" if missing else f"min id {int(ids.min())}"
             raise InvalidInput(
-                f"Expected group ids 0 … {units - 1} without gaps (got {what}). "
+                f"Expected group ids 0 … {count - 1} without gaps (got {what}). "
                 "Try torch.unique(ids, return_inverse=True)[1]."
             )
-        super().__init__(ids.numel(), units, names)
+        super().__init__(ids.numel(), count, names)
         self.ids = ids
 
     def sum(self, scores: Tensor) -> Tensor:
-        return scores.new_zeros(len(scores), self.units).index_add_(1, self._ids(scores), scores)
+        return scores.new_zeros(len(scores), self.count).index_add_(1, self._ids(scores), scores)
 
     def mask(self, taken: Tensor) -> Tensor:
         return taken[:, self._ids(taken)]
@@ -242,9 +242,9 @@ class Windows(Features):
         return bool(self.mask(taken).all())
 
     def first_rank(self, order: Tensor) -> Tensor:
-        ranks = torch.full((prod(self._lengths),), self.units, device=order.device)
+        ranks = torch.full((prod(self._lengths),), self.count, device=order.device)
         count = len(self._offsets)
-        every = torch.arange(self.units, device=order.device)
+        every = torch.arange(self.count, device=order.device)
         for part in torch.split(every, max(1, 2**21 // count)):
             places = self._places(order[part]).reshape(-1)
             ranks.scatter_reduce_(0, places, part.repeat_interleave(count), "amin")

@@ -71,15 +71,15 @@ class InRounds:
         """
         if not isinstance(self.schedule, str):
             picks = tuple(self.schedule)
-            if k is not None or sum(picks) > features.units:
+            if k is not None or sum(picks) > features.count:
                 raise InvalidInput(
-                    f"Expected a list that picks at most {features.units} features, without k "
+                    f"Expected a list that picks at most {features.count} features, without k "
                     f"(got {sum(picks)} in all, k={k})."
                 )
             return picks
-        count = features.units if k is None else k
+        count = features.count if k is None else k
         if self.per_round is not None:
-            check_count("per_round", self.per_round, features.units)
+            check_count("per_round", self.per_round, features.count)
             count = count if self.rounds is None else min(count, self.rounds * self.per_round)
             full, rest = divmod(count, self.per_round)
             return (self.per_round,) * full + (rest,) * (rest > 0)
@@ -213,9 +213,9 @@ def scorer_of(method: Any) -> Any:
 def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:
     """How many features every round takes; a one-shot method takes all, or k, in one round."""
     if k is not None:
-        k = check_count("k", k, features.units)
+        k = check_count("k", k, features.count)
     if not hasattr(method, "picks"):
-        return (features.units if k is None else k,)
+        return (features.count if k is None else k,)
     picks: tuple[int, ...] = method.picks(features, k)
     return picks
 

@@ -44,7 +44,7 @@ class State:
     @staticmethod
     def start(objective: Objective, features: Features) -> State:
         """Nothing is selected."""
-        zero = torch.zeros(objective.b, features.units).to(objective.end)
+        zero = torch.zeros(objective.b, features.count).to(objective.end)
         return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero)
 
     def take(

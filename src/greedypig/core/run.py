@@ -148,7 +148,7 @@ class Run:
             Attribution(
                 order=ranking[b],
                 selected=state.order.shape[1],
-                unit_scores=state.scores[b].cpu(),
+                feature_scores=state.scores[b].cpu(),
                 values=line[b],
                 full_value=float(everything[b]),
                 picks=state.picks,
@@ -182,10 +182,10 @@ class Run:
 
     def _values(self, after: Sequence[int]) -> tuple[Tensor, ...]:
         """(b,) float64 G of what is selected after each of these numbers of rounds."""
-        order, (b, units) = self.state.order, self.state.taken.shape
+        order, (b, count) = self.state.order, self.state.taken.shape
         places = torch.arange(order.shape[1], device=order.device).expand_as(order)
-        places = order.new_full((b, units), units).scatter(1, order, places)
-        counts = [units + 1 if r == ALL else sum(self.state.picks[:r]) for r in after]
+        places = order.new_full((b, count), count).scatter(1, order, places)
+        counts = [count + 1 if r == ALL else sum(self.state.picks[:r]) for r in after]
         taken = places.unsqueeze(1) < order.new_tensor(counts).unsqueeze(1)
         masks = self.features.mask(taken.flatten(0, 1)).view(b, len(after), -1)
         try:
@@ -239,7 +239,7 @@ class Run:
         sums = torch.zeros_like(last) if saved.score_sums is None else saved.score_sums
         scores, last, first, sums = (
             each.unsqueeze(0).to(self.state.scores)
-            for each in (saved.unit_scores, last, first, sums)
+            for each in (saved.feature_scores, last, first, sums)
         )
         totals = tuple((total,) for total in saved.totals)
         taken = self.state.taken.scatter(1, order, True)
@@ -299,8 +299,8 @@ def best_subset(
     """
     problem = as_objective(objective)
     features = features or Elements(problem.n)
-    k = check_count("k", k, features.units)
-    count = comb(features.units, k)
+    k = check_count("k", k, features.count)
+    count = comb(features.count, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(
             f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
@@ -308,9 +308,9 @@ def best_subset(
         )
     best: tuple[int, ...] = ()
     best_value = float("-inf")
-    subsets = combinations(range(features.units), k)
+    subsets = combinations(range(features.count), k)
     while chunk := list(islice(subsets, 1024)):
-        taken = torch.zeros(len(chunk), features.units, dtype=torch.bool)
+        taken = torch.zeros(len(chunk), features.count, dtype=torch.bool)
         taken.scatter_(1, torch.tensor(chunk), True)
         values = problem.values(features.mask(taken).unsqueeze(0))[0]
         at = int(torch.nonzero(values == values.max())[0])

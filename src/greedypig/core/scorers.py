@@ -204,14 +204,14 @@ class Random:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        units = objective.features.units
-        scores = torch.rand(units, generator=objective.generator(0), dtype=torch.float64)
+        count = objective.features.count
+        scores = torch.rand(count, generator=objective.generator(0), dtype=torch.float64)
         return objective.features.spread(scores.expand(objective.b, -1).to(mask))
 
 
 @dataclass(frozen=True)
 class MarginalGains:
-    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone. One feature a round."""
+    """scores_i = G(S ∪ i) − G(S) for every feature i, by values alone. One feature a round."""
 
     name = "marginal-gains"
     cost = 0
@@ -224,20 +224,20 @@ class MarginalGains:
                 "Try gp.grid(b)."
             )
         free = features.sum(1 - mask) > 0
-        units = torch.nonzero(free)[:, 1].view(objective.b, -1)
+        left = torch.nonzero(free)[:, 1].view(objective.b, -1)
         values = [objective.values(mask.unsqueeze(1))]
-        for part in torch.split(units, objective.points, 1):
+        for part in torch.split(left, objective.points, 1):
             sets = (~free).unsqueeze(1).repeat(1, part.shape[1], 1)
             sets = sets.scatter(2, part.unsqueeze(2), True)
             masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
             values.append(objective.values(masks))
         before, *after = values
         gains = (torch.cat(after, 1) - before).to(mask)
-        return features.spread(mask.new_zeros(free.shape).scatter(1, units, gains))
+        return features.spread(mask.new_zeros(free.shape).scatter(1, left, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
-        return (1,) * (features.units if k is None else k)
+        return (1,) * (features.count if k is None else k)
 
 
 def cost_of(scorer: Any) -> int:

@@ -214,7 +214,7 @@ def selected_edges(a: Attribution, graph: Graph) -> Tensor:
     """The ids of the edges that a node's explanation selected, in order."""
     order = a.order[: a.selected].to(graph.edges.device)
     columns = a.attachments["edges"].to(graph.edges.device) % max(graph.m, 1)
-    edges = torch.zeros(a.features.units, dtype=torch.long, device=order.device)
+    edges = torch.zeros(a.features.count, dtype=torch.long, device=order.device)
     ids = getattr(a.features, "ids", None)
     edges[slice(None) if ids is None else ids.to(order.device)] = columns
     return edges[order]

@@ -136,7 +136,7 @@ class EdgeModel:
         are removed in fact; 0 where they agree, or where it cannot be computed."""
         graph = self.graph
         half = torch.rand(graph.columns, generator=torch.Generator().manual_seed(0)) < 0.5
-        present = half.to(graph.weight.device)[graph.units] | graph.loops
+        present = half.to(graph.weight.device)[graph.feature_ids] | graph.loops
         columns = torch.nonzero(present).squeeze(1)
         with torch.no_grad():
             masked = self.output(graph.weight * present)

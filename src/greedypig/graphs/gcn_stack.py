@@ -25,7 +25,7 @@ from .propagation import Adjacency, Arrays, narrows
 log = logging.getLogger(__name__)
 
 SAMPLE = 2000
-"""About so many units of the graph are used for the check."""
+"""About so many features of the graph are used for the check."""
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-9}
 """Relative distance up to which two gradients are the same; ReLU's kinks show in float32."""
 Layers = list[tuple[Tensor | None, Tensor | None]]
@@ -102,13 +102,13 @@ def _is_usual(conv: Any) -> bool:
 
 
 def _sample(graph: EdgeGraph, x: Tensor) -> tuple[EdgeGraph, Tensor]:
-    """A part of the graph with whole units, its nodes numbered anew, and their features."""
+    """A part of the graph with whole features, its nodes numbered anew, and their features."""
     if graph.columns <= SAMPLE:
         return graph, x
-    count = int(graph.units.max()) + 1
+    count = int(graph.feature_ids.max()) + 1
     chosen = torch.zeros(count, dtype=torch.bool)
     chosen[torch.randint(count, (SAMPLE,), generator=torch.Generator().manual_seed(0))] = True
-    columns = torch.nonzero(chosen[graph.units]).squeeze(1)
+    columns = torch.nonzero(chosen[graph.feature_ids]).squeeze(1)
     nodes, ends = torch.unique(graph.edge_index[:, columns], return_inverse=True)
     part = EdgeGraph(nodes.numel(), ends, graph.weight[columns], graph.undirected)
     return part, rows_of(x, nodes)
@@ -121,7 +121,7 @@ def _agrees(layers: Layers, network: Frozen, x: Tensor, graph: EdgeGraph) -> boo
     target, close = NodeTarget("log-probability", logits), CLOSE[x.dtype]
     stack, features = GCNStack(layers, x, graph, "recomputed"), graph.features()
     generator = torch.Generator().manual_seed(1)
-    mask = torch.rand(features.units, generator=generator, dtype=x.dtype)[graph.units]
+    mask = torch.rand(features.count, generator=generator, dtype=x.dtype)[graph.feature_ids]
 
     def plain(mask: Tensor) -> Any:
         return network(x, graph.edge_index, torch.where(graph.loops, 1, mask) * graph.weight)

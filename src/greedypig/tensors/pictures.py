@@ -1,4 +1,4 @@
-"""Pictures (channels, height, width): their units, and the path that blurs instead of fading.
+"""Pictures (channels, height, width): their features, and the path that blurs instead of fading.
 
 Blur IG: Xu et al. 2020, with the defaults of the authors' implementation.
 """
@@ -21,7 +21,7 @@ from .baselines import gaussian_blur
 from .inputs import ModelObjective
 
 FeatureMaker = Callable[[Layout], Features]
-"""Units from an input's shape. One with `reads_input = True` is called with the input as well."""
+"""Features from an input's shape. One with `reads_input = True` is called with the input too."""
 
 
 def pixels(layout: Layout) -> Features:
@@ -84,7 +84,7 @@ class Superpixels:
         check_knobs(self, "segments", compactness=(1e-6, 1e6), sigma=(0, 1e6))
 
     def __call__(self, layout: Layout, x: Any) -> Features:
-        """One unit per region, numbered from the top left without gaps."""
+        """One feature per region, numbered from the top left without gaps."""
         channels, height, width = picture_shape(layout, "gp.superpixels")
         if self.segments > height * width:
             raise InvalidInput(
