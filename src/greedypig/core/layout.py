@@ -94,10 +94,12 @@ class Layout:
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """(m, n) → one tensor (m, *shape) per input."""
-        ends = list(accumulate(self.sizes))
-        # Slices, as the views that torch.split makes may not be written on in place.
+        if len(self.shapes) == 1:
+            return [rows.view(rows.shape[0], *self.shapes[0])]
+        # Slices, as views by torch.split may not be written on in place.
+        ends = accumulate(self.sizes)
         parts = [rows[:, end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
-        return [p.reshape(len(rows), *s) for p, s in zip(parts, self.shapes, strict=True)]
+        return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def place(self, value: int) -> str:
         """Where a value lies, as one would index it: x[0, 3, 4], item[2]."""

@@ -164,14 +164,14 @@ class Objective:
         for part in self._parts(masks):
             _, slopes = self._evaluate(self._place(part), first)
             used = weights[first : first + part.shape[1]].to(slopes)
-            total += ((used @ slopes) * self.span).mean(0)
+            total += _mean((used @ slopes) * self.span)
             first += part.shape[1]
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
         """(b, s, n) masks → (b, s) values and (b, s, n) gradients with respect to the masks."""
         pairs = [self._evaluate(self._place(part)) for part in self._parts(masks)]
-        gradients = [(slopes * self.span.unsqueeze(2)).mean(0) for _, slopes in pairs]
+        gradients = [_mean(slopes * self.span.unsqueeze(2)) for _, slopes in pairs]
         return torch.cat([value for value, _ in pairs], 1), torch.cat(gradients, 1)
 
     def point_gradients(self, points: Tensor, /) -> Tensor:
@@ -204,11 +204,14 @@ class Objective:
         batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
-        rows, done = points.detach().reshape(lines * b * s, n), 0
-        problems = torch.arange(b, device=rows.device).repeat_interleave(s).repeat(lines)
+        count, done = lines * b * s, 0
+        rows = points.detach().reshape(count, n)
+        problems = torch.zeros(count, dtype=torch.long, device=rows.device)
+        if b > 1:
+            problems = torch.arange(b).to(problems).repeat_interleave(s).repeat(lines)
         values: list[Tensor] = []
         slopes: list[Tensor] = []
-        while done < len(rows):
+        while done < count:
             batch = slice(done, done + self.rows)
             leaf = rows[batch].requires_grad_(gradient)
             try:
@@ -223,15 +226,15 @@ class Objective:
                             raise NotDifferentiable(NO_GRADIENT)
                         slopes.append(slope)
             except Exception as error:
-                if not (self._adaptive and len(leaf) > 1 and _is_out_of_memory(error)):
+                if not (self._adaptive and leaf.shape[0] > 1 and _is_out_of_memory(error)):
                     raise
                 # The traceback holds the failed batch's activations; without it memory is free.
                 error.__traceback__ = None
-                self._shared["rows"] = max(1, len(leaf) // 2)
+                self._shared["rows"] = max(1, leaf.shape[0] // 2)
                 continue
             values.append(output.detach())
-            done += len(leaf)
-        mean = torch.cat(values).view(lines, b, s).mean(0)
+            done += leaf.shape[0]
+        mean = _mean(torch.cat(values).view(lines, b, s))
         if not gradient:
             return mean, mean.new_empty(0)
         self.count_gradients(lines * s * self._times)
@@ -327,6 +330,11 @@ def _rows(batch_size: Any, n: int) -> tuple[bool, int]:
     if type(rows) is int and rows >= 1:
         return False, rows
     raise InvalidInput(f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {rows!r}).")
+
+
+def _mean(lines: Tensor) -> Tensor:
+    """The mean over the first axis, which mostly has one entry."""
+    return lines[0] if lines.shape[0] == 1 else lines.mean(0)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -49,7 +49,7 @@ class IG:
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
         total, size = torch.zeros_like(mask), objective.points
-        for first in range(0, len(nodes), size):  # So memory does not grow with steps.
+        for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
             total += objective.changed(step=first).gradient(path, weights[part])
