@@ -285,7 +285,8 @@ class Attribution:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""
-        # The one call upward: the format of files is a room above, found by its name.
+        # The one call upward. Files are `results`' own, and a result that was unpickled in another
+        # process can be saved too, so the module is found by its name when it is needed.
         import_module("greedypig.results.storage").save(self, path)
 
     def _first_feature(self) -> Tensor:

@@ -56,7 +56,7 @@ class Objective:
 
     function: (points (m, n), problems (m,)) → values (m,), where `problems` says to which of the b
     problems each row belongs. start, end: (lines, b, n); more than one line where several
-    baselines are averaged. Copies (`at`, `toward`, `seen`) count their gradients together.
+    baselines are averaged. Copies (`changed`, `toward`, `seen`) count their gradients together.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Objective:
         self.labels = tuple(labels)
         """What each problem is called in an error: "input 3"."""
         self.seed, self.round, self.step = 0, 0, 0
-        """Of random numbers; rounds, and steps of this round's path, before those of a call."""
+        """The seed of random numbers; how many rounds, and steps of this round, came before."""
         self.goal: Tensor | None = None
         """(b, n) mask at which the paths of this round end; None for everything."""
         self.features: Features = Elements(self.n)
