@@ -42,7 +42,7 @@ def judged(model: gp.models.GCN, x: Tensor, edges: Tensor, method: Any) -> Tenso
         a = gp.explain_edges(model, x, edges, method=method)
         found = []
         for share in SHARES:
-            logits = model(x, edges[:, a.mask(round(share * a.features.units))])
+            logits = model(x, edges[:, a.mask(round(share * a.features.count))])
             g = logits.log_softmax(1).gather(1, classes[:, None]).mean()
             found.append((float(g), float((logits.argmax(1) == classes).float().mean())))
     return torch.tensor(found).T

@@ -97,8 +97,8 @@ def ours(nodes: int, pairs: int, out: str, double: bool = False) -> dict[str, fl
         begin = time.process_time()
         gradient = objective.gradient(masks, masks.new_ones(1))[0]
         seconds.append(time.process_time() - begin)
-    units = gradient[:pairs] + gradient[pairs:]
-    torch.save({"units": units, "classes": target.classes}, out)
+    pairwise = gradient[:pairs] + gradient[pairs:]
+    torch.save({"pairwise": pairwise, "classes": target.classes}, out)
     return {"seconds": min(seconds[1:]), "first": seconds[0], "prepare": prepared,
             "gib": peak_gib()}  # fmt: skip
 
@@ -119,7 +119,7 @@ def pyg(nodes: int, pairs: int, out: str) -> dict[str, float]:
     value = theirs(x, edges, leaf).log_softmax(1).gather(1, classes).mean()
     (gradient,) = torch.autograd.grad(value, leaf)
     seconds = time.process_time() - begin
-    torch.save({"units": gradient[:pairs] + gradient[pairs:]}, out)
+    torch.save({"pairwise": gradient[:pairs] + gradient[pairs:]}, out)
     return {"seconds": seconds, "gib": peak_gib()}
 
 
@@ -189,7 +189,7 @@ def report_gradient() -> str:
         files = {way: f"{folder}/{way}.pt" for way in ("ours", "pyg", "double")}
         found = {way: measure(way, *ARXIV, file) for way, file in files.items()}
         print(found, flush=True)
-        kept = {way: torch.load(file)["units"].double() for way, file in files.items()}
+        kept = {way: torch.load(file)["pairwise"].double() for way, file in files.items()}
     exact = kept["double"]
     count = round(0.02 * ARXIV[1])
     top = {way: set(torch.topk(g, count).indices.tolist()) for way, g in kept.items()}

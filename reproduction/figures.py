@@ -41,7 +41,7 @@ HEADS = {
     "photo": "photo",
     "title": "method",
     "objective": "objective",
-    "units": "units",
+    "features": "features",
     "setting": "setting",
     "gradients": "gradients",
     "paper": "probability kept, paper",
@@ -66,7 +66,7 @@ class Picture:
     block: int | None = None
 
     @property
-    def units(self) -> str:
+    def features(self) -> str:
         """The features, in words."""
         return "elements" if self.block is None else f"{self.block} × {self.block}"
 
@@ -199,7 +199,7 @@ def row_of(picture: Picture, record: Record) -> Record:
         "title": picture.method.title,
         "method": picture.method.name,
         "objective": PAPER_NAMES[picture.objective],
-        "units": picture.units,
+        "features": picture.features,
         "paper": picture.method.paper.get(picture.figure),
         **{key: value for key, value in record.items() if key != "mask"},
     }
@@ -216,7 +216,7 @@ def draw(sample: Sample, name: str, records: Mapping[Picture, Record]) -> Figure
         mask = torch.from_numpy(bits[: x.numel()].astype(bool)).view_as(x).to(x.device)
         whole = f"{photo.path.name}\n{sample.model.classes[photo.target]} {photo.probability:.3f}"
         method = picture.method.title.replace("Integrated Gradients", "IG")
-        setting = f"{PAPER_NAMES[picture.objective]}, {picture.units}"
+        setting = f"{PAPER_NAMES[picture.objective]}, {picture.features}"
         caption = f"{method}\n{setting}: {record['probability']:.3g}"
         row = rows.setdefault(picture.block, [(whole, x)])
         row.append((caption, torch.where(mask, x, gray)))

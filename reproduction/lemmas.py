@@ -321,7 +321,7 @@ def regression(data: Data) -> list[Check]:
 
 
 def _ig(g: G, n: int) -> Tensor:
-    return by_core(g, n)(gp.IG(39), None).unit_scores.double()
+    return by_core(g, n)(gp.IG(39), None).feature_scores.double()
 
 
 # The table and the figure.

@@ -18,18 +18,18 @@ import greedypig as gp
 def agree(a: gp.Attribution, b: gp.Attribution, relative: float = 1e-5) -> None:
     """Assert that both runs select the same, but for ties, with the same scores and values.
 
-    A tie at a round's end may put another unit into S. Then the rounds after it look at another
+    A tie at a round's end may put another feature into S. Then the rounds after it look at another
     set, and are not compared.
     """
     assert (a.picks, a.selected, a.stop) == (b.picks, b.selected, b.stop)
-    slack = relative * _largest(a.unit_scores, b.unit_scores, a.last_scores, b.last_scores)
+    slack = relative * _largest(a.feature_scores, b.feature_scores, a.last_scores, b.last_scores)
     start = 0
     for count in a.picks:
         ours, theirs = a.order[start : start + count], b.order[start : start + count]
         if set(ours.tolist()) != set(theirs.tolist()):
-            _check_tied(a.unit_scores, ours, b.unit_scores, theirs, slack)
+            _check_tied(a.feature_scores, ours, b.feature_scores, theirs, slack)
             return
-        _check_scores(a.unit_scores, b.unit_scores, ours, theirs, slack)
+        _check_scores(a.feature_scores, b.feature_scores, ours, theirs, slack)
         start += count
     ours, theirs = a.order[start:], b.order[start:]
     if len(ours):
@@ -65,7 +65,7 @@ def _largest(*tensors: Tensor) -> float:
 
 
 def _check_scores(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor, slack: float) -> None:
-    """Every unit has the same score in both, and units that changed places have equal ones."""
+    """Every feature has the same score in both, and those that changed places have equal ones."""
     off = float((a[ours] - b[ours]).abs().max())
     assert off <= slack, f"scores differ by {off:.3g}, expected at most {slack:.3g}"
     apart = float((a[ours] - a[theirs]).abs().max())
@@ -73,9 +73,9 @@ def _check_scores(a: Tensor, b: Tensor, ours: Tensor, theirs: Tensor, slack: flo
 
 
 def _check_tied(a: Tensor, ours: Tensor, b: Tensor, theirs: Tensor, slack: float) -> None:
-    """Units that one run alone took have the score of the last one taken."""
+    """Features that one run alone took have the score of the last one taken."""
     last = max(float(a[ours].min()), float(b[theirs].min()))
     for scores, mine, other in ((a, ours, theirs), (b, theirs, ours)):
         alone = mine[~torch.isin(mine, other)]
         off = float((scores[alone] - last).abs().max())
-        assert off <= 2 * slack, f"the runs select units whose scores differ by {off:.3g}"
+        assert off <= 2 * slack, f"the runs select features whose scores differ by {off:.3g}"

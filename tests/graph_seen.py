@@ -7,8 +7,8 @@ import torch
 import greedypig as gp
 
 
-def plain_result(units=6, **notes):
-    objective = gp.objective(lambda m: m @ torch.arange(units, 0, -1.0), units)
+def plain_result(count=6, **notes):
+    objective = gp.objective(lambda m: m @ torch.arange(count, 0, -1.0), count)
     return gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=2)).with_notes(notes)
 
 

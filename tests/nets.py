@@ -98,26 +98,30 @@ def algorithm_1(
     nodes: Sequence[float],
     ids: Tensor | None = None,
 ) -> tuple[list[int], Tensor]:
-    """The paper's loop over units for g: masks (m, n) → values (m,), equal weights, float64.
+    """The paper's loop over features for g: masks (m, n) → values (m,), equal weights, float64.
 
-    Returns the order of selection and every unit's score in the round that took it.
+    Returns the order of selection and every feature's score in the round that took it.
     """
     ids = torch.arange(n) if ids is None else ids.reshape(-1)
-    units = int(ids.max()) + 1
-    mask, order, scores = torch.zeros(n, dtype=torch.float64), [], torch.zeros(units).double()
+    total_features = int(ids.max()) + 1
+    mask, order, scores = (
+        torch.zeros(n, dtype=torch.float64),
+        [],
+        torch.zeros(total_features).double(),
+    )
     for count in picks:
         total = torch.zeros(n, dtype=torch.float64)
         for t in nodes:
             point = (mask + t * (1 - mask)).requires_grad_(True)
             (gradient,) = torch.autograd.grad(g(point.unsqueeze(0)).sum(), point)
             total += gradient / len(nodes)
-        sums = torch.zeros(units).double().index_add_(0, ids, total * (mask == 0))
-        free = [u for u in range(units) if u not in order]
+        sums = torch.zeros(total_features).double().index_add_(0, ids, total * (mask == 0))
+        free = [u for u in range(total_features) if u not in order]
         best = sorted(free, key=lambda u: (-float(sums[u]), u))[:count]
-        for unit in best:
-            order.append(unit)
-            scores[unit] = sums[unit]
-            mask[ids == unit] = 1
+        for feature in best:
+            order.append(feature)
+            scores[feature] = sums[feature]
+            mask[ids == feature] = 1
     return order, scores
 
 
@@ -132,7 +136,7 @@ def close(found: Tensor, expected: Tensor, relative: float = 1e-4) -> bool:
     return bool((found - expected).abs().max() <= relative * scale)
 
 
-TENSORS = ("order", "unit_scores", "values", "last_scores")
+TENSORS = ("order", "feature_scores", "values", "last_scores")
 WHOLE = ("selected", "full_value", "picks", "totals", "gradients_used", "stop", "layout")
 
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
         NotDifferentiable,
     )
     from .core.features import Elements, Features, Groups, Windows
-    from .core.methods import Greedy, GreedyPIG, SequentialGradient
-    from .core.objective import Objective, SetFunction, objective
+    from .core.objective import Objective, SetFunction
     from .core.quadrature import Rule, rule
     from .core.rounds import State
     from .core.run import best_subset, maximize, rounds
@@ -34,10 +33,12 @@ if TYPE_CHECKING:
     from .graphs.api import edge_columns, explain_edges, explain_node
     from .graphs.edges import index_edges
     from .images.api import explain_photo
+    from .network.function import objective
     from .results.storage import load
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
     from .tensors.api import explain, explain_many
+    from .tensors.methods import Greedy, GreedyPIG, SequentialGradient
     from .tensors.pictures import BlurIG, grid, superpixels, windows
     from .tensors.steady import SteadyPIG
     from .tensors.targets import margin
@@ -51,8 +52,7 @@ _HOMES = {
     "core.errors": "DiskFull GreedyPigError InvalidFile InvalidInput InvalidType MissingPackage "
     "NonFinite NotDifferentiable",
     "core.features": "Elements Features Groups Windows",
-    "core.methods": "Greedy GreedyPIG SequentialGradient",
-    "core.objective": "Objective SetFunction objective",
+    "core.objective": "Objective SetFunction",
     "core.quadrature": "Rule rule",
     "core.rounds": "State",
     "core.run": "best_subset maximize rounds",
@@ -61,10 +61,12 @@ _HOMES = {
     "graphs.api": "edge_columns explain_edges explain_node",
     "graphs.edges": "index_edges",
     "images.api": "explain_photo",
+    "network.function": "objective",
     "results.storage": "load",
     "tables.api": "select_features",
     "tables.finetune": "mask_finetune",
     "tensors.api": "explain explain_many",
+    "tensors.methods": "Greedy GreedyPIG SequentialGradient",
     "tensors.pictures": "BlurIG grid superpixels windows",
     "tensors.steady": "SteadyPIG",
     "tensors.targets": "margin",

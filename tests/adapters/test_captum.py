@@ -474,7 +474,7 @@ def test_a_captum_run_goes_on_from_its_file_and_only_with_its_own_options(tmp_pa
 def test_scorers_run_on_plain_set_functions():
     objective = gp.objective(lambda m: m @ torch.tensor([3.0, 1.0, 2.0]), 3)
     a = gp.maximize(objective, gp.from_captum(IntegratedGradients, n_steps=2))
-    assert a.unit_scores.tolist() == pytest.approx([3, 1, 2], abs=1e-5)
+    assert a.feature_scores.tolist() == pytest.approx([3, 1, 2], abs=1e-5)
 
 
 @pytest.mark.parametrize("method", [InputXGradient, LRP, Saliency, GuidedBackprop])

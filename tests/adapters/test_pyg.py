@@ -130,7 +130,7 @@ def test_a_node_is_explained_by_what_it_can_see():
     found = explainer(model, part)(x, edge_index, index=node)
     inside = part.candidates
     assert 0 < inside.numel() < 120
-    scores = part.attribution.unit_scores
+    scores = part.attribution.feature_scores
     assert torch.equal(found.edge_mask[inside] > 0, scores != 0)
     assert int((found.edge_mask > 0).sum()) == int((scores != 0).sum())
     # On the whole graph: the same first scores, and 0 for the edges that the node cannot see.

@@ -125,6 +125,12 @@ def test_pipelines_and_grids():
     assert search.best_estimator_[0].get_support().sum() == 4
 
 
+def test_a_torch_model_of_another_number_of_columns_is_refused_in_one_sentence():
+    X, y = np.zeros((20, 3)), np.arange(20) % 2
+    with pytest.raises(gp.InvalidInput, match=r"model of 3 columns.*\(1, 3\)"):
+        gp.FeatureSelector(nn.Linear(5, 1)).fit(X, y)
+
+
 def test_a_torch_model_survives_cloning():
     X, y = regression()
     selector = gp.FeatureSelector(shared_weights(), n_features_to_select=3)

@@ -110,11 +110,11 @@ def test_pictures_are_written_and_tell_who_made_them(call, place, objective, fir
 
 
 @pytest.mark.parametrize(
-    ("word", "units"), [("elements", 192), ("pixels", 64), ("grid:4", 4), ("windows:3", 36)]
+    ("word", "count"), [("elements", 192), ("pixels", 64), ("grid:4", 4), ("windows:3", 36)]
 )
-def test_features_by_name(answer, word, units):
+def test_features_by_name(answer, word, count):
     record = answer("explain", "photo.png", *TINY, "--features", word, "--no-html")
-    assert sorted(record["order"]) == list(range(units))
+    assert sorted(record["order"]) == list(range(count))
 
 
 def test_superpixels_by_name(answer):

@@ -41,7 +41,7 @@ def test_a_counterfactual_tells_what_is_left_without_its_features(call, answer, 
         ((), None),
     ],
 )  # fmt: skip
-def test_units_that_were_never_selected_are_told_from_those_that_were(call, words, part):
+def test_features_that_were_never_selected_are_told_from_those_that_were(call, words, part):
     out = " ".join(call("explain", "photo.png", *TINY, "--no-html", *words)[1].split())
     if part is None:
         assert "last score" not in out
@@ -96,7 +96,7 @@ def test_the_judge_s_view_of_the_whole_photo_is_told(call, answer, place):
 
 
 @pytest.mark.parametrize(("features", "word"), [("pixels", "64 pixels"), ("grid:2", "16 squares")])
-def test_units_are_called_by_their_name(call, place, features, word):
+def test_features_are_called_by_their_name(call, place, features, word):
     out = call("explain", "photo.png", *TINY, "--features", features, "--rounds", "2")[1]
     assert f"of {word}, whole" in out
     assert "group" not in out

@@ -84,7 +84,7 @@ def test_rounds_tell_the_same_story_as_the_result(run):
     a = rounds.results()[0]
     assert [r.index for r in seen] == list(range(len(schedule)))
     assert torch.cat([r.chosen for r in seen]).tolist() == a.order[: a.selected].tolist()
-    assert torch.equal(torch.cat([r.scores for r in seen]), a.unit_scores[a.order[: a.selected]])
+    assert torch.equal(torch.cat([r.scores for r in seen]), a.feature_scores[a.order[: a.selected]])
     assert [r.value for r in seen] == a.values[1:].tolist()
     assert [r.total for r in seen] == list(a.totals)
     assert rounds.gradients_used == steps * len(schedule)

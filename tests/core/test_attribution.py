@@ -27,7 +27,7 @@ def results(draw):
             ]
         )
     )
-    rounds = draw(st.integers(1, features.units))
+    rounds = draw(st.integers(1, features.count))
     objective = net(draw(st.integers(0, 999)), n).objective()
     return gp.maximize(
         objective, gp.GreedyPIG(rounds=rounds, per_round=1, steps=2), features=features
@@ -36,15 +36,15 @@ def results(draw):
 
 @given(results())
 def test_mask_ranking_and_importance_agree_with_order(a):
-    units, n = a.features.units, a.features.n
+    count, n = a.features.count, a.features.n
     importance, ranking = a.importance, a.ranking()
     assert sorted(ranking.tolist()) == list(range(n))
-    for k in range(units + 1):
+    for k in range(count + 1):
         mask = a.mask(k)
-        taken = torch.zeros(1, units, dtype=torch.bool)
+        taken = torch.zeros(1, count, dtype=torch.bool)
         taken[0, a.order[:k]] = True
         assert torch.equal(mask, a.features.mask(taken)[0])
-        # The first elements of the ranking are those of the first units.
+        # The first values of the ranking are those of the first features.
         assert set(ranking[: int(mask.sum())].tolist()) == set(torch.nonzero(mask)[:, 0].tolist())
     counted = [i for i in ranking.tolist() if float(a.scores[i]) != 0]
     assert all(importance[i] >= importance[j] for i, j in pairwise(counted))
@@ -55,11 +55,11 @@ def test_mask_ranking_and_importance_agree_with_order(a):
 
 
 @given(results())
-def test_scores_show_each_element_its_first_unit_s_score(a):
-    members = a.features.mask(torch.eye(a.features.units).bool())
-    for element in range(a.features.n):
-        holders = [u for u in a.order.tolist() if members[u, element]]
-        assert float(a.scores[element]) == float(a.unit_scores[holders[0]])
+def test_scores_show_each_value_its_first_feature_s_score(a):
+    members = a.features.mask(torch.eye(a.features.count).bool())
+    for value in range(a.features.n):
+        holders = [u for u in a.order.tolist() if members[u, value]]
+        assert float(a.scores[value]) == float(a.feature_scores[holders[0]])
 
 
 def test_importance_falls_evenly_from_1_to_0():
@@ -95,8 +95,8 @@ def test_contributions_sum_to_the_gain_of_what_was_selected(a):
     if len(a.picks) == 1:
         assert torch.equal(a.contributions(), a.scores)
         return
-    found = a._unit_contributions()
-    if float(a.unit_scores.abs().min()) > 0 or a.selected < a.features.units:
+    found = a._feature_contributions()
+    if float(a.feature_scores.abs().min()) > 0 or a.selected < a.features.count:
         gain = float(a.values[-1] - a.values[0])
         assert float(found.sum()) == pytest.approx(gain, abs=1e-5 + 1e-4 * abs(gain))
 
@@ -172,7 +172,7 @@ def test_a_single_feature_has_importance_1():
 
 
 @pytest.mark.parametrize("k", [-1, 4, 1.0, True, None])
-def test_mask_needs_k_from_0_to_the_number_of_units(k):
+def test_mask_needs_k_from_0_to_the_number_of_features(k):
     with pytest.raises(gp.InvalidInput, match="k"):
         gp.maximize(modular([1, 2, 3]).objective(), gp.IG()).mask(k)
 

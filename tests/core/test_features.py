@@ -1,4 +1,4 @@
-"""Units against plain loops over sets of elements."""
+"""Features against plain loops over sets of values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 import greedypig as gp
 from problems import generator, history, modular, normal
 
-# Every unit as a set of elements, written down without the package.
+# Every feature as a set of values, written down without the package.
 
 
 def sets_of_groups(ids: list[int]) -> list[set[int]]:
-    return [{e for e, i in enumerate(ids) if i == unit} for unit in range(max(ids) + 1)]
+    return [{e for e, i in enumerate(ids) if i == feature} for feature in range(max(ids) + 1)]
 
 
 def sets_of_windows(shape: tuple[int, ...], size: int, axes: tuple[int, ...], stride: int):
@@ -38,14 +38,14 @@ def sets_of_windows(shape: tuple[int, ...], size: int, axes: tuple[int, ...], st
 
 
 def pick_by_hand(
-    units: list[set[int]], scores: list[float], on: set[int], taken: set[int], z: int
+    sets: list[set[int]], scores: list[float], on: set[int], taken: set[int], z: int
 ) -> tuple[list[int], list[float]]:
-    """z times: the unit whose elements that are still off add up to most; ties to the lowest."""
+    """z times: the feature whose values that are still off add up to most; ties to the lowest."""
     on, taken, chosen, found = set(on), set(taken), [], []
     for _ in range(z):
         worth = {
             u: sum(scores[e] for e in sorted(members - on))
-            for u, members in enumerate(units)
+            for u, members in enumerate(sets)
             if u not in taken and members - on
         }
         if not worth:
@@ -54,15 +54,15 @@ def pick_by_hand(
         chosen.append(best)
         found.append(worth[best])
         taken.add(best)
-        on |= units[best]
+        on |= sets[best]
     return chosen, found
 
 
 @st.composite
 def group_cases(draw):
-    units = draw(st.integers(1, 5))
-    extra = draw(st.lists(st.integers(0, units - 1), max_size=8))
-    ids = draw(st.permutations([*range(units), *extra]))
+    count = draw(st.integers(1, 5))
+    extra = draw(st.lists(st.integers(0, count - 1), max_size=8))
+    ids = draw(st.permutations([*range(count), *extra]))
     return gp.Groups(torch.tensor(ids)), sets_of_groups(ids)
 
 
@@ -85,10 +85,10 @@ def element_cases(draw):
 feature_cases = st.one_of(element_cases(), group_cases(), window_cases())
 
 
-def values_of(features: gp.Features, unit: int) -> Tensor:
+def values_of(features: gp.Features, feature: int) -> Tensor:
     """(n,) bool: the values of one feature."""
-    taken = torch.zeros(1, features.units, dtype=torch.bool)
-    taken[0, unit] = True
+    taken = torch.zeros(1, features.count, dtype=torch.bool)
+    taken[0, feature] = True
     return features.mask(taken)[0]
 
 
@@ -98,57 +98,57 @@ def whole_scores(seed: int, n: int) -> Tensor:
 
 
 @given(feature_cases, st.integers(0, 10**6))
-def test_sum_is_the_sum_over_each_unit_s_elements(case, seed):
-    features, units = case
+def test_sum_is_the_sum_over_each_feature_s_values(case, seed):
+    features, sets = case
     scores = whole_scores(seed, features.n)
-    assert features.units == len(units)
-    assert features.n == max(max(u) for u in units) + 1
-    assert features.sum(scores[None])[0].tolist() == [sum(scores[list(u)].tolist()) for u in units]
+    assert features.count == len(sets)
+    assert features.n == max(max(u) for u in sets) + 1
+    assert features.sum(scores[None])[0].tolist() == [sum(scores[list(u)].tolist()) for u in sets]
 
 
 @given(feature_cases, st.data())
 def test_a_mask_holds_the_values_of_the_features_taken(case, data):
-    features, units = case
-    taken = torch.zeros(2, len(units), dtype=torch.bool)
+    features, sets = case
+    taken = torch.zeros(2, len(sets), dtype=torch.bool)
     for row in taken:
-        chosen = data.draw(st.lists(st.integers(0, len(units) - 1), unique=True))
+        chosen = data.draw(st.lists(st.integers(0, len(sets) - 1), unique=True))
         row[chosen] = True
     masks = features.mask(taken)
     for row, mask in zip(taken, masks, strict=True):
-        expected = set().union(*(units[u] for u in torch.nonzero(row).flatten().tolist()))
+        expected = set().union(*(sets[u] for u in torch.nonzero(row).flatten().tolist()))
         assert set(torch.nonzero(mask).squeeze(1).tolist()) == expected
         assert features.is_complete(row[None]) == (len(expected) == features.n)
 
 
 @given(feature_cases, st.integers(0, 10**6))
-def test_first_rank_is_the_position_of_the_first_unit_that_holds_the_element(case, seed):
-    features, units = case
-    order = torch.randperm(len(units), generator=generator(seed))
+def test_first_rank_is_the_position_of_the_first_feature_that_holds_the_value(case, seed):
+    features, sets = case
+    order = torch.randperm(len(sets), generator=generator(seed))
     expected = [
-        min(rank for rank, u in enumerate(order.tolist()) if e in units[u])
+        min(rank for rank, u in enumerate(order.tolist()) if e in sets[u])
         for e in range(features.n)
     ]
     assert features.first_rank(order).tolist() == expected
 
 
 @given(feature_cases, st.integers(0, 10**6), st.data())
-def test_pick_takes_the_best_units_among_what_is_still_off(case, seed, data):
-    features, units = case
+def test_pick_takes_the_best_features_among_what_is_still_off(case, seed, data):
+    features, sets = case
     scores = whole_scores(seed, features.n)
-    taken = data.draw(st.sets(st.integers(0, len(units) - 1)))
-    on = set().union(*(units[u] for u in taken))
-    free = sum(1 for u, members in enumerate(units) if u not in taken and members - on)
+    taken = data.draw(st.sets(st.integers(0, len(sets) - 1)))
+    on = set().union(*(sets[u] for u in taken))
+    free = sum(1 for u, members in enumerate(sets) if u not in taken and members - on)
     z = data.draw(st.integers(0, free))
-    flags = torch.zeros(1, len(units)).bool()
+    flags = torch.zeros(1, len(sets)).bool()
     flags[0, sorted(taken)] = True
     scores[sorted(on)] = 0
     chosen, found = features.pick(scores[None], flags, z)
-    expected = pick_by_hand(units, scores.tolist(), on, taken, z)
+    expected = pick_by_hand(sets, scores.tolist(), on, taken, z)
     assert (chosen[0].tolist(), found[0].tolist()) == expected
     assert flags.sum() == len(taken)
 
 
-def test_a_chosen_window_s_elements_score_0_afterwards():
+def test_a_chosen_window_s_values_score_0_afterwards():
     # g = 5·w₀ + 1·w₁ + 9·w₂ + 1·w₃ + 4·w₄, windows {0,1}, {1,2}, {2,3}, {3,4} score 6, 10, 10, 5.
     # {1,2} is taken (tie to the lowest); then {0,1} → 5, {2,3} → 1, {3,4} → 5: {0,1} by index;
     # then {2,3} → 1, {3,4} → 5; now everything is on and {2,3} would switch nothing on.
@@ -184,7 +184,7 @@ def test_no_fewer_windows_than_the_cover_hold_everything(case):
         for e, place in enumerate(product(*map(range, made.shape)))
         if all(p % made.size == 0 if a in made.axes else p == 0 for a, p in enumerate(place))
     }
-    # Of these elements, `size` apart along each axis, no window holds two.
+    # Of these values, `size` apart along each axis, no window holds two.
     assert made.cover == len(anchors)
     assert all(len(members & anchors) <= 1 for members in sets)
 
@@ -216,7 +216,7 @@ def test_windows_side_by_side_are_a_grid():
         )
         assert a.picks == b.picks
         assert torch.equal(a.order, b.order)
-        assert torch.allclose(a.unit_scores, b.unit_scores, atol=1e-12)
+        assert torch.allclose(a.feature_scores, b.feature_scores, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -271,19 +271,19 @@ def test_names_follow_the_order():
         lambda names: gp.Windows((4,), 2, names=names),
     ],
 )
-def test_there_must_be_one_name_per_unit(make):
+def test_there_must_be_one_name_per_feature(make):
     assert make(["a", "b", "c"]).names[1] == "b"
     with pytest.raises(gp.InvalidInput, match="2 names for 3 features"):
         make(["a", "b"])
 
 
-def test_features_must_be_over_the_objective_s_elements():
+def test_features_must_be_over_the_objective_s_values():
     with pytest.raises(gp.InvalidInput, match="over 3 values"):
         gp.maximize(modular([1, 2, 3]).objective(), gp.GreedyPIG(), features=gp.Elements(4))
 
 
 def test_random_takes_no_window_that_switches_nothing_on():
-    # Windows {0,1}, {1,2}, {2,3} of 4 elements: after the outer two, the middle one is on.
+    # Windows {0,1}, {1,2}, {2,3} of 4 values: after the outer two, the middle one is on.
     method, features = gp.Greedy(gp.Random(), rounds=1), gp.Windows((4,), 2)
     for seed in range(5):
         on = torch.zeros(4).bool()
@@ -305,5 +305,5 @@ def test_marginal_gains_of_windows_that_overlap_are_refused():
 @given(st.one_of(element_cases(), group_cases()), st.integers(0, 10**6))
 def test_scores_of_whole_features_come_back_from_their_values(case, seed):
     features, _ = case
-    scores = torch.rand(2, features.units, generator=generator(seed))
+    scores = torch.rand(2, features.count, generator=generator(seed))
     assert torch.equal(features.sum(features.spread(scores)), scores)

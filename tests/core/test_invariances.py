@@ -50,7 +50,7 @@ def test_permuting_the_features_permutes_the_result(seed, n, scorer):
     a = solve(g.objective(), scorer)
     b = solve(gp.objective(lambda w: g.g(w[:, place]), n, dtype=torch.float64), scorer)
     assert b.order.tolist() == place[a.order].tolist()
-    torch.testing.assert_close(b.unit_scores[place], a.unit_scores, rtol=0, atol=1e-11)
+    torch.testing.assert_close(b.feature_scores[place], a.feature_scores, rtol=0, atol=1e-11)
     torch.testing.assert_close(b.values, a.values, rtol=0, atol=1e-11)
 
 
@@ -87,18 +87,18 @@ def test_float32_agrees_with_float64_to_float32_accuracy(seed, scorer):
     g = net(seed, 7)
     wide = solve(g.objective(), scorer, rounds=1)
     narrow = solve(g.objective(dtype=torch.float32), scorer, rounds=1)
-    assert narrow.unit_scores.dtype == torch.float32
-    assert wide.unit_scores.dtype == torch.float64
+    assert narrow.feature_scores.dtype == torch.float32
+    assert wide.feature_scores.dtype == torch.float64
     # Six tanh units with weights of order 1: a few hundred roundings of 6e-8, times their size.
     scale = float(g.out.abs().sum() * g.inner.abs().max())
     torch.testing.assert_close(
-        narrow.unit_scores.double(), wide.unit_scores, rtol=0, atol=1e-6 * scale
+        narrow.feature_scores.double(), wide.feature_scores, rtol=0, atol=1e-6 * scale
     )
 
 
 @pytest.mark.slow
 @given(seeds, st.integers(2, 8), st.sampled_from(SCORERS))
-def test_grouping_by_singletons_equals_elements(seed, n, scorer):
+def test_grouping_by_singletons_equals_values(seed, n, scorer):
     g = (
         random_coverage(seed, n, 12, 3, whole=True)
         if isinstance(scorer, gp.MarginalGains)
@@ -118,16 +118,16 @@ def test_grouping_by_singletons_equals_elements(seed, n, scorer):
 
 
 @given(seeds, st.integers(2, 4))
-def test_a_group_scores_the_sum_of_its_elements(seed, groups):
+def test_a_group_scores_the_sum_of_its_values(seed, groups):
     n = 3 * groups
     g, ids = net(seed, n), torch.arange(n) % groups
     elements = gp.maximize(g.objective(), gp.IG(steps=3)).scores
     found = gp.maximize(g.objective(), gp.IG(steps=3), features=gp.Groups(ids))
-    for unit in range(groups):
-        assert float(found.unit_scores[unit]) == pytest.approx(
-            float(elements[ids == unit].sum()), abs=1e-12
+    for group in range(groups):
+        assert float(found.feature_scores[group]) == pytest.approx(
+            float(elements[ids == group].sum()), abs=1e-12
         )
-        assert found.scores[ids == unit].tolist() == [float(found.unit_scores[unit])] * 3
+        assert found.scores[ids == group].tolist() == [float(found.feature_scores[group])] * 3
 
 
 LINEAR = [gp.IG(4), gp.Gradient(), gp.Gradient(at=0.0), gp.MarginalGains()]

@@ -103,7 +103,7 @@ def test_a_plain_function_is_a_scorer_and_becomes_adaptive():
     assert a.settings["one_shot"] == {"method": "at_the_end"}
 
 
-def test_a_scorer_cannot_spoil_the_mask_and_selected_elements_are_ignored():
+def test_a_scorer_cannot_spoil_the_mask_and_selected_values_are_ignored():
     def vandal(objective: Objective, mask: Tensor) -> Tensor:
         mask.fill_(1)
         return torch.arange(4.0)
@@ -140,10 +140,10 @@ def test_what_is_no_method_is_refused():
 # Non-finite numbers.
 
 
-def test_a_non_finite_gradient_names_the_round():
+def test_a_non_finite_gradient_names_the_round_and_the_step():
     # √w has an infinite slope at 0, where the left rule's first step is.
     objective = gp.objective(lambda w: w.sqrt().sum(1), 3)
-    with pytest.raises(gp.NonFinite, match=r"gradient with respect to x\[0\] in round 1") as caught:
+    with pytest.raises(gp.NonFinite, match=r"to x\[0\] in round 1, step 1\)") as caught:
         gp.maximize(objective, gp.GreedyPIG(steps=4, rule="left"))
     (so_far,) = caught.value.so_far
     assert so_far.picks == ()
@@ -153,7 +153,7 @@ def test_a_non_finite_gradient_names_the_round():
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_a_non_finite_value_names_the_round_and_keeps_the_rounds(bad, batch_size):
+def test_a_non_finite_value_names_the_step_and_keeps_the_rounds(bad, batch_size):
     # Bad only on the way from two selected features, from the third of five steps (t = ½) on.
     def g(w: Tensor) -> Tensor:
         inside = (w == 1).sum(1) == 2
@@ -161,7 +161,7 @@ def test_a_non_finite_value_names_the_round_and_keeps_the_rounds(bad, batch_size
         return torch.where(inside & (moving > 0.4), bad, w @ torch.tensor([4.0, 3, 2, 1]))
 
     objective = gp.objective(g, 4, batch_size=batch_size)
-    with pytest.raises(gp.NonFinite, match=r"value in round 3") as caught:
+    with pytest.raises(gp.NonFinite, match=r"value in round 3, step 3\)") as caught:
         gp.maximize(objective, gp.GreedyPIG(per_round=1, steps=5))
     (so_far,) = caught.value.so_far
     assert so_far.order[: so_far.selected].tolist() == [0, 1]

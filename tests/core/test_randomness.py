@@ -31,13 +31,13 @@ def run(scorer, seed: int) -> gp.Attribution:
 def test_the_same_seed_gives_the_same_answer_and_another_seed_another(name):
     one, again, other = (run(RANDOM[name], seed) for seed in (5, 5, 6))
     assert torch.equal(one.order, again.order)
-    assert torch.equal(one.unit_scores, again.unit_scores)
-    assert not torch.equal(one.unit_scores, other.unit_scores)
+    assert torch.equal(one.feature_scores, again.feature_scores)
+    assert not torch.equal(one.feature_scores, other.feature_scores)
 
 
 @pytest.mark.parametrize("name", STEADY)
 def test_what_is_not_random_does_not_depend_on_the_seed(name):
-    assert torch.equal(run(STEADY[name], 5).unit_scores, run(STEADY[name], 6).unit_scores)
+    assert torch.equal(run(STEADY[name], 5).feature_scores, run(STEADY[name], 6).feature_scores)
 
 
 @pytest.mark.parametrize("name", [*RANDOM, *STEADY])
@@ -49,7 +49,7 @@ def test_global_random_state_is_neither_read_nor_moved(name):
         np.random.seed(state)
         random.seed(state)
         before = torch.get_rng_state(), np.random.get_state(), random.getstate()
-        answers.append(run(scorer, 5).unit_scores)
+        answers.append(run(scorer, 5).feature_scores)
         assert torch.equal(torch.get_rng_state(), before[0])
         assert all(
             np.array_equal(a, b) for a, b in zip(np.random.get_state(), before[1], strict=True)
@@ -79,7 +79,7 @@ def test_global_random_state_is_restored_after_an_objective_that_draws():
 def test_every_round_and_stream_has_numbers_of_its_own():
     objective, drawn = net(4, 12).objective(), set()
     for seed, round, stream in np.ndindex(3, 4, 5):
-        at = objective.at(round)
+        at = objective.changed(round=round)
         at.seed = seed
         drawn.add(torch.rand(1, generator=at.generator(stream)).item())
         drawn.add(torch.rand(1, generator=at.generator(stream, 1)).item())
@@ -88,7 +88,7 @@ def test_every_round_and_stream_has_numbers_of_its_own():
 
 def test_noise_is_standard_normal_times_the_share_of_the_range():
     # g = Σ w_i²/2 has ∂_i g(1 + ε_i) = 1 + ε_i, so one sample of the smoothed gradient at the end
-    # gives (1 + ε_i)², ε ~ N(0, σ²), with mean 1 + σ² and variance 4σ² + 2σ⁴ over the elements.
+    # gives (1 + ε_i)², ε ~ N(0, σ²), with mean 1 + σ² and variance 4σ² + 2σ⁴ over the values.
     n, sigma = 40_000, 0.25
     objective = gp.objective(lambda w: 0.5 * (w * w).sum(1), n, dtype=torch.float64)
     smooth = gp.SmoothIG(gp.Gradient(at=1.0), samples=1, noise=sigma)
@@ -134,7 +134,7 @@ def test_scorers_check_their_knobs_when_they_are_made(make):
         make()
 
 
-def test_smooth_wraps_scorers_of_elements_only():
+def test_smooth_wraps_scorers_of_values_only():
     # A scorer of whole features has no noisy path to follow.
     for inner in (gp.Random(), gp.MarginalGains(), 3, None):
         with pytest.raises((gp.InvalidInput, gp.InvalidType)):

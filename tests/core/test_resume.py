@@ -289,12 +289,12 @@ def test_earlier_results_do_not_change_when_the_run_goes_on():
     early = rounds.results()[0]
     kept = (
         early.order.clone(),
-        early.unit_scores.clone(),
+        early.feature_scores.clone(),
         early.values.clone(),
         early.last_scores.clone(),
     )
     list(rounds)
-    now = (early.order, early.unit_scores, early.values, early.last_scores)
+    now = (early.order, early.feature_scores, early.values, early.last_scores)
     assert all(torch.equal(a, b) for a, b in zip(kept, now, strict=True))
 
 

@@ -19,8 +19,8 @@ REASON = gp.StopReason
 
 def check_order(a: gp.Attribution) -> None:
     """A full permutation: what was picked, then the rest by the last score, ties by index."""
-    units = a.features.units
-    assert sorted(a.order.tolist()) == list(range(units))
+    count = a.features.count
+    assert sorted(a.order.tolist()) == list(range(count))
     assert a.selected == sum(a.picks)
     assert len(a.values) == len(a.picks) + 1 == len(a.totals) + 1
     tail = a.order[a.selected :].tolist()

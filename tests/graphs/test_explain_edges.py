@@ -1,4 +1,4 @@
-"""gp.explain_edges: units, readings, objectives, methods, and what can go wrong."""
+"""gp.explain_edges: features, readings, objectives, methods, and what can go wrong."""
 
 import pytest
 import torch
@@ -35,21 +35,21 @@ def test_a_linear_model_ranks_edges_by_what_they_carry():
     model = Plain((1.0,))
     a = gp.explain_edges(model, x, edges, weight, objective=linear_value)
     assert a.order.tolist() == [1, 2, 0, 3]
-    assert a.unit_scores.tolist() == pytest.approx([5, 9, 6, 2])
+    assert a.feature_scores.tolist() == pytest.approx([5, 9, 6, 2])
     assert a.values[0] == pytest.approx(11)
     assert a.full_value == pytest.approx(11 + 22)
     assert a.settings["undirected"] is False
 
 
-def test_both_directions_of_a_pair_are_one_unit():
+def test_both_directions_of_a_pair_are_one_feature():
     x = torch.tensor([[5.0], [1.0], [3.0]]).double()
     edges = both_ways([(0, 1), (1, 2)])
     a = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value)
-    assert a.features.units == 2
-    assert a.unit_scores.tolist() == pytest.approx([6, 4])  # The two directions' scores summed.
+    assert a.features.count == 2
+    assert a.feature_scores.tolist() == pytest.approx([6, 4])  # The two directions' scores summed.
     assert a.mask(1).tolist() == [True, False, True, False]
     apart = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value, undirected=False)
-    assert apart.unit_scores.tolist() == pytest.approx([5, 1, 1, 3])
+    assert apart.feature_scores.tolist() == pytest.approx([5, 1, 1, 3])
 
 
 def test_a_reverse_that_is_missing_once_is_warned_of():
@@ -58,17 +58,17 @@ def test_a_reverse_that_is_missing_once_is_warned_of():
     repeated = torch.cat([edges, edges[:, :1]], 1)
     with pytest.warns(UserWarning, match="undirected=True"):
         a = gp.explain_edges(Plain((1.0,)), x, repeated, objective=linear_value)
-    assert a.features.units == 4
+    assert a.features.count == 4
     a = gp.explain_edges(Plain((1.0,)), x, repeated, objective=linear_value, undirected=True)
-    assert a.features.units == 2
+    assert a.features.count == 2
 
 
-def test_parallel_edges_are_one_unit_and_loops_are_always_there():
+def test_parallel_edges_are_one_feature_and_loops_are_always_there():
     x = features(3, 1)
     edges = torch.tensor([[0, 1, 0, 1, 2], [1, 0, 1, 0, 2]])
     a = gp.explain_edges(Plain((1.0,)), x, edges, objective=linear_value)
     assert a.features.ids.tolist() == [0, 0, 0, 0, 1]
-    assert a.unit_scores.tolist() == pytest.approx([2 * float(x[0] + x[1]), 0])
+    assert a.feature_scores.tolist() == pytest.approx([2 * float(x[0] + x[1]), 0])
     assert float(a.values[0]) == pytest.approx(float(x.sum() + x[2]))
 
 
@@ -130,15 +130,15 @@ def test_defaults_cost_at_most_a_hundred_gradients():
     assert a.settings["rule"] == "gauss-radau"
 
 
-def test_every_unit_is_ranked_once_and_the_best_first_rounds_are_small():
+def test_every_feature_is_ranked_once_and_the_best_first_rounds_are_small():
     edges, weight = random_graph(100, 300)
     a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(100), edges, weight)
-    assert sorted(a.order.tolist()) == list(range(a.features.units))
+    assert sorted(a.order.tolist()) == list(range(a.features.count))
     assert a.picks[0] < a.picks[-1]
-    assert a.mask(a.features.units).all()
+    assert a.mask(a.features.count).all()
 
 
-def test_k_stops_after_k_units():
+def test_k_stops_after_k_features():
     edges, weight = random_graph()
     a = gp.explain_edges(seeded(GCN, 5, 3, 8), features(), edges, weight, k=7)
     assert a.selected == 7
@@ -171,10 +171,12 @@ def test_nodes_restrict_what_counts():
     edges = both_ways([(0, 1), (2, 3)])
     model, x = seeded(GCN, 5, 3, 8), features(4)
     a = gp.explain_edges(model, x, edges, nodes=[0])
-    assert float(a.unit_scores[1]) == 0.0
-    assert float(a.unit_scores[0]) != 0.0
+    assert float(a.feature_scores[1]) == 0.0
+    assert float(a.feature_scores[0]) != 0.0
     mask = torch.tensor([True, False, False, False])
-    assert torch.equal(gp.explain_edges(model, x, edges, nodes=mask).unit_scores, a.unit_scores)
+    assert torch.equal(
+        gp.explain_edges(model, x, edges, nodes=mask).feature_scores, a.feature_scores
+    )
 
 
 def test_label_loss_reads_labels():
@@ -264,7 +266,7 @@ def test_a_model_that_answers_one_class_alone_is_explained_all_the_same():
     with torch.no_grad():
         model.biases[-1][1] = 50.0
     a = gp.explain_edges(model, x, edges, weight)
-    assert sorted(a.order.tolist()) == list(range(a.features.units))
+    assert sorted(a.order.tolist()) == list(range(a.features.count))
 
 
 @pytest.mark.slow
@@ -273,10 +275,10 @@ def test_pairs_are_told_apart_where_their_product_leaves_int32():
     edges = torch.tensor([[0, 66_000, 69_999, 1], [66_000, 0, 1, 69_999]], dtype=torch.int32)
     graph = read_graph(torch.zeros(nodes, 1), edges)
     assert graph.undirected
-    assert graph.units.tolist() == [0, 0, 1, 1]
+    assert graph.feature_ids.tolist() == [0, 0, 1, 1]
     model = seeded(GCN, 1, 2, 4).float()
     a = gp.explain_edges(model, torch.randn(nodes, 1), edges, nodes=[0, 1], method="ig")
-    assert a.features.units == 2
+    assert a.features.count == 2
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_a_run_is_resumed_to_the_bit_and_only_with_its_own_graph(tmp_path):
     assert part.stop is gp.StopReason.GRADIENTS
     part.save(tmp_path / "part.gpig")
     again = gp.explain_edges(model, x, edges, weight, resume=tmp_path / "part.gpig")
-    for name in ("order", "unit_scores", "values", "last_scores"):
+    for name in ("order", "feature_scores", "values", "last_scores"):
         assert torch.equal(getattr(again, name), getattr(whole, name))
     assert again.gradients_used == whole.gradients_used
     with pytest.raises(gp.InvalidInput, match="input of the saved run"):
@@ -396,7 +398,7 @@ def test_cora_is_compressed_far_better_than_by_chance():
 
     def agreements(method):
         a = gp.explain_edges(model, x, edges, method=method)
-        kept = [edges[:, a.mask(round(share * a.features.units))] for share in (0.1, 0.4)]
+        kept = [edges[:, a.mask(round(share * a.features.count))] for share in (0.1, 0.4)]
         return [float((model(x, stay).argmax(1) == full).float().mean()) for stay in kept]
 
     greedy, once, chance = agreements(None), agreements("ig"), agreements("random")

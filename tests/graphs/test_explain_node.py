@@ -131,7 +131,7 @@ def test_a_node_without_edges_has_an_empty_valid_answer(tmp_path):
     model, x = seeded(GCN, 5, 3, 8), features(22)
     a = gp.explain_node(model, x, edges, 21, objective="log-probability")
     value = model(x, edges).detach()[21].log_softmax(0).max()
-    assert a.order.numel() == a.selected == a.features.units == 0
+    assert a.order.numel() == a.selected == a.features.count == 0
     assert a.mask(0).shape == (0,)
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
     assert gp.edge_columns(a).tolist() == []
@@ -150,7 +150,7 @@ def test_a_run_is_resumed_to_the_bit():
     part = gp.explain_node(model, x, edges, 3, weight, k=10, stop=gp.Stop(gradients=80))
     assert part.selected == 4
     again = gp.explain_node(model, x, edges, 3, weight, k=10, resume=part)
-    for name in ("order", "unit_scores", "values"):
+    for name in ("order", "feature_scores", "values"):
         assert torch.equal(getattr(again, name), getattr(whole, name))
 
 
@@ -169,7 +169,7 @@ def test_indexed_edges_give_the_same_to_the_bit(undirected):
             other = gp.explain_node(
                 model, x, index or gp.index_edges(x, own), node, k=8, undirected=undirected
             )
-            for name in ("order", "unit_scores", "values"):
+            for name in ("order", "feature_scores", "values"):
                 assert torch.equal(getattr(plain, name), getattr(other, name))
             assert torch.equal(plain.attachments["edges"], other.attachments["edges"])
             assert plain.provenance == other.provenance
@@ -290,10 +290,10 @@ def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
         check_values(a, model, x, edges, node)
         if kind is Tied:
             assert a.settings["hops"] == 3
-            assert a.features.units == (3 if node == 0 else 6)
+            assert a.features.count == (3 if node == 0 else 6)
             assert a.about == {}
         else:
-            assert a.features.units == 9
+            assert a.features.count == 9
             assert "more than the edges within 1 steps" in a.about["note"]
 
 
@@ -319,14 +319,14 @@ def test_norms_over_all_nodes_run_on_the_whole_graph(name, hops):
             stay = torch.cat([gp.edge_columns(a, count).sort().values, torch.tensor([12])])
             found = model(x, edges[:, stay]).detach()[node].log_softmax(0)
             assert float(value) == pytest.approx(float(found[a.settings["target"]]), rel=1e-9)
-        assert a.features.units == (5 if hops is None else 2 if node == 0 else 4)
+        assert a.features.count == (5 if hops is None else 2 if node == 0 else 4)
 
 
 def test_norms_of_single_nodes_are_cut():
     pytest.importorskip("torch_geometric", reason="needs the extra pyg")
     edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
     a = gp.explain_node(seeded(Normed, nn.LayerNorm(8)), x, edges, 0, k=2)
-    assert a.settings["hops"] == a.features.units == 2
+    assert a.settings["hops"] == a.features.count == 2
     assert a.about == {}
 
 

@@ -100,18 +100,20 @@ def both(model, x, edges, weight, *, normalisation="recomputed", **asked):
 
 
 def masks_of(graph, rows=2):
-    """(1, rows, columns) random masks that are constant on units."""
-    units = int(graph.units.max()) + 1
+    """(1, rows, columns) random masks that are constant on features."""
+    count = int(graph.feature_ids.max()) + 1
     generator = torch.Generator().manual_seed(0)
-    return torch.rand(1, rows, units, generator=generator, dtype=torch.float64)[..., graph.units]
+    return torch.rand(1, rows, count, generator=generator, dtype=torch.float64)[
+        ..., graph.feature_ids
+    ]
 
 
 def check_equal(graph, one, other):
-    """Both objectives have the same values and gradients of units."""
-    masks, units = masks_of(graph), graph.features()
+    """Both objectives have the same values and gradients of features."""
+    masks, features = masks_of(graph), graph.features()
     (v1, g1), (v2, g2) = (o.values_and_gradients(masks) for o in (one, other))
     assert torch.allclose(v1, v2, rtol=1e-12)
-    assert torch.allclose(units.sum(g1[0]), units.sum(g2[0]), rtol=1e-9, atol=1e-14)
+    assert torch.allclose(features.sum(g1[0]), features.sum(g2[0]), rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -141,11 +143,11 @@ def test_gradient_agrees_with_differences():
     graph, _, fast = both(seeded(GCN, 5, 3, 8), features(), edges, weight)
     mask, step = masks_of(graph, 1), 1e-6
     slope = graph.features().sum(fast.gradient(mask, torch.ones(1)))[0]
-    for unit in (0, 5, 11):
-        move = step * (graph.units == unit)
+    for feature in (0, 5, 11):
+        move = step * (graph.feature_ids == feature)
         ends = fast.values(torch.cat([mask + move, mask - move], 1))[0]
         difference = float((ends[0] - ends[1]) / (2 * step))
-        assert difference == pytest.approx(float(slope[unit]), rel=1e-5)
+        assert difference == pytest.approx(float(slope[feature]), rel=1e-5)
 
 
 def test_blocks_of_rows_and_memory_that_is_used_again_change_nothing(monkeypatch):

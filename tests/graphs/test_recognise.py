@@ -182,7 +182,7 @@ def test_what_is_no_such_stack_goes_through_autograd(name):
         full = model(x, edges, weight)
         value = full.log_softmax(1).max(1).values.mean()
     assert a.full_value == pytest.approx(float(value), rel=1e-12)
-    assert bool((a.unit_scores != 0).all())
+    assert bool((a.feature_scores != 0).all())
 
 
 def test_to_attention_over_edge_features_weight_0_is_a_feature_and_not_a_missing_edge():
@@ -263,5 +263,5 @@ def test_float32_is_recognised_on_a_larger_graph_by_a_part_of_it():
     a = gp.explain_edges(model, x, edges, weight, method="gradient")
     assert a.settings["fast"]
     slow = by_autograd(model, x, edges, weight, "gradient")
-    off = (a.unit_scores - slow.unit_scores).norm() / slow.unit_scores.norm()
+    off = (a.feature_scores - slow.feature_scores).norm() / slow.feature_scores.norm()
     assert float(off) < 3e-4

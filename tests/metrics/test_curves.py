@@ -315,19 +315,19 @@ def test_many_ties_go_by_index():
     assert torch.equal(needed.argsort(), order)
 
 
-def test_a_unit_is_shown_whole_or_not_at_all():
+def test_a_feature_is_shown_whole_or_not_at_all():
     a = gp.explain(MODEL, X, features=torch.tensor([0, 1, 1, 0]), target=0, method=TWO)
     assert a.order.tolist() == [0, 1]
     result = M.softmax_information_curve(MODEL, X, a)
-    sums = [0.0, 0.0, 1.5, 1.5, 2.5]  # One element has room for no unit.
+    sums = [0.0, 0.0, 1.5, 1.5, 2.5]  # One value has room for no feature.
     assert result.values.tolist() == pytest.approx([sigmoid(s) for s in sums], rel=1e-6)
 
 
-def test_masks_of_whole_units_are_the_attributions_own():
+def test_masks_of_whole_features_are_the_attributions_own():
     net, x = cnn(), picture(shape=(3, 6, 6))
     for features in ("pixels", gp.grid(2), gp.windows(3)):
         a = gp.explain(net, x, features=features, method=FOUR, baseline=0.5)
-        sizes = [int(a.mask(k).sum()) for k in range(1, a.features.units)]
+        sizes = [int(a.mask(k).sum()) for k in range(1, a.features.count)]
         k = next(k for k, size in enumerate(sizes, 1) if size > 20)
         share = sizes[k - 1] / x.numel()
         result = M.softmax_information_curve(net, x, a, points=[0, share])

@@ -68,7 +68,7 @@ def test_a_model_that_reads_one_quadrant_only_points_there_and_nowhere_else():
         assert game.score == 0.25
 
 
-def test_shares_count_the_top_elements_of_every_cell():
+def test_shares_count_the_top_values_of_every_cell():
     grids = M.make_grids(Colours(), SIXTEEN, grids=1)
     n = grids.pictures[0].numel()
     where = grids.cells.expand(4, -1, -1).reshape(-1)

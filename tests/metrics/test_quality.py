@@ -42,7 +42,7 @@ def test_the_order_of_the_weights_is_best_at_every_k(k):
     quality = M.attribution_quality(modular(), order, k)
     assert quality.exact
     assert quality.quality == pytest.approx(1)
-    assert quality.best_units == tuple(sorted(order[:k].tolist()))
+    assert quality.best_features == tuple(sorted(order[:k].tolist()))
 
 
 def test_another_order_reaches_its_share_of_the_best():
@@ -58,7 +58,7 @@ def test_greedy_misses_the_best_pair_by_a_sixth():
     a = gp.maximize(objective, gp.MarginalGains(), k=2)
     assert a.order[0] == 0
     quality = M.attribution_quality(objective, a, 2)
-    assert quality.best_units == (1, 2)
+    assert quality.best_features == (1, 2)
     assert quality.quality == pytest.approx(5 / 6)
 
 
@@ -71,7 +71,7 @@ def test_a_redundant_copy_costs_what_it_displaces():
     assert greedy.quality == pytest.approx(1)
 
 
-def test_units_are_what_is_counted():
+def test_features_are_what_is_counted():
     features = gp.Groups(torch.tensor([0, 0, 1, 1, 2]))  # worth 4, 5.5, 2
     a = gp.maximize(modular(), gp.GreedyPIG(per_round=1), features=features)
     assert M.attribution_quality(modular(), a, 1).value == pytest.approx(5.5)
@@ -114,15 +114,15 @@ def test_a_ranking_better_than_greedy_is_the_best_known():
     objective = gp.objective(g, 40)
     order = torch.tensor([38, 39, *range(38)])
     quality = M.attribution_quality(objective, order, 2, most_subsets=10)
-    assert quality.best_units == (38, 39)
+    assert quality.best_features == (38, 39)
     assert quality.quality == 1
 
 
 def test_best_is_the_maximum_over_all_sets():
     objective = wide(n=9, seed=4)
     masks = torch.zeros(84, 9, dtype=torch.float64)
-    for row, units in zip(masks, combinations(range(9), 3), strict=True):
-        row[list(units)] = 1
+    for row, chosen in zip(masks, combinations(range(9), 3), strict=True):
+        row[list(chosen)] = 1
     quality = M.attribution_quality(objective, torch.arange(9), 3)
     assert quality.best == pytest.approx(float(objective.values(masks.unsqueeze(0)).max()))
 

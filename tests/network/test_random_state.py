@@ -112,7 +112,7 @@ def test_a_run_that_draws_goes_on_where_it_stopped():
     half = gp.explain(model, row(), stop=gp.Stop(gradients=9), **ask)
     rest = gp.explain(model, row(), resume=half, **ask)
     assert torch.equal(rest.order, whole.order)
-    assert torch.equal(rest.unit_scores, whole.unit_scores)
+    assert torch.equal(rest.feature_scores, whole.feature_scores)
 
 
 def test_scripted_models_that_draw_leave_the_generator_alone():

@@ -44,7 +44,7 @@ def test_kept_draws_the_top_numbers_and_says_how_sure_the_model_is_with_them():
     assert "espresso 0.250" in texts(plots.kept(a, 0.125))  # Read off the curve: 2 · 0.125.
 
 
-def test_units_larger_than_a_number_are_told_as_measured_at_the_share_they_fit_into():
+def test_features_larger_than_a_number_are_told_as_measured_at_the_share_they_fit_into():
     line = {"softmax": {"fractions": [0, 0.3, 0.6, 1], "values": [0, 0.1, 0.4, 0.75]}}
     a = photo((3, 4, 4), features=gp.grid(2), about={"kept": {"0.4": 0.33}, "curves": line})
     assert "top 25 % (1 group)\nespresso 0.330 (all" in texts(plots.kept(a, 0.4))
@@ -257,7 +257,7 @@ def test_results_without_a_curve_show_their_rounds():
         plots.curve(3)
 
 
-def test_bars_are_the_first_units_from_top_to_bottom():
+def test_bars_are_the_first_features_from_top_to_bottom():
     names = ["age", "a $cost$ in $", "bmi"]
     model, x = torch.nn.Linear(3, 1), torch.tensor([1.0, 4.0, -2.0])
     torch.nn.init.ones_(model.weight)

@@ -173,7 +173,7 @@ def test_methods_are_read_where_they_were_measured(visit):
 
 def test_windows_that_cover_everything_leave_nothing_to_the_last_score(visit):
     a = photo((3, 8, 9), features=gp.windows(3), method="greedy-pig", rounds=5)
-    assert a.selected < a.features.units
+    assert a.selected < a.features.count
     v = visit(a)
     v.page.click(".preset:text-is('all')")
     assert "last score" not in v.text("#told")

@@ -184,7 +184,7 @@ def test_results_without_a_picture_get_bars_rounds_and_values(make):
     assert ("not measured" in text) == bool(a.values.isnan().any())
 
 
-def test_pages_of_pictures_whatever_a_unit_is():
+def test_pages_of_pictures_whatever_a_feature_is():
     groups = torch.arange(48).view(3, 4, 4) % 7
     for features in ("pixels", gp.grid(2), gp.windows(2), gp.windows(3, stride=2), groups):
         a = ranked((3, 4, 4), features=features, method="greedy-pig", rounds=3)
@@ -212,8 +212,8 @@ def test_a_photo_s_page_is_below_two_megabytes():
 
 
 def test_stops_of_the_presets_are_counted_as_curves_count():
-    def counted(ranks, units):
-        return [count for _, count in explore.slider_stops(ranks.reshape(3, 1, 502), units, units)]
+    def counted(ranks, total):
+        return [count for _, count in explore.slider_stops(ranks.reshape(3, 1, 502), total, total)]
 
     counts = counted(np.arange(1506), 1506)
     assert 15 in counts

@@ -10,13 +10,13 @@ import greedypig as gp
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import (
     Picture,
+    feature_labels,
+    feature_word,
+    features_within,
     order_last,
     order_ticks,
     rounds_line,
     strengths,
-    unit_labels,
-    unit_word,
-    units_within,
 )
 from greedypig.results.wording import chance, chance_cell, percent, short_percent
 from seen import COMPARISON, known_order, photo, pixels, ranked
@@ -146,8 +146,8 @@ def test_kept_numbers_show_the_picture_and_all_others_the_baseline():
     a, k = photo(), 13
     found = Picture.of(a).kept(k)
     expected = torch.full((4, 5, 3), 100, dtype=torch.uint8)
-    for unit in known_order(60)[:k].tolist():
-        channel, rest = divmod(unit, 20)
+    for feature in known_order(60)[:k].tolist():
+        channel, rest = divmod(feature, 20)
         expected[rest // 5, rest % 5, channel] = pixels(4, 5)[rest // 5, rest % 5, channel]
     assert np.array_equal(found, expected.numpy())
 
@@ -157,7 +157,7 @@ def test_pictures_of_other_shapes_are_laid_out_too(shape):
     a = ranked(shape).with_notes({"kind": "image"}, picture=pixels(4, 5))
     found = Picture.of(a)
     assert found.ranks.shape == ((3 if shape[-1] == 3 else 1), 4, 5)
-    assert np.array_equal(found.kept(a.features.units), pixels(4, 5).numpy())
+    assert np.array_equal(found.kept(a.features.count), pixels(4, 5).numpy())
     assert (found.kept(0) == 127).all()
     flat = np.moveaxis(found.ranks, 0, -1) if shape[-1] == 3 else found.ranks
     assert flat.reshape(-1)[known_order(a.features.n)].tolist() == list(range(a.features.n))
@@ -213,10 +213,10 @@ def test_pictures_that_do_not_fit_are_refused(tensors):
 
 
 def test_shares_never_take_more_than_they_say():
-    a = ranked((3, 4, 4), features=gp.grid(2))  # 4 units of 12 numbers.
-    assert [units_within(a, s) for s in (0, 0.24, 0.25, 0.26, 0.99, 1)] == [0, 0, 1, 1, 3, 4]
+    a = ranked((3, 4, 4), features=gp.grid(2))  # 4 features of 12 values.
+    assert [features_within(a, s) for s in (0, 0.24, 0.25, 0.26, 0.99, 1)] == [0, 0, 1, 1, 3, 4]
     with pytest.raises(gp.InvalidInput, match="share from 0 to 1"):
-        units_within(a, 1.5)
+        features_within(a, 1.5)
 
 
 def test_unmeasured_values_leave_a_gap_in_a_line():
@@ -240,16 +240,16 @@ def test_an_order_s_scale_ends_with_what_was_selected_and_marks_round_numbers(se
     assert len(ticks) == 2 or np.diff(places).min() > 0.1
 
 
-def test_units_are_called_by_name_else_by_place():
-    assert unit_labels(ranked((2,), names=["age", "bmi"]), [1]) == ["bmi"]
-    assert unit_labels(ranked((2, 3, 4)), [23]) == ["x[1, 2, 3]"]
-    assert unit_labels(ranked((3, 4, 4), features=gp.grid(2)), [3]) == ["group x[:, 2:4, 2:4]"]
+def test_features_are_called_by_name_else_by_place():
+    assert feature_labels(ranked((2,), names=["age", "bmi"]), [1]) == ["bmi"]
+    assert feature_labels(ranked((2, 3, 4)), [23]) == ["x[1, 2, 3]"]
+    assert feature_labels(ranked((3, 4, 4), features=gp.grid(2)), [3]) == ["group x[:, 2:4, 2:4]"]
     corners = torch.ones(3, 4, 4, dtype=torch.long)  # Elsewhere, and four places that are no box.
     corners[:, ::3, ::3] = 0
-    assert unit_labels(ranked((3, 4, 4), features=corners), [0]) == ["group 0"]
-    assert unit_labels(ranked((3, 4, 4), features=gp.windows(2)), [4]) == ["window at (1, 1)"]
-    assert unit_word(photo()) == "features"
-    assert unit_word(ranked((2,)), 1) == "feature"
+    assert feature_labels(ranked((3, 4, 4), features=corners), [0]) == ["group 0"]
+    assert feature_labels(ranked((3, 4, 4), features=gp.windows(2)), [4]) == ["window at (1, 1)"]
+    assert feature_word(photo()) == "features"
+    assert feature_word(ranked((2,)), 1) == "feature"
 
 
 def test_the_line_of_rounds_runs_over_the_share_selected():

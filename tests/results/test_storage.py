@@ -19,7 +19,7 @@ from greedypig.network.fingerprint import digest
 from nets import TwoInputs, cnn, identical, mlp, picture, row
 
 TWO = gp.GreedyPIG(rounds=2, steps=2)
-TENSORS = ("order", "unit_scores", "values", "last_scores")
+TENSORS = ("order", "feature_scores", "values", "last_scores")
 
 
 def example() -> gp.Attribution:
@@ -40,10 +40,10 @@ def path(tmp_path):
     ids=str,
 )
 @pytest.mark.parametrize("named", [False, True])
-def test_pictures_come_back_whatever_a_unit_is(path, features, named):
+def test_pictures_come_back_whatever_a_feature_is(path, features, named):
     spec = torch.arange(3).view(3, 1, 1) if features is None else features
     plain = gp.explain(cnn(), picture(), features=spec, method=TWO)
-    names = [f"ünit {i}" for i in range(plain.features.units)] if named else None
+    names = [f"ünit {i}" for i in range(plain.features.count)] if named else None
     a = gp.explain(cnn(), picture(), features=spec, names=names, method=TWO)
     a.save(path)
     b = gp.load(path)
@@ -428,7 +428,7 @@ def test_no_flipped_bit_is_read_as_a_result(whole):
             found = gp.load(path)
         except gp.InvalidFile:
             continue
-        for name in ("order", "unit_scores", "last_scores"):
+        for name in ("order", "feature_scores", "last_scores"):
             assert torch.equal(getattr(found, name), getattr(before, name))
         assert found.values.tolist() == before.values.tolist()
         assert (found.totals, found.settings, found.provenance, found.seconds) == (

@@ -140,7 +140,7 @@ def test_numbers_and_flags_of_a_dataframe_are_one_matrix_and_ids_another():
     assert set(a.top(5)) == {"amount", "many", "n", "shop", "city"}
     flat = torch.stack([numbers[:, 0], (numbers[:, 1] > 0).float(), torch.arange(240) % 7], dim=1)
     b = gp.select_features(model, [((flat, ids), y)])
-    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(a.feature_scores, b.feature_scores, rtol=1e-4, atol=1e-6)
 
 
 def test_a_dataframe_of_polars_is_a_matrix_with_names():
@@ -188,4 +188,4 @@ def test_whole_numbers_are_numbers_to_a_model_that_computes_with_them():
     numbers, ids, y = mixed()
     a = gp.select_features(lambda n, i: n.sum(1) + i.sum(1), [((numbers, ids), y)])
     b = gp.select_features(lambda n, i: n.sum(1) + i.sum(1), [((numbers, ids.float()), y)])
-    torch.testing.assert_close(a.unit_scores, b.unit_scores)
+    torch.testing.assert_close(a.feature_scores, b.feature_scores)

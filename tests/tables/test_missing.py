@@ -87,7 +87,7 @@ def test_gaps_that_tell_the_label_are_learned_selected_and_retrained(tmp_path):
             network.model, train, baseline=baseline, k=1, names=train.schema.names
         )
         assert a.top(1) == ["sign"]
-        assert a.features.units == 2
+        assert a.features.count == 2
         assert float(a.values[1]) > -0.45
     proof = retrain({"own": [["sign", "noise"]]}, train, valid, ks=[1], seeds=1, effort=SHORT)
     assert proof.losses["own"][1].mean < 0.42

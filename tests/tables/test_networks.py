@@ -210,7 +210,7 @@ def test_a_model_that_cannot_be_copied_loses_its_hooks_again():
     model = Single().train()
     a = gp.select_features(model, cut((numbers, ids), y))
     b = gp.select_features(Plain(), cut((numbers, ids), y))
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
     assert model.training
     assert not any(m._forward_hooks for m in model.modules())
 

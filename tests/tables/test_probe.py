@@ -37,7 +37,7 @@ def test_probabilities_are_told_and_can_be_asked_for(loss, classes, last, recwar
     b = gp.select_features(model, cut(x, y), loss=loss)
     assert not recwarn.list
     assert a.order.tolist() == b.order.tolist()
-    torch.testing.assert_close(a.unit_scores, b.unit_scores, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(a.feature_scores, b.feature_scores, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(a.values, b.values, rtol=1e-4, atol=1e-5)
 
 

@@ -47,7 +47,7 @@ def test_integrated_gradients_of_least_squares_are_the_papers_closed_form():
     model = nn.Linear(5, 1, bias=False, dtype=torch.float64)
     model.weight.data[:] = solution
     found = gp.select_features(model, cut(a, b, 16), loss="squared-error", method=gp.IG(4))
-    torch.testing.assert_close(found.unit_scores, solution * (a.T @ b) / 80)
+    torch.testing.assert_close(found.feature_scores, solution * (a.T @ b) / 80)
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -91,7 +91,7 @@ def test_copies_of_a_column_fill_the_list_of_ig_and_not_that_of_greedy_pig():
     batches = cut(x, model(x))
     ig = gp.select_features(model, batches, loss="squared-error", method="ig")
     assert sorted(ig.order.tolist()[:4]) == [0, 1, 2, 3]
-    assert torch.allclose(ig.unit_scores[1:4], ig.unit_scores[:1])
+    assert torch.allclose(ig.feature_scores[1:4], ig.feature_scores[:1])
     greedy = gp.select_features(
         model, batches, loss="squared-error", method=gp.GreedyPIG(per_round=1, steps=20)
     )
@@ -154,7 +154,7 @@ def test_a_loss_that_returns_the_mean_is_the_same_loss():
     model, x, y = regression()
     rows = gp.select_features(model, cut(x, y), loss=squared)
     mean = gp.select_features(model, cut(x, y), loss=lambda o, t: squared(o, t).mean())
-    torch.testing.assert_close(rows.unit_scores, mean.unit_scores)
+    torch.testing.assert_close(rows.feature_scores, mean.feature_scores)
 
 
 def test_a_model_on_another_scale_of_classes_is_refused_by_name():
@@ -215,7 +215,7 @@ def test_order_of_the_batches_depends_on_the_seed_alone():
         assert torch.equal(torch.get_rng_state(), before)
     (a, read_a), (b, read_b), (_, read_c) = runs
     assert read_a == read_b != read_c
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
 
 
 def test_an_order_of_their_own_is_asked_of_the_batches():
@@ -242,7 +242,7 @@ def test_streams_and_lists_agree_on_all_batches():
     a = gp.select_features(model, cut(x, y), loss="squared-error")
     b = gp.select_features(model, Stream(cut(x, y)), loss="squared-error")
     assert torch.equal(a.order, b.order)
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
 
 
 def test_a_loader_that_shuffles_by_global_chance_follows_the_seed():
@@ -253,7 +253,7 @@ def test_a_loader_that_shuffles_by_global_chance_follows_the_seed():
         loader = torch.utils.data.DataLoader(data, batch_size=20, shuffle=True)
         torch.manual_seed(state)
         runs.append(gp.select_features(model, loader, loss="squared-error", k=3, budget=60))
-    assert torch.equal(runs[0].unit_scores, runs[1].unit_scores)
+    assert torch.equal(runs[0].feature_scores, runs[1].feature_scores)
 
 
 def test_random_and_permutation_follow_their_definitions():
@@ -263,8 +263,8 @@ def test_random_and_permutation_follow_their_definitions():
     assert a.order.tolist()[:4] == [0, 2, 3, 5]
     assert a.about["gradient_batches"] == 7
     # An independent copy of the column's values: the loss grows by w² · E (x − x')² ≈ 2 w².
-    assert a.unit_scores[0] == pytest.approx(2 * 9, rel=0.2)
-    assert a.unit_scores[1] == 0
+    assert a.feature_scores[0] == pytest.approx(2 * 9, rel=0.2)
+    assert a.feature_scores[1] == 0
     one = gp.select_features(model, batches, loss="squared-error", method="random", seed=1)
     two = gp.select_features(model, batches, loss="squared-error", method="random", seed=2)
     assert sorted(one.order.tolist()) == list(range(6))
@@ -298,7 +298,7 @@ def test_a_resumed_run_has_the_bits_of_an_unbroken_one(method, budget, tmp_path)
         gp.select_features(model, batches, **ask, checkpoint=path, progress=stop)
     again = gp.select_features(model, batches, **ask, resume=path)
     assert torch.equal(again.order, whole.order)
-    assert torch.equal(again.unit_scores, whole.unit_scores)
+    assert torch.equal(again.feature_scores, whole.feature_scores)
     assert torch.equal(again.values, whole.values)
     assert again.gradients_used == whole.gradients_used
     assert again.about == whole.about

@@ -106,7 +106,7 @@ def test_copies_are_named_whatever_their_type(tmp_path):
     assert words.count("in all rows") == 2
 
 
-def test_a_column_in_other_units_is_a_copy(tmp_path):
+def test_a_column_in_other_features_is_a_copy(tmp_path):
     gaps = [None if i % 9 == 0 else float(x) for i, x in enumerate(X)]
     outlier = np.append(RANDOM.normal(size=(2, N - 1)), [[1e6], [1e6]], axis=1)
     _, words = told(

@@ -49,7 +49,7 @@ def test_arrays_of_numpy_are_welcome():
     model, x, y = regression()
     a = gp.select_features(model, [(x.numpy(), y.numpy())], loss="squared-error")
     b = gp.select_features(model, [(x, y)], loss="squared-error")
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
 
 
 def test_a_constant_column_is_warned_of():
@@ -96,7 +96,7 @@ def test_an_empty_batch_changes_nothing_and_no_rows_at_all_are_refused():
     empty = (x[:0], y[:0])
     a = gp.select_features(model, [*cut(x, y), empty], loss="squared-error")
     b = gp.select_features(model, cut(x, y), loss="squared-error")
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
     with pytest.raises(gp.InvalidInput, match="at least one row"):
         gp.select_features(model, [empty, empty], loss="squared-error")
     for nothing in ([], Stream([])):

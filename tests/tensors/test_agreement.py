@@ -37,14 +37,14 @@ def test_the_same_call_gives_the_same_bits():
         for _ in range(2)
     )
     assert torch.equal(a.order, b.order)
-    assert torch.equal(a.unit_scores, b.unit_scores)
+    assert torch.equal(a.feature_scores, b.feature_scores)
     assert torch.equal(a.values, b.values)
 
 
 def test_more_than_rounding_is_no_agreement():
     a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=3, steps=4))
     with pytest.raises(AssertionError, match="scores differ"):
-        agree(a, replace(a, unit_scores=a.unit_scores * 1.001))
+        agree(a, replace(a, feature_scores=a.feature_scores * 1.001))
     with pytest.raises(AssertionError, match="values differ"):
         agree(a, replace(a, values=a.values * 1.001))
     swapped = a.order.clone()

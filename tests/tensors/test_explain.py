@@ -61,7 +61,7 @@ def test_order_and_scores_are_algorithm_1(model, x):
     g = masked(model64, x64, torch.zeros_like(x64), softmax_of(target))
     order, scores = algorithm_1(g, x.numel(), PICKS, midpoints(3))
     assert a.order[: sum(PICKS)].tolist() == order
-    assert close(a.unit_scores, scores)
+    assert close(a.feature_scores, scores)
     assert a.selected == sum(PICKS)
     assert a.picks == PICKS
     assert a.gradients_used == len(PICKS) * 3
@@ -88,7 +88,7 @@ def test_several_inputs_are_one_set_of_features(container):
 
     order, scores = algorithm_1(g, 17, PICKS, midpoints(4))
     assert a.order[: sum(PICKS)].tolist() == order
-    assert close(a.unit_scores, scores)
+    assert close(a.feature_scores, scores)
     for found in (a.scores, a.importance, a.mask(3)):
         if container == "dict":
             assert list(found) == ["row", "image"]
@@ -270,7 +270,7 @@ def test_float64_keeps_its_precision():
     order, scores = algorithm_1(g, 6, PICKS, midpoints(3))
     assert a.scores.dtype == torch.float64
     assert a.order.tolist() == order
-    assert close(a.unit_scores, scores, 1e-12)
+    assert close(a.feature_scores, scores, 1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -360,7 +360,7 @@ def test_inputs_made_under_inference_mode_can_be_explained_outside_it():
 def test_a_job_shows_its_rounds_one_by_one():
     method = gp.GreedyPIG(rounds=3, steps=2)
     job, x = Job(mlp(), method=method), row()
-    run = job.run([job.example(x)], [x])
+    run = job.run([job.example(x)])
     parts = [(len(state.picks), run.results()[0]) for state in run]
     a = gp.explain(mlp(), x, method=method)
     assert [count for count, _ in parts] == [1, 2, 3]
@@ -446,7 +446,7 @@ def test_numpy_s_numbers_and_arrays_serve_as_python_s_and_torch_s(tmp_path):
 
     ids, base = torch.tensor([0, 0, 1, 1, 2, 2]), torch.full((6,), 0.1)
     expected, found = run(int, ids, base), run(np.int64, ids.numpy(), base.numpy())
-    assert torch.equal(found.unit_scores, expected.unit_scores)
+    assert torch.equal(found.feature_scores, expected.feature_scores)
     assert torch.equal(found.mask(np.int32(2)), expected.mask(2))
     assert found.provenance == expected.provenance
     found.save(tmp_path / "a.gpig")
@@ -475,10 +475,10 @@ def test_numpy_s_numbers_serve_as_limits_and_inside_scorers_and_features(tmp_pat
         assert gp.load(tmp_path / "a.gpig").settings["rounds"] == 2
     ids = np.array([0, 0, 1, 1, 2, 2])
     assert torch.equal(gp.Groups(ids).ids, torch.from_numpy(ids))
-    assert gp.Windows((6,), two, axes=(0,), stride=np.int32(1)).units == 5
+    assert gp.Windows((6,), two, axes=(0,), stride=np.int32(1)).count == 5
     for made in (gp.grid(two), gp.windows(two, stride=two)):
         method = gp.GreedyPIG(rounds=two, steps=two)
-        assert gp.explain(cnn(), picture(), features=made, method=method).features.units
+        assert gp.explain(cnn(), picture(), features=made, method=method).features.count
 
 
 def test_a_model_that_ignores_its_input_is_told_of():

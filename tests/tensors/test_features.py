@@ -1,4 +1,4 @@
-"""What a unit is, and how scores, importance, masks and rankings fold back into the input."""
+"""What a feature is, and how scores, importance, masks and rankings fold back into the input."""
 
 import pytest
 import torch
@@ -15,12 +15,12 @@ def element_scores(x, **options):
     return gp.explain(flat_cnn, x, method=gp.IG(steps=4), **options).scores
 
 
-def units_of(a):
-    return a.features.units
+def features_of(a):
+    return a.features.count
 
 
 @pytest.mark.parametrize(
-    ("features", "units"),
+    ("features", "count"),
     [
         ("elements", 90),
         ("pixels", 30),
@@ -36,15 +36,15 @@ def units_of(a):
     ],
     ids=str,
 )
-def test_results_have_the_input_s_shape_whatever_a_unit_is(features, units):
+def test_results_have_the_input_s_shape_whatever_a_feature_is(features, count):
     x = picture()
     a = gp.explain(flat_cnn, x, features=features, method=gp.GreedyPIG(rounds=1, steps=2))
-    assert units_of(a) == units
-    assert sorted(a.order.tolist()) == list(range(units))
+    assert features_of(a) == count
+    assert sorted(a.order.tolist()) == list(range(count))
     assert a.scores.shape == a.importance.shape == a.mask(1).shape == x.shape
     assert sorted(a.ranking().tolist()) == list(range(90))
     assert a.mask(0).sum() == 0
-    assert a.mask(units).all()
+    assert a.mask(count).all()
 
 
 def test_a_pixel_is_all_channels_of_a_place():
@@ -88,10 +88,10 @@ def test_windows_take_the_brightest_box_and_count_it_once():
     first = torch.zeros(1, 4, 4, dtype=torch.bool)
     first[0, 1:3, 1:3] = True
     assert torch.equal(a.mask(1), first)
-    assert a.unit_scores[a.order[0]] == pytest.approx(30, abs=1e-4)
+    assert a.feature_scores[a.order[0]] == pytest.approx(30, abs=1e-4)
     assert a.values[1] == pytest.approx(30, abs=1e-4)
     # Next best: {0,1}² adds 1+1+1 beyond the 9 that is taken; {2,3}² only 2 beyond the 6.
-    assert a.unit_scores[a.order[1]] == pytest.approx(3, abs=1e-4)
+    assert a.feature_scores[a.order[1]] == pytest.approx(3, abs=1e-4)
     assert a.values[2] == pytest.approx(33, abs=1e-4)
     assert a.values[-1] == pytest.approx(35, abs=1e-4)
     assert a.stop is gp.StopReason.ALL
@@ -121,10 +121,10 @@ def test_groups_may_cross_inputs(container):
     every = torch.cat([a.flatten(), b])
     which = torch.cat([ids_image.flatten(), ids_row])
     expected = torch.stack([every[which == g].sum() for g in range(3)])
-    assert close(groups.unit_scores, expected, 1e-5)
+    assert close(groups.feature_scores, expected, 1e-5)
 
 
-def test_names_go_with_their_units():
+def test_names_go_with_their_features():
     names = ["age", "income", "height", "shoe", "hat", "glove"]
     model, x = linear(), torch.ones(6)
     a = gp.explain(model, x, names=names, target=0, objective="logit", method="ig")
@@ -133,13 +133,13 @@ def test_names_go_with_their_units():
     assert a.top(2) == [names[i] for i in order[:2]]
 
 
-def test_units_without_names_are_called_by_their_index():
+def test_features_without_names_are_called_by_their_index():
     a = gp.explain(mlp(), row(), method=gp.GreedyPIG(rounds=1))
     assert a.top(3) == a.order[:3].tolist()
 
 
 def elements_at(text, shape):
-    """The elements that a text such as "x[0, 2:4, :]" is the index of."""
+    """The values that a text such as "x[0, 2:4, :]" is the index of."""
     flags = torch.zeros(shape, dtype=torch.bool)
     exec(f"{text} = True", {"x": flags})
     return flags
@@ -157,10 +157,10 @@ def elements_at(text, shape):
     ],
     ids=str,
 )
-def test_units_of_a_picture_are_told_by_their_place(features):
+def test_features_of_a_picture_are_told_by_their_place(features):
     a = gp.explain(flat_cnn, picture(), features=features, method=gp.GreedyPIG(rounds=1, steps=2))
-    for unit, text in zip(a.order, a.top(units_of(a)), strict=True):
-        taken = torch.arange(units_of(a)) == unit
+    for feature, text in zip(a.order, a.top(features_of(a)), strict=True):
+        taken = torch.arange(features_of(a)) == feature
         members = a.features.mask(taken[None]).view(3, 6, 5)
         assert torch.equal(elements_at(text, (3, 6, 5)), members), text
 
@@ -186,7 +186,7 @@ def test_a_group_that_is_no_box_is_told_by_its_index_and_the_box_around_it():
     assert sorted(a.top(2)) == ["0 in x[:, :, :]", "1 in x[:, 1:3, 1:4]"]
 
 
-def test_elements_of_several_inputs_are_told_by_input():
+def test_values_of_several_inputs_are_told_by_input():
     class Towers(nn.Module):
         def forward(self, user, item):
             return torch.stack([user.sum(1), (user * item).sum(1)], 1)
@@ -202,17 +202,17 @@ def test_elements_of_several_inputs_are_told_by_input():
 def test_groups_and_windows_may_have_names(features):
     x = picture()
     plain = gp.explain(flat_cnn, x, features=features, method=gp.GreedyPIG(rounds=1, steps=2))
-    names = [f"unit {i}" for i in range(units_of(plain))]
+    names = [f"feature {i}" for i in range(features_of(plain))]
     named = gp.explain(
         flat_cnn, x, features=features, names=names, method=gp.GreedyPIG(rounds=1, steps=2)
     )
-    assert named.top(2) == [f"unit {i}" for i in plain.order[:2].tolist()]
+    assert named.top(2) == [f"feature {i}" for i in plain.order[:2].tolist()]
 
 
 def test_a_gray_picture_may_come_without_channels():
     x = picture(0, (6, 5))
     model = nn.Sequential(nn.Flatten(), mlp(30)).eval()
-    for features, units in (("pixels", 30), (gp.grid(3), 4), (gp.windows(5), 2)):
+    for features, count in (("pixels", 30), (gp.grid(3), 4), (gp.windows(5), 2)):
         a = gp.explain(model, x, features=features, method=gp.GreedyPIG(rounds=1, steps=1))
-        assert units_of(a) == units
+        assert features_of(a) == count
         assert a.scores.shape == (6, 5)

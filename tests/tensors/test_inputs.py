@@ -61,7 +61,7 @@ def test_the_tokens_of_an_input_by_name_are_those_of_the_tensor(mask):
     assert found.scores["inputs_embeds"].shape == TEXT.shape
     assert found.mask(2)["inputs_embeds"].sum() == 2 * 4
     if mask is not None:
-        assert found.unit_scores[2] == found.unit_scores[4] == 0
+        assert found.feature_scores[2] == found.feature_scores[4] == 0
 
 
 class Named(nn.Module):

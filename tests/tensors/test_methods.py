@@ -84,7 +84,7 @@ def test_sequential_gradient_is_algorithm_1_with_one_node_at_the_left():
     )
     a = gp.explain(net, x, method=gp.SequentialGradient(schedule=(1, 1, 2)))
     assert a.order[:4].tolist() == order
-    assert close(a.unit_scores, scores, 1e-10)
+    assert close(a.feature_scores, scores, 1e-10)
 
 
 @pytest.mark.parametrize(

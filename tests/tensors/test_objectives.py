@@ -60,7 +60,7 @@ def test_values_and_picks_follow_from_the_definition(name):
 
     order, scores = algorithm_1(g, 6, PICKS, midpoints(3))
     assert a.order[:4].tolist() == order
-    assert close(a.unit_scores, scores, 1e-10)
+    assert close(a.feature_scores, scores, 1e-10)
     masks = [a.mask(k).double() for k in (0, 1, 3, 4)]
     expected = torch.cat([g(m[None]) for m in masks]).detach()
     assert close(a.values, expected, 1e-10)

@@ -275,7 +275,7 @@ def test_blur_ig_by_name_has_pair_s_defaults_and_holds_in_float32():
 
 def noise_of(n: int, seed: int, round: int, sample: int) -> Tensor:
     """(n,) standard normal numbers, a function of seed, round and sample."""
-    objective = gp.objective(lambda w: w.sum(1), n).at(round)
+    objective = gp.objective(lambda w: w.sum(1), n).changed(round=round)
     objective.seed = seed
     return torch.randn(n, generator=objective.generator(sample)).double()
 

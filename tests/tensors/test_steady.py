@@ -320,7 +320,7 @@ def test_steady_pig_is_chosen_for_the_probability_of_photos(options, method):
     cost = {"steady-pig": 3, "greedy-pig": 5, "sequential-gradient": 1}[method]
     assert a.gradients_used == cost * len(a.picks)
     rounds = {"steady-pig": 33, "greedy-pig": 20, "sequential-gradient": 100}[method]
-    assert len(a.picks) == min(rounds, a.features.units)
+    assert len(a.picks) == min(rounds, a.features.count)
 
 
 def test_small_and_gray_pictures_are_explained_by_greedy_pig():
@@ -468,6 +468,14 @@ def test_layers_that_run_again_keep_the_derivative_of_relu():
     hard = gp.SteadyPIG(rounds=4, ramp=0)
     agree(again, gp.explain(unfolded(Checkpointed(False)), x, method=hard))
     assert again.gradients_used == 12
+
+
+def test_whether_relu_can_be_softened_is_decided_once_a_run():
+    model, calls = Checkpointed(True), []
+    model.layers.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    gp.explain(unfolded(model), picture(0, (3, 12, 12)), method=STEADY)
+    # One try, which runs the layers again in its backward pass and fails, and four rounds.
+    assert sum(calls) == 2 + 4
 
 
 class SequenceFirst(nn.Module):

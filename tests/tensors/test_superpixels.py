@@ -50,8 +50,8 @@ def test_regions_are_connected():
     from skimage.measure import label
 
     ids = ids_of(photo(), 40)[0]
-    for unit in range(int(ids.max()) + 1):
-        assert label((ids == unit).numpy(), connectivity=1).max() == 1
+    for feature in range(int(ids.max()) + 1):
+        assert label((ids == feature).numpy(), connectivity=1).max() == 1
 
 
 def test_a_plain_picture_is_cut_evenly():

@@ -19,13 +19,13 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, MissingPackage
 from ..core.layout import Layout
 from ..core.methods import GreedyPIG as Rounds
-from ..core.numbers import check_count, check_switch, whole
+from ..core.numbers import check_count, check_switch
 from ..core.objective import Objective
 from ..core.quadrature import Rule
-from ..core.randomness import Fork
 from ..core.run import Run
 from ..core.scorers import IG
 from ..network.frozen import freeze
+from ..network.randomness import Fork
 from ..tensors.inputs import ModelObjective
 
 try:
@@ -101,8 +101,7 @@ class GreedyPIG(GradientAttribution):  # type: ignore[misc]
             raise InvalidInput(
                 f"Expected method to be one of {', '.join(_RULES)} (got {method!r})."
             )
-        n_rounds = whole(n_rounds)
-        check_count("n_rounds", n_rounds)
+        n_rounds = check_count("n_rounds", n_rounds)
         scorer = IG(n_steps, _RULES[method])
         with torch.inference_mode(False):
             batch = _Batch(
@@ -326,7 +325,7 @@ class _Wrapped(nn.Module):
     def __init__(self, objective: Objective, problem: int) -> None:
         super().__init__()
         if isinstance(objective, ModelObjective):
-            self.network = objective.network()
+            self.network = objective.network
         self._objective = [objective]  # In a list, so that it is not taken for a submodule.
         self._problem = problem
 

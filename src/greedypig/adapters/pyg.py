@@ -157,9 +157,9 @@ class GreedyPIGExplainer(ExplainerAlgorithm):  # type: ignore[misc]
             return explain_node(
                 model, x, edge_index, node, weight, k=self.k, connected=removing, **search
             )
-        units = read_graph(x, edge_index, weight, self.undirected).features().units
+        count = read_graph(x, edge_index, weight, self.undirected).features().count
         search["objective"] = lambda output: -loss(output if index is None else output[index])
-        k = None if self.k is None else min(self.k, units)
+        k = None if self.k is None else min(self.k, count)
         return explain_edges(model, x, edge_index, weight, k=k, **search)
 
     def _nodes(self, model: nn.Module, index: int | Tensor) -> Tensor | None:
@@ -219,8 +219,8 @@ class _Called(nn.Module):
 
 
 def _importance(a: Attribution) -> Tensor:
-    """(n,) 1 for the first unit, then evenly down; equal for equal scores of a round, 0 for units
-    that were not selected and for scores of 0."""
+    """(n,) 1 for the first feature, then evenly down; equal for equal scores of a round, 0 for
+    features that were not selected and for scores of 0."""
     first = a.order[a.features.first_rank(a.order)]
     return (1 - a.shared_positions()[first] / a.selected).clamp_min(0)
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from ..core.errors import InvalidInput, MissingPackage
-from ..core.numbers import check_count, whole
+from ..core.errors import InvalidInput, MissingPackage, first_line
+from ..core.numbers import check_count
 from ..network.frozen import freeze
 from ..tables.api import select_features
 from ..tables.losses import CLASSES, Loss
@@ -159,18 +159,17 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         At most `max_rows` rows are kept. For streams of any length with a trained model use
         `gp.select_features`, which keeps none.
         """
-        seen, most = self._seen, whole(self.max_rows)
-        check_count("max_rows", most)
+        seen, most = self._seen, check_count("max_rows", self.max_rows)
         rows = self._checked(X, y, sample_weight, reset=not seen)
         if classes is not None:
             classes = np.unique(np.asarray(classes))
-        known = self._classes if seen else None
-        if known is not None and classes is not None and not np.array_equal(known, classes):
-            raise InvalidInput(
-                f"Expected the classes of the first call, {', '.join(map(str, known))} "
-                f"(got {', '.join(map(str, classes))})."
-            )
-        classes = classes if known is None else known
+        if seen and self._classes is not None:
+            if classes is not None and not np.array_equal(self._classes, classes):
+                raise InvalidInput(
+                    f"Expected the classes of the first call, {', '.join(map(str, self._classes))} "
+                    f"(got {', '.join(map(str, classes))})."
+                )
+            classes = self._classes
         # The rows with the smallest random keys are a uniform sample, in the order they came.
         keys = np.random.default_rng([_seed(self.random_state), seen]).random(len(rows.y))
         seen += len(keys)
@@ -193,8 +192,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     def _select(self, rows: _Rows, classes: Array | None) -> FeatureSelector:
         """classes: those of the labels, where the caller has named them."""
-        columns, seed, size = rows.X.shape[1], _seed(self.random_state), whole(self.batch_size)
-        check_count("batch_size", size)
+        columns, seed = rows.X.shape[1], _seed(self.random_state)
+        size = check_count("batch_size", self.batch_size)
         k = self._wanted(columns)
         self.model_ = self._trained(rows, seed, classes)
         batches = _Batches(rows, size, seed)
@@ -216,7 +215,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.ranking_ = np.ones(columns, dtype=np.int64)
         self.ranking_[self.order_[a.selected :]] = np.arange(2, columns - a.selected + 2)
         self.support_ = self.ranking_ == 1
-        self.scores_ = a.unit_scores.numpy()
+        self.scores_ = a.feature_scores.numpy()
         self.scores_path_ = a.values.numpy()
         return self
 
@@ -277,10 +276,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         network.intercepts_[-1] = network.intercepts_[-1] * deviation + mean
         return model
 
-    def _get_support_mask(self) -> Array:
+    def _get_support_mask(self) -> Any:
         check_is_fitted(self, "support_")
-        mask: Array = self.support_
-        return mask
+        return self.support_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -295,13 +293,11 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
 
 class _Rows(NamedTuple):
-    """Rows that were checked."""
+    """Rows that were checked: X (rows, columns) an array or sparse, weights (rows,) above 0."""
 
     X: Any
-    """(rows, columns): an array, or sparse rows."""
     y: Array
     weights: Array
-    """(rows,), all above 0."""
 
     @property
     def weighted(self) -> bool:
@@ -314,14 +310,12 @@ class _Rows(NamedTuple):
 
     def joined(self, other: _Rows) -> _Rows:
         """The rows of both."""
-        if _is_sparse(self.X) or _is_sparse(other.X):
+        X, y, weights = ([mine, theirs] for mine, theirs in zip(self, other, strict=True))
+        if any(map(_is_sparse, X)):
             from scipy.sparse import vstack
 
-            X = vstack([self.X, other.X], format="csr")
-        else:
-            X = np.concatenate([self.X, other.X])
-        y, weights = (np.concatenate([self[i], other[i]]) for i in (1, 2))
-        return _Rows(X, y, weights)
+            return _Rows(vstack(X, format="csr"), np.concatenate(y), np.concatenate(weights))
+        return _Rows(*map(np.concatenate, (X, y, weights)))
 
 
 class _Batches:
@@ -362,8 +356,15 @@ def _question(model: Any, batches: _Batches, loss: Any, classes: Array | None) -
         classes = getattr(model, "classes_", None)
     dtype = next((p.dtype for p in getattr(network, "parameters", tuple)()), torch.float32)
     batches.dtype = dtype
-    with torch.no_grad():
-        output = freeze(network)(batches[0][0][:1])
+    row = batches[0][0][:1]
+    try:
+        with torch.no_grad():
+            output = freeze(network)(row)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise InvalidInput(
+            f"Expected a model of {row.shape[1]} columns, as X has (got one that refuses a row of "
+            f"shape {tuple(row.shape)}: {first_line(error)})."
+        ) from error
     if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != 1:
         got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
         raise InvalidInput(f"Expected one row of outputs for one row of columns (got {got}).")
@@ -471,18 +472,20 @@ def _converted(model: Any, batches: _Batches) -> tuple[nn.Module, str | Loss]:
     steps = [step for _, step in _named_steps(model) if step not in (None, "passthrough")]
     *scalers, last = steps
     layers = _layers(last, scalers)
-    classifier = hasattr(model, "classes_")
     # One class against the rest: p_c = σ(z_c) / Σ_d σ(z_d) = softmax(log σ(z))_c.
-    readings: list[tuple[bool, str, nn.Module, str | Loss]] = [
-        (not classifier, "predict", nn.Identity(), "squared-error"),
-        (not classifier, "predict", _Exponential(), "squared-error"),
-        (classifier, "predict_proba", nn.Identity(), "cross-entropy"),
-        (classifier, "predict_proba", nn.LogSigmoid(), "cross-entropy"),
-        (classifier, "decision_function", nn.Identity(), _margin_loss(last)),
+    readings: list[tuple[str, nn.Module, str | Loss]] = [
+        ("predict", nn.Identity(), "squared-error"),
+        ("predict", _Exponential(), "squared-error"),
     ]
-    for fits, method, tail, loss in readings:
+    if hasattr(model, "classes_"):
+        readings = [
+            ("predict_proba", nn.Identity(), "cross-entropy"),
+            ("predict_proba", nn.LogSigmoid(), "cross-entropy"),
+            ("decision_function", nn.Identity(), _margin_loss(last)),
+        ]
+    for method, tail, loss in readings:
         module = nn.Sequential(*layers, tail).eval()
-        if fits and hasattr(model, method) and _agree(module, model, method, batches):
+        if hasattr(model, method) and _agree(module, model, method, batches):
             return module, loss
     raise InvalidInput(
         f"Expected a model whose predictions follow from its coefficients (got "
@@ -560,6 +563,3 @@ def _margin_loss(model: Any) -> Loss:
         return loss(1 - signs * outputs).sum(1)
 
     return margin_loss
-
-
-__all__ = ["FeatureSelector"]

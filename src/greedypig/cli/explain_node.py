@@ -140,7 +140,7 @@ def _with_notes(a: gp.Attribution, job: GraphJob, node: int) -> gp.Attribution:
             for n, label in zip(own.nodes, labels, strict=True)
         ],
         "edges": [[own.nodes.index(end) for end in pair] for pair in own.pairs],
-        "around": a.features.units,
+        "around": a.features.count,
         "same": own.same_class(graph),
         "random": _random(a, job, node, len(own.pairs)),
         "hops": a.settings.get("hops"),

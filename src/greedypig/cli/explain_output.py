@@ -12,7 +12,7 @@ import greedypig as gp
 from ..images.api import SHARES
 from ..results import verdicts
 from ..results.photo_notes import Notes
-from ..results.picture import unit_word, units_within
+from ..results.picture import feature_word, features_within
 from ..results.wording import chance, chance_cell, count, kept_settings, listed, setting
 from .outputs import shown
 from .terminal import BOLD, Terminal, duration
@@ -25,7 +25,7 @@ UNSTABLE = "Try more --rounds, and compare what is selected first."
 
 def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> None:
     """The lines of a single photo."""
-    about, notes, units = a.about, Notes.of(a), a.features.units
+    about, notes, total = a.about, Notes.of(a), a.features.count
     head = f"{about['source']}: {about['class']}, probability {chance(about['probability'])}"
     terminal.say(head, BOLD)
     if not notes.predicted:
@@ -36,14 +36,16 @@ def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> 
     whole = "" if a.features.kind == "elements" else ", whole"
     rows = [["", f"baseline alone ({about['baseline']})", chance_cell(about["nothing"]), ""]]
     for share, probability in (about["removed"] or about["kept"]).items():
-        features = f"{units_within(a, float(share)):,} of {units:,} {unit_word(a, units)}{whole}"
+        features = (
+            f"{features_within(a, float(share)):,} of {total:,} {feature_word(a, total)}{whole}"
+        )
         label = f"{words} {100 * float(share):3g} %"
         rows.append(["", label, chance_cell(probability), features])
     terminal.table(["", "", "", ""], rows, names=2)
-    if a.selected < units_within(a, max(SHARES)):
+    if a.selected < features_within(a, max(SHARES)):
         terminal.say(
-            f"selected {a.selected:,} of {units:,} {unit_word(a, units)}; the others are ranked by "
-            "their last score",
+            f"selected {a.selected:,} of {total:,} {feature_word(a, total)}; the others are "
+            "ranked by their last score",
             indent=2,
         )
     if "second-opinion" in about["curves"]:

@@ -124,7 +124,7 @@ def _rows(notes: ColumnNotes, cell: Callable[[Summary], str]) -> list[list[str]]
 
 def _head(a: gp.Attribution, notes: ColumnNotes) -> str:
     return (
-        f"{a.about['source']}: {a.features.units} columns, {notes.train_rows:,} training rows, "
+        f"{a.about['source']}: {a.features.count} columns, {notes.train_rows:,} training rows, "
         f"{notes.valid_rows:,} validation rows; label {notes.label}: {notes.task}"
     )
 
@@ -206,7 +206,7 @@ def _record(job: SelectJob, a: gp.Attribution, notes: ColumnNotes) -> dict[str, 
     """The object of --json."""
     r2 = {} if job.constant.variance is None else notes.losses
     return notes.record() | {
-        "order": a.top(a.features.units),
+        "order": a.top(a.features.count),
         "useful": notes.useful,
         "loss_all": notes.loss_all.mean,
         "accuracy_all": None if notes.accuracy_all is None else notes.accuracy_all.mean,

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from math import inf, isfinite
 from os import PathLike
 from typing import Any, NamedTuple
@@ -15,9 +16,8 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .features import Features
+from .features import Elements, Features
 from .layout import Layout, Tree
-from .naming import unit_names
 from .numbers import whole
 from .stopping import StopReason
 
@@ -42,16 +42,13 @@ been lost again."""
 
 
 class Fall(NamedTuple):
-    """G(S) reached that of everything and was lost again as more was selected."""
+    """G(S) reached that of everything and was lost again as more was selected: the share of the
+    features with the highest value before the fall, and the larger share with the lowest after."""
 
     reached_at: float
-    """The share of the features with the highest value before the fall …"""
     reached: float
-    """… and that value."""
     lost_at: float
-    """The larger share with the lowest value after it …"""
     lost: float
-    """… and that value."""
 
 
 def find_fall(shares: Sequence[float], values: Sequence[float], full: float) -> Fall | None:
@@ -74,17 +71,17 @@ class Attribution:
     """Which features, in which order, with what effect. Frozen; see `save` and `load`."""
 
     order: Tensor
-    """(units,) long, a full permutation: in order of selection, then the rest by last score."""
+    """(features,) long, a full permutation: in order of selection, then the rest by last score."""
     selected: int
     """How many of `order` were selected before the run stopped."""
-    unit_scores: Tensor
-    """(units,) the score a unit had in the round that took it; 0 if never taken."""
+    feature_scores: Tensor
+    """(features,) the score each had in the round that took it; 0 if never taken."""
     values: Tensor
     """(rounds + 1,) float64: G(∅), then G(S) after each round; NaN where not measured."""
     full_value: float
     """G of everything: the value to compare `values` with."""
     picks: tuple[int, ...]
-    """How many units each round took."""
+    """How many features each round took."""
     totals: tuple[float, ...]
     """Sum of all scores in each round; completeness says ≈ G(1) − G(S before the round)."""
     gradients_used: int
@@ -94,16 +91,16 @@ class Attribution:
     stop: StopReason
     """Why it stopped."""
     last_scores: Tensor
-    """(units,) every unit's score in the last round; orders the rest, and a resumed run."""
+    """(features,) every score of the last round; orders the rest, and a resumed run."""
     features: Features
-    """What a unit is."""
+    """What a feature is: a value, a group of them, a window."""
     layout: Layout
-    """How elements fold back into the caller's tensors."""
+    """How values fold back into the caller's tensors."""
     first_scores: Tensor | None = None
-    """(units,) every unit's score in the first round, where scores are integrals along the path to
+    """(features,) every score of the first round, where scores are integrals along the path to
     everything, as those of integrated gradients are; `contributions` uses them."""
     score_sums: Tensor | None = None
-    """(units,) every unit's scores summed over the rounds, with `first_scores`."""
+    """(features,) every feature's scores summed over the rounds, with `first_scores`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The method and all its knobs."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -120,12 +117,12 @@ class Attribution:
 
     @property
     def scores(self) -> Tree:
-        """Algorithm 1's vector a, shaped like x: each element shows its unit's score.
+        """Algorithm 1's vector a, shaped like x: each value shows its feature's score.
 
-        Of overlapping units an element shows the first that was taken. For single elements
-        this is a itself; the sum over units is `unit_scores.sum()`.
+        Of overlapping features a value shows the first that was taken. For single values
+        this is a itself; the sum over features is `feature_scores.sum()`.
         """
-        return self.layout.unflatten(self.unit_scores[self._first_unit()])
+        return self.layout.unflatten(self.feature_scores[self._first_feature()])
 
     @property
     def importance(self) -> Tree:
@@ -134,41 +131,42 @@ class Attribution:
         Picks of one round with equal scores share one value. What was never selected, and what had
         a score of 0, has 0. `contributions` says how much each feature gives.
         """
-        positions = self.shared_positions()[self._first_unit()].double()
-        # Of overlapping units the last may have nothing left that is not taken.
+        positions = self.shared_positions()[self._first_feature()].double()
+        # Of overlapping features the last may have nothing left that is not taken.
         last = self.features.first_rank(self.order).max().clamp_min(1)
         return self.layout.unflatten((1 - positions / last).clamp_min(0).float())
 
     def shared_positions(self) -> Tensor:
-        """(units,) long: each unit's position in `order`, or that of its round's first equal score.
+        """(features,) long: the position in `order`, or that of the round's first equal score.
 
-        It is the number of units where a unit was never selected or had a score of 0.
+        It is the number of features for one that was never selected or had a score of 0.
         """
-        units = self.features.units
+        count = self.features.count
         taken = self.order[: self.selected]
-        scores = self.unit_scores[taken]
+        scores = self.feature_scores[taken]
         rounds = torch.arange(len(self.picks)).repeat_interleave(torch.tensor(self.picks).long())
         new = torch.ones(self.selected, dtype=torch.bool)
         new[1:] = (scores[1:] != scores[:-1]) | (rounds[1:] != rounds[:-1])
         starts = torch.where(new, torch.arange(self.selected), 0).cummax(0).values
-        positions = torch.full((units,), units)
-        positions[taken] = torch.where(scores != 0, starts, units)
+        positions = torch.full((count,), count)
+        positions[taken] = torch.where(scores != 0, starts, count)
         return positions
 
     def contributions(self) -> Tree:
         """Shaped like x: each feature's signed part in G(S) − G(∅), S being what was selected.
 
-        The sum over units is G(S) − G(∅). A feature's part is the mean of its integrals along paths
-        from nothing to everything: half of them straight, as in integrated gradients, and half by
-        way of what was selected before each of the rounds. Of one round it is the scores. What was
-        never selected, and what had a score of 0, has 0. Unlike `importance` it need not follow the
-        order. Of overlapping units an element shows the first that was taken. Scores that are no
-        integrals (a single gradient, an occlusion) divide the gain in G of the round they are of.
+        The sum over features is G(S) − G(∅). A feature's part is the mean of its integrals along
+        paths from nothing to everything: half of them straight, as in integrated gradients, and
+        half by way of what was selected before each of the rounds. Of one round it is the scores.
+        What was never selected, and what had a score of 0, has 0. Unlike `importance` it need not
+        follow the order. Of overlapping features a value shows the first that was taken. Scores
+        that are no integrals (a single gradient, an occlusion) divide the gain in G of the round
+        they are of.
         """
-        return self.layout.unflatten(self._unit_contributions()[self._first_unit()])
+        return self.layout.unflatten(self._feature_contributions()[self._first_feature()])
 
-    def _unit_contributions(self) -> Tensor:
-        """(units,) the same by unit.
+    def _feature_contributions(self) -> Tensor:
+        """(features,) the same by feature.
 
         contributions_i = mean over rounds r and over λ in [0, 1] of the integral along the path
         ∅ → λ · 1_{S_r} → 1, S_r being selected before round r. Both ends of the trapezoid rule
@@ -178,29 +176,29 @@ class Attribution:
         S lacks of G(S) − G(∅) is added in proportion to the size.
         """
         if len(self.picks) < 2:
-            return self.unit_scores
+            return self.feature_scores
         if self.first_scores is None or self.score_sums is None:
-            return self._gains().to(self.unit_scores)
+            return self._gains().to(self.feature_scores)
         first, rounds = self.first_scores.double(), len(self.picks)
-        selected_for = torch.zeros_like(first)  # How many rounds began with the unit in S.
+        selected_for = torch.zeros_like(first)  # How many rounds began with the feature in S.
         left = torch.arange(rounds - 1, -1, -1).repeat_interleave(torch.tensor(self.picks))
         selected_for[self.order[: self.selected]] = left.double()
         mean = (self.score_sums.double() + selected_for * first) / rounds
-        parts = torch.where(self.unit_scores != 0, (first + mean) / 2, 0)
+        parts = torch.where(self.feature_scores != 0, (first + mean) / 2, 0)
         gain = float(self.values[-1] - self.values[0])
-        return (_divided(gain, parts) if isfinite(gain) else parts).to(self.unit_scores)
+        return (_divided(gain, parts) if isfinite(gain) else parts).to(self.feature_scores)
 
     def _gains(self) -> Tensor:
-        """(units,) float64: G(S_r) − G(S_{r−1}) divided among the picks of round r."""
-        scores = self.unit_scores.double()
+        """(features,) float64: G(S_r) − G(S_{r−1}) divided among the picks of round r."""
+        scores = self.feature_scores.double()
         gains = torch.zeros_like(scores)
         begin = end = 0
         known = float(self.values[0])
         for picks, value in zip(self.picks, self.values[1:].tolist(), strict=True):
             end += picks
             if isfinite(value) and isfinite(known):  # Else with the rounds up to the next value.
-                units = self.order[begin:end]
-                gains[units] = _divided(value - known, scores[units])
+                taken = self.order[begin:end]
+                gains[taken] = _divided(value - known, scores[taken])
                 begin, known = end, value
         left = self.order[begin:end]
         gains[left] = scores[left]  # Where no value is known.
@@ -213,26 +211,26 @@ class Attribution:
         Such an explanation does not hold: more of what it selects takes the output away again. Try
         another seed, more rounds, or objective="log-likelihood".
         """
-        counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.units)
+        counts = torch.tensor([0, *self.picks]).cumsum(0) / max(1, self.features.count)
         return find_fall(counts.tolist(), self.values.tolist(), self.full_value)
 
     def mask(self, k: int) -> Tree:
-        """Boolean, shaped like x: the elements of the top k units."""
+        """Boolean, shaped like x: the values of the top k features."""
         k = whole(k)
-        if type(k) is not int or not 0 <= k <= self.features.units:
+        if type(k) is not int or not 0 <= k <= self.features.count:
             raise InvalidInput(
-                f"Expected k from 0 to {self.features.units}, the number of features (got {k!r})."
+                f"Expected k from 0 to {self.features.count}, the number of features (got {k!r})."
             )
         return self.layout.unflatten(self.features.first_rank(self.order) < k)
 
     def ranking(self) -> Tensor:
-        """(n,) long: a full permutation of the elements, unit by unit, for curves."""
+        """(n,) long: a full permutation of the values, feature by feature, for curves."""
         return torch.sort(self.features.first_rank(self.order), stable=True).indices
 
     def top(self, k: int) -> list[Any]:
         """The first k features by name; without names by place, else by index.
 
-        A place is a text written as one would index x: x[0, 3, 4] for an element of a picture,
+        A place is a text written as one would index x: x[0, 3, 4] for a value of a picture,
         x[2, :] for a token. For x with one axis the index is the place: 7.
         """
         if not self.picks:
@@ -241,7 +239,28 @@ class Attribution:
                 "listed by index.",
                 stacklevel=2,
             )
-        return [*unit_names(self.features, self.layout, self.order[:k].tolist())]
+        return self.names_of(self.order[:k].tolist())
+
+    def names_of(self, indices: Sequence[int]) -> list[Any]:
+        """What these features are called: by name, else where they lie, else by index.
+
+        A group that is no box is told by its index and the smallest box around it.
+        """
+        features, shapes = self.features, self.layout.shapes
+        if features.names is not None:
+            return [features.names[i] for i in indices]
+        if len(shapes) == 1 and len(shapes[0]) < 2:
+            return list(indices)
+        if isinstance(features, Elements):
+            return [self.layout.place(i) for i in indices]
+        if len(shapes) > 1:  # Groups may then reach over several inputs.
+            return list(indices)
+        return [self._box(i) for i in indices]
+
+    def _box(self, index: int) -> str:
+        one = (torch.arange(self.features.count) == index).unsqueeze(0)
+        box, exact = self.layout.box(self.features.mask(one)[0])
+        return box if exact else f"{index} in {box}"
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.
@@ -266,16 +285,16 @@ class Attribution:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""
-        from greedypig.results.storage import save
+        # The one call upward. Files are `results`' own, and a result that was unpickled in another
+        # process can be saved too, so the module is found by its name when it is needed.
+        import_module("greedypig.results.storage").save(self, path)
 
-        save(self, path)
-
-    def _first_unit(self) -> Tensor:
+    def _first_feature(self) -> Tensor:
         return self.order[self.features.first_rank(self.order)]
 
     def __repr__(self) -> str:
         return (
-            f"Attribution({self.method}: {self.selected} of {self.features.units} features "
+            f"Attribution({self.method}: {self.selected} of {self.features.count} features "
             f"selected in {len(self.picks)} rounds, G {float(self.values[0]):.4g} → "
             f"{float(self.values[-1]):.4g} (all: {self.full_value:.4g}), "
             f"{self.gradients_used} gradients, {self.seconds:.1f} s; {self.stop})"

@@ -17,46 +17,50 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .numbers import check_count, whole
+from .numbers import check_count
 
 
 class Features:
-    """n values bound into `units` features, with optional names, one per feature."""
+    """n values bound into `count` features, with optional names, one per feature."""
 
     kind: str
     side_by_side = True
     """May several problems share rounds, as each takes the same number of features?"""
 
-    def __init__(self, n: int, units: int, names: Sequence[str] | None = None) -> None:
-        if n < 0:
-            raise InvalidInput(f"Expected a number of values ≥ 0 (got {n}).")
-        self.n, self.units = n, units
-        self.names = None if names is None else _checked_names(names, units)
+    def __init__(self, n: int, count: int, names: Sequence[str] | None = None) -> None:
+        self.n, self.count = n, count
+        self.names: tuple[str, ...] | None = None
+        if names is not None:
+            self.names = self.named(names).names
 
     @property
     def cover(self) -> int:
         """How many features it takes, at the least, to hold every value."""
-        return self.units
+        return self.count
 
     def named(self, names: Sequence[str]) -> Features:
         """The same features with these names."""
+        if len(names) != self.count:
+            raise InvalidInput(
+                f"Expected one name per feature (got {len(names)} names for {self.count} features)."
+            )
         other = copy(self)
-        other.names = _checked_names(names, self.units)
+        other.names = tuple(map(str, names))
         return other
 
     def sum(self, scores: Tensor) -> Tensor:
-        """(b, n) scores of values → (b, units): Σ over each feature's values."""
+        """(b, n) scores of values → (b, features): Σ over each feature's values."""
         raise NotImplementedError
 
     def mask(self, taken: Tensor) -> Tensor:
-        """(b, units) bool → (b, n) bool: the values of the features taken."""
+        """(b, features) bool → (b, n) bool: the values of the features taken."""
         raise NotImplementedError
 
     def spread(self, scores: Tensor) -> Tensor:
-        """(b, units) scores of whole features → (b, n) scores of values, of which `sum` gives them
-        back unless features overlap: each is that of the feature's first value."""
-        owners = self.first_rank(torch.arange(self.units, device=scores.device))
-        places = torch.full((self.units,), self.n, device=scores.device)
+        """(b, features) scores of whole features → (b, n), each at the feature's first value: `sum`
+        gives them back unless features overlap."""
+        owners = self.first_rank(torch.arange(self.count, device=scores.device))
+        places = torch.full((self.count,), self.n, device=scores.device)
         places = places.scatter_reduce(0, owners, torch.arange(self.n).to(owners), "amin")
         values = scores.new_zeros(len(scores), self.n + 1)
         return values.scatter(1, places.expand_as(scores), scores)[:, : self.n]
@@ -70,16 +74,16 @@ class Features:
         return bool(taken.all())
 
     def first_rank(self, order: Tensor) -> Tensor:
-        """(units,) order → (n,) long: the position of the first feature that holds the value."""
+        """(features,) order → (n,) long: the position of the first feature that holds the value."""
         raise NotImplementedError
 
     def pick(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
         """(b, n) scores of values → the z best features (b, z), fewer if fewer are left, and
         their scores (b, z)."""
-        return self.pick_units(self.sum(scores), taken, z)
+        return self.pick_features(self.sum(scores), taken, z)
 
-    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """The same by scores (b, units) of whole features."""
+    def pick_features(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """The same by scores (b, features) of whole features."""
         best = best_first(scores, taken, z)
         return best, scores.gather(1, best)
 
@@ -107,7 +111,7 @@ class Elements(Features):
 
 
 class Groups(Features):
-    """Disjoint features: ids (n,) gives the feature, 0 … units−1, of every value."""
+    """Disjoint features: ids (n,) gives the feature, from 0 without gaps, of every value."""
 
     kind = "groups"
 
@@ -118,21 +122,21 @@ class Groups(Features):
         ids = ids.detach().reshape(-1).to(torch.long)
         if ids.numel() == 0:
             raise InvalidInput("Expected at least one group id (got an empty tensor).")
-        units = int(ids.max()) + 1
-        # More ids than elements leave gaps; counting them first would take memory without bound.
-        counts = torch.bincount(ids.clamp(0, ids.numel()), minlength=min(units, ids.numel() + 1))
+        count = int(ids.max()) + 1
+        # More ids than values leave gaps; counting them first would take memory without bound.
+        counts = torch.bincount(ids.clamp(0, ids.numel()), minlength=min(count, ids.numel() + 1))
         if int(ids.min()) < 0 or not bool((counts > 0).all()):
             missing = torch.nonzero(counts == 0).squeeze(1).tolist()
-            what = f"no element has id {missing[0]}" if missing else f"min id {int(ids.min())}"
+            what = f"no value has id {missing[0]}" if missing else f"min id {int(ids.min())}"
             raise InvalidInput(
-                f"Expected group ids 0 … {units - 1} without gaps (got {what}). "
+                f"Expected group ids 0 … {count - 1} without gaps (got {what}). "
                 "Try torch.unique(ids, return_inverse=True)[1]."
             )
-        super().__init__(ids.numel(), units, names)
+        super().__init__(ids.numel(), count, names)
         self.ids = ids
 
     def sum(self, scores: Tensor) -> Tensor:
-        return scores.new_zeros(len(scores), self.units).index_add_(1, self._ids(scores), scores)
+        return scores.new_zeros(len(scores), self.count).index_add_(1, self._ids(scores), scores)
 
     def mask(self, taken: Tensor) -> Tensor:
         return taken[:, self._ids(taken)]
@@ -169,7 +173,8 @@ class Windows(Features):
         stride: int = 1,
         names: Sequence[str] | None = None,
     ) -> None:
-        self.shape, self.size, self.stride = tuple(shape), whole(size), whole(stride)
+        self.shape = tuple(shape)
+        self.size, self.stride = check_count("window size", size), check_count("stride", stride)
         rank = len(self.shape)
         wanted = tuple(range(max(rank - 2, 0), rank)) if axes is None else tuple(axes)
         self.axes = tuple(sorted({a % rank for a in wanted if -rank <= a < rank}))
@@ -177,19 +182,17 @@ class Windows(Features):
             raise InvalidInput(
                 f"Expected axes of {self.shape}, at least one and every one once (got {wanted})."
             )
-        check_count("window size", self.size)
-        check_count("stride", self.stride)
         if self.stride > self.size:
             raise InvalidInput(
                 f"Expected stride ≤ the window size {size}, else some values belong to no "
                 f"window (got stride {stride})."
             )
+        lengths = [self.shape[axis] for axis in self.axes]
         for axis in self.axes:
             if self.size > self.shape[axis]:
                 raise InvalidInput(
                     f"Expected windows no larger than axis {axis} of {self.shape} (got {size})."
                 )
-        lengths = [self.shape[axis] for axis in self.axes]
         lasts = [length - self.size for length in lengths]
         self.starts = [sorted({*range(0, last + 1, self.stride), last}) for last in lasts]
         self.corners = list(product(*self.starts))
@@ -208,9 +211,10 @@ class Windows(Features):
         """∏ ⌈length / size⌉: of the values `size` apart no window holds two."""
         return prod(-(-length // self.size) for length in self._lengths)
 
-    def _places(self, units: Tensor) -> Tensor:
+    def _places(self, windows: Tensor) -> Tensor:
         """(m,) long → (m, places of a window)."""
-        return self._first.to(units.device)[units].unsqueeze(1) + self._offsets.to(units.device)
+        first, offsets = self._first.to(windows.device), self._offsets.to(windows.device)
+        return first[windows].unsqueeze(1) + offsets
 
     def _by_place(self, values: Tensor) -> Tensor:
         """(b, n) → (b, places): sums over the axes along which no window slides."""
@@ -218,7 +222,7 @@ class Windows(Features):
         return sums.index_add_(1, self._place.to(values.device), values)
 
     def _slide(self, places: Tensor) -> Tensor:
-        """(b, places) → (b, units): sums over the windows."""
+        """(b, places) → (b, windows): sums over the windows."""
         box = places.view(-1, *self._lengths)
         for dim, starts in enumerate(self.starts, 1):
             box = box.unfold(dim, self.size, 1).sum(-1)
@@ -230,17 +234,17 @@ class Windows(Features):
 
     def mask(self, taken: Tensor) -> Tensor:
         on = taken.new_zeros(len(taken), prod(self._lengths))
-        problems, units = torch.nonzero(taken).unbind(1)
-        on[problems.unsqueeze(1), self._places(units)] = True
+        problems, windows = torch.nonzero(taken).unbind(1)
+        on[problems.unsqueeze(1), self._places(windows)] = True
         return on[:, self._place.to(taken.device)]
 
     def is_complete(self, taken: Tensor) -> bool:
         return bool(self.mask(taken).all())
 
     def first_rank(self, order: Tensor) -> Tensor:
-        ranks = torch.full((prod(self._lengths),), self.units, device=order.device)
+        ranks = torch.full((prod(self._lengths),), self.count, device=order.device)
         count = len(self._offsets)
-        every = torch.arange(self.units, device=order.device)
+        every = torch.arange(self.count, device=order.device)
         for part in torch.split(every, max(1, 2**21 // count)):
             places = self._places(order[part]).reshape(-1)
             ranks.scatter_reduce_(0, places, part.repeat_interleave(count), "amin")
@@ -250,9 +254,8 @@ class Windows(Features):
         """One window at a time (b = 1): what a pick covers is worth nothing to the next."""
         off = ~self.mask(taken)
         places = self._by_place(torch.cat([torch.where(off, scores, 0), off.to(scores)]))
-        chosen: list[Tensor] = []
-        own: list[Tensor] = []
-        while len(chosen) < z:
+        chosen, own = [taken.new_zeros(0, dtype=torch.long)], [scores[0, :0]]
+        for _ in range(z):
             sums, room = self._slide(places)
             ranked = sums.masked_fill(room < 0.5, -torch.inf)
             best = torch.nonzero(ranked == ranked.max())[0]
@@ -261,9 +264,7 @@ class Windows(Features):
             chosen.append(best)
             own.append(ranked[best])
             places[:, self._places(best)] = 0
-        if not chosen:
-            return taken.new_zeros(1, 0, dtype=torch.long), scores[:, :0]
-        return torch.stack(chosen, 1), torch.stack(own, 1)
+        return torch.cat(chosen).unsqueeze(0), torch.cat(own).unsqueeze(0)
 
     def state(self) -> tuple[dict[str, object], dict[str, Tensor]]:
         settings, _ = super().state()
@@ -274,7 +275,7 @@ class Windows(Features):
 
 
 def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
-    """(b, units) → (b, z): the z best that are free by falling score, ties by lowest index.
+    """(b, features) → (b, z): the z best that are free by falling score, ties by lowest index.
 
     `topk` promises nothing about ties. A full stable sort costs more than a small network's
     gradient, so only where there are ties, what reaches the z-th score is sorted.
@@ -289,14 +290,6 @@ def best_first(scores: Tensor, taken: Tensor, z: int) -> Tensor:
         order = torch.sort(row[candidates], descending=True, stable=True).indices
         rows.append(candidates[order[:z]])
     return torch.stack(rows)
-
-
-def _checked_names(names: Sequence[str], units: int) -> tuple[str, ...]:
-    if len(names) != units:
-        raise InvalidInput(
-            f"Expected one name per feature (got {len(names)} names for {units} features)."
-        )
-    return tuple(map(str, names))
 
 
 def _inverse(order: Tensor) -> Tensor:

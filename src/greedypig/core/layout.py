@@ -1,9 +1,10 @@
-"""How a flat vector of n elements folds back into the caller's tensor, tuple or dict of tensors."""
+"""How a flat vector of n values folds back into the caller's tensor, tuple or dict of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
 
@@ -28,7 +29,7 @@ def check_plain(what: str, tensor: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of the tensors whose elements are laid end to end.
+    """Names and shapes of the tensors whose values are laid end to end.
 
     kind is "tensor", "tuple" or "dict"; names are the dict's keys, else the positions.
     """
@@ -39,19 +40,18 @@ class Layout:
 
     @staticmethod
     def vector(n: int) -> Layout:
-        """The layout of a plain vector of n elements."""
+        """The layout of a plain vector of n values."""
         return Layout("tensor", ("x",), ((n,),))
 
     @staticmethod
     def of(tree: Any) -> Layout:
         """The layout of a tensor, a tuple or list of tensors, or a dict of tensors."""
         if isinstance(tree, Tensor):
-            check_plain("input 'x'", tree)
-            return Layout("tensor", ("x",), (tuple(tree.shape),))
-        if isinstance(tree, Mapping):
-            kind, names, tensors = "dict", tuple(str(k) for k in tree), list(tree.values())
+            kind, tensors = "tensor", {"x": tree}
+        elif isinstance(tree, Mapping):
+            kind, tensors = "dict", {str(name): each for name, each in tree.items()}
         elif isinstance(tree, Sequence) and not isinstance(tree, str):
-            kind, names, tensors = "tuple", tuple(str(i) for i in range(len(tree))), list(tree)
+            kind, tensors = "tuple", {str(i): each for i, each in enumerate(tree)}
         else:
             raise InvalidType(
                 f"Expected a tensor, or a tuple or dict of tensors (got {type(tree).__name__}). "
@@ -59,23 +59,23 @@ class Layout:
             )
         if not tensors:
             raise InvalidInput("Expected at least one input tensor (got none).")
-        for name, tensor in zip(names, tensors, strict=True):
+        for name, tensor in tensors.items():
             if not isinstance(tensor, Tensor):
                 raise InvalidType(
                     f"Expected input {name!r} to be a tensor (got {type(tensor).__name__}). "
                     "Try torch.tensor(x), or fixed= for arguments that are not explained."
                 )
             check_plain(f"input {name!r}", tensor)
-        return Layout(kind, names, tuple(tuple(t.shape) for t in tensors))
+        return Layout(kind, tuple(tensors), tuple(tuple(t.shape) for t in tensors.values()))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Elements in each tensor."""
+        """Values in each tensor."""
         return tuple(prod(shape) for shape in self.shapes)
 
     @property
     def n(self) -> int:
-        """Elements in all."""
+        """Values in all."""
         return sum(self.sizes)
 
     def tensors(self, tree: Any) -> list[Tensor]:
@@ -85,9 +85,8 @@ class Layout:
         return list(tree.values()) if isinstance(tree, Mapping) else list(tree)
 
     def flatten(self, tree: Any) -> Tensor:
-        """(n,): all elements end to end, in row-major order whatever the memory format."""
-        parts = [t.reshape(-1) for t in self.tensors(tree)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        """(n,): all values end to end, in row-major order whatever the memory format."""
+        return torch.cat([t.reshape(-1) for t in self.tensors(tree)])
 
     def unflatten(self, flat: Tensor) -> Tree:
         """The tree whose `flatten` is `flat`."""
@@ -96,27 +95,38 @@ class Layout:
     def split(self, rows: Tensor) -> list[Tensor]:
         """(m, n) → one tensor (m, *shape) per input."""
         if len(self.shapes) == 1:
-            shape = self.shapes[0]
-            return [rows if len(shape) == 1 else rows.view(rows.shape[0], *shape)]
-        parts = torch.split(rows, list(self.sizes), dim=1)
+            return [rows.view(rows.shape[0], *self.shapes[0])]
+        # Slices, as views by torch.split may not be written on in place.
+        ends = accumulate(self.sizes)
+        parts = [rows[:, end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
         return [p.reshape(rows.shape[0], *s) for p, s in zip(parts, self.shapes, strict=True)]
 
-    def label(self, which: int) -> str:
+    def place(self, value: int) -> str:
+        """Where a value lies, as one would index it: x[0, 3, 4], item[2]."""
+        for which, (shape, size) in enumerate(zip(self.shapes, self.sizes, strict=True)):
+            if value < size:
+                index = torch.unravel_index(torch.tensor(value), shape or (1,))
+                return f"{self._label(which)}[{', '.join(str(int(i)) for i in index)}]"
+            value -= size
+        return str(value)
+
+    def box(self, mask: Tensor) -> tuple[str, bool]:
+        """The smallest box around the values of a mask (n,) of a lone input, and whether it holds
+        no others: x[2, :] for a token, x[:, 0:16, 16:32] for a square."""
+        shape = self.shapes[0]
+        places = torch.nonzero(mask.view(shape))
+        parts, size = [], 1
+        for along, length in zip(places.unbind(1), shape, strict=True):
+            first, last = int(along.min()), int(along.max())
+            size *= last - first + 1
+            part = ":" if last - first + 1 == length else f"{first}:{last + 1}"
+            parts.append(str(first) if first == last and length > 1 else part)
+        return f"{self._label(0)}[{', '.join(parts)}]", size == len(places)
+
+    def _label(self, which: int) -> str:
         """What an input is called in a text: its name, x where it is alone, x0, x1 … in a tuple."""
         name = self.names[which]
         return f"x{name}" if name.isdigit() else name
-
-    def place(self, element: int) -> str:
-        """Where an element lies, as one would index it: x[0, 3, 4], item[2]."""
-        for which, (shape, size) in enumerate(zip(self.shapes, self.sizes, strict=True)):
-            if element < size:
-                found: list[int] = []
-                for length in reversed(shape or (1,)):
-                    element, index = divmod(element, length)
-                    found.insert(0, index)
-                return f"{self.label(which)}[{', '.join(map(str, found))}]"
-            element -= size
-        return str(element)
 
     def pack(self, tensors: Sequence[Tensor]) -> Tree:
         """The caller's own container around these tensors."""

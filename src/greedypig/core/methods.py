@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from importlib import import_module
-from inspect import signature
-from math import inf
 from typing import Any
 
 from .errors import InvalidInput, InvalidType, did_you_mean
@@ -19,7 +16,6 @@ from .numbers import check_count, check_knobs, real, whole
 from .quadrature import Rule
 from .schedule import equal, geometric
 from .scorers import IG, Gradient, GuidedIG, MarginalGains, Random, SmoothIG, cost_of
-from .stopping import Stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +33,8 @@ class InRounds:
     ratio: float = 50.0
 
     def __post_init__(self) -> None:
-        check_knobs(self, *(n for n in ("rounds", "per_round") if getattr(self, n) is not None))
-        object.__setattr__(self, "ratio", real(self.ratio))
-        if type(self.ratio) not in (int, float) or not 0 < self.ratio < inf:
-            raise InvalidInput(f"Expected ratio to be a positive number (got {self.ratio!r}).")
+        counts = [name for name in ("rounds", "per_round") if getattr(self, name) is not None]
+        check_knobs(self, *counts, ratio=(1e-6, 1e6))
         if isinstance(self.schedule, str) and self.schedule in ("equal", "geometric"):
             return
         if isinstance(self.schedule, str) or not hasattr(self.schedule, "__iter__"):
@@ -48,9 +42,7 @@ class InRounds:
                 "Expected schedule to be 'equal', 'geometric' or a list of counts "
                 f"(got {self.schedule!r})."
             )
-        picks = tuple(map(whole, self.schedule))
-        for r, number in enumerate(picks):
-            check_count(f"schedule[{r}]", number)
+        picks = tuple(check_count(f"schedule[{r}]", n) for r, n in enumerate(self.schedule))
         other = self.rounds not in (type(self).rounds, len(picks)) or self.per_round is not None
         if not picks or other:
             raise InvalidInput(
@@ -79,15 +71,15 @@ class InRounds:
         """
         if not isinstance(self.schedule, str):
             picks = tuple(self.schedule)
-            if k is not None or sum(picks) > features.units:
+            if k is not None or sum(picks) > features.count:
                 raise InvalidInput(
-                    f"Expected a list that picks at most {features.units} features, without k "
+                    f"Expected a list that picks at most {features.count} features, without k "
                     f"(got {sum(picks)} in all, k={k})."
                 )
             return picks
-        count = features.units if k is None else k
+        count = features.count if k is None else k
         if self.per_round is not None:
-            check_count("per_round", self.per_round, features.units)
+            check_count("per_round", self.per_round, features.count)
             count = count if self.rounds is None else min(count, self.rounds * self.per_round)
             full, rest = divmod(count, self.per_round)
             return (self.per_round,) * full + (rest,) * (rest > 0)
@@ -142,11 +134,9 @@ class Greedy(InRounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inner = named(self.one_shot) if isinstance(self.one_shot, str) else self.one_shot
-        inner = scorer_of(inner)
+        inner = scorer_of(as_method(self.one_shot))
         # A method that scores otherwise in rounds says so, as `from_captum(Saliency)` does.
         object.__setattr__(self, "one_shot", getattr(inner, "in_rounds", inner))
-        check_method(self.one_shot)
 
     @property
     def scorer(self) -> Any:
@@ -167,64 +157,38 @@ METHODS: dict[str, Callable[[], Any]] = {
 """Names of methods; rooms add the methods of their kind of data."""
 
 
-def named(name: str) -> Any:
-    """The method called `name` with its defaults."""
-    if name not in METHODS:
-        import_module("greedypig.tensors.methods")  # It adds those of pictures.
-    if name not in METHODS:
-        near = did_you_mean("ig" if name.lower() == "integrated-gradients" else name, METHODS)
-        raise InvalidInput(
-            f"Expected method to be one of {', '.join(METHODS)} (got {name!r}).{near}"
-        )
-    return METHODS[name]()
-
-
-def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuse arguments that a function does not have: those of methods belong into the method."""
-    for name, value in knobs.items():
-        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
-        rule = "gradients" if name == "budget" else name
-        advice = did_you_mean(name, list(signature(function).parameters))
-        if owners:
-            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
-        elif rule in Stop.__dataclass_fields__:
-            advice = f" Try stop=gp.Stop({rule}={value!r})."
-        raise InvalidType(
-            f"Expected an argument of gp.{function.__name__} (got {name}={value!r}).{advice}"
-        )
-
-
 def with_knobs(method: Any, **knobs: Any) -> Any:
     """The method, by name or as an object, with these knobs set; None leaves a knob as it is.
 
     steps: gradients of a round, or of a one-shot method; for steady-pig they are its views.
     """
     method = as_method(method)
-    known = [f.name for f in fields(method)] if is_dataclass(method) else []
     for name, value in knobs.items():
+        known = getattr(method, "__dataclass_fields__", ())
+        knob = "views" if name == "steps" and "views" in known else name
         if value is None:
             continue
-        if name == "steps" and isinstance(method, SmoothIG) and is_dataclass(method.scorer):
-            method = replace(method, scorer=replace(method.scorer, steps=value))
-            continue
-        knob = "views" if name == "steps" and "views" in known else name
-        if knob not in known:
+        if knob in known:
+            method = replace(method, **{knob: value})
+        elif name == "steps" and isinstance(method, SmoothIG):
+            method = replace(method, scorer=with_knobs(method.scorer, steps=value))
+        else:
             title = getattr(method, "name", type(method).__name__)
             raise InvalidInput(f"Expected no {name} for method {title!r} (got {value!r}).")
-        method = replace(method, **{knob: value})
     return method
 
 
 def as_method(method: Any) -> Any:
-    """A method by name or as an object, checked."""
+    """A method by name, with its defaults, or as an object or a callable (objective, mask) →
+    scores, checked."""
     if isinstance(method, str):
-        return named(method)
-    check_method(method)
-    return method
-
-
-def check_method(method: Any) -> None:
-    """Refuse what is neither a method object nor a callable (objective, mask) → scores."""
+        if method in METHODS:
+            return METHODS[method]()
+        near = "ig" if method.lower() == "integrated-gradients" else method
+        raise InvalidInput(
+            f"Expected method to be one of {', '.join(METHODS)} (got {method!r})."
+            f"{did_you_mean(near, METHODS)}"
+        )
     kind = method if isinstance(method, type) else type(method)
     if kind.__module__.partition(".")[0] == "captum":
         raise InvalidType(
@@ -238,6 +202,7 @@ def check_method(method: Any) -> None:
             "Expected method to be a name, a method such as gp.GreedyPIG() or a callable "
             f"(objective, mask) → scores (got {type(method).__name__})."
         )
+    return method
 
 
 def scorer_of(method: Any) -> Any:
@@ -247,24 +212,21 @@ def scorer_of(method: Any) -> Any:
 
 def picks_of(method: Any, features: Features, k: int | None) -> tuple[int, ...]:
     """How many features every round takes; a one-shot method takes all, or k, in one round."""
-    k = whole(k)
     if k is not None:
-        check_count("k", k, features.units)
-    if hasattr(method, "picks"):
-        picks: tuple[int, ...] = method.picks(features, k)
-        return picks
-    return (features.units if k is None else k,)
+        k = check_count("k", k, features.count)
+    if not hasattr(method, "picks"):
+        return (features.count if k is None else k,)
+    picks: tuple[int, ...] = method.picks(features, k)
+    return picks
 
 
 def describe(method: Any) -> dict[str, Any]:
     """A method's name and knobs, for the record."""
     name = getattr(method, "name", None) or getattr(method, "__name__", type(method).__name__)
-    knobs = getattr(method, "settings", None)
-    if callable(knobs):
+    if callable(knobs := getattr(method, "settings", None)):
         return {"method": name, **knobs()}
-    if not is_dataclass(method):
-        return {"method": name}
-    return {"method": name} | {f.name: _plain(getattr(method, f.name)) for f in fields(method)}
+    own = fields(method) if is_dataclass(method) else ()
+    return {"method": name} | {f.name: _plain(getattr(method, f.name)) for f in own}
 
 
 def _plain(knob: Any) -> Any:

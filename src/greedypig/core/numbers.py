@@ -25,11 +25,13 @@ def real(number: Any) -> Any:
     return float(number) if other else number
 
 
-def check_count(name: str, number: Any, most: int | None = None) -> None:
-    """Require a whole number, at least 1 and at most the number of features."""
+def check_count(name: str, number: Any, most: int | None = None) -> int:
+    """The number as Python's own; a whole one, at least 1 and at most the number of features."""
+    number = whole(number)
     if type(number) is not int or number < 1 or (most is not None and number > most):
         bound = "≥ 1" if most is None else f"from 1 to {most}, the number of features"
         raise InvalidInput(f"Expected {name} to be a whole number {bound} (got {number!r}).")
+    return int(number)
 
 
 def check_between(name: str, number: Any, low: float, high: float) -> None:
@@ -48,8 +50,7 @@ def check_knobs(method: Any, *counts: str, **ranges: tuple[float, float]) -> Non
     """Check a frozen method's knobs, whole numbers ≥ 1 and numbers from low to high, and make
     them Python's own."""
     for name in counts:
-        object.__setattr__(method, name, whole(getattr(method, name)))
-        check_count(name, getattr(method, name))
+        object.__setattr__(method, name, check_count(name, getattr(method, name)))
     for name, (low, high) in ranges.items():
         object.__setattr__(method, name, real(getattr(method, name)))
         check_between(name, getattr(method, name), low, high)

@@ -19,8 +19,7 @@ from torch import Tensor
 from .errors import InvalidInput, InvalidType, NonFinite, NotDifferentiable
 from .features import Elements, Features
 from .layout import Layout
-from .numbers import check_count, whole
-from .randomness import Forked
+from .numbers import whole
 
 AUTO_VALUES = 1 << 21
 """batch_size="auto" starts with as many rows as make about this many values …"""
@@ -57,7 +56,7 @@ class Objective:
 
     function: (points (m, n), problems (m,)) → values (m,), where `problems` says to which of the b
     problems each row belongs. start, end: (lines, b, n); more than one line where several
-    baselines are averaged. Copies (`at`, `toward`, `seen`) count their gradients together.
+    baselines are averaged. Copies (`changed`, `toward`, `seen`) count their gradients together.
     """
 
     def __init__(
@@ -76,15 +75,12 @@ class Objective:
         self.layout = layout or Layout.vector(self.n)
         self.labels = tuple(labels)
         """What each problem is called in an error: "input 3"."""
-        self.seed, self.round = 0, 0
+        self.seed, self.round, self.step = 0, 0, 0
+        """The seed of random numbers; how many rounds, and steps of this round, came before."""
         self.goal: Tensor | None = None
         """(b, n) mask at which the paths of this round end; None for everything."""
         self.features: Features = Elements(self.n)
         """What is selected at once."""
-        self.is_probability = False
-        """Is g a probability, from 0 to 1?"""
-        self.removes = False
-        """Do the lines lead away from the input, as a counterfactual's do?"""
         self._times = 1
         """How many of the problems are repetitions of one."""
         self._adaptive, rows = _rows(batch_size, self.n)
@@ -111,23 +107,20 @@ class Objective:
 
     # The same problems, otherwise.
 
-    def _with(self, **changes: Any) -> Self:
+    def changed(self, **attributes: Any) -> Self:
+        """A copy with these attributes: the round, the step, the goal, the features, the seed."""
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__ | changes)
+        other.__dict__.update(self.__dict__ | attributes)
         return other
-
-    def at(self, round: int, **others: Any) -> Self:
-        """The objective of one round; others: its goal, its features, the seed."""
-        return self._with(round=round, **others)
 
     def toward(self, end: Tensor) -> Self:
         """The same problems with other ends of their lines."""
-        return self._with(end=end, span=end - self.start)
+        return self.changed(end=end, span=end - self.start)
 
     def repeated(self, times: int) -> Self:
         """b · times problems: each of these so many times, next to each other."""
         function = self.function
-        return self._with(
+        return self.changed(
             function=lambda points, problems: function(points, problems // times),
             start=self.start.repeat_interleave(times, 1),
             end=self.end.repeat_interleave(times, 1),
@@ -141,13 +134,9 @@ class Objective:
         """The same problems with every point changed by a differentiable view (points, problems)
         → points first."""
         function = self.function
-        return self._with(
+        return self.changed(
             function=lambda points, problems: function(view(points, problems), problems)
         )
-
-    def softened(self, width: float) -> Self:
-        """The same values with smoother gradients, where the objective knows how."""
-        return self
 
     def generator(self, *stream: int) -> torch.Generator:
         """Random numbers of this seed, round and stream, on every platform alike."""
@@ -161,25 +150,22 @@ class Objective:
         """(b, s, n) masks → (b, s): g of each mask."""
         parts = self._parts(masks)
         values = torch.cat([self._evaluate(self._place(p), gradient=False)[0] for p in parts], 1)
-        if not isfinite(float(values.sum())):
-            for problem, step in torch.nonzero(~torch.isfinite(values))[:1].tolist():
-                present = int(masks[problem, step].sum())
-                raise NonFinite(
-                    "Expected finite numbers (got NaN or infinity as the value with "
-                    f"{present} of {self.n} values present{self._of(problem)})."
-                )
+        for problem, step in torch.nonzero(~torch.isfinite(values))[:1].tolist():
+            present = int(masks[problem, step].sum())
+            raise NonFinite(
+                "Expected finite numbers (got NaN or infinity as the value with "
+                f"{present} of {self.n} values present{self._of(problem)})."
+            )
         return values
 
     def gradient(self, masks: Tensor, weights: Tensor, /) -> Tensor:
         """(b, s, n) masks, (s,) weights → (b, n): Σ_k weights_k · ∇g(masks_k)."""
         total, first = torch.zeros_like(self.end[0]), 0
         for part in self._parts(masks):
-            count = part.shape[1]
-            _, slopes = self._evaluate(self._place(part))
-            summed = _weighted(_part(weights, first, count).to(slopes), slopes)
-            summed = _mean(summed * self.span)
-            total = total + summed if first else summed
-            first += count
+            _, slopes = self._evaluate(self._place(part), first)
+            used = weights[first : first + part.shape[1]].to(slopes)
+            total += _mean((used @ slopes) * self.span)
+            first += part.shape[1]
         return total
 
     def values_and_gradients(self, masks: Tensor, /) -> tuple[Tensor, Tensor]:
@@ -209,10 +195,13 @@ class Objective:
         """(lines, b, s, n): the points of these masks, exactly `end` where the mask is 1."""
         return torch.lerp(self.start.unsqueeze(2), self.end.unsqueeze(2), masks)
 
-    def _evaluate(self, points: Tensor, *, gradient: bool = True) -> tuple[Tensor, Tensor]:
+    def _evaluate(
+        self, points: Tensor, first: int = 0, *, gradient: bool = True
+    ) -> tuple[Tensor, Tensor]:
         """(lines, b, s, n) points → (b, s) mean values and the points' gradients, if asked for.
 
-        No more rows are evaluated at once than fit a batch, nor than fit into memory.
+        first: the first point's place in the call. No more rows are evaluated at once than fit a
+        batch, nor than fit into memory.
         """
         lines, b, s, n = points.shape
         count, done = lines * b * s, 0
@@ -223,11 +212,12 @@ class Objective:
         values: list[Tensor] = []
         slopes: list[Tensor] = []
         while done < count:
-            leaf = _part(rows, done, self.rows).requires_grad_(gradient)
+            batch = slice(done, done + self.rows)
+            leaf = rows[batch].requires_grad_(gradient)
             try:
                 with torch.set_grad_enabled(gradient):
                     # A copy, as the function may write on its points.
-                    output = self.function(leaf.clone(), _part(problems, done, self.rows))
+                    output = self.function(leaf.clone(), problems[batch])
                     self._check_output(output, leaf)
                     if gradient:
                         # One summed root: rows are independent, so its gradient is every row's.
@@ -244,12 +234,12 @@ class Objective:
                 continue
             values.append(output.detach())
             done += leaf.shape[0]
-        mean = _mean(_joined(values).view(lines, b, s))
+        mean = _mean(torch.cat(values).view(lines, b, s))
         if not gradient:
             return mean, mean.new_empty(0)
-        self._shared["gradients"] += lines * s * self._times
-        gradients = _joined(slopes).view(lines, b, s, n)
-        self._check_finite(mean, gradients)
+        self.count_gradients(lines * s * self._times)
+        gradients = torch.cat(slopes).view(lines, b, s, n)
+        self._check_finite(mean, gradients, first)
         return mean, gradients
 
     def _check_output(self, values: Any, points: Tensor) -> None:
@@ -264,17 +254,17 @@ class Objective:
         if points.requires_grad and not values.requires_grad:
             raise NotDifferentiable(NO_GRADIENT)
 
-    def _check_finite(self, values: Tensor, slopes: Tensor) -> None:
+    def _check_finite(self, values: Tensor, slopes: Tensor, first: int) -> None:
         """values (b, s), slopes (lines, b, s, n): name the first that is NaN or infinite."""
         if isfinite(float(values.sum() + slopes.sum())):
             return  # A sum may overflow, rarely; then all numbers are looked at.
         each = {"value": torch.isfinite(values), "gradient": torch.isfinite(slopes).all(0)}
         for what, finite in each.items():
-            for problem, _, *value in torch.nonzero(~finite)[:1].tolist():
+            for problem, step, *value in torch.nonzero(~finite)[:1].tolist():
                 place = f" with respect to {self.layout.place(value[0])}" if value else ""
                 raise NonFinite(
                     f"Expected finite numbers (got NaN or infinity as a {what}{place} in round "
-                    f"{self.round + 1}{self._of(problem)})."
+                    f"{self.round + 1}, step {self.step + first + step + 1}{self._of(problem)})."
                 )
 
     def _of(self, problem: int) -> str:
@@ -307,44 +297,18 @@ class _SetFunctionObjective(OwnGradient):
         """(1, s, n) masks, (s,) weights → (1, n)."""
         total, first = torch.zeros_like(self.end[0]), 0
         for part in self._parts(masks):
-            used = weights[first : first + part.shape[1]].to(part)
+            count = part.shape[1]
+            used = weights[first : first + count].to(part)
             summed = self.own.gradient(self._place(part)[0, 0], used).detach()
             if summed.shape != (self.n,):
                 raise InvalidInput(
                     f"Expected a gradient of shape ({self.n},) (got {tuple(summed.shape)})."
                 )
-            first += part.shape[1]
-            self._shared["gradients"] += part.shape[1]
-            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1))
+            self.count_gradients(count)
+            self._check_finite(part[:, :1, 0], summed.view(1, 1, 1, -1), first)
             total += summed * self.span[0]
+            first += count
         return total
-
-
-def objective(
-    g: Callable[[Tensor], Tensor],
-    n: int,
-    *,
-    batch_size: int | Literal["auto"] = "auto",
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-) -> Objective:
-    """The objective of g: masks (m, n) in [0, 1] → values (m,), in differentiable torch.
-
-    dtype None tries the default dtype and, where g's own tensors do not fit it, float64.
-    """
-    if not callable(g):
-        raise InvalidType(f"Expected g to be callable (got {type(g).__name__}).")
-    n = whole(n)
-    check_count("n", n)
-    forked = Forked(g)
-    if dtype is None:
-        dtype = _fitting_dtype(forked, n, device)
-    elif not dtype.is_floating_point:
-        raise InvalidType(f"Expected a floating-point dtype (got {dtype}).")
-    start = torch.zeros(1, 1, n, dtype=dtype, device=device)
-    return Objective(
-        lambda points, _: forked(points), start, torch.ones_like(start), batch_size=batch_size
-    )
 
 
 def as_objective(candidate: Any) -> Objective:
@@ -368,41 +332,8 @@ def _rows(batch_size: Any, n: int) -> tuple[bool, int]:
     raise InvalidInput(f"Expected batch_size to be 'auto' or a whole number ≥ 1 (got {rows!r}).")
 
 
-def _fitting_dtype(
-    g: Callable[[Tensor], Tensor], n: int, device: torch.device | str | None
-) -> torch.dtype:
-    default = torch.get_default_dtype()
-    with torch.no_grad():
-        try:
-            value = g(torch.ones(1, n, dtype=default, device=device))
-        except RuntimeError as error:
-            if "dtype" not in str(error) and "Double" not in str(error):
-                raise
-            return torch.float64
-    # Sums of products promote quietly; float64 constants ask for float64 masks all the same.
-    return torch.float64 if getattr(value, "dtype", None) == torch.float64 else default
-
-
-def _part(rows: Tensor, first: int, count: int) -> Tensor:
-    """So many rows from the first on; often all."""
-    return rows if first == 0 and rows.shape[0] <= count else rows[first : first + count]
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """The parts along the first axis; there is often one."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _weighted(weights: Tensor, slopes: Tensor) -> Tensor:
-    """(s,) weights, (lines, b, s, n) slopes → (lines, b, n): their weighted sum over s."""
-    lines, b, s, n = slopes.shape
-    if lines * b > 1:
-        return weights @ slopes
-    return (weights @ slopes.view(s, n)).view(1, 1, n)  # A matrix times a vector is quicker.
-
-
 def _mean(lines: Tensor) -> Tensor:
-    """The mean over the first axis, which often has one entry."""
+    """The mean over the first axis, which mostly has one entry."""
     return lines[0] if lines.shape[0] == 1 else lines.mean(0)
 
 

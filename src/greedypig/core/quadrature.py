@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput
-from .numbers import check_count, whole
+from .numbers import check_count
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,8 @@ def trapezoid(steps: int) -> Rule:
             f"Expected steps ≥ 2 for the trapezoid rule (got {steps}). Try rule='midpoint'."
         )
     gap = 1.0 / (steps - 1)
-    ends = {0, steps - 1}
-    return Rule(
-        tuple(k * gap if k < steps - 1 else 1.0 for k in range(steps)),
-        tuple(gap / 2 if k in ends else gap for k in range(steps)),
-    )
+    nodes = *(k * gap for k in range(steps - 1)), 1.0
+    return Rule(nodes, (gap / 2, *[gap] * (steps - 2), gap / 2))
 
 
 def gauss_legendre(steps: int) -> Rule:
@@ -108,8 +105,7 @@ RULES: dict[str, Callable[[int], Rule]] = {
 
 def rule(name: str, steps: int) -> Rule:
     """The rule called `name` with `steps` nodes; "gauss-legendre" is spelled either way."""
-    steps = whole(steps)
-    check_count("steps", steps)
+    steps = check_count("steps", steps)
     key = str(name).replace("-", "_")
     if key not in RULES:
         raise InvalidInput(f"Expected rule to be one of {', '.join(RULES)} (got {name!r}).")

@@ -44,7 +44,7 @@ class State:
     @staticmethod
     def start(objective: Objective, features: Features) -> State:
         """Nothing is selected."""
-        zero = torch.zeros(objective.b, features.units).to(objective.end)
+        zero = torch.zeros(objective.b, features.count).to(objective.end)
         return State(zero.bool(), zero[:, :0].long(), zero, zero, zero, zero)
 
     def take(
@@ -75,7 +75,7 @@ def rounds(
     for z in schedule[len(state.picks) :]:
         selected = features.mask(state.taken)
         goal = features.goal(state.taken, z)
-        now = objective.at(len(state.picks), goal=goal, features=features)
+        now = objective.changed(round=len(state.picks), goal=goal, features=features)
         # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
         scores, totals = checked(scorer(now, selected.to(objective.end)), selected, now)
         chosen, own = features.pick(scores, state.taken, z)

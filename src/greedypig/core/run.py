@@ -56,7 +56,7 @@ class Run:
         seed = whole(seed)
         if type(seed) is not int:
             raise InvalidInput(f"Expected seed to be a whole number (got {seed!r}).")
-        self.objective = as_objective(objective).at(0, seed=seed)
+        self.objective = as_objective(objective).changed(seed=seed)
         self.method = as_method(method)
         self.scorer = scorer_of(self.method)
         self.features = features or Elements(self.objective.n)
@@ -84,7 +84,6 @@ class Run:
         if self.stop.gradients is not None and self.stop.gradients < self._cost():
             raise BudgetTooSmall(self._cost(), self.stop.gradients)
         if resume is not None:
-            check_same_run(resume, self)
             self._resume(resume)
 
     @property
@@ -149,7 +148,7 @@ class Run:
             Attribution(
                 order=ranking[b],
                 selected=state.order.shape[1],
-                unit_scores=state.scores[b].cpu(),
+                feature_scores=state.scores[b].cpu(),
                 values=line[b],
                 full_value=float(everything[b]),
                 picks=state.picks,
@@ -171,7 +170,7 @@ class Run:
     def _measure(self, values: dict[int, Tensor]) -> int:
         """Add G(S) after every round, and of everything under the key that is returned."""
         done = len(self.state.picks)
-        complete = self._is_complete()
+        complete = self.features.is_complete(self.state.taken)
         sets = range(done + 1) if complete else (*range(done + 1), ALL)
         missing = [r for r in sets if r not in values]
         # Where a rule asks for values, each is measured alone, as then: the same bits.
@@ -183,10 +182,10 @@ class Run:
 
     def _values(self, after: Sequence[int]) -> tuple[Tensor, ...]:
         """(b,) float64 G of what is selected after each of these numbers of rounds."""
-        order, (b, units) = self.state.order, self.state.taken.shape
+        order, (b, count) = self.state.order, self.state.taken.shape
         places = torch.arange(order.shape[1], device=order.device).expand_as(order)
-        places = order.new_full((b, units), units).scatter(1, order, places)
-        counts = [units + 1 if r == ALL else sum(self.state.picks[:r]) for r in after]
+        places = order.new_full((b, count), count).scatter(1, order, places)
+        counts = [count + 1 if r == ALL else sum(self.state.picks[:r]) for r in after]
         taken = places.unsqueeze(1) < order.new_tensor(counts).unsqueeze(1)
         masks = self.features.mask(taken.flatten(0, 1)).view(b, len(after), -1)
         try:
@@ -199,7 +198,7 @@ class Run:
 
     def _reason_to_stop(self) -> StopReason | None:
         done, stop = len(self.state.picks), self.stop
-        if self._is_complete():
+        if self.features.is_complete(self.state.taken):
             return StopReason.ALL
         if done >= len(self.schedule):
             return StopReason.K if self.k == self.state.order.shape[1] else StopReason.ROUNDS
@@ -215,13 +214,6 @@ class Run:
             with torch.inference_mode(False):
                 (self.values[done],) = self._values([done])
         return StopReason.VALUE if bool((self.values[done] >= stop.value).all()) else None
-
-    def _is_complete(self) -> bool:
-        """Is every value on? Features that overlap need not all be taken for it."""
-        every = self.state.order.shape[1] == self.features.units
-        return every or (
-            not self.features.side_by_side and self.features.is_complete(self.state.taken)
-        )
 
     def _cost(self) -> int:
         """Gradients of the next round: what the scorer says, else what rounds cost so far."""
@@ -240,13 +232,14 @@ class Run:
 
     def _resume(self, saved: Attribution) -> None:
         """Take up a saved run; the rest is as if it had never stopped."""
+        self._check_same(saved)
         order = saved.order[: saved.selected].unsqueeze(0).to(self.state.order)
-        none = torch.zeros_like(saved.last_scores)  # Of scores that are no integrals.
-        first = saved.last_scores if saved.first_scores is None else saved.first_scores
-        sums = none if saved.score_sums is None else saved.score_sums
+        last = saved.last_scores
+        first = last if saved.first_scores is None else saved.first_scores
+        sums = torch.zeros_like(last) if saved.score_sums is None else saved.score_sums
         scores, last, first, sums = (
             each.unsqueeze(0).to(self.state.scores)
-            for each in (saved.unit_scores, saved.last_scores, first, sums)
+            for each in (saved.feature_scores, last, first, sums)
         )
         totals = tuple((total,) for total in saved.totals)
         taken = self.state.taken.scatter(1, order, True)
@@ -255,24 +248,23 @@ class Run:
         self._began -= saved.seconds
         self._exhausted = self.stop.gain and saved.stop is StopReason.NO_GAIN
 
+    def _check_same(self, saved: Attribution) -> None:
+        """Refuse a saved run of other features or other settings."""
+        mine, theirs = self.features.state(), saved.features.state()
+        same = mine[0] == theirs[0] and all(
+            torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
+        )
+        if not same:
+            raise InvalidInput("Expected the features of the saved run (got others).")
+        for name, value in self.settings[0].items():
+            before = saved.settings.get(name)
+            if before != value and name != "batch_size":  # Batches change the last bits at most.
+                raise InvalidInput(
+                    f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
+                )
+
 
 rounds = Run
-
-
-def check_same_run(saved: Attribution, run: Run) -> None:
-    """Refuse a saved run of other features or other settings."""
-    mine, theirs = run.features.state(), saved.features.state()
-    same = mine[0] == theirs[0] and all(
-        torch.equal(mine[1][name].cpu(), theirs[1][name].cpu()) for name in mine[1]
-    )
-    if not same:
-        raise InvalidInput("Expected the features of the saved run (got others).")
-    for name, value in run.settings[0].items():
-        before = saved.settings.get(name)
-        if before != value and name != "batch_size":  # Batches change the last bits at most.
-            raise InvalidInput(
-                f"Expected the settings of the saved run, {name}={before!r} (got {value!r})."
-            )
 
 
 def maximize(
@@ -306,10 +298,9 @@ def best_subset(
     Equal values go to the set that comes first, by lower indices.
     """
     problem = as_objective(objective)
-    units = features or Elements(problem.n)
-    k = whole(k)
-    check_count("k", k, units.units)
-    count = comb(units.units, k)
+    features = features or Elements(problem.n)
+    k = check_count("k", k, features.count)
+    count = comb(features.count, k)
     if count > MOST_SUBSETS:
         raise InvalidInput(
             f"Expected at most {MOST_SUBSETS:,} subsets to try (got {count:,}). "
@@ -317,12 +308,11 @@ def best_subset(
         )
     best: tuple[int, ...] = ()
     best_value = float("-inf")
-    subsets = combinations(range(units.units), k)
+    subsets = combinations(range(features.count), k)
     while chunk := list(islice(subsets, 1024)):
-        taken = torch.zeros(len(chunk), units.units, dtype=torch.bool)
-        for row, subset in enumerate(chunk):
-            taken[row, list(subset)] = True
-        values = problem.values(units.mask(taken).unsqueeze(0))[0]
+        taken = torch.zeros(len(chunk), features.count, dtype=torch.bool)
+        taken.scatter_(1, torch.tensor(chunk), True)
+        values = problem.values(features.mask(taken).unsqueeze(0))[0]
         at = int(torch.nonzero(values == values.max())[0])
         if float(values[at]) > best_value:
             best, best_value = chunk[at], float(values[at])

@@ -45,16 +45,14 @@ class IG:
         object.__setattr__(self, "steps", len(self.quadrature))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         rest = rest_of(objective, mask)
         nodes = mask.new_tensor(self.quadrature.nodes).unsqueeze(1)
         weights = mask.new_tensor(self.quadrature.weights)
-        total, size = mask, objective.points
+        total, size = torch.zeros_like(mask), objective.points
         for first in range(0, nodes.shape[0], size):  # So memory does not grow with steps.
             part = slice(first, first + size)
             path = torch.addcmul(mask.unsqueeze(1), nodes[part], rest.unsqueeze(1))
-            scores = objective.gradient(path, weights[part])
-            total = total + scores if first else scores
+            total += objective.changed(step=first).gradient(path, weights[part])
         return total * rest
 
     @property
@@ -90,7 +88,6 @@ class Gradient:
         check_knobs(self, at=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         rest = rest_of(objective, mask)
         point = (mask + self.at * rest).unsqueeze(1)
         return objective.gradient(point, mask.new_ones(1)) * rest
@@ -119,7 +116,6 @@ class SmoothIG:
             )
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         total = torch.zeros_like(mask)
         span = objective.end.amax(-1, keepdim=True) - objective.end.amin(-1, keepdim=True)
         span = torch.where(span > 0, span, 1)
@@ -153,14 +149,14 @@ class GuidedIG:
         check_knobs(self, "steps", fraction=(0, 1), max_dist=(0, 1))
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         # The path is kept in float64: thousands of small moves must add up to the whole way. With
         # several baselines it is a path of masks all the same, and lengths are those of the mean.
         length = (objective.end - objective.start).abs().mean(0).double()
         at, one = mask.double(), mask.new_ones(1)
         scores = torch.zeros_like(at)
         for step in range(self.steps):
-            gradient = objective.gradient(at.to(mask).unsqueeze(1), one).double()
+            point = at.to(mask).unsqueeze(1)
+            gradient = objective.changed(step=step).gradient(point, one).double()
             slope = torch.where(length > 0, gradient.abs() / length, torch.inf)
             paths = zip(at, mask.double(), slope, length, strict=True)
             moved = torch.stack([self._move(*path, (step + 1) / self.steps) for path in paths])
@@ -208,21 +204,19 @@ class Random:
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
-        units = objective.features.units
-        scores = torch.rand(units, generator=objective.generator(0), dtype=torch.float64)
+        count = objective.features.count
+        scores = torch.rand(count, generator=objective.generator(0), dtype=torch.float64)
         return objective.features.spread(scores.expand(objective.b, -1).to(mask))
 
 
 @dataclass(frozen=True)
 class MarginalGains:
-    """scores_u = G(S ∪ u) − G(S) for every feature u, by values alone. One feature a round."""
+    """scores_i = G(S ∪ i) − G(S) for every feature i, by values alone. One feature a round."""
 
     name = "marginal-gains"
     cost = 0
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
-        """(b, n)."""
         features = objective.features
         if features.kind == "windows":
             raise InvalidInput(
@@ -230,20 +224,20 @@ class MarginalGains:
                 "Try gp.grid(b)."
             )
         free = features.sum(1 - mask) > 0
-        units = torch.nonzero(free)[:, 1].view(objective.b, -1)
+        left = torch.nonzero(free)[:, 1].view(objective.b, -1)
         values = [objective.values(mask.unsqueeze(1))]
-        for part in torch.split(units, objective.points, 1):
+        for part in torch.split(left, objective.points, 1):
             sets = (~free).unsqueeze(1).repeat(1, part.shape[1], 1)
             sets = sets.scatter(2, part.unsqueeze(2), True)
             masks = features.mask(sets.flatten(0, 1)).view(*part.shape, -1)
             values.append(objective.values(masks))
         before, *after = values
         gains = (torch.cat(after, 1) - before).to(mask)
-        return features.spread(mask.new_zeros(free.shape).scatter(1, units, gains))
+        return features.spread(mask.new_zeros(free.shape).scatter(1, left, gains))
 
     def picks(self, features: Features, k: int | None) -> tuple[int, ...]:
         """One feature a round."""
-        return (1,) * (features.units if k is None else k)
+        return (1,) * (features.count if k is None else k)
 
 
 def cost_of(scorer: Any) -> int:

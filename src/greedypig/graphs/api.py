@@ -169,10 +169,10 @@ def explain_node(
             method = _NoEdges(method.name)
         elif connected:
             features = Growing(around, local=removing or isinstance(method, RandomGrowth))
-        if k is not None and k > features.units > 0:
-            fewer = f"{k} edges were asked for; only {features.units} are within {hops} steps."
+        if k is not None and k > features.count > 0:
+            fewer = f"{k} edges were asked for; only {features.count} are within {hops} steps."
             note = f"{note} {fewer}".strip()
-        k = min(k or features.units, features.units) or None
+        k = min(k or features.count, features.count) or None
         search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": resume}
         g = NodeObjective(edges.objective(aim), around.reaching, removing=removing)
         ids = centres.tolist() if len(centres) > 1 else int(centres)
@@ -251,7 +251,7 @@ class EdgeRun(Run):
         """The result after all rounds; warns where no edge matters."""
         self.finish(checkpoint, progress)
         a = self.results()[0]
-        if a.gradients_used and not a.unit_scores.any():
+        if a.gradients_used and not a.feature_scores.any():
             warnings.warn(
                 "Every score is 0: no edge changes the objective, and the order has no meaning. "
                 "Check edge_weight, nodes= and whether the model uses its edge_weight.",

@@ -145,7 +145,7 @@ class EdgeModel:
         are removed in fact; 0 where they agree, or where it cannot be computed."""
         graph = self.graph
         half = torch.rand(graph.columns, generator=torch.Generator().manual_seed(0)) < 0.5
-        present = half.to(graph.weight.device)[graph.units] | graph.loops
+        present = half.to(graph.weight.device)[graph.feature_ids] | graph.loops
         columns = torch.nonzero(present).squeeze(1)
         with torch.no_grad():
             masked = self.output(graph.weight * present)
@@ -324,10 +324,10 @@ def _sample(graph: EdgeGraph, x: Tensor) -> tuple[EdgeGraph, Tensor]:
     """A part of the graph with whole units, its nodes numbered anew, and their features."""
     if graph.columns <= SAMPLE:
         return graph, x
-    count = int(graph.units.max()) + 1
+    count = int(graph.feature_ids.max()) + 1
     chosen = torch.zeros(count, dtype=torch.bool)
     chosen[torch.randint(count, (SAMPLE,), generator=torch.Generator().manual_seed(0))] = True
-    columns = torch.nonzero(chosen[graph.units]).squeeze(1)
+    columns = torch.nonzero(chosen[graph.feature_ids]).squeeze(1)
     nodes, ends = torch.unique(graph.edge_index[:, columns], return_inverse=True)
     part = EdgeGraph(nodes.numel(), ends, graph.weight[columns], graph.undirected)
     return part, rows_of(x, nodes)
@@ -340,8 +340,8 @@ def _agrees(layers: Layers, model: EdgeModel) -> bool:
         target = NodeTarget("log-probability", model.output(graph.weight))
     stack, features = GCNStack(layers, x, graph, "recomputed"), graph.features()
     generator = torch.Generator().manual_seed(1)
-    units = torch.rand(features.units, generator=generator, dtype=x.dtype)
-    mask = units[graph.units].reshape(1, 1, -1)
+    units = torch.rand(features.count, generator=generator, dtype=x.dtype)
+    mask = units[graph.feature_ids].reshape(1, 1, -1)
     fast, own = (edge_objective(f, target, graph) for f in (stack.logits, model.with_weights))
     same_value = torch.allclose(fast.values(mask), own.values(mask), rtol=close, atol=close)
     one = mask.new_ones(1)

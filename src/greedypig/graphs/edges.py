@@ -1,6 +1,6 @@
 """The edges of a graph as features, finding the edges of a node, and sampling by degree.
 
-A value is a column of edge_index. A feature, also called a unit, is a pair of nodes with all
+A value is a column of edge_index. A feature is a pair of nodes with all
 columns between them, of one direction or, in an undirected graph, of both. An edge from a node to
 itself is no connection: it is always present, and its score is 0.
 """
@@ -31,7 +31,7 @@ class EdgeGraph:
     weight: Tensor
     """(columns,) the given edge weights, else ones."""
     undirected: bool
-    """Are both directions of a pair one unit?"""
+    """Are both directions of a pair one feature?"""
 
     @property
     def columns(self) -> int:
@@ -67,8 +67,8 @@ class EdgeGraph:
         return keys[order], self.weight[order]
 
     @cached_property
-    def units(self) -> Tensor:
-        """(columns,) long: the unit of every column, numbered by first appearance."""
+    def feature_ids(self) -> Tensor:
+        """(columns,) long: the feature of every column, numbered by first appearance."""
         low, high = self.edge_index
         if self.undirected:
             low, high = torch.minimum(low, high), torch.maximum(low, high)
@@ -78,10 +78,10 @@ class EdgeGraph:
         return torch.argsort(torch.argsort(first))[ids]
 
     def features(self) -> Features:
-        """The units as features."""
-        if self.columns == 0 or int(self.units.max()) + 1 == self.columns:
+        """What is selected."""
+        if self.columns == 0 or int(self.feature_ids.max()) + 1 == self.columns:
             return Elements(self.columns)
-        return Groups(self.units)
+        return Groups(self.feature_ids)
 
     @cached_property
     def sides(self) -> list[tuple[Tensor, Tensor]]:
@@ -162,7 +162,7 @@ def index_edges(x: Tensor, edge_index: Any, edge_weight: Any = None) -> EdgeGrap
 
 
 class DegreeSampler:
-    """Units drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
+    """Features drawn without replacement with probability ∝ (D_i D_j)^-½, by seed.
 
     The largest of log p + Gumbel noise come first, which is such a draw. It is the sampler of the
     paper's Fig. 5.
@@ -176,8 +176,8 @@ class DegreeSampler:
         weight, none = graph.weight.double().cpu(), torch.zeros(graph.nodes, dtype=torch.float64)
         degree = torch.maximum(none.index_add(0, target, weight), none.index_add(0, source, weight))
         log_degree = degree.clamp_min(1e-12).log()
-        self.log_weights = torch.zeros(graph.features().units, dtype=torch.float64)
-        self.log_weights[graph.units.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
+        self.log_weights = torch.zeros(graph.features().count, dtype=torch.float64)
+        self.log_weights[graph.feature_ids.cpu()] = -0.5 * (log_degree[source] + log_degree[target])
 
     def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
         """(1, n) scores; asks for no gradient."""

@@ -236,14 +236,14 @@ class Growing(Groups):
 
     def __init__(self, around: Neighbourhood, *, local: bool) -> None:
         graph = around.candidates()
-        super().__init__(graph.units)
+        super().__init__(graph.feature_ids)
         self.nodes, self.centres, self.local = graph.nodes, around.centres.cpu(), local
-        ends = torch.empty(2, self.units, dtype=torch.long)
+        ends = torch.empty(2, self.count, dtype=torch.long)
         ends[:, self.ids.cpu()] = graph.edge_index.cpu()
         self.discovered = ends if graph.undirected else ends[:1]
-        """The nodes that become known with every unit."""
+        """The nodes that become known with every feature."""
         self.needed = ends if graph.undirected else ends[1:]
-        """The nodes of which one must be known before a unit can be taken."""
+        """The nodes of which one must be known before a feature can be taken."""
 
     def goal(self, taken: Tensor, z: int) -> Tensor | None:
         """(1, n) bool: what is taken, and what z picks can reach; None for all."""
@@ -257,35 +257,35 @@ class Growing(Groups):
             within = larger
         return self.mask(within.to(taken.device).unsqueeze(0))
 
-    def pick_units(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
-        """The z best units that grow the subgraph, one after the other; ties by lowest index."""
+    def pick_features(self, scores: Tensor, taken: Tensor, z: int) -> tuple[Tensor, Tensor]:
+        """The z best features that grow the subgraph, one after the other; ties by lowest index."""
         order = torch.argsort(scores[0].cpu(), descending=True, stable=True)
         on = taken[0].cpu().clone()
         chosen = []
         for _ in range(min(z, int((~on).sum()))):
             allowed = ~on & self._within_reach(on) if self.local else ~on
-            unit = order[allowed[order]][0]
+            feature = order[allowed[order]][0]
             if not self.local:
-                first = self._first_steps(unit, on)
-                unit = order[first[order]][0]
-            on[unit] = True
-            chosen.append(int(unit))
+                first = self._first_steps(feature, on)
+                feature = order[first[order]][0]
+            on[feature] = True
+            chosen.append(int(feature))
         best = torch.tensor([chosen], dtype=torch.long, device=scores.device)
         return best, scores.gather(1, best)
 
     def _within_reach(self, on: Tensor) -> Tensor:
-        """(units,) bool: the units that touch the node or what these units make known."""
+        """(features,) bool: the features that touch the node or what these features make known."""
         return self._flagged(self.centres, self.discovered[:, on])[self.needed].any(0)
 
-    def _first_steps(self, unit: Tensor, on: Tensor) -> Tensor:
-        """(units,) bool: the first units on the shortest ways from what is known to a unit."""
+    def _first_steps(self, feature: Tensor, on: Tensor) -> Tensor:
+        """(features,) bool: the first ones on the shortest ways from what is known to a feature."""
         within_reach = self._within_reach(on)
-        units = torch.zeros_like(on)
-        units[unit] = True
-        while not (units & within_reach).any():  # Every candidate is joined to the node.
-            before = self._flagged(self.needed[:, units])[self.discovered].any(0)
-            units = before & ~on
-        return units & within_reach
+        steps = torch.zeros_like(on)
+        steps[feature] = True
+        while not (steps & within_reach).any():  # Every candidate is joined to the node.
+            before = self._flagged(self.needed[:, steps])[self.discovered].any(0)
+            steps = before & ~on
+        return steps & within_reach
 
     def _flagged(self, *ids: Tensor) -> Tensor:
         """(nodes,) bool: is the node one of these?"""

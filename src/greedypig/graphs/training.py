@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..core.errors import InvalidFile, InvalidInput
-from ..core.randomness import Fork
 from ..network.fingerprint import digest
+from ..network.randomness import Fork
 from ..results.files import write_whole
 from .files import read_tensors
 from .gcn import GCN

@@ -22,7 +22,7 @@ from ..core.layout import Layout
 from ..core.run import Run
 from ..core.stopping import Stop, StopReason
 from ..metrics.judges import check_judge
-from ..metrics.ranking import unit_order
+from ..metrics.ranking import feature_order
 from ..results.picture import unranked
 from ..tensors import baselines
 from ..tensors.api import Job, check_not_flat
@@ -101,7 +101,7 @@ def explain_photo(
     )
     job.by_name = True
     index = None if target is None else find_class(target, network.classes)
-    run = job.run([job.example(photo, index)], [photo], resume=resume)
+    run = job.run([job.example(photo, index)], resume=resume)
     run.finish(checkpoint, progress)
     check_not_flat(run)
     a = ordered(run.results()[0], features, ranking)
@@ -128,9 +128,9 @@ def ordered(a: Attribution, features: Any, ranking: str) -> Attribution:
     """
     if a.features.kind == "groups":
         regions = getattr(features, "reads_input", False)
-        unit = "pixel" if features == "pixels" else "region" if regions else "square"
-        a = a.with_notes({"unit": unit})
-    return replace(a, order=unit_order(a, ranking)) if is_one_shot(a) else a
+        name = "pixel" if features == "pixels" else "region" if regions else "square"
+        a = a.with_notes({"feature": name})
+    return replace(a, order=feature_order(a, ranking)) if is_one_shot(a) else a
 
 
 def _network(model: str | ImageModel) -> tuple[ImageModel, str]:

@@ -23,7 +23,7 @@ from ..core.run import best_subset, maximize
 from ..core.scorers import MarginalGains
 from ..results.curve import Curve
 from .curves import counts_of
-from .ranking import permutation, unit_order
+from .ranking import feature_order, permutation
 
 MOST_SUBSETS = 200_000
 """Up to this many sets of k features are all tried."""
@@ -39,7 +39,7 @@ class Quality:
     """G of the ranking's top k."""
     best: float
     """The largest G of k features that was found; the largest there is if `exact`."""
-    best_units: tuple[int, ...]
+    best_features: tuple[int, ...]
     """The features that reach `best`, in rising order."""
     exact: bool
     """Were all sets of k features tried?"""
@@ -71,11 +71,11 @@ def attribution_quality(
     with torch.inference_mode(False):
         problem = as_objective(objective)
         features, order = _ranked(a, problem, ranking)
-        check_count("k", k, features.units)
+        check_count("k", k, features.count)
         value = _values(problem, features, [order[:k]])[0]
-        if comb(features.units, k) <= most_subsets:
-            units, best = best_subset(problem, k, features=features)
-            quality = Quality(k, value, best, units, True)
+        if comb(features.count, k) <= most_subsets:
+            chosen, best = best_subset(problem, k, features=features)
+            quality = Quality(k, value, best, chosen, True)
         else:
             greedy = maximize(problem, MarginalGains(), features=features, k=k).order
             options = [
@@ -103,9 +103,9 @@ def quality_curve(
     with torch.inference_mode(False):
         problem = as_objective(objective)
         features, order = _ranked(a, problem, ranking)
-        counts = counts_of(points, features.units)
-        values = _values(problem, features, [order[:k] for k in (*counts, features.units)])
-    fractions = torch.tensor(counts, dtype=torch.float64) / features.units
+        counts = counts_of(points, features.count)
+        values = _values(problem, features, [order[:k] for k in (*counts, features.count)])
+    fractions = torch.tensor(counts, dtype=torch.float64) / features.count
     return Curve(fractions, torch.tensor(values[:-1], dtype=torch.float64), "quality", values[-1])
 
 
@@ -116,7 +116,7 @@ def _ranked(a: Any, problem: Objective, ranking: str | None) -> tuple[Features, 
             raise InvalidInput(
                 f"Expected an attribution of {problem.n} values (got one of {a.features.n})."
             )
-        return a.features, unit_order(a, ranking, one_shot="signed")
+        return a.features, feature_order(a, ranking, one_shot="signed")
     if not isinstance(a, Tensor | list | tuple):
         raise InvalidType(
             f"Expected an Attribution or a permutation of the values (got {type(a).__name__})."
@@ -129,9 +129,9 @@ def _values(problem: Objective, features: Features, sets: Sequence[Tensor]) -> l
     values: list[float] = []
     for first in range(0, len(sets), problem.points):
         part = sets[first : first + problem.points]
-        taken = torch.zeros(len(part), features.units, dtype=torch.bool)
-        for row, units in zip(taken, part, strict=True):
-            row[units.cpu()] = True
+        taken = torch.zeros(len(part), features.count, dtype=torch.bool)
+        for row, chosen in zip(taken, part, strict=True):
+            row[chosen.cpu()] = True
         masks = features.mask(taken.to(problem.end.device)).unsqueeze(0)
         values += problem.values(masks)[0].double().tolist()
     return values

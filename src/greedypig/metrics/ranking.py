@@ -40,8 +40,8 @@ def counts_needed(
                 f"{_shapes(a.layout)})."
             )
         rule = ranking or (one_shot if is_one_shot(a) else "order")
-        first = a.features.first_rank(unit_order(a, rule))
-        sizes = torch.bincount(first, minlength=a.features.units)
+        first = a.features.first_rank(feature_order(a, rule))
+        sizes = torch.bincount(first, minlength=a.features.count)
         return sizes.cumsum(0)[first], rule
     if isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()):
         order, rule = permutation(a, layout.n), "order"
@@ -56,13 +56,13 @@ def counts_needed(
     return order.argsort() + 1, rule
 
 
-def unit_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute") -> Tensor:
-    """(units,) long: the features of an attribution, best first by the ranking."""
+def feature_order(a: Attribution, ranking: str | None, *, one_shot: str = "absolute") -> Tensor:
+    """(features,) long: the features of an attribution, best first by the ranking."""
     rule = ranking or (one_shot if is_one_shot(a) else "order")
     if rule == "order":
         return a.order
     # One round scores every feature; of several rounds only the selected ones have a score.
-    scores = a.last_scores if is_one_shot(a) else a.unit_scores
+    scores = a.last_scores if is_one_shot(a) else a.feature_scores
     return a.order[_sorted(scores[a.order], rule)]
 
 

@@ -34,7 +34,7 @@ def callables(**functions: Any) -> dict[str, str]:
     return {name: identity(f) for name, f in functions.items() if callable(f)}
 
 
-def identity(function: Callable[..., Any]) -> str:
+def identity(function: Any) -> str:
     """A digest of what a callable computes, as far as it shows: its code and the constants,
     defaults, attributes, modules and numbers it closes over or names, a few steps deep."""
     traits = _Traits()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ..core.randomness import Fork
 from .frozen import HOOKS, Frozen, twin_of
+from .randomness import Fork
 from .reach import all_modules
 
 if TYPE_CHECKING:

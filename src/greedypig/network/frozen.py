@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ..core.errors import InvalidInput
-from ..core.randomness import Forked
+from .randomness import Forked
 from .reach import all_modules, module_of, modules_behind, reachable
 
 log = logging.getLogger(__name__)

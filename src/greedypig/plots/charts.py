@@ -1,4 +1,4 @@
-"""Curves over the share kept, and bars of the first units by name."""
+"""Curves over the share kept, and bars of the first features by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
 from ..results.curve import DELETION, Curve
 from ..results.photo_notes import CLEARLY, SECOND, Notes
-from ..results.picture import rounds_line, strengths, unit_labels, unit_word
+from ..results.picture import feature_labels, feature_word, rounds_line, strengths
 from .canvas import (
     COLOURS,
     KEY_BELOW,
@@ -145,18 +145,18 @@ def _full(ax: Axes, lines: list[Curve], full: float) -> None:
 
 
 def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
-    """The first units by name, in order of selection from top to bottom.
+    """The first features by name, in order of selection from top to bottom.
 
-    Where every round took one unit and G was measured, a bar is the gain G(S ∪ {i}) − G(S). Else
-    it is the score in the round that took the unit, and the round is named: scores of different
+    Where every round took one feature and G was measured, a bar is the gain G(S ∪ {i}) − G(S). Else
+    it is the score in the round that took the feature, and the round is named: scores of different
     rounds do not compare.
     """
     check(a, "bars")
     check_count("top", top)
-    count = min(top, a.features.units)
+    count = min(top, a.features.count)
     lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
-    names = [shorten(label, 32) for label in unit_labels(a, a.order[:count].tolist())]
+    names = [shorten(label, 32) for label in feature_labels(a, a.order[:count].tolist())]
     if "gain" not in quantity and len(set(rounds)) > 1:
         texts = [f"round {number}" if number else "not selected" for number in rounds]
         names = [f"{name} · {text}" for name, text in zip(names, texts, strict=True)]
@@ -167,7 +167,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     labels(ax, quantity)
     plain(ax)
     ax.grid(False, axis="y")
-    left = a.features.units - count
+    left = a.features.count - count
     more = f" ({left:,} more not shown)" if left else ""
-    title(ax, f"first {count} of {a.features.units:,} {unit_word(a)}{more}")
+    title(ax, f"first {count} of {a.features.count:,} {feature_word(a)}{more}")
     return ax

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
-from ..results.picture import unit_labels
+from ..results.picture import feature_labels
 from ..results.table_notes import ColumnNotes
 from .canvas import (
     COLOURS,
@@ -86,7 +86,7 @@ def _losses(notes: ColumnNotes, ax: Axes) -> None:
 def _path(a: Attribution, ax: Axes) -> None:
     """The loss of the model itself, not retrained, as columns are added in the order chosen."""
     count = min(len(a.picks), MOST_NAMES)
-    names = ["none", *(shorten(n, 24) for n in unit_labels(a, a.order[:count].tolist()))]
+    names = ["none", *(shorten(n, 24) for n in feature_labels(a, a.order[:count].tolist()))]
     losses = (-a.values[: count + 1]).tolist()
     ax.plot(range(count + 1), losses, color=COLOURS[0], marker="o", markersize=4, linewidth=1.8)
     level(ax, -a.full_value, f"all columns: {0.0 - a.full_value:.4f}")

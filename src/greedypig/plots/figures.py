@@ -12,7 +12,7 @@ from ..core.errors import InvalidInput, InvalidType
 from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, NODE
 from ..results.photo_notes import COMPARED, SECOND, Method, Notes, compared_curves
-from ..results.picture import Picture, unit_word, unranked
+from ..results.picture import Picture, feature_word, unranked
 from ..results.table_notes import KEY
 from .canvas import (
     KEY_BELOW,
@@ -44,7 +44,7 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
 
     For a picture: the picture, what is kept of it (of a counterfactual: left of it), importance,
     order of selection, and its curves. For graphs and tables of the command line: their own
-    figures. For anything else: the first units by name and the curve.
+    figures. For anything else: the first features by name and the curve.
     """
     kind = check(a).about.get("kind")
     if kind == COMPRESSION:
@@ -110,7 +110,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
 
 
 def _plain_panel(a: Attribution) -> Figure:
-    count = min(20, a.features.units)
+    count = min(20, a.features.count)
     figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
     left, right = figure.subplots(1, 2)
     reason = unranked(a)
@@ -128,7 +128,7 @@ def _headed(figure: Figure, a: Attribution, notes: Notes) -> Figure:
     heading(figure, ": ".join(part for part in (name, headline(notes)) if part))
     parts = [str(a.settings.get("method", "")), notes.objective, notes.model]
     parts += [f"{notes.baseline} baseline" if notes.baseline else None]
-    parts += [f"{a.features.units:,} {unit_word(a)}", f"{a.gradients_used:,} gradients"]
+    parts += [f"{a.features.count:,} {feature_word(a)}", f"{a.gradients_used:,} gradients"]
     parts += [f"{a.seconds:.1f} s", str(a.stop)]
     footnote = shorten(" · ".join(part for part in parts if part), 160)
     if excess := verdicts.excess(notes):

@@ -12,10 +12,10 @@ from ..core.errors import InvalidInput
 from ..core.numbers import check_between
 from ..results.photo_notes import Notes
 from ..results.picture import (
+    feature_word,
+    features_within,
     order_last,
     order_ticks,
-    unit_word,
-    units_within,
 )
 from ..results.wording import chance_cell, percent
 from .canvas import Style, axes_or, headline, picture_of, shorten, title, untick
@@ -37,16 +37,16 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def kept(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Axes:
-    """The picture with the top units alone, the rest at the baseline.
+    """The picture with the top features alone, the rest at the baseline.
 
-    Takes the most units that hold no more than `share` of the values. The title names their number
-    and, if the notes have it, the probability with them.
+    Takes the most features that hold no more than `share` of the values. The title names their
+    number and, if the notes have it, the probability with them.
     """
     return _part(a, share, ax, off=False)
 
 
 def without(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Axes:
-    """The picture with the top units at the baseline and the rest as it was: what is left.
+    """The picture with the top features at the baseline and the rest as it was: what is left.
 
     The counterpart of `kept`, and what a counterfactual is about. The title says how sure the
     model still is, if the notes tell.
@@ -56,11 +56,11 @@ def without(a: Attribution, share: float = 0.1, *, ax: Axes | None = None) -> Ax
 
 def _part(a: Attribution, share: float, ax: Axes | None, *, off: bool) -> Axes:
     picture = picture_of(a, "without" if off else "kept")
-    k, notes = units_within(a, share), Notes.of(a)
+    k, notes = features_within(a, share), Notes.of(a)
     ax = axes_or(ax, 4, 4.4)
     ax.imshow((picture.without if off else picture.kept)(k), interpolation_stage="rgba")
     untick(ax)
-    count = f"{k:,} {unit_word(a, k)}"
+    count = f"{k:,} {feature_word(a, k)}"
     text = f"{'without the ' if off else ''}top {percent(picture.share(k))} ({count})"
     value, whole = notes.probability_at(share, off=off), notes.probability
     if value is not None:
@@ -119,7 +119,7 @@ def order_map(a: Attribution, *, ax: Axes | None = None) -> Axes:
     ax.set_facecolor(NEVER)
     untick(ax)
     done = "ranked" if is_one_shot(a) else "selected"
-    label = f"{done} as number … of {a.features.units:,}\nsquare-root scale"
+    label = f"{done} as number … of {a.features.count:,}\nsquare-root scale"
     if never := float(np.ma.getmaskarray(numbers).mean()):
         label += f"\ngray: {percent(never)} of the places, never selected"
     _bar(ax, image, label, order_ticks(last))

@@ -6,7 +6,7 @@ from ..core.attribution import Attribution
 from ..results.photo_notes import Notes
 from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
-from .parts import details, first_units
+from .parts import details, first_features
 from .render import Cell, render
 
 LISTED = 24
@@ -28,7 +28,7 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         details=details(a, notes),
         eyebrow=[notes.source, columns.network, a.method],
         source=notes.source,
-        first=first_units(a, LISTED),
+        first=first_features(a, LISTED),
         k=k,
         loss=first[k],
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",

@@ -11,9 +11,9 @@ from ..core.attribution import Attribution, is_one_shot
 from ..results.photo_notes import Notes
 from ..results.picture import (
     Picture,
+    feature_word,
     order_last,
     order_ticks,
-    unit_word,
 )
 from .render import packed
 
@@ -23,20 +23,20 @@ PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
 """Shares to jump to."""
 
 
-def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[list[int]]:
+def slider_stops(ranks: NDArray[np.int64], features: int, selected: int) -> list[list[int]]:
     """[k, values kept] from nothing to everything, log-spaced, each adding something."""
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = set(np.round(np.geomspace(1, last, STOPS)).astype(int).tolist())
     # Counted as curves and summaries count: single values to the nearest, larger features whole.
-    slack = 0.5 if units == ordered.size else 1e-6
+    slack = 0.5 if features == ordered.size else 1e-6
     rooms = [int(share * ordered.size + slack) for share in PRESETS if share < 1]
     wanted |= {int(ordered[min(room, ordered.size - 1)]) for room in rooms}
     stops, before = [[0, 0]], 0
     for k in sorted({*wanted, min(selected, last), last}):
         count = int(np.searchsorted(ordered, k))
         if count > before:
-            stops.append([k if k < last else units, count])
+            stops.append([k if k < last else features, count])
             before = count
     return stops
 
@@ -44,21 +44,21 @@ def slider_stops(ranks: NDArray[np.int64], units: int, selected: int) -> list[li
 def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
     """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
     ranks, shared, base = picture.ranks, picture.shared, picture.baseline
-    size = next(size for size in (2, 3, 4) if picture.units <= 1 << 8 * size)
+    size = next(size for size in (2, 3, 4) if picture.count <= 1 << 8 * size)
 
     def raw(numbers: NDArray[np.int64]) -> str:
         return packed(numbers.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :size].tobytes())
 
     flat = bool((base == base[:1, :1]).all())
     line = notes.deletion or notes.curve
-    stops = slider_stops(picture.ranks, a.features.units, a.selected)
+    stops = slider_stops(picture.ranks, a.features.count, a.selected)
     last = order_last(a, picture.first)
     return {
         "shape": list(ranks.shape),
-        "units": a.features.units,
+        "count": a.features.count,
         "n": a.features.n,
         "selected": a.selected,
-        "word": [unit_word(a, 1), unit_word(a)],
+        "word": [feature_word(a, 1), feature_word(a)],
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
         "stops": stops,

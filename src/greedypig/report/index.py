@@ -15,7 +15,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..results.files import write_whole
 from ..results.photo_notes import SECOND, Notes
-from ..results.picture import Picture, unit_word, units_within, unranked
+from ..results.picture import Picture, feature_word, features_within, unranked
 from ..results.wording import percent
 from .parts import compared
 from .render import png, render
@@ -76,13 +76,13 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
     whole = part = None
     if picture is not None:
         whole = None if picture.pixels is None else _thumbnail(picture.pixels)
-        part = None if unranked(a) else _thumbnail(picture.kept(units_within(a, 0.1)))
+        part = None if unranked(a) else _thumbnail(picture.kept(features_within(a, 0.1)))
     second = notes.curves.get(SECOND)
     return {
         # Quoted whole, a path stays a path: "javascript:…" would be a file of that name.
         "link": f"./{quote(link)}",
         "name": notes.source or link,
-        "how": f"{a.settings.get('method') or ''} {a.features.units:,} {unit_word(a)}".strip(),
+        "how": f"{a.settings.get('method') or ''} {a.features.count:,} {feature_word(a)}".strip(),
         "notes": notes,
         "whole": whole,
         "part": part,

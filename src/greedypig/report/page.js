@@ -231,7 +231,7 @@
     const notes = [];
     if (view === "order") {
       ticks = e.order.ticks.map((number) => [count(number), along(number)]);
-      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.units)}; square-root scale`);
+      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.count)}; square-root scale`);
       notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
     } else {
       if (unselected) notes.push("Features that no round selected are ranked by their last score");
@@ -312,8 +312,8 @@
     const p = at[0] * width + at[1];
     const rank = first[p];
     let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
-      `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.units)} ${e.word[1]} ` +
-      `(top ${percent((rank + 1) / e.units)}${e.once ? "" : `; ${roundOf(rank)}`})`;
+      `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.count)} ${e.word[1]} ` +
+      `(top ${percent((rank + 1) / e.count)}${e.once ? "" : `; ${roundOf(rank)}`})`;
     if (e.elements && names.length) {
       text += ". " + names.map((name, c) => `${name} ${count(ranks[c * places + p] + 1)}`).join(", ");
     }

@@ -15,10 +15,10 @@ from ..results.graph_notes import Compression, Explained
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import (
     Picture,
+    feature_labels,
+    feature_word,
+    features_within,
     rounds_line,
-    unit_labels,
-    unit_word,
-    units_within,
     unranked,
 )
 from ..results.table_notes import ColumnNotes
@@ -26,7 +26,7 @@ from .chart import Chart, share_chart
 from .columns import columns_html
 from .explore import explorer, explorer_data
 from .graphs import compression_html, node_html
-from .parts import compared, details, first_units
+from .parts import compared, details, first_features
 from .render import render
 
 SUMMARISED = (0.01, 0.05, 0.1)
@@ -64,7 +64,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "eyebrow": [notes.source, notes.model, a.settings.get("method") or ""],
         "predictions": [(name, p, f"{p:.3f}") for name, p in notes.predictions],
         "reason": reason,
-        "units": unit_word(a, a.features.units),
+        "features": feature_word(a, a.features.count),
         "picture": picture is not None,
     }
     if reason is not None:
@@ -83,10 +83,10 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         charts=charts,
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
-        first=first_units(a) if named else None,
+        first=first_features(a) if named else None,
         shares=_shares(notes) if picture is not None else {},
         fitting=_fitting(a, notes),
-        best=unit_labels(a, a.order[: min(3, a.features.units)].tolist()),
+        best=feature_labels(a, a.order[: min(3, a.features.count)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
         **context,
@@ -108,10 +108,10 @@ def _shares(notes: Notes) -> dict[float, float]:
 
 def _fitting(a: Attribution, notes: Notes) -> str:
     """How many features the first share of the summary is; of larger ones those that fit whole."""
-    fit = units_within(a, next(iter(notes.removed), SUMMARISED[0]))
+    fit = features_within(a, next(iter(notes.removed), SUMMARISED[0]))
     if a.features.kind == "elements":
         return f"{fit:,} of {a.features.n:,}"
-    return f"as many whole {unit_word(a)} as fit: {fit:,} of {a.features.units:,}"
+    return f"as many whole {feature_word(a)} as fit: {fit:,} of {a.features.count:,}"
 
 
 def _curves(a: Attribution, notes: Notes) -> list[Chart]:
@@ -165,5 +165,5 @@ def _caution(a: Attribution, notes: Notes) -> list[str]:
             verdicts.second_opinion(notes) or "",
             verdicts.advice(notes, judge="a second network, as a second opinion"),
         ]
-    value = verdicts.excess_value(a, unit_word(a)) if notes.curve is None else None
+    value = verdicts.excess_value(a, feature_word(a)) if notes.curve is None else None
     return [value, verdicts.advice(notes)] if value else []

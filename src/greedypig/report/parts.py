@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..results.photo_notes import COMPARED, Method, Notes, compared_curves
-from ..results.picture import strengths, unit_labels, unit_word
+from ..results.picture import feature_labels, feature_word, strengths
 from ..results.wording import kept_settings, percent, setting
 from .chart import share_chart
 from .render import Cell
@@ -22,19 +22,19 @@ LONGEST = 200
 """Rounds in the table; a longer one says what it leaves out."""
 
 
-def first_units(a: Attribution, most: int = 20) -> dict[str, Any]:
+def first_features(a: Attribution, most: int = 20) -> dict[str, Any]:
     """The first features by name, with bars of what they brought."""
-    count = min(most, a.features.units)
+    count = min(most, a.features.count)
     lengths, rounds, meaning = strengths(a, count)
     texts = [
         f"{length:.3g}".replace("-", "−") + (f" · round {r}" if r and len(a.picks) > 1 else "")
         for length, r in zip(lengths, rounds, strict=True)
     ]
-    labels = unit_labels(a, a.order[:count].tolist())
+    labels = feature_labels(a, a.order[:count].tolist())
     return {
-        "word": unit_word(a),
+        "word": feature_word(a),
         "meaning": meaning,
-        "more": a.features.units - count,
+        "more": a.features.count - count,
         "bars": list(zip(labels, lengths, texts, strict=True)),
     }
 
@@ -74,14 +74,14 @@ def _cell(column: str, value: float | None, best: str | None) -> Cell:
 
 def details(a: Attribution, notes: Notes) -> dict[str, Any]:
     """The last section of a page."""
-    word, name = unit_word(a), a.settings.get("method")
+    word, name = feature_word(a), a.settings.get("method")
     facts = {
         "method": f"{name}: {setting(kept_settings(a))}" if isinstance(name, str) else None,
         "seed": a.settings.get("seed"),
         "gradients": f"{a.gradients_used:,}",
         "seconds": f"{a.seconds:.1f}",
         "stopped because": str(a.stop),
-        f"{word} selected": f"{a.selected:,} of {a.features.units:,}",
+        f"{word} selected": f"{a.selected:,} of {a.features.count:,}",
         "model": notes.model,
         "source": notes.source,
         "baseline": notes.baseline,
@@ -111,6 +111,6 @@ def _rounds(a: Attribution) -> list[list[str]]:
 
     rounds = zip(a.picks, accumulate(a.picks), a.values[1:].tolist(), a.totals, strict=True)
     return [
-        [str(i), f"{pick:,}", f"{end:,}", percent(end / a.features.units), shown(g), shown(total)]
+        [str(i), f"{pick:,}", f"{end:,}", percent(end / a.features.count), shown(g), shown(total)]
         for i, (pick, end, g, total) in enumerate(rounds, 1)
     ]

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from ..core.features import Windows
-from ..core.naming import unit_texts
 from ..core.numbers import check_between
 from ..core.stopping import StopReason
 from .curve import Curve
 from .photo_notes import Notes
 
 GROUPS = ("pixel", "square", "region")
-"""What groups may be called by a result's note "unit"."""
+"""What groups may be called by a result's note "feature"."""
 COLOURS = {"black": 0, "white": 255}
 """Gray level of the baselines that are a colour; any other is drawn as mid-gray."""
 
@@ -41,7 +40,7 @@ class Picture:
     shared: NDArray[np.int64]
     """(channels, h, w): the same, but equal for equal scores of a round, and the last position for
     features that were never selected or had a score of 0."""
-    units: int
+    count: int
 
     @staticmethod
     def of(a: Attribution) -> Picture | None:
@@ -68,7 +67,7 @@ class Picture:
                 f"(got {baseline.shape[0]} × {baseline.shape[1]})."
             )
         shared = placed(np.minimum(positions, flat.max()))
-        return Picture(pixels, baseline, placed(flat), shared, a.features.units)
+        return Picture(pixels, baseline, placed(flat), shared, a.features.count)
 
     @property
     def first(self) -> NDArray[np.int64]:
@@ -83,7 +82,7 @@ class Picture:
         values and equal groups that is `Attribution.importance`; for overlapping windows, of which
         few cover everything, it still spans the whole scale.
         """
-        counts = np.bincount(self.ranks.reshape(-1), minlength=self.units)
+        counts = np.bincount(self.ranks.reshape(-1), minlength=self.count)
         earlier = np.cumsum(counts) - counts
         most = max(int(earlier[self.ranks.max()]), 1)
         return np.asarray(1 - earlier[self.shared].mean(0) / most)
@@ -128,7 +127,7 @@ def order_ticks(last: int) -> list[int]:
     return sorted({1, *(step for step in steps if step > 1), last})
 
 
-def units_within(a: Attribution, share: float) -> int:
+def features_within(a: Attribution, share: float) -> int:
     """The most features that together hold no more than this share of the values.
 
     Single values are rounded to the nearest, as in curves: 10 % of 150,528 are 15,053.
@@ -138,7 +137,7 @@ def units_within(a: Attribution, share: float) -> int:
     slack = 0.5 if a.features.kind == "elements" else 1e-6
     room = int(share * a.features.n + slack)
     if room >= a.features.n:
-        return a.features.units
+        return a.features.count
     return int(ranks[room])
 
 
@@ -153,31 +152,31 @@ def unranked(a: Attribution) -> str | None:
     return f"No round was done: {a.stop}."
 
 
-def unit_labels(a: Attribution, units: Sequence[int]) -> list[str]:
+def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
     """Names of features; where they have none, their places in the input."""
     features = a.features
     if features.names is not None:
-        return [features.names[u] for u in units]
+        return [features.names[i] for i in indices]
     if features.kind == "elements":
-        return [a.layout.place(u) for u in units]
+        return [a.layout.place(i) for i in indices]
     if isinstance(features, Windows):
-        corners = (", ".join(map(str, features.corners[u])) for u in units)
+        corners = (", ".join(map(str, features.corners[i])) for i in indices)
         return [f"window at ({corner})" for corner in corners]
-    texts = unit_texts(features, a.layout, units)
+    texts = [str(name) for name in a.names_of(indices)]
     # For a group that is no box its number is shorter than the box around it.
-    return [f"{unit_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
+    return [f"{feature_word(a, 1)} {text.partition(' in ')[0]}" for text in texts]
 
 
-def unit_word(a: Attribution, count: int = 2) -> str:
+def feature_word(a: Attribution, count: int = 2) -> str:
     """What a feature is called in a sentence."""
-    kind, unit = a.about.get("kind"), a.about.get("unit")
+    kind, name = a.about.get("kind"), a.about.get("feature")
     word = {"elements": "feature", "groups": "group", "windows": "window"}[a.features.kind]
     if str(kind).startswith("graph"):
         word = "edge"
     elif kind == "table" and word == "feature":
         word = "column"
-    elif unit in GROUPS and word == "group":
-        word = unit
+    elif name in GROUPS and word == "group":
+        word = name
     return word if count == 1 else f"{word}s"
 
 
@@ -208,7 +207,7 @@ def strengths(a: Attribution, count: int) -> tuple[list[float], list[int], str]:
     singly = count <= len(a.picks) and all(p == 1 for p in a.picks[:count])
     if singly and np.isfinite(steps[:count]).all():
         return steps[:count].tolist(), rounds, "gain in G when it was added"
-    scores = a.unit_scores[a.order[:count]].double().cpu().numpy()
+    scores = a.feature_scores[a.order[:count]].double().cpu().numpy()
     last = a.last_scores[a.order[:count]].double().cpu().numpy()
     lengths = [float(s if r else z) for s, z, r in zip(scores, last, rounds, strict=True)]
     meaning = "score in the round that selected it (compare within a round only)"

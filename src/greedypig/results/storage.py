@@ -30,7 +30,7 @@ CHECK = "digest"
 ATTACHMENTS = "attachments."
 REFUSED = (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError)
 """Errors that a file of another kind leads to."""
-TENSORS = ("order", "unit_scores", "values", "last_scores")
+TENSORS = ("order", "feature_scores", "values", "last_scores")
 SCORES = ("first_scores", "score_sums")
 """Tensors that a result may lack."""
 

@@ -36,7 +36,7 @@ def excess(notes: Notes, whole: str = "the whole photo") -> str | None:
     return f"{higher(part, chance(value), whole, chance(notes.probability))}."
 
 
-def excess_value(a: Attribution, units: str) -> str | None:
+def excess_value(a: Attribution, features: str) -> str | None:
     """That some features give a higher G than all of them, if they do."""
     values = a.values[a.values.isfinite()]
     if not isfinite(a.full_value) or values.numel() == 0:
@@ -45,7 +45,7 @@ def excess_value(a: Attribution, units: str) -> str | None:
     if best <= a.full_value + 0.01 * max(abs(a.full_value), best - float(values.min())):
         return None
     full = f"{a.full_value:.3g}"
-    return f"{higher(f'Some of the {units}', f'{best:.3g}', 'all of them', full, quantity='G')}."
+    return f"{higher(f'Some of the {features}', f'{best:.3g}', 'all of them', full, quantity='G')}."
 
 
 def excess_edges(graph: Compression | Explained) -> str | None:

@@ -102,7 +102,7 @@ def select_features(
         numbered = called == tuple(map(str, range(network.columns)))
         features = Elements(network.columns, None if numbered else called)
         schedule = picks_of(method, features, k)
-        shares, sample = _spend(budget, schedule, method, features.units)
+        shares, sample = _spend(budget, schedule, method, features.count)
         objective = TableObjective(network, source, group, shares=shares, sample=sample)
         concerns, constant = check_rows(network, objective.sampled(), group)
         concerns += check_model(network, loss_name)

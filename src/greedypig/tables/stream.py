@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..core.errors import InvalidInput, InvalidType
-from ..core.randomness import Fork
+from ..network.randomness import Fork
 from .batch import Batch, as_batch, is_frame
 from .distributed import Group
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from os import PathLike
-from typing import Any, Literal, NamedTuple, Never
+from typing import Any, Literal, Never
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType, did_you_mean
 from ..core.features import Elements, Features, Groups
 from ..core.layout import Layout
-from ..core.methods import as_method, refuse_knobs
+from ..core.methods import as_method
 from ..core.numbers import whole
 from ..core.run import Run
 from ..core.scorers import MarginalGains, Random
@@ -24,7 +25,7 @@ from ..network.fingerprint import callables
 from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
-from .methods import choose
+from .methods import choose, refuse_knobs
 from .pictures import picture_shape, pixels, tokens
 from .run import check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
@@ -94,7 +95,7 @@ def explain(
     check_checkpoint(checkpoint)
     question = objective, outputs, target is not None, baseline
     job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
-    run = job.run([job.example(x, target, fixed)], [x], resume=resume)
+    run = job.run([job.example(x, target, fixed)], resume=resume)
     for _ in run:
         if checkpoint is not None:
             run.results(measure=False)[0].save(checkpoint)
@@ -129,68 +130,57 @@ def explain_many(
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
-    targets = target if isinstance(target, list | tuple | Tensor) else None
-    given = any(t is not None for t in ([target] if targets is None else targets))
+    targets = target if isinstance(target, list | tuple | Tensor) else repeat(target)
+    each = fixed if isinstance(fixed, list) else repeat(fixed)
+    given = any(t is not None for t in ([target] if isinstance(targets, repeat) else targets))
     question = objective, outputs, given, baseline
     job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
-    return _stream(job, _members(job, xs, target, targets, fixed))
+    return _stream(job, _examples(job, xs, iter(targets), iter(each)))
 
 
-class Member(NamedTuple):
-    """One example among those that run side by side."""
-
-    example: Example
-    x: Any
-    label: str
-
-
-def _members(
-    job: Job, xs: Iterable[Any], target: Any, targets: Any, fixed: Any
-) -> Iterator[Member]:
+def _examples(
+    job: Job, xs: Iterable[Any], targets: Iterator[Any], fixed: Iterator[Any]
+) -> Iterator[Example]:
     """The examples of xs, checked."""
     for i, x in enumerate(xs):
         try:
-            one = target if targets is None else _one_of(targets, i, "target")
-            given = _one_of(fixed, i, "fixed") if isinstance(fixed, list) else fixed
-            example = job.example(x, one, given)
+            yield job.example(x, _next(targets, "target", i), _next(fixed, "fixed", i))
         except Exception as error:
             error.add_note(f"This was input {i} of explain_many, counted from 0.")
             raise
-        yield Member(example, x, f"input {i}")
 
 
-def _one_of(each: Any, i: int, name: str) -> Any:
-    if i >= len(each):
-        raise InvalidInput(f"Expected one {name} per example (got {len(each)} for more examples).")
-    return each[i]
+def _next(each: Iterator[Any], name: str, count: int) -> Any:
+    for one in each:
+        return one
+    raise InvalidInput(f"Expected one {name} per example (got {count} for more examples).")
 
 
-def _stream(job: Job, members: Iterator[Member]) -> Iterator[Attribution]:
+def _stream(job: Job, examples: Iterator[Example]) -> Iterator[Attribution]:
     """Examples are gathered as long as they may share batches, then run side by side."""
-    group: list[Member] = []
-    most, error = 1, None
+    group: list[Example] = []
+    most, done, error = 1, 0, None
     while True:
         try:
-            member = next(members, None)
+            example = next(examples, None)
         except Exception as failure:  # The results of those before come first.
-            member, error = None, failure
-        key = None if member is None else member.example.key
-        if group and (len(group) >= most or key != group[0].example.key):
-            yield from _finish(job, group)
-            group = []
-        if member is None:
+            example, error = None, failure
+        key = None if example is None else example.key
+        if group and (len(group) >= most or key != group[0].key):
+            yield from _finish(job, group, done)
+            done, group = done + len(group), []
+        if example is None:
             break
-        most = most if group else job.side_by_side(member)
-        group.append(member)
+        most = most if group else job.side_by_side(example)
+        group.append(example)
     if error is not None:
         raise error
 
 
-def _finish(job: Job, group: Sequence[Member]) -> Iterator[Attribution]:
+def _finish(job: Job, group: Sequence[Example], first: int) -> Iterator[Attribution]:
     """The results of examples side by side; where that fails, those before the one that fails."""
     try:
-        examples, xs, labels = zip(*group, strict=True)
-        run = job.run(examples, xs, labels=labels)
+        run = job.run(group, labels=[f"input {first + i}" for i in range(len(group))])
         for _ in run:
             pass
         check_not_flat(run)
@@ -198,8 +188,8 @@ def _finish(job: Job, group: Sequence[Member]) -> Iterator[Attribution]:
     except Exception:
         if len(group) == 1:
             raise
-        for member in group:
-            yield from _finish(job, [member])
+        for i, example in enumerate(group, first):
+            yield from _finish(job, [example], i)
     else:
         yield from results
 
@@ -236,7 +226,6 @@ class Job:
     def run(
         self,
         examples: Sequence[Example],
-        xs: Sequence[Any],
         *,
         labels: Sequence[str] = (),
         resume: Attribution | str | PathLike[str] | None = None,
@@ -244,7 +233,7 @@ class Job:
         """The run of examples that may share batches."""
         with torch.inference_mode(False):
             objective = self.network.objective(examples, labels)
-            features = make_features(self.features, self.names, examples[0].layout, xs[0])
+            features = self._features(examples[0])
             method = self.method or choose(examples[0].layout, self.target.name)
             if isinstance(method, SteadyPIG):
                 method = self._fitted(method, features, examples[0])
@@ -268,20 +257,22 @@ class Job:
             resume=saved_run(resume, provenance[0]),
         )
 
-    def side_by_side(self, member: Member) -> int:
+    def side_by_side(self, example: Example) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""
-        example, x, _ = member
-        features = make_features(self.features, self.names, example.layout, x)
         stop = as_stop(self.stop)
         alone = stop.value is not None or stop.gain or stop.seconds is not None
         read = getattr(self.features, "reads_input", False)
         # Whether views fit is decided for each picture.
         method = self.method or choose(example.layout, self.target.name)
         fitted = self.by_name and isinstance(method, SteadyPIG)
-        if alone or read or fitted or not features.side_by_side:
+        if alone or read or fitted or not self._features(example).side_by_side:
             return 1
         rows = self.network.objective([example]).rows
         return max(1, min(64, rows // len(example.baselines)))
+
+    def _features(self, example: Example) -> Features:
+        x = example.layout.unflatten(example.x)
+        return make_features(self.features, self.names, example.layout, x)
 
     def _fitted(self, method: SteadyPIG, features: Features, example: Example) -> SteadyPIG:
         """Disable views for networks that are not convolutional, or whose output changes when the

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,11 @@ from ..core.objective import Objective
 from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
-from ..network.soft_relu import SoftReLU
 from .baselines import resolve
 from .targets import Reference, References, Target
+
+Fixed: TypeAlias = "dict[Any, Any]"
+"""Inputs that are passed along, by name or by position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class Example:
     """(n,) all values, flat."""
     layout: Layout
     dtypes: tuple[torch.dtype, ...]
-    fixed: Any
+    fixed: Fixed
     baselines: Tensor
     """(lines, n)."""
     reference: Reference
@@ -42,13 +44,17 @@ class Example:
     @property
     def key(self) -> object:
         """Examples with equal keys may share batches."""
-        return self.layout, self.dtypes, _key(self.fixed), len(self.baselines)
+        fixed = tuple(
+            (k, v.shape, v.dtype) if isinstance(v, Tensor) else (k, identity(v))
+            for k, v in self.fixed.items()
+        )
+        return self.layout, self.dtypes, fixed, len(self.baselines)
 
     @property
     def fingerprint(self) -> str:
         """A digest of the input, of every baseline and of what is passed along."""
         tensors = {f"baseline {i}": b for i, b in enumerate(self.baselines)} | {"x": self.x}
-        return digest(tensors, f"{self.layout} {identity(self.fixed)}")
+        return digest(tensors, f"{self.layout} {identity(self.fixed or None)}")
 
 
 class ModelObjective(Objective):
@@ -57,19 +63,20 @@ class ModelObjective(Objective):
     model: Model
     examples: Sequence[Example]
 
-    def softened(self, width: float) -> Self:
-        """The same values; gradients with ramps in place of the steps of ReLU's derivative."""
-        function = self.function
-
-        def soft(points: Tensor, problems: Tensor) -> Tensor:
-            with SoftReLU(width, len(points)):
-                return function(points, problems)
-
-        return self._with(function=soft)
-
+    @property
     def network(self) -> nn.Module | None:
         """The frozen network; None for plain callables."""
         return self.model.network.module
+
+    @property
+    def removes(self) -> bool:
+        """Do the lines lead away from the input, as a counterfactual's do?"""
+        return self.model.target.towards_baseline
+
+    @property
+    def is_probability(self) -> bool:
+        """Is g a probability, from 0 to 1?"""
+        return self.model.target.name == "softmax" and self.examples[0].reference.classes
 
 
 class Model:
@@ -103,7 +110,8 @@ class Model:
         tensors = [t.detach() for t in layout.tensors(x)]
         for name, tensor in zip(layout.names, tensors, strict=True):
             _check_input(name, tensor)
-        for name, value in _items(fixed):
+        fixed = _named(fixed)
+        for name, value in fixed.items():
             if isinstance(value, Tensor):  # It is given a row for each of the model's.
                 check_plain(f"fixed input {name!r}", value)
         dtypes = tuple(t.dtype for t in tensors)
@@ -140,10 +148,10 @@ class Model:
                     self.model, self.plain, lambda network: self.logits(line, first, network)
                 )
         references = References.of([e.reference for e in examples])
-        fixed = _stacked([e.fixed for e in examples])
+        fixed = _stacked(examples)
 
         def values(points: Tensor, problems: Tensor) -> Tensor:
-            output = self._run(self.network, points, first, _rows_of(fixed, problems))
+            output = self._run(self.network, points, first, fixed, problems)
             logits = self.target.logits(output, len(points))
             return self.target.values(logits, references, problems)
 
@@ -153,15 +161,14 @@ class Model:
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
         objective.model, objective.examples = self, examples
-        objective.removes = self.target.towards_baseline
-        objective.is_probability = self.target.name == "softmax" and first.reference.classes
         return objective
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:
         """(m, classes), or (m,) for a single output: the output at points of one example."""
-        rows = _rows_of(_stacked([example.fixed]), torch.zeros(len(points), dtype=torch.long))
+        problems = torch.zeros(len(points), dtype=torch.long)
+        network = network or self.network
         # A copy, as the model may begin with a step in place.
-        output = self._run(network or self.network, points.clone(), example, rows)
+        output = self._run(network, points.clone(), example, _stacked([example]), problems)
         return self.target.logits(output, len(points))
 
     def _refusal(self, example: Example, error: Exception) -> GreedyPigError:
@@ -203,56 +210,42 @@ class Model:
             return 0
         return rows
 
-    def _run(self, network: Frozen, points: Tensor, example: Example, fixed: Any) -> Any:
-        """The network's raw output for points (m, n) of examples like this one."""
+    def _run(
+        self, network: Frozen, points: Tensor, example: Example, fixed: Fixed, problems: Tensor
+    ) -> Any:
+        """The network's raw output for points (m, n) of examples like this one; problems (m,) says
+        of which of the fixed inputs."""
         layout = example.layout
-        inputs = layout.split(points)
-        for i, dtype in enumerate(example.dtypes):
-            inputs[i] = inputs[i].to(dtype)
-            if network.channels_last and inputs[i].dim() == 4:
-                inputs[i] = inputs[i].contiguous(memory_format=torch.channels_last)
+        inputs = [t.to(d) for t, d in zip(layout.split(points), example.dtypes, strict=True)]
+        if network.channels_last:
+            nhwc = torch.channels_last
+            inputs = [t.contiguous(memory_format=nhwc) if t.dim() == 4 else t for t in inputs]
         by_name = dict(zip(layout.names, inputs, strict=True)) if layout.kind == "dict" else {}
-        args = () if by_name else tuple(inputs)
-        if isinstance(fixed, Mapping):
-            return network(*args, **by_name, **fixed)
-        return network(*args, *fixed, **by_name)
+        args = [] if by_name else inputs
+        for name, value in fixed.items():
+            rows = value[problems.to(value.device)] if isinstance(value, Tensor) else value
+            if isinstance(name, str):
+                by_name[name] = rows
+            else:
+                args.append(rows)
+        return network(*args, **by_name)
 
 
-def _items(fixed: Any) -> list[tuple[Any, Any]]:
-    """Fixed inputs with their names or positions; a lone one stands for a tuple of it."""
+def _named(fixed: Any) -> Fixed:
+    """Fixed inputs by name or position; a lone one stands for a tuple of it."""
+    if isinstance(fixed, Mapping):
+        return dict(fixed)
     if fixed is None:
-        return []
-    if isinstance(fixed, Mapping):
-        return list(fixed.items())
-    return list(enumerate(fixed if isinstance(fixed, tuple) else (fixed,)))
+        return {}
+    return dict(enumerate(fixed if isinstance(fixed, tuple) else (fixed,)))
 
 
-def _key(fixed: Any) -> object:
-    """Fixed inputs may share a batch if their tensors have one shape and the rest is the same."""
-    return tuple(
-        (k, v.shape, v.dtype) if isinstance(v, Tensor) else (k, identity(v))
-        for k, v in _items(fixed)
-    )
-
-
-def _stacked(fixed: Sequence[Any]) -> Any:
+def _stacked(examples: Sequence[Example]) -> Fixed:
     """The fixed inputs of b examples: tensors (b, …), the rest as it is."""
-    values = {
-        k: torch.stack([dict(_items(f))[k].detach() for f in fixed]) if isinstance(v, Tensor) else v
-        for k, v in _items(fixed[0])
+    return {
+        k: torch.stack([e.fixed[k].detach() for e in examples]) if isinstance(v, Tensor) else v
+        for k, v in examples[0].fixed.items()
     }
-    return values if isinstance(fixed[0], Mapping) else tuple(values.values())
-
-
-def _rows_of(fixed: Any, problems: Tensor) -> Any:
-    """The fixed inputs of every row."""
-
-    def rows(value: Any) -> Any:
-        return value[problems.to(value.device)] if isinstance(value, Tensor) else value
-
-    if isinstance(fixed, Mapping):
-        return {k: rows(v) for k, v in fixed.items()}
-    return tuple(map(rows, fixed))
 
 
 def _check_input(name: str, tensor: Tensor) -> None:

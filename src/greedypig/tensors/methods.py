@@ -15,13 +15,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from math import isqrt
 from typing import Any
 
+from ..core.errors import InvalidType, did_you_mean
 from ..core.layout import Layout
-from ..core.methods import GreedyPIG, InRounds, SequentialGradient, scorer_of
+from ..core.methods import METHODS, Greedy, GreedyPIG, InRounds, SequentialGradient, scorer_of
 from ..core.scorers import IG, SmoothIG, cost_of
+from ..core.stopping import Stop
 from .pictures import is_picture
 from .steady import SteadyPIG
 
@@ -49,6 +53,21 @@ def is_photo(layout: Layout) -> bool:
     """Is the input a picture of the kind that the default for photos was studied on?"""
     shape = layout.shapes[0]
     return is_picture(layout) and shape[0] == COLOURS and min(shape[1:]) >= LEAST_SIDE
+
+
+def refuse_knobs(knobs: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Refuse arguments that a function does not have: those of methods belong into the method."""
+    for name, value in knobs.items():
+        owners = [m for m in METHODS.values() if name in getattr(m, "__dataclass_fields__", ())]
+        rule = "gradients" if name == "budget" else name
+        advice = did_you_mean(name, list(signature(function).parameters))
+        if owners:
+            advice = f" Try method=gp.{owners[0].__name__}({name}={value!r})."
+        elif rule in Stop.__dataclass_fields__:
+            advice = f" Try stop=gp.Stop({rule}={value!r})."
+        raise InvalidType(
+            f"Expected an argument of gp.{function.__name__} (got {name}={value!r}).{advice}"
+        )
 
 
 def within(method: Any, gradients: int, *, stretch: bool = False) -> Any:
@@ -84,3 +103,14 @@ def _fewer_rounds(method: InRounds, cost: int, gradients: int, stretch: bool) ->
         rounds = max(rounds, gradients // cost)
     knob: dict[str, Any] = {name: steps for name in ("steps", "views") if hasattr(method, name)}
     return replace(method, rounds=rounds, **(knob if steps < cost else {}))
+
+
+__all__ = [
+    "Greedy",
+    "GreedyPIG",
+    "SequentialGradient",
+    "choose",
+    "is_photo",
+    "refuse_knobs",
+    "within",
+]

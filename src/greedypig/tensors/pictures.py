@@ -1,4 +1,4 @@
-"""Pictures (channels, height, width): their units, and the path that blurs instead of fading.
+"""Pictures (channels, height, width): their features, and the path that blurs instead of fading.
 
 Blur IG: Xu et al. 2020, with the defaults of the authors' implementation.
 """
@@ -16,12 +16,12 @@ from ..core.errors import InvalidInput, MissingPackage
 from ..core.features import Features, Groups, Windows
 from ..core.layout import Layout
 from ..core.methods import METHODS
-from ..core.numbers import check_count, check_knobs, whole
-from ..core.objective import Objective
+from ..core.numbers import check_count, check_knobs
 from .baselines import gaussian_blur
+from .inputs import ModelObjective
 
 FeatureMaker = Callable[[Layout], Features]
-"""Units from an input's shape. One with `reads_input = True` is called with the input as well."""
+"""Features from an input's shape. One with `reads_input = True` is called with the input too."""
 
 
 def pixels(layout: Layout) -> Features:
@@ -42,8 +42,7 @@ def tokens(layout: Layout) -> Features:
 
 def grid(size: int) -> FeatureMaker:
     """Disjoint size × size blocks over all channels; smaller ones at the far edges."""
-    size = whole(size)
-    check_count("grid size", size)
+    size = check_count("grid size", size)
 
     def make(layout: Layout) -> Features:
         channels, height, width = picture_shape(layout, "gp.grid")
@@ -57,8 +56,7 @@ def grid(size: int) -> FeatureMaker:
 
 def windows(size: int, *, stride: int = 1) -> FeatureMaker:
     """Overlapping size × size patches over all channels, the paper's block-wise variant."""
-    size, stride = whole(size), whole(stride)
-    check_count("window size", size)
+    size = check_count("window size", size)
 
     def make(layout: Layout) -> Features:
         picture_shape(layout, "gp.windows")
@@ -86,7 +84,7 @@ class Superpixels:
         check_knobs(self, "segments", compactness=(1e-6, 1e6), sigma=(0, 1e6))
 
     def __call__(self, layout: Layout, x: Any) -> Features:
-        """One unit per region, numbered from the top left without gaps."""
+        """One feature per region, numbered from the top left without gaps."""
         channels, height, width = picture_shape(layout, "gp.superpixels")
         if self.segments > height * width:
             raise InvalidInput(
@@ -155,7 +153,7 @@ class BlurIG:
     def __post_init__(self) -> None:
         check_knobs(self, "steps", sigma=(1e-6, 1e6), grad_step=(1e-6, 1e6))
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __call__(self, objective: ModelObjective, mask: Tensor) -> Tensor:
         """(b, n)."""
         if objective.removes:
             raise InvalidInput(

@@ -21,7 +21,8 @@ from torch.utils.checkpoint import CheckpointError
 
 from ..core.methods import METHODS, InRounds
 from ..core.numbers import check_knobs
-from ..core.objective import Objective
+from ..network.soft_relu import SoftReLU
+from .inputs import ModelObjective
 from .pictures import picture_shape
 
 FIRST = 0.1
@@ -78,14 +79,17 @@ class SteadyPIG(InRounds):
         return replace(self, noise=0.0, crop=1.0, place=0.0)
 
 
-@dataclass(frozen=True)
 class SteadyScores:
-    """One round of `SteadyPIG`."""
+    """The rounds of one run of `SteadyPIG`."""
 
-    knobs: SteadyPIG
     name = "steady-scores"
 
-    def __call__(self, objective: Objective, mask: Tensor) -> Tensor:
+    def __init__(self, knobs: SteadyPIG) -> None:
+        self.knobs, self.cost = knobs, knobs.views
+        self.soft = knobs.ramp > 0
+        """Is ReLU's derivative smoothed?"""
+
+    def __call__(self, objective: ModelObjective, mask: Tensor) -> Tensor:
         """(b, n). Every view of every picture is a problem of its own, all in one batch."""
         shape = picture_shape(objective.layout, "method='steady-pig'")
         views, b = self.knobs.views, objective.b
@@ -107,22 +111,23 @@ class SteadyScores:
             scores += self.knobs.place * near * (share < FIRST).to(mask).unsqueeze(1)
         return scores
 
-    @property
-    def cost(self) -> int:
-        """One gradient for every view."""
-        return self.knobs.views
+    def _differentiated(self, seen: ModelObjective, points: Tensor) -> tuple[Tensor, Tensor]:
+        hard, width = seen.function, self.knobs.ramp
 
-    def _differentiated(self, seen: Objective, points: Tensor) -> tuple[Tensor, Tensor]:
-        if self.knobs.ramp:
+        def soft(points: Tensor, problems: Tensor) -> Tensor:
+            with SoftReLU(width, len(points)):
+                return hard(points, problems)
+
+        if self.soft:
             try:
-                return seen.softened(self.knobs.ramp).values_and_gradients(points)
+                return seen.changed(function=soft).values_and_gradients(points)
             except CheckpointError:
                 # Layers under activation checkpointing run again in the backward pass, where
                 # torch knows of no modes: such networks keep the derivative of ReLU.
-                pass
+                self.soft = False
         return seen.values_and_gradients(points)
 
-    def _level(self, objective: Objective, stretch: Tensor, view: int) -> Tensor:
+    def _level(self, objective: ModelObjective, stretch: Tensor, view: int) -> Tensor:
         """(b, n): how far each value is on the way from 1_S to 1 in this view."""
         chance = torch.rand(
             5 + objective.n, generator=objective.generator(view), dtype=torch.float64
@@ -131,7 +136,7 @@ class SteadyScores:
         return ((chance[5:] < t).double() + t) / 2
 
     def _crops(
-        self, objective: Objective, value: Tensor, full: Tensor, shape: tuple[int, int, int]
+        self, objective: ModelObjective, value: Tensor, full: Tensor, shape: tuple[int, int, int]
     ) -> Callable[[Tensor, Tensor], Tensor]:
         """What each view shows: the first ones of a picture as it is, the others cropped."""
         knobs, views = self.knobs, self.knobs.views

@@ -193,8 +193,6 @@ class Target:
 
     def directed(self, reference: Reference, at_baselines: Tensor) -> Reference:
         """Of a value with no direction asked for: toward f(x), from the baselines' mean f."""
-        if not self.is_undirected(reference):
-            return reference
         start, end = float(at_baselines.double().mean()), float(reference.output)
         if self.outputs is None and start != end and (end > 0) != (end > start):
             warnings.warn(UNSTATED, stacklevel=levels_to_caller())

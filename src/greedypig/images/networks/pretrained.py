@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ...core.errors import GreedyPigError, InvalidInput, first_line
-from ...core.randomness import Fork
+from ...network.randomness import Fork
 from .assets_folder import assets_folder
 from .image_model import ImageModel
 from .mobile_networks import EfficientNetLite0, MobileNetV2
