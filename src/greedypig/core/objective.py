@@ -81,6 +81,10 @@ class Objective:
         """(b, n) mask at which the paths of this round end; None for everything."""
         self.features: Features = Elements(self.n)
         """What is selected at once."""
+        self.taken: Tensor | None = None
+        """(b, features) bool: the features selected before this round."""
+        self.picks = 0
+        """How many features this round takes."""
         self.is_probability = False
         """Is g a probability, from 0 to 1?"""
         self.removes = False

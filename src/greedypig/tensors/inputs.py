@@ -23,7 +23,7 @@ from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
 from ..network.soft_relu import SoftReLU
 from .baselines import resolve
-from .targets import Reference, References, Target
+from .targets import Reference, References, Target, halfway_match
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,23 @@ class ModelObjective(Objective):
 
     model: Model
     examples: Sequence[Example]
+    outputs: Callable[[Tensor, Tensor], Tensor]
+    """(points (m, n), problems (m,)) → the logits of every row."""
+
+    def halfway(self, views: int, unsure: Tensor) -> Self:
+        """`repeated(views)`, where all views but the last of an unsure problem, (b,) bool, are
+        measured by their match with halfway from x's prediction to its class."""
+        target, outputs = self.model.target, self.outputs
+        references = References.of([e.reference for e in self.examples])
+
+        def values(points: Tensor, problems: Tensor) -> Tensor:
+            own = torch.div(problems, views, rounding_mode="floor")
+            logits = outputs(points, own)
+            matched = unsure[own] & (problems % views < views - 1)
+            match = halfway_match(logits, references, own)
+            return torch.where(matched, match, target.values(logits, references, own))
+
+        return self.repeated(views)._with(function=values)
 
     def softened(self, width: float) -> Self:
         """The same values; gradients with ramps in place of the steps of ReLU's derivative."""
@@ -142,17 +159,19 @@ class Model:
         references = References.of([e.reference for e in examples])
         fixed = _stacked([e.fixed for e in examples])
 
-        def values(points: Tensor, problems: Tensor) -> Tensor:
+        def outputs(points: Tensor, problems: Tensor) -> Tensor:
             output = self._run(self.network, points, first, _rows_of(fixed, problems))
-            logits = self.target.logits(output, len(points))
-            return self.target.values(logits, references, problems)
+            return self.target.logits(output, len(points))
+
+        def values(points: Tensor, problems: Tensor) -> Tensor:
+            return self.target.values(outputs(points, problems), references, problems)
 
         x = x.expand_as(baselines)
         start, end = (x, baselines) if self.target.towards_baseline else (baselines, x)
         objective = ModelObjective(
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
-        objective.model, objective.examples = self, examples
+        objective.model, objective.examples, objective.outputs = self, examples, outputs
         objective.removes = self.target.towards_baseline
         objective.is_probability = self.target.name == "softmax" and first.reference.classes
         return objective
