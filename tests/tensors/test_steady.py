@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import greedypig as gp
 from agreement import agree
 from greedypig.network.soft_relu import SoftReLU
-from greedypig.tensors.steady import Crop, around, closeness, interpolation
+from greedypig.tensors.steady import Crop, around, best_compromise, closeness, interpolation
 from nets import cnn, picture, unfolded
 
 STEADY = gp.SteadyPIG(rounds=4)
@@ -154,6 +154,36 @@ def test_without_views_harmful_values_come_last():
     assert int(harmful[exact.order[:1536]].sum()) == 0
     a = gp.explain(unsure, x, target=1, baseline="zero", method=method)
     assert int(harmful[a.order[:307]].sum()) == 0
+
+
+def test_an_unsure_photo_is_exceeded_by_halfway_and_not_lost():
+    """p(x) = 0.5: helpful values alone give p = 1; a compromise stays between 0.5 and that."""
+    x = torch.ones(3, 32, 32)
+    method = gp.SteadyPIG(rounds=40, noise=0, crop=0.5, place=0)
+    a = gp.explain(unsure, x, target=1, baseline="zero", method=method)
+    reached = int((a.values >= a.full_value).nonzero()[0])
+    after = a.values[reached + 1 : -1]
+    assert len(after) > 20
+    assert bool((after >= a.full_value).all())
+    assert float((after - 0.75).abs().median()) < 0.1
+    certain = gp.explain(unsure, x, target=1, baseline="zero", method=replace(method, crop=1))
+    assert float(certain.values.max()) > 0.99
+
+
+def test_the_compromise_is_the_one_nearest_halfway_from_above():
+    """p = Σ weights of the picks: 0.9 by g's own scores, 0.6 by the mixture 1/4, less by others."""
+    weights = torch.tensor([0.9, 0.6, 0.1, 0.2])
+    objective = gp.objective(lambda masks: masks @ weights, 4)
+    taken = torch.zeros(1, 4, dtype=torch.bool)
+    now = objective.changed(taken=taken, picks=1)
+    own, match = torch.tensor([[3.0, 2.9, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 2.0, 0.0]])
+
+    def first(full):
+        return int(best_compromise(now, own, match, torch.tensor([full])).argmax())
+
+    assert first(0.3) == 1  # Halfway is 0.65, and 0.6 ≥ 0.3.
+    assert first(0.7) == 0  # 0.6 is below 0.7.
+    assert first(0.95) == 0  # All are below: g's own.
 
 
 # Kinks.

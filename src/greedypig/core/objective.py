@@ -81,6 +81,10 @@ class Objective:
         """(b, n) mask at which the paths of this round end; None for everything."""
         self.features: Features = Elements(self.n)
         """What is selected at once."""
+        self.taken: Tensor | None = None
+        """(b, features) bool: the features selected before this round."""
+        self.picks = 0
+        """How many features this round takes."""
         self._times = 1
         """How many of the problems are repetitions of one."""
         self._adaptive, rows = _rows(batch_size, self.n)

@@ -75,7 +75,9 @@ def rounds(
     for z in schedule[len(state.picks) :]:
         selected = features.mask(state.taken)
         goal = features.goal(state.taken, z)
-        now = objective.changed(round=len(state.picks), goal=goal, features=features)
+        now = objective.changed(
+            round=len(state.picks), goal=goal, features=features, taken=state.taken, picks=z
+        )
         # â = ∫ ∇g(1_S + t · 1_S̄) dt, per value; Ŝ = the z best features that are free
         scores, totals = checked(scorer(now, selected.to(objective.end)), selected, now)
         chosen, own = features.pick(scores, state.taken, z)

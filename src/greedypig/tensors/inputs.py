@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from ..network.fingerprint import digest, fingerprint, identity
 from ..network.fold import optimised
 from ..network.frozen import Frozen, freeze
 from .baselines import resolve
-from .targets import Reference, References, Target
+from .targets import Reference, References, Target, halfway_match
 
 Fixed: TypeAlias = "dict[Any, Any]"
 """Inputs that are passed along, by name or by position."""
@@ -62,6 +62,23 @@ class ModelObjective(Objective):
 
     model: Model
     examples: Sequence[Example]
+    outputs: Callable[[Tensor, Tensor], Tensor]
+    """(points (m, n), problems (m,)) → the logits of every row."""
+
+    def halfway(self, views: int, unsure: Tensor) -> Self:
+        """`repeated(views)`, where all views but the last of an unsure problem, (b,) bool, are
+        measured by their match with halfway from x's prediction to its class."""
+        target, outputs = self.model.target, self.outputs
+        references = References.of([e.reference for e in self.examples])
+
+        def values(points: Tensor, problems: Tensor) -> Tensor:
+            own = torch.div(problems, views, rounding_mode="floor")
+            logits = outputs(points, own)
+            matched = unsure[own] & (problems % views < views - 1)
+            match = halfway_match(logits, references, own)
+            return torch.where(matched, match, target.values(logits, references, own))
+
+        return self.repeated(views).changed(function=values)
 
     @property
     def network(self) -> nn.Module | None:
@@ -150,17 +167,19 @@ class Model:
         references = References.of([e.reference for e in examples])
         fixed = _stacked(examples)
 
-        def values(points: Tensor, problems: Tensor) -> Tensor:
+        def outputs(points: Tensor, problems: Tensor) -> Tensor:
             output = self._run(self.network, points, first, fixed, problems)
-            logits = self.target.logits(output, len(points))
-            return self.target.values(logits, references, problems)
+            return self.target.logits(output, len(points))
+
+        def values(points: Tensor, problems: Tensor) -> Tensor:
+            return self.target.values(outputs(points, problems), references, problems)
 
         x = x.expand_as(baselines)
         start, end = (x, baselines) if self.target.towards_baseline else (baselines, x)
         objective = ModelObjective(
             values, start, end, layout=first.layout, batch_size=self.batch_size, labels=labels
         )
-        objective.model, objective.examples = self, examples
+        objective.model, objective.examples, objective.outputs = self, examples, outputs
         return objective
 
     def logits(self, points: Tensor, example: Example, network: Frozen | None = None) -> Tensor:

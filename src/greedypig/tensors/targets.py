@@ -260,6 +260,17 @@ class Target:
             warnings.warn(PROBABILITIES, stacklevel=levels_to_caller())
 
 
+def halfway_match(logits: Tensor, references: References, problems: Tensor) -> Tensor:
+    """(m,): Σ_c q_c · log f_c, with q halfway from the prediction at the full input to its class.
+
+    The log-likelihood (Eq. 5) of a little more than the input's own prediction: largest where the
+    class has the probability (1 + f_c(x)) / 2, and the others keep their proportions.
+    """
+    goal = torch.softmax(references.output, 1) / 2
+    goal = goal.scatter_add(1, references.target.unsqueeze(1), torch.full_like(goal[:, :1], 0.5))
+    return (goal[problems] * torch.log_softmax(logits, 1)).sum(1)
+
+
 def _entries(rows: Tensor, columns: Tensor, problems: Tensor) -> Tensor:
     """(m, classes) rows, (b,) columns → (m,): each row's entry in the column of its problem."""
     if columns.shape[0] == 1:
