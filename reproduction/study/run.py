@@ -71,7 +71,7 @@ def first_rounds(method: Any, options: Row) -> Any:
         return method
     picks = method.picks(Elements(VALUES), None)
     enough = int((torch.tensor(picks).cumsum(0) >= TOP).nonzero()[0]) + 1
-    return replace(method, rounds=None, schedule=list(picks[:enough]))
+    return replace(method, rounds=enough, schedule=list(picks[:enough]))
 
 
 class Sample:
