@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -61,7 +62,7 @@ def counterfactual(**about):
     line = {"fractions": [0, 0.1, 1], "values": [0.9, 0.5, 0.4]}
     facts = {"kind": "image", "class": "cup", "probability": 0.9, "removed": {"0.1": 0.5},
              "curves": {"deletion": line}}  # fmt: skip
-    return a.with_notes(facts | about, picture=pixels(4, 5))
+    return replace(a, attachments={}).with_notes(facts | about, picture=pixels(4, 5))
 
 
 def test_of_a_counterfactual_what_was_chosen_is_at_the_baseline():

@@ -26,6 +26,7 @@ from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
 from .methods import choose, refuse_knobs
+from .notes import ExampleRun, notes_of
 from .pictures import picture_shape, pixels, tokens
 from .run import check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
@@ -245,7 +246,7 @@ class Job:
             "baseline": baselines.describe(self.baseline),
             "batch_size": whole(self.batch_size),
         }
-        return Run(
+        run = ExampleRun(
             objective,
             method,
             features=features,
@@ -256,6 +257,8 @@ class Job:
             provenance=provenance,
             resume=saved_run(resume, provenance[0]),
         )
+        run.notes = [notes_of(self.model, example) for example in examples]
+        return run
 
     def side_by_side(self, example: Example) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""
