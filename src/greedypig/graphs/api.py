@@ -101,6 +101,7 @@ def explain_edges(
         run = EdgeRun(
             model, edges, target, edges.objective(target), method, graph.features(), **search
         )
+        run.edge_index = graph.edge_index
         return run.result(checkpoint, progress)
 
 
@@ -180,6 +181,7 @@ def explain_node(
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
         run.about = {"note": note} if note else {}
         run.columns = around.columns[: around.reaching]
+        run.edge_index = indexed.edge_index[:, run.columns]
         return run.result(checkpoint, progress)
 
 
@@ -206,6 +208,8 @@ class EdgeRun(Run):
 
     about: Mapping[str, Any] = {}
     """Notes that every result carries, those of a checkpoint included."""
+    edge_index: Tensor
+    """(2, values) source and target of the edges that the run is about."""
     columns: Tensor | None = None
     """The columns of edge_index that the run is about, where it is not about all of them."""
 
@@ -242,8 +246,11 @@ class EdgeRun(Run):
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        tensors = {} if self.columns is None else {"edges": self.columns}
-        return [a.with_notes(self.about, **tensors) for a in super().results(measure=measure)]
+        about = {"kind": "graph", **self.about}
+        tensors = {"edge_index": self.edge_index.int()}
+        if self.columns is not None:
+            tensors["edges"] = self.columns
+        return [a.with_notes(about, **tensors) for a in super().results(measure=measure)]
 
     def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None

@@ -119,4 +119,5 @@ def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
             f"for an input of shape {shape} (got {got})."
         )
     levels = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
-    return levels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+    picture: Tensor = levels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+    return picture
