@@ -69,7 +69,7 @@ def waterfall(
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         text: Style = {"va": "center", "fontsize": 8, "color": INK, "bbox": behind}
         ax.text(right + 0.012 * room, i, _signed(gain), **text)
-    ax.set_xlim(low - 0.04 * room, high + 0.16 * room)
+    ax.set_xlim(low - 0.04 * room, high + 0.2 * room)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.45, -0.55)
     if isfinite(a.full_value):
@@ -93,7 +93,7 @@ def _steps(a: Attribution, by: str, top: int) -> tuple[list[str], list[float]]:
         gains = a.values.diff().tolist()
         firsts = valued_labels(a, [int(a.order[i]) for i in _starts(a.picks)[:top]])
         names = [
-            f"round {number}: {shorten(first, 18)}" + f", {picks - 1:,} more" * (picks > 1)
+            f"round {number}: {shorten(first, 26)}" + f", {picks - 1:,} more" * (picks > 1)
             for number, (first, picks) in enumerate(zip(firsts, a.picks, strict=False), 1)
         ]
         what = "rounds", "round"
@@ -101,7 +101,7 @@ def _steps(a: Attribution, by: str, top: int) -> tuple[list[str], list[float]]:
         left = gains[top - 1 :]
         names = [*names[: top - 1], count(len(left), f"more {what[1]}", f"more {what[0]}")]
         gains = [*gains[: top - 1], sum(left)]
-    return [shorten(name, 38) for name in names], gains
+    return [shorten(name, 48) for name in names], gains
 
 
 def _starts(picks: Sequence[int]) -> list[int]:

@@ -35,7 +35,7 @@ from ..results.picture import (
     unranked,
 )
 from ..results.summary import Comparison, Summary
-from ..results.wording import chance_cell, count, percent
+from ..results.wording import chance_cell, count, percent, short_percent
 from .page import write
 from .render import environment, png
 
@@ -47,7 +47,7 @@ SHARE = 0.1
 """The share of the features that a picture keeps, where no curve says how many are needed."""
 LARGEST, THUMB = 224, 112
 """Pixels of a picture's longer side, alone and in a row of many."""
-WIDE, HIGH = 240, 110
+WIDE, HIGH = 210, 110
 """Size of the small curve."""
 
 
@@ -158,7 +158,10 @@ def _render(template: str, **context: Any) -> str:
 def _heading(a: Attribution, notes: Notes) -> str:
     parts = [notes.label, None if notes.probability is None else chance_cell(notes.probability)]
     text = " ".join(part for part in parts if part)
-    return text or f"{a.selected:,} of {a.features.count:,} {feature_word(a)} selected"
+    if text or unranked(a) is not None:
+        return text or f"{a.features.count:,} {feature_word(a)}"
+    first = ", ".join(feature_labels(a, a.order[:3].tolist()))
+    return f"First {feature_word(a)}: {first}"
 
 
 def _answer(a: Attribution, notes: Notes) -> str:
@@ -166,7 +169,7 @@ def _answer(a: Attribution, notes: Notes) -> str:
     needed = notes.needed()
     if needed is not None and not notes.removing:
         return (
-            f"The best {percent(needed)} of the {feature_word(a)} are enough for 9/10 of the "
+            f"The best {short_percent(needed)} of the {feature_word(a)} are enough for 9/10 of the "
             "probability."
         )
     known = [value for value in a.values.tolist() if isfinite(value)]
@@ -192,7 +195,7 @@ def _pictures(
     share = SHARE if notes.removing else notes.needed() or SHARE
     k = features_within(a, share)
     part = picture.without(k) if notes.removing else picture.kept(k)
-    caption = f"{'without the ' * notes.removing}best {percent(share)}"
+    caption = f"{'without the ' * notes.removing}best {short_percent(share)}"
     value = notes.probability_at(share, off=notes.removing)
     caption += "" if value is None else f": {chance_cell(value)}"
     return [
