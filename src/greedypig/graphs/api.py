@@ -22,6 +22,7 @@ from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_EDGES, FOR_NODES
+from ..tensors.notes import model_name
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
@@ -208,6 +209,8 @@ class EdgeRun(Run):
 
     about: Mapping[str, Any] = {}
     """Notes that every result carries, those of a checkpoint included."""
+    model: str | None = None
+    """What the model is called."""
     edge_index: Tensor
     """(2, values) source and target of the edges that the run is about."""
     columns: Tensor | None = None
@@ -234,6 +237,7 @@ class EdgeRun(Run):
             "fast": edges.is_fast(target),
         }
         provenance = _provenance(model, edges, target)
+        self.model = model_name(model)
         super().__init__(
             objective,
             method,
@@ -246,7 +250,7 @@ class EdgeRun(Run):
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        about = {"kind": "graph", **self.about}
+        about = {"kind": "graph", "model": self.model, **self.about}
         tensors = {"edge_index": self.edge_index.int()}
         if self.columns is not None:
             tensors["edges"] = self.columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     count = min(top, a.features.count)
     lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
-    names = [shorten(label, 32) for label in valued_labels(a, a.order[:count].tolist())]
+    names = valued_labels(a, a.order[:count].tolist(), partial(shorten, length=32))
     if "gain" not in quantity and len(set(rounds)) > 1:
         texts = [f"round {number}" if number else "not selected" for number in rounds]
         names = [f"{name} · {text}" for name, text in zip(names, texts, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -87,13 +88,14 @@ def _steps(a: Attribution, by: str, top: int) -> tuple[list[str], list[float]]:
     if by == "feature":
         taken = a.order[: a.selected]
         gains: list[float] = a.feature_gains()[taken].tolist()
-        names = valued_labels(a, taken[:top].tolist())
+        names = valued_labels(a, taken[:top].tolist(), partial(shorten, length=30))
         what = feature_word(a), feature_word(a, 1)
     else:
         gains = a.values.diff().tolist()
-        firsts = valued_labels(a, [int(a.order[i]) for i in _starts(a.picks)[:top]])
+        places = [int(a.order[i]) for i in _starts(a.picks)[:top]]
+        firsts = valued_labels(a, places, partial(shorten, length=20))
         names = [
-            f"round {number}: {shorten(first, 26)}" + f", {picks - 1:,} more" * (picks > 1)
+            f"round {number}: {first}" + f", {picks - 1:,} more" * (picks > 1)
             for number, (first, picks) in enumerate(zip(firsts, a.picks, strict=False), 1)
         ]
         what = "rounds", "round"
@@ -101,7 +103,7 @@ def _steps(a: Attribution, by: str, top: int) -> tuple[list[str], list[float]]:
         left = gains[top - 1 :]
         names = [*names[: top - 1], count(len(left), f"more {what[1]}", f"more {what[0]}")]
         gains = [*gains[: top - 1], sum(left)]
-    return [shorten(name, 48) for name in names], gains
+    return names, gains
 
 
 def _starts(picks: Sequence[int]) -> list[int]:

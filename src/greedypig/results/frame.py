@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite, nan
 from typing import Any
 
@@ -31,9 +31,11 @@ def feature_values(a: Attribution) -> Tensor | None:
     return None if bool(values.isnan().all()) else values
 
 
-def valued_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
-    """Names of features with their values in the input: "age = 52"."""
-    values, labels = feature_values(a), feature_labels(a, indices)
+def valued_labels(
+    a: Attribution, indices: Sequence[int], cut: Callable[[str], str] = str
+) -> list[str]:
+    """Names of features, made shorter by `cut`, with their values in the input: "age = 52"."""
+    values, labels = feature_values(a), [cut(label) for label in feature_labels(a, indices)]
     if values is None:
         return labels
     pairs = zip(labels, values[list(indices)].tolist(), strict=True)
