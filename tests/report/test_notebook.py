@@ -177,6 +177,10 @@ def test_cards_are_readable_in_light_and_dark_and_fit_their_cell(scheme, width, 
         for paper, ink in levels:
             assert (paper > ink) == (scheme == "light")
             assert abs(paper - ink) > 400
+        # A notebook's own theme comes before the system's.
+        page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+        colour = "getComputedStyle(document.querySelector('.greedypig')).backgroundColor"
+        assert page.evaluate(colour) == "rgb(255, 255, 255)"
         overflow = page.evaluate(
             """() => [...document.querySelectorAll('.greedypig')].filter(
                 card => card.scrollWidth > card.clientWidth).length"""
