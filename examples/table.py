@@ -49,6 +49,7 @@ def main() -> None:
     loss = retrained.losses["greedy-pig"][5]
     print(f"only these 5, retrained: log-loss {loss.mean:.3f} ± {loss.standard_error:.3f}")
     selection.save(folder / "tumours.gpig")
+    selection.to_html(folder / "tumours.html")  # In a notebook: selection, selection.plot().
 
 
 if __name__ == "__main__":

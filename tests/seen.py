@@ -19,7 +19,7 @@ def known_order(n: int, seed: int = 0) -> Tensor:
 def ranked(
     shape: tuple[int, ...] = (3, 4, 5), seed: int = 0, method: str = "ig", **options: Any
 ) -> gp.Attribution:
-    """The order of a linear model is that of its weights: `known_order`."""
+    """A result without notes. The order of a linear model is that of its weights: `known_order`."""
     n = torch.Size(shape).numel()
     weights = torch.empty(n)
     weights[known_order(n, seed)] = torch.arange(n, 0, -1, dtype=torch.float32) / n
@@ -29,7 +29,8 @@ def ranked(
         return (x * weights.view(shape)).sum(axes).unsqueeze(1)
 
     knobs = {knob: options.pop(knob, None) for knob in ("rounds", "per_round", "steps")}
-    return gp.explain(model, torch.ones(shape), method=with_knobs(method, **knobs), **options)
+    a = gp.explain(model, torch.ones(shape), method=with_knobs(method, **knobs), **options)
+    return replace(a, about={}, attachments={})
 
 
 def unmeasured(a: gp.Attribution) -> gp.Attribution:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .images.api import explain_photo
     from .network.function import objective
     from .results.storage import load
+    from .results.summary import comparison, summary
     from .tables.api import select_features
     from .tables.finetune import mask_finetune
     from .tensors.api import explain, explain_many
@@ -63,6 +64,7 @@ _HOMES = {
     "images.api": "explain_photo",
     "network.function": "objective",
     "results.storage": "load",
+    "results.summary": "comparison summary",
     "tables.api": "select_features",
     "tables.finetune": "mask_finetune",
     "tensors.api": "explain explain_many",
@@ -84,7 +86,7 @@ __all__ += ["IG", "BlurIG", "Gradient", "GuidedIG", "MarginalGains", "Random", "
 __all__ += ["Greedy", "GreedyPIG", "Rule", "SequentialGradient", "SteadyPIG", "margin", "rule"]
 __all__ += ["Elements", "Features", "Groups", "Windows", "grid", "superpixels", "windows"]
 __all__ += ["Objective", "SetFunction", "best_subset", "maximize", "objective", "rounds"]
-__all__ += ["Attribution", "State", "Stop", "StopReason", "load"]
+__all__ += ["Attribution", "State", "Stop", "StopReason", "comparison", "load", "summary"]
 __all__ += ["DiskFull", "GreedyPigError", "InvalidFile", "InvalidInput", "InvalidType"]
 __all__ += ["MissingPackage", "NonFinite", "NotDifferentiable"]
 __all__ += ["metrics", "models", "plots", "report"]

@@ -95,7 +95,7 @@ def test_contributions_sum_to_the_gain_of_what_was_selected(a):
     if len(a.picks) == 1:
         assert torch.equal(a.contributions(), a.scores)
         return
-    found = a._feature_contributions()
+    found = a.feature_contributions()
     if float(a.feature_scores.abs().min()) > 0 or a.selected < a.features.count:
         gain = float(a.values[-1] - a.values[0])
         assert float(found.sum()) == pytest.approx(gain, abs=1e-5 + 1e-4 * abs(gain))

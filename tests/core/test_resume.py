@@ -32,6 +32,8 @@ def same(a: object, b: object) -> bool:
         return a.dtype == b.dtype and torch.equal(
             torch.nan_to_num(a, nan=7e77), torch.nan_to_num(b, nan=7e77)
         )
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, float) and isinstance(b, float) and isnan(a) and isnan(b):
         return True
     return a == b

@@ -191,7 +191,7 @@ def test_fewer_edges_than_asked_for_are_told():
     a = gp.explain_node(model, x, edges, 0, k=20)
     assert a.selected == a.settings["k"] == 2
     assert a.about["note"] == "20 edges were asked for; only 2 are within 3 steps."
-    assert gp.explain_node(model, x, edges, 5, k=1).about == {}
+    assert "note" not in gp.explain_node(model, x, edges, 5, k=1).about
 
 
 def test_a_checkpoint_tells_which_edges_they_are(tmp_path):
@@ -291,7 +291,7 @@ def test_layers_that_are_called_again_are_heard_as_far_as_they_reach(kind):
         if kind is Tied:
             assert a.settings["hops"] == 3
             assert a.features.count == (3 if node == 0 else 6)
-            assert a.about == {}
+            assert "note" not in a.about
         else:
             assert a.features.count == 9
             assert "more than the edges within 1 steps" in a.about["note"]
@@ -327,7 +327,7 @@ def test_norms_of_single_nodes_are_cut():
     edges, x = both_ways([(i, i + 1) for i in range(9)]), features(10)
     a = gp.explain_node(seeded(Normed, nn.LayerNorm(8)), x, edges, 0, k=2)
     assert a.settings["hops"] == a.features.count == 2
-    assert a.about == {}
+    assert "note" not in a.about
 
 
 @pytest.mark.slow

@@ -41,7 +41,8 @@ def test_notes_are_read_as_they_were_written():
 
 
 def test_a_result_without_notes_has_none_and_takes_its_class_from_the_settings():
-    notes = Notes.of(gp.explain(torch.nn.Linear(3, 2), torch.ones(3), target=1, method=gp.IG(1)))
+    a = gp.explain(torch.nn.Linear(3, 2), torch.ones(3), target=1, method=gp.IG(1))
+    notes = Notes.of(replace(a, about={}, attachments={}))
     assert notes.label == "output 1"
     assert notes.objective == "softmax"
     assert (notes.probability, notes.curve, notes.methods) == (None, None, ())

@@ -1,6 +1,7 @@
 """explain_many: many examples in lockstep, each answered as if it were alone, streamed in order."""
 
 import gc
+import time
 import weakref
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 import greedypig as gp
 from agreement import agree
-from nets import Calls, TwoInputs, cnn, mlp, picture, row
+from nets import Calls, TwoInputs, cnn, identical, mlp, picture, row
 
 METHODS = {
     "greedy-pig": {"method": gp.GreedyPIG(rounds=4, steps=3)},
@@ -412,3 +413,95 @@ def test_an_output_that_never_changes_is_refused_in_its_turn():
     assert sorted(next(found).order.tolist()) == list(range(6))
     with pytest.raises(gp.InvalidInput, match="output of input 1 that depends on the features"):
         next(found)
+
+
+# Interruptions, progress and time.
+
+
+def test_an_interrupted_call_goes_on_from_its_folder(tmp_path):
+    xs, method = [row(s) for s in range(9)], gp.GreedyPIG(rounds=3, steps=2)
+    whole = list(gp.explain_many(mlp(), xs, method=method))
+    model, options = Calls(mlp()), {"method": method, "batch_size": 8, "checkpoint": tmp_path / "c"}
+    first = []
+    for a in gp.explain_many(model, xs, **options):
+        first.append(a)
+        if len(first) == 5:
+            break
+    done = len(list((tmp_path / "c").iterdir()))
+    assert 5 <= done < 9
+    model.gradient_rows.clear()
+    second = list(gp.explain_many(model, xs, **options))
+    for a, b in zip(second, whole, strict=True):
+        assert torch.equal(a.order, b.order)
+        assert torch.allclose(a.feature_scores, b.feature_scores, rtol=1e-5, atol=1e-7)
+    assert [a.seconds for a in second[:5]] == [a.seconds for a in first]
+    assert sum(model.gradient_rows) == sum(a.gradients_used for a in whole[done:])
+    assert len(list((tmp_path / "c").iterdir())) == 9
+
+
+def test_a_finished_folder_is_read_and_nothing_is_run_again(tmp_path):
+    xs, options = [row(s) for s in range(4)], {"method": "ig", "checkpoint": tmp_path}
+    before = list(gp.explain_many(mlp(), xs, **options))
+    after = list(gp.explain_many(mlp(), xs, **options))
+    assert all(
+        identical(a, b) and a.seconds == b.seconds for a, b in zip(before, after, strict=True)
+    )
+
+
+@pytest.mark.parametrize("changed", [{"xs": 1}, {"seed": 3}, {"method": "gradient"}], ids=str)
+def test_a_folder_of_another_call_is_refused(tmp_path, changed):
+    options = {"xs": [row(s) for s in range(3)], "method": "ig", "seed": 0, "checkpoint": tmp_path}
+    list(gp.explain_many(mlp(), **options))
+    if "xs" in changed:
+        changed = {"xs": [row(7)]}
+    with pytest.raises(gp.InvalidInput, match="of the saved run"):
+        list(gp.explain_many(mlp(), **options | changed))
+
+
+def test_a_checkpoint_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(gp.InvalidInput, match="to be a folder"):
+        gp.explain_many(mlp(), [row()], checkpoint=tmp_path / "file")
+
+
+def test_a_larger_budget_goes_on_from_the_folder(tmp_path):
+    options = {"method": gp.GreedyPIG(rounds=3, steps=2), "checkpoint": tmp_path}
+    (half,) = gp.explain_many(mlp(), [row()], stop=gp.Stop(gradients=2), **options)
+    (whole,) = gp.explain_many(mlp(), [row()], **options)
+    assert half.gradients_used == 2
+    assert whole.gradients_used == 6
+    assert gp.load(tmp_path / "00000.gpig").gradients_used == 6
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_progress_counts_examples_and_the_rounds_of_those_that_run(sized):
+    told = []
+    xs = [row(s) for s in range(6)]
+    method = gp.GreedyPIG(rounds=3, steps=2)
+    answers = gp.explain_many(
+        mlp(),
+        xs if sized else iter(xs),
+        method=method,
+        batch_size=4,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert len(list(answers)) == 6
+    counts = [done for done, _ in told]
+    assert counts == sorted(counts)
+    assert counts[-1] == 6
+    assert any(done % 1 for done in counts)
+    assert {total for _, total in told} == {6 if sized else None}
+
+
+def test_progress_may_be_a_line_on_standard_error(capsys):
+    list(gp.explain_many(mlp(), [row(), row(1)], method="ig", progress=True))
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("2.0 of 2 examples, 0 s left   \n")
+
+
+def test_the_seconds_of_results_add_up_to_no_more_than_the_call_took():
+    began = time.monotonic()
+    results = list(gp.explain_many(mlp(), [row(s) for s in range(20)]))
+    assert all(a.seconds > 0 for a in results)
+    assert sum(a.seconds for a in results) <= time.monotonic() - began

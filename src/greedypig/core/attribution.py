@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .errors import InvalidInput, InvalidType
-from .features import Elements, Features
+from .features import Elements, Features, Groups
 from .layout import Layout, Tree
 from .numbers import whole
 from .stopping import StopReason
@@ -144,7 +144,7 @@ class Attribution:
         count = self.features.count
         taken = self.order[: self.selected]
         scores = self.feature_scores[taken]
-        rounds = torch.arange(len(self.picks)).repeat_interleave(torch.tensor(self.picks).long())
+        rounds = self.feature_rounds()[taken]
         new = torch.ones(self.selected, dtype=torch.bool)
         new[1:] = (scores[1:] != scores[:-1]) | (rounds[1:] != rounds[:-1])
         starts = torch.where(new, torch.arange(self.selected), 0).cummax(0).values
@@ -163,10 +163,10 @@ class Attribution:
         that are no integrals (a single gradient, an occlusion) divide the gain in G of the round
         they are of.
         """
-        return self.layout.unflatten(self._feature_contributions()[self._first_feature()])
+        return self.layout.unflatten(self.feature_contributions()[self._first_feature()])
 
-    def _feature_contributions(self) -> Tensor:
-        """(features,) the same by feature.
+    def feature_contributions(self) -> Tensor:
+        """(features,): `contributions` by feature.
 
         contributions_i = mean over rounds r and over λ in [0, 1] of the integral along the path
         ∅ → λ · 1_{S_r} → 1, S_r being selected before round r. Both ends of the trapezoid rule
@@ -178,7 +178,7 @@ class Attribution:
         if len(self.picks) < 2:
             return self.feature_scores
         if self.first_scores is None or self.score_sums is None:
-            return self._gains().to(self.feature_scores)
+            return self.feature_gains().to(self.feature_scores)
         first, rounds = self.first_scores.double(), len(self.picks)
         selected_for = torch.zeros_like(first)  # How many rounds began with the feature in S.
         left = torch.arange(rounds - 1, -1, -1).repeat_interleave(torch.tensor(self.picks))
@@ -188,8 +188,9 @@ class Attribution:
         gain = float(self.values[-1] - self.values[0])
         return (_divided(gain, parts) if isfinite(gain) else parts).to(self.feature_scores)
 
-    def _gains(self) -> Tensor:
-        """(features,) float64: G(S_r) − G(S_{r−1}) divided among the picks of round r."""
+    def feature_gains(self) -> Tensor:
+        """(features,) float64: the gain G(S_r) − G(S_{r−1}) of round r, divided among its picks in
+        proportion to their scores. Features that were never selected have 0."""
         scores = self.feature_scores.double()
         gains = torch.zeros_like(scores)
         begin = end = 0
@@ -255,12 +256,17 @@ class Attribution:
             return [self.layout.place(i) for i in indices]
         if len(shapes) > 1:  # Groups may then reach over several inputs.
             return list(indices)
-        return [self._box(i) for i in indices]
+        if isinstance(features, Groups):
+            boxes = self.layout.boxes(features.ids.cpu(), features.count)
+            found = [boxes[i] for i in indices]
+        else:
+            found = [self._box(i) for i in indices]
+        pairs = zip(indices, found, strict=True)
+        return [box if exact else f"{i} in {box}" for i, (box, exact) in pairs]
 
-    def _box(self, index: int) -> str:
+    def _box(self, index: int) -> tuple[str, bool]:
         one = (torch.arange(self.features.count) == index).unsqueeze(0)
-        box, exact = self.layout.box(self.features.mask(one)[0])
-        return box if exact else f"{index} in {box}"
+        return self.layout.boxes(self.features.mask(one)[0].long() - 1, 1)[0]
 
     def with_notes(self, about: Mapping[str, Any] | None = None, **tensors: Tensor) -> Attribution:
         """The same result, carrying these facts and tensors besides those it has already.
@@ -283,11 +289,53 @@ class Attribution:
         about, attachments = {**self.about, **facts}, {**self.attachments, **copies}
         return replace(self, about=about, attachments=attachments)
 
+    def feature_rounds(self) -> Tensor:
+        """(features,) long: the round that selected the feature, from 1; 0 if none did."""
+        rounds = torch.zeros(self.features.count, dtype=torch.long)
+        numbers = torch.arange(1, len(self.picks) + 1)
+        numbers = numbers.repeat_interleave(torch.tensor(self.picks, dtype=torch.long))
+        rounds[self.order[: self.selected]] = numbers
+        return rounds
+
+    # Calls upward: files, tables, figures and pages are made from a result alone. The modules are
+    # found by name when they are needed, also for a result that was unpickled.
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write one file (safetensors + JSON); `greedypig.load` reads it and never runs code."""
-        # The one call upward. Files are `results`' own, and a result that was unpickled in another
-        # process can be saved too, so the module is found by its name when it is needed.
         import_module("greedypig.results.storage").save(self, path)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A DataFrame with a row for each feature, best first; library: "pandas" or "polars".
+
+        Columns: feature (its index), name, value (in the input, for features of one value), rank
+        (from 1), round (from 1; missing if it was not selected), score (in that round), gain
+        (the round's gain in G, divided among its picks) and contribution (see `contributions`).
+        """
+        return import_module("greedypig.results.frame").to_frame(self, library)
+
+    def plot(self, kind: str | None = None, **options: Any) -> Any:
+        """A matplotlib figure of the result, which a notebook shows.
+
+        kind: None for all at a glance, "waterfall" (what each feature or round adds to G), "bar",
+            "curve"; for pictures "kept", "without", "heatmap", "overlay" or "order".
+        options: those of the function of that kind in `greedypig.plots`, such as top=10.
+        """
+        return import_module("greedypig.plots").plot(self, kind, **options)
+
+    def to_html(self, path: str | PathLike[str]) -> None:
+        """Write the page of the result: one HTML file that needs nothing else."""
+        import_module("greedypig.report").write(self, path)
+
+    def show(self) -> str:
+        """Open the page of the result in a browser. Returns its path, and prints it where there
+        is no screen to open a browser on."""
+        path: str = import_module("greedypig.report.notebook").show(self)
+        return path
+
+    def _repr_html_(self) -> str | None:
+        """The result in a notebook; None, which means the plain text, without jinja2."""
+        html: str | None = import_module("greedypig.report.notebook").result_html(self)
+        return html
 
     def _first_feature(self) -> Tensor:
         return self.order[self.features.first_rank(self.order)]

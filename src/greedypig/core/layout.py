@@ -105,23 +105,35 @@ class Layout:
         """Where a value lies, as one would index it: x[0, 3, 4], item[2]."""
         for which, (shape, size) in enumerate(zip(self.shapes, self.sizes, strict=True)):
             if value < size:
-                index = torch.unravel_index(torch.tensor(value), shape or (1,))
-                return f"{self._label(which)}[{', '.join(str(int(i)) for i in index)}]"
+                index = []
+                for length in reversed(shape or (1,)):
+                    value, along = divmod(value, length)
+                    index.append(str(along))
+                return f"{self._label(which)}[{', '.join(reversed(index))}]"
             value -= size
         return str(value)
 
-    def box(self, mask: Tensor) -> tuple[str, bool]:
-        """The smallest box around the values of a mask (n,) of a lone input, and whether it holds
-        no others: x[2, :] for a token, x[:, 0:16, 16:32] for a square."""
+    def boxes(self, ids: Tensor, count: int) -> list[tuple[str, bool]]:
+        """For each of `count` groups of the values of a lone input, ids (n,): the smallest box
+        around it, and whether it holds no others: x[2, :] for a token, x[:, 0:16, 16:32] for a
+        square. Values with id −1 belong to no group."""
         shape = self.shapes[0]
-        places = torch.nonzero(mask.view(shape))
-        parts, size = [], 1
-        for along, length in zip(places.unbind(1), shape, strict=True):
-            first, last = int(along.min()), int(along.max())
-            size *= last - first + 1
-            part = ":" if last - first + 1 == length else f"{first}:{last + 1}"
-            parts.append(str(first) if first == last and length > 1 else part)
-        return f"{self._label(0)}[{', '.join(parts)}]", size == len(places)
+        values = torch.nonzero(ids >= 0).squeeze(1)
+        ids, places = ids[values], torch.stack(torch.unravel_index(values, shape))
+        owners, zeros = ids.expand_as(places), places.new_zeros(len(shape), count)
+        first = zeros.scatter_reduce(1, owners, places, "amin", include_self=False)
+        last = zeros.scatter_reduce(1, owners, places, "amax", include_self=False)
+        exact = (last - first + 1).prod(0) == torch.bincount(ids, minlength=count)
+        boxes = []
+        for begin, end, alone in zip(
+            first.T.tolist(), last.T.tolist(), exact.tolist(), strict=True
+        ):
+            parts = []
+            for low, high, length in zip(begin, end, shape, strict=True):
+                part = ":" if high - low + 1 == length else f"{low}:{high + 1}"
+                parts.append(str(low) if low == high and length > 1 else part)
+            boxes.append((f"{self._label(0)}[{', '.join(parts)}]", alone))
+        return boxes
 
     def _label(self, which: int) -> str:
         """What an input is called in a text: its name, x where it is alone, x0, x1 … in a tuple."""

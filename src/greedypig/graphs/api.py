@@ -22,6 +22,7 @@ from ..core.scorers import Random
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_EDGES, FOR_NODES
+from ..tensors.notes import model_name
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from .edge_model import EdgeModel, fitting_model, frozen_model
@@ -101,6 +102,7 @@ def explain_edges(
         run = EdgeRun(
             model, edges, target, edges.objective(target), method, graph.features(), **search
         )
+        run.edge_index = graph.edge_index
         return run.result(checkpoint, progress)
 
 
@@ -180,6 +182,7 @@ def explain_node(
         run = EdgeRun(model, edges, aim, g, method, features, settings, **search)
         run.about = {"note": note} if note else {}
         run.columns = around.columns[: around.reaching]
+        run.edge_index = indexed.edge_index[:, run.columns]
         return run.result(checkpoint, progress)
 
 
@@ -206,6 +209,10 @@ class EdgeRun(Run):
 
     about: Mapping[str, Any] = {}
     """Notes that every result carries, those of a checkpoint included."""
+    model: str | None = None
+    """What the model is called."""
+    edge_index: Tensor
+    """(2, values) source and target of the edges that the run is about."""
     columns: Tensor | None = None
     """The columns of edge_index that the run is about, where it is not about all of them."""
 
@@ -230,6 +237,7 @@ class EdgeRun(Run):
             "fast": edges.is_fast(target),
         }
         provenance = _provenance(model, edges, target)
+        self.model = model_name(model)
         super().__init__(
             objective,
             method,
@@ -242,8 +250,11 @@ class EdgeRun(Run):
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        tensors = {} if self.columns is None else {"edges": self.columns}
-        return [a.with_notes(self.about, **tensors) for a in super().results(measure=measure)]
+        about = {"kind": "graph", "model": self.model, **self.about}
+        tensors = {"edge_index": self.edge_index.int()}
+        if self.columns is not None:
+            tensors["edges"] = self.columns
+        return [a.with_notes(about, **tensors) for a in super().results(measure=measure)]
 
     def result(
         self, checkpoint: Path | None, progress: Callable[[Run], object] | None

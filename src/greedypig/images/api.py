@@ -1,7 +1,7 @@
 """`gp.explain_photo`: from a photo's file to a result with its curves, names and pictures.
 
 `PhotoNotes` measures what a page shows beside the explanation itself: the probability with only the
-best features present, the model's predictions, and what a second network says.
+best features present, and what a second network says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 SHARES = (0.01, 0.05, 0.1)
 """Shares of the features at which the probability is measured beside the curve's points."""
 POINTS = 100
-PREDICTIONS = 5
 
 
 def explain_photo(
@@ -87,6 +87,7 @@ def explain_photo(
     if not isinstance(photo, Tensor):
         image = open_photo(photo) if isinstance(photo, str | os.PathLike) else photo
         photo = network.preprocess(image)
+    network.to_pixels(photo)  # Fails before the run for a network that does not know its colours.
     job = Job(
         network,
         objective=photo_objective(objective, network),
@@ -160,39 +161,27 @@ class PhotoNotes:
         return self.objective == "counterfactual"
 
     def add(self, a: Attribution, x: Tensor, source: str) -> Attribution:
-        """The result with its curves, its predictions and the pictures it is drawn on."""
-        target, names = int(a.settings["target"]), self.model.classes
-        flat = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
-        absent = torch.stack([b.to(x).view_as(x) for b in flat])
-        with torch.no_grad():
-            rows = [self.model(row.unsqueeze(0))[0] for row in (x, *absent)]
-        whole, *without = (torch.softmax(row.double(), 0).cpu() for row in rows)
-        best = whole.topk(min(PREDICTIONS, len(whole)))
+        """The result with its curves and what else is known of the photo."""
+        target = int(a.settings["target"])
         curves, shares = self.curves(a, x)
+        absent = baselines.resolve(self.baseline, x, Layout.of(x), self.model)
+        with torch.no_grad():
+            rows = [self.model(b.to(x).view_as(x).unsqueeze(0))[0] for b in absent]
+        nothing = [float(torch.softmax(row.double(), 0)[target]) for row in rows]
         return a.with_notes(
             {
-                "kind": "image",
                 "source": source,
                 "model": self.name,
-                "class": names[target],
-                "target": target,
-                "probability": float(whole[target]),
-                "predictions": [
-                    [names[i], p]
-                    for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-                ],
                 "baseline": self.baseline_name,
                 "objective": self.objective,
                 "ranking": self.ranking if is_one_shot(a) else "order",
                 "curves": curves,
                 "kept": {} if self.removing else shares,
                 "removed": shares if self.removing else {},
-                "nothing": float(torch.stack(without)[:, target].mean()),
+                "nothing": fmean(nothing),
                 "judge": self.judge_name,
                 "command": "",
-            },
-            picture=self._pixels(x),
-            baseline=self._pixels(absent.mean(0)),
+            }
         )
 
     def are_in(self, saved: Attribution, a: Attribution) -> bool:
@@ -236,11 +225,6 @@ class PhotoNotes:
             every = range(len(second.values))
             curves["second-opinion"] = _plain(second, every) | {"judge": self.judge_name}
         return curves, shares
-
-    def _pixels(self, x: Tensor) -> Tensor:
-        """(h, w, 3) levels from 0 to 255 of an input."""
-        pixels = self.model.to_pixels(x).clamp(0, 1).mul(255).round().to(torch.uint8)
-        return pixels.expand(3, -1, -1).permute(1, 2, 0).cpu()
 
 
 def _plain(curve: metrics.Curve, where: Sequence[int]) -> dict[str, Any]:

@@ -11,7 +11,10 @@ from .charts import bars, curve
 from .columns import selected_columns
 from .figures import comparison, panel
 from .graphs import Band, BandPanel, band_sheet, compression, node_panel
+from .kinds import plot
 from .pictures import heatmap, kept, order_map, overlay, without
+from .summary import summary
+from .waterfall import waterfall
 
 __all__ = [
     "Band",
@@ -27,6 +30,9 @@ __all__ = [
     "order_map",
     "overlay",
     "panel",
+    "plot",
     "selected_columns",
+    "summary",
+    "waterfall",
     "without",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..core.attribution import Attribution
@@ -38,6 +40,14 @@ def line_styles(names: Sequence[str]) -> list[dict[str, Any]]:
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure that no global list holds on to; `figure.savefig` picks its own backend."""
+    figure = _figure_class()(figsize=(width, height), layout="constrained", facecolor="white")
+    drawn: Figure = figure
+    return drawn
+
+
+@cache
+def _figure_class() -> Any:
+    """matplotlib's Figure, which a notebook shows as a picture also without pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -45,7 +55,14 @@ def new_figure(width: float, height: float) -> Figure:
             "Expected the package matplotlib for figures (it is not installed). "
             'Try pip install "greedypig[plots]".'
         ) from error
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+    class NotebookFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            raw = BytesIO()
+            self.savefig(raw, format="png", dpi=100)
+            return raw.getvalue()
+
+    return NotebookFigure
 
 
 def axes_or(ax: Axes | None, width: float, height: float) -> Axes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
 from ..core.numbers import check_count
 from ..results.curve import DELETION, Curve
+from ..results.frame import valued_labels
 from ..results.photo_notes import CLEARLY, SECOND, Notes
-from ..results.picture import feature_labels, feature_word, rounds_line, strengths
+from ..results.picture import feature_word, rounds_line, strengths
 from .canvas import (
     COLOURS,
     KEY_BELOW,
@@ -145,7 +147,7 @@ def _full(ax: Axes, lines: list[Curve], full: float) -> None:
 
 
 def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
-    """The first features by name, in order of selection from top to bottom.
+    """The first features by name and value, in order of selection from top to bottom.
 
     Where every round took one feature and G was measured, a bar is the gain G(S ∪ {i}) − G(S). Else
     it is the score in the round that took the feature, and the round is named: scores of different
@@ -156,7 +158,7 @@ def bars(a: Attribution, *, top: int = 20, ax: Axes | None = None) -> Axes:
     count = min(top, a.features.count)
     lengths, rounds, quantity = strengths(a, count)
     ax = axes_or(ax, 6, 1.2 + 0.26 * count)
-    names = [shorten(label, 32) for label in feature_labels(a, a.order[:count].tolist())]
+    names = valued_labels(a, a.order[:count].tolist(), partial(shorten, length=32))
     if "gain" not in quantity and len(set(rounds)) > 1:
         texts = [f"round {number}" if number else "not selected" for number in rounds]
         names = [f"{name} · {text}" for name, text in zip(names, texts, strict=True)]

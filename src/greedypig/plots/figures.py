@@ -13,8 +13,9 @@ from ..results import verdicts
 from ..results.graph_notes import COMPRESSION, NODE
 from ..results.photo_notes import COMPARED, SECOND, Method, Notes, compared_curves
 from ..results.picture import Picture, feature_word, unranked
-from ..results.table_notes import KEY
+from ..results.table_notes import KEY as SELECTION
 from .canvas import (
+    KEY,
     KEY_BELOW,
     SOFT,
     Style,
@@ -51,7 +52,7 @@ def panel(a: Attribution, *, share: float = 0.1) -> Figure:
         return compression(a)
     if kind == NODE:
         return node_panel(a)
-    if KEY in a.about:
+    if SELECTION in a.about:
         return selected_columns(a)
     return _plain_panel(a) if Picture.of(a) is None else _picture_panel(a, share)
 
@@ -110,7 +111,7 @@ def _own_curves(a: Attribution, notes: Notes, ax: Axes) -> None:
 
 
 def _plain_panel(a: Attribution) -> Figure:
-    count = min(20, a.features.count)
+    count = min(20, a.selected or a.features.count)
     figure = new_figure(11.5, max(4.2, 1.8 + 0.26 * count))
     left, right = figure.subplots(1, 2)
     reason = unranked(a)
@@ -120,11 +121,13 @@ def _plain_panel(a: Attribution) -> Figure:
         note(left, fill(f"{reason} So there is no order to show.", 36))
     notes = Notes.of(a)
     _own_curves(a, notes, right)
+    if right.get_legend() is not None:  # Below, it would leave a gap under the bars.
+        right.legend(**KEY)
     return _headed(figure, a, notes)
 
 
 def _headed(figure: Figure, a: Attribution, notes: Notes) -> Figure:
-    name = shorten(notes.source or notes.model or "result", 40)
+    name = shorten(notes.source or notes.model or f"first {feature_word(a)}", 40)
     heading(figure, ": ".join(part for part in (name, headline(notes)) if part))
     parts = [str(a.settings.get("method", "")), notes.objective, notes.model]
     parts += [f"{notes.baseline} baseline" if notes.baseline else None]

@@ -11,6 +11,8 @@ from functools import cached_property
 from math import cos, pi, sin
 from typing import ClassVar, NamedTuple
 
+import torch
+
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
 from .curve import Curve
@@ -324,3 +326,16 @@ def hops_from(start: int, edges: Sequence[tuple[int, int]], count: int) -> list[
 def _radius(hop: int, rings: int) -> float:
     """Radius of a hop's ring: the inner ones get a little more room, as all edges meet there."""
     return float((hop / max(rings, 1)) ** 0.8)
+
+
+def edge_labels(a: Attribution, indices: Sequence[int]) -> list[str] | None:
+    """Edges by their nodes: "3 → 7", or "3 – 7" of both directions; None where no edges are."""
+    ends = a.attachments.get("edge_index")
+    if ends is None or ends.shape != (2, a.features.n):
+        return None
+    owners = a.features.first_rank(torch.arange(a.features.count))
+    places = torch.zeros(a.features.count, dtype=torch.long)
+    first = places.scatter_reduce(0, owners, torch.arange(a.features.n), "amin", include_self=False)
+    between = "–" if a.settings.get("undirected") else "→"
+    pairs = ends[:, first[list(indices)]].T.tolist()
+    return [f"{source} {between} {target}" for source, target in pairs]

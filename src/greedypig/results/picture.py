@@ -19,6 +19,7 @@ from ..core.features import Windows
 from ..core.numbers import check_between
 from ..core.stopping import StopReason
 from .curve import Curve
+from .graph_notes import edge_labels
 from .photo_notes import Notes
 
 GROUPS = ("pixel", "square", "region")
@@ -157,6 +158,8 @@ def feature_labels(a: Attribution, indices: Sequence[int]) -> list[str]:
     features = a.features
     if features.names is not None:
         return [features.names[i] for i in indices]
+    if (edges := edge_labels(a, indices)) is not None:
+        return edges
     if features.kind == "elements":
         return [a.layout.place(i) for i in indices]
     if isinstance(features, Windows):

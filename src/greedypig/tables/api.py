@@ -20,6 +20,7 @@ from ..core.scorers import MarginalGains, Random, cost_of
 from ..core.stopping import Stop
 from ..network.fingerprint import callables, digest, fingerprint
 from ..tensors.methods import FOR_COLUMNS
+from ..tensors.notes import model_name
 from ..tensors.run import check_checkpoint, saved_run, versions
 from ..tensors.targets import levels_to_caller
 from . import losses
@@ -119,7 +120,7 @@ def select_features(
     search: dict[str, Any] = {"k": k, "stop": stop, "seed": seed, "resume": saved}
     settled: dict[str, Any] = {"settings": [settings], "provenance": [provenance]}
     run = ColumnRun(objective, method, features=features, **settled, **search)
-    run.paid = objective.paid
+    run.paid, run.model = objective.paid, model_name(model)
     if group.first:
         for concern in concerns:
             warnings.warn(concern, UserWarning, stacklevel=levels_to_caller())
@@ -137,12 +138,14 @@ class ColumnRun(Run):
     """A run over the columns of a table; its results carry what was spent and warned of."""
 
     concerns: Sequence[str] = ()
+    model: str | None = None
+    """What the model is called."""
     paid: Mapping[str, int] = {}
     """Batches and rows of gradients, those before a resumed run included."""
 
     def results(self, *, measure: bool = True) -> list[Attribution]:
         """One result, with its notes."""
-        about: dict[str, Any] = {"kind": "table", **self.paid}
+        about: dict[str, Any] = {"kind": "table", "model": self.model, **self.paid}
         if self.concerns:
             about["warnings"] = list(self.concerns)
         return [a.with_notes(about) for a in super().results(measure=measure)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import repeat
 from os import PathLike
@@ -26,8 +26,9 @@ from ..network.fold import convolutional
 from . import baselines
 from .inputs import Example, Model
 from .methods import choose, refuse_knobs
+from .notes import ExampleRun, notes_of
 from .pictures import picture_shape, pixels, tokens
-from .run import check_checkpoint, saved_run, versions
+from .run import Folder, Progress, check_checkpoint, saved_run, versions
 from .steady import SteadyPIG, bears_views
 from .targets import Target, levels_to_caller
 
@@ -119,14 +120,23 @@ def explain_many(
     stop: Stop | None = None,
     seed: int = 0,
     batch_size: int | Literal["auto"] = "auto",
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | Callable[[float, int | None], object] = False,
     **knobs: Never,
 ) -> Iterator[Attribution]:
     """`explain` for every example of an iterable; examples of one shape share device batches.
 
     Results are streamed in the order of xs. Each agrees with that of `explain` to rounding: batches
     of another size round otherwise. xs is read only as far as batches need. The arguments are
-    those of `explain`, but for resume and checkpoint. A list of targets or of fixed inputs gives
-    one per example. Stopping rules are per example.
+    those of `explain`, but for resume. A list of targets or of fixed inputs gives one per example.
+    Stopping rules are per example. The seconds of a result are its share of its batches' time.
+
+    checkpoint: a folder, made if it is not there, in which every result is saved when it is done:
+        00000.gpig and so on. The same call goes on after an interruption: it reads the results in
+        the folder and runs the examples that are left.
+    progress: True writes how many examples are done to standard error; or a function that is
+        called with that number and the length of xs, None where it has none. The examples that
+        are running count by their rounds.
     """
     refuse_knobs(knobs, explain_many)
     # A list is one per example; what else a caller may pass is the same for all.
@@ -135,7 +145,9 @@ def explain_many(
     given = any(t is not None for t in ([target] if isinstance(targets, repeat) else targets))
     question = objective, outputs, given, baseline
     job = Job(model, *question, features, names, method, k, stop, seed, batch_size)
-    return _stream(job, _examples(job, xs, iter(targets), iter(each)))
+    folder = None if checkpoint is None else Folder(checkpoint)
+    meter = Progress(progress, len(xs) if isinstance(xs, Sized) else None)
+    return _stream(job, _examples(job, xs, iter(targets), iter(each)), folder, meter)
 
 
 def _examples(
@@ -156,8 +168,11 @@ def _next(each: Iterator[Any], name: str, count: int) -> Any:
     raise InvalidInput(f"Expected one {name} per example (got {count} for more examples).")
 
 
-def _stream(job: Job, examples: Iterator[Example]) -> Iterator[Attribution]:
-    """Examples are gathered as long as they may share batches, then run side by side."""
+def _stream(
+    job: Job, examples: Iterator[Example], folder: Folder | None, meter: Progress
+) -> Iterator[Attribution]:
+    """Examples are gathered as long as they may share batches, then run side by side. Those that
+    the folder has already are not run again."""
     group: list[Example] = []
     most, done, error = 1, 0, None
     while True:
@@ -166,30 +181,42 @@ def _stream(job: Job, examples: Iterator[Example]) -> Iterator[Attribution]:
         except Exception as failure:  # The results of those before come first.
             example, error = None, failure
         key = None if example is None else example.key
-        if group and (len(group) >= most or key != group[0].key):
-            yield from _finish(job, group, done)
+        saved = None if folder is None else folder.load(done + len(group))
+        if group and (len(group) >= most or key != group[0].key or saved is not None):
+            yield from _finish(job, group, done, folder, meter)
             done, group = done + len(group), []
         if example is None:
             break
+        if saved is not None and folder is not None:
+            yield folder.checked(done, saved, job.run([example], resume=saved))
+            done += 1
+            meter.tell(done)
+            continue
         most = most if group else job.side_by_side(example)
         group.append(example)
     if error is not None:
         raise error
 
 
-def _finish(job: Job, group: Sequence[Example], first: int) -> Iterator[Attribution]:
+def _finish(
+    job: Job, group: Sequence[Example], first: int, folder: Folder | None, meter: Progress
+) -> Iterator[Attribution]:
     """The results of examples side by side; where that fails, those before the one that fails."""
     try:
         run = job.run(group, labels=[f"input {first + i}" for i in range(len(group))])
         for _ in run:
-            pass
+            meter.tell(first, run)
         check_not_flat(run)
         results = run.results()
+        for i, a in enumerate(results, first):
+            if folder is not None:
+                folder.save(i, a)
+        meter.tell(first + len(group))
     except Exception:
         if len(group) == 1:
             raise
         for i, example in enumerate(group, first):
-            yield from _finish(job, [example], i)
+            yield from _finish(job, [example], i, folder, meter)
     else:
         yield from results
 
@@ -245,7 +272,7 @@ class Job:
             "baseline": baselines.describe(self.baseline),
             "batch_size": whole(self.batch_size),
         }
-        return Run(
+        run = ExampleRun(
             objective,
             method,
             features=features,
@@ -256,6 +283,8 @@ class Job:
             provenance=provenance,
             resume=saved_run(resume, provenance[0]),
         )
+        run.notes = [notes_of(self.model, example) for example in examples]
+        return run
 
     def side_by_side(self, example: Example) -> int:
         """How many examples like this share rounds: as many as fill a batch with their points."""

@@ -1,0 +1,123 @@
+"""What a result keeps of its example, so that figures and pages need no model: the input or its
+picture, the names of the classes, and what the model predicts.
+
+A model may say more about itself by two attributes: `classes`, the names of its outputs in order,
+and `to_pixels`, a function from an input to its picture in [0, 1], (1 or 3, height, width).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core.attribution import Attribution
+from ..core.errors import InvalidInput
+from ..core.run import Run
+from .inputs import Example
+from .targets import levels_to_caller
+
+PREDICTIONS = 5
+"""The most probable classes that a result names."""
+
+
+class ExampleRun(Run):
+    """A run over examples of a model. Its results carry the notes of their examples."""
+
+    notes: Sequence[tuple[dict[str, Any], dict[str, Tensor]]] = ()
+
+    def results(self, *, measure: bool = True) -> list[Attribution]:
+        """One result for each example, with its notes."""
+        return [
+            a.with_notes(facts, **tensors)
+            for a, (facts, tensors) in zip(
+                super().results(measure=measure), self.notes, strict=True
+            )
+        ]
+
+
+def notes_of(
+    model: Callable[..., Any], example: Example
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Facts: the model's name; for a classifier the class, its probability and the most probable
+    others. Tensors: the picture of the input and that of its baseline; else the input itself."""
+    facts: dict[str, Any] = {"model": model_name(model)}
+    picture = _picture(model, example)
+    if picture is None:
+        tensors = {"x": example.x}
+    else:
+        facts["kind"] = "image"
+        tensors = dict(zip(("picture", "baseline"), picture, strict=True))
+    if not example.reference.classes:
+        return facts, tensors
+    target = example.reference.target
+    probabilities = torch.softmax(example.reference.output.double(), 0).cpu()
+    names = class_names(model, len(probabilities))
+    best = probabilities.topk(min(PREDICTIONS, len(probabilities)))
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    facts |= {
+        "class": names[target],
+        "target": target,
+        "probability": float(probabilities[target]),
+        "predictions": [[names[i], p] for i, p in rows],
+    }
+    return facts, tensors
+
+
+def _picture(model: Callable[..., Any], example: Example) -> tuple[Tensor, Tensor] | None:
+    """(height, width, 3) levels from 0 to 255 of a picture and of its baseline, else None.
+
+    A model without `to_pixels` leaves the range of its input open: one within [0, 1] is drawn as it
+    is, any other from its lowest value to its highest.
+    """
+    shape = example.layout.shapes[0]
+    if len(example.layout.shapes) != 1 or len(shape) != 3:
+        return None
+    x, absent = (flat.view(shape) for flat in (example.x, example.baselines.mean(0)))
+    if callable(own := getattr(model, "to_pixels", None)):
+        try:
+            with torch.no_grad():
+                return _levels(own(x), shape), _levels(own(absent), shape)
+        except Exception as error:  # An explanation does not depend on its picture.
+            warnings.warn(
+                f"The model's to_pixels failed, so the picture shows the input's lowest value as "
+                f"black and its highest as white: {error}",
+                stacklevel=levels_to_caller(),
+            )
+    if shape[0] not in (1, 3):
+        return None
+    low, high = float(x.min()), float(x.max())
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    x, absent = ((t - low) / max(high - low, 1e-30) for t in (x, absent))
+    return _levels(x, shape), _levels(absent, shape)
+
+
+def class_names(model: Callable[..., Any], count: int) -> list[str]:
+    """The names of the model's outputs; "output 3" where it has none for every output."""
+    names = getattr(model, "classes", None)
+    if isinstance(names, Sequence) and not isinstance(names, str) and len(names) == count:
+        return [str(name) for name in names]
+    return [f"output {i}" for i in range(count)]
+
+
+def model_name(model: Callable[..., Any]) -> str | None:
+    """The name that the model gives itself, else that of its class or function."""
+    name = getattr(model, "name", None) or getattr(model, "__name__", None) or type(model).__name__
+    return name if isinstance(name, str) and name != "<lambda>" else None
+
+
+def _levels(pixels: Any, shape: tuple[int, ...]) -> Tensor:
+    fits = isinstance(pixels, Tensor) and pixels.ndim == 3 and pixels.shape[0] in (1, 3)
+    if not fits or pixels.shape[1:] not in (shape[1:], shape[:2]):
+        got = tuple(pixels.shape) if isinstance(pixels, Tensor) else type(pixels).__name__
+        raise InvalidInput(
+            f"Expected the model's to_pixels to give a picture (1 or 3, height, width) in [0, 1] "
+            f"for an input of shape {shape} (got {got})."
+        )
+    levels = pixels.detach().clamp(0, 1).mul(255).round().to(torch.uint8)
+    picture: Tensor = levels.expand(3, -1, -1).permute(1, 2, 0).cpu()
+    return picture
