@@ -94,9 +94,8 @@ def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
 
 
 def visible_cautions(page):
-    """The bold sentences of the lead, which warn."""
-    lead = re.search(r'<p class="lead">(.*?)</p>', page, re.DOTALL)[1]
-    return " ".join(text for text in re.findall(r"<b>(.*?)</b>", lead) if " " in text)
+    """The warnings above all numbers."""
+    return " ".join(re.findall(r'<div class="warn".*?</div>', page, re.DOTALL))
 
 
 def test_columns_no_better_than_a_constant_answer_are_told():

@@ -12,7 +12,7 @@ from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
 from .chart import Chart, share_chart
-from .parts import details
+from .parts import details, first_features
 from .render import render
 
 REACH = 308
@@ -38,6 +38,7 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
         "right": graph.first.at("accuracy", graph.keep),
         "needed": [(title, share) for title, share in needed if share is not None],
         "at_keep": graph.table(),
+        "first": first_features(a),
     }
     return _page("compression.html", a, notes, graph, charts, context)
 
@@ -70,12 +71,12 @@ def _page(
     higher = verdicts.excess_edges(graph)
     return render(
         template,
-        {"charts": [chart.data for chart in charts], "explore": None, **data},
+        {"charts": [chart.data for chart in charts], **data},
         a=a,
         details=details(a, notes),
         eyebrow=[graph.source, graph.model],
         charts=charts,
-        caution=[higher] if higher else [],
+        cautions=[(higher, "")] if higher else [],
         **context,
     )
 
@@ -97,10 +98,12 @@ def _drawing(node: Explained) -> dict[str, Any]:
         for end in pair:
             reached[end] = reached[end] or (i if end else 0)
     last = max(len(node.edges) - 1, 1)
+    rows = _edges(node)
     edges = [
         {
             "ends": [REACH * place for end in pair for place in spots[end]],
             "late": i / last,
+            "tip": " · ".join(part for part in rows[i][1:] if part) if i < len(rows) else "",
             "number": (REACH * ranks[i][0], REACH * ranks[i][1] + 4),
         }
         for i, pair in enumerate(node.edges)
@@ -116,7 +119,7 @@ def _drawing(node: Explained) -> dict[str, Any]:
         }
         for i, each in enumerate(node.nodes)
     ]
-    spoken = "; ".join(f"{number}: {ends}" for number, ends, *_ in _edges(node))
+    spoken = "; ".join(f"{number}: {ends}" for number, ends, *_ in rows)
     return {"rings": [REACH * r for r in radii], "edges": edges, "nodes": nodes, "spoken": spoken}
 
 

@@ -57,14 +57,17 @@ def index_html(
     notes = [row["notes"] for row in rows]
     over = None if comparison is None else Notes.of(comparison)
     word = "without" if any(n.removed for n in notes) else "with"
+    methods = None if over is None else compared(over.methods, over.probability)
+    charts = [] if methods is None else methods["charts"]
     return render(
         "index.html",
+        {"charts": [chart.data for chart in charts]},
         rows=rows,
         shares=[f"{word} {percent(share)}" for share in SHARES],
         judged=any(row["second"] for row in rows),
         higher=sum(row["higher"] for row in rows),
         failed=failed,
-        methods=None if over is None else compared(over.methods, over.probability),
+        methods=methods,
         compared_on=None if over is None else over.source,
     )
 
@@ -98,7 +101,7 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
 
 
 def _thumbnail(pixels: NDArray[np.uint8]) -> dict[str, Any]:
-    stride = max(1, ceil(max(pixels.shape[:2]) / (2 * THUMBNAIL)))
+    stride = max(1, ceil(max(pixels.shape[:2]) / THUMBNAIL))
     small = np.ascontiguousarray(pixels[::stride, ::stride])
     height, width = (max(1, round(THUMBNAIL * n / max(small.shape[:2]))) for n in small.shape[:2])
     return {"png": png(small), "width": width, "height": height}
