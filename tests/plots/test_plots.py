@@ -119,7 +119,7 @@ def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     assert np.allclose(image.get_array(), Picture.of(a).importance)
     assert image.get_clim() == (0, 1)
     assert image.get_cmap().name == "cividis"
-    assert "1 = first, 0 = last" in bar_of(ax).get_xlabel()
+    assert "1 = first, 0 = nothing left" in bar_of(ax).get_xlabel()
     assert "espresso 0.750" in texts(ax)
 
 

@@ -67,6 +67,8 @@ class Chart:
     """The share that was kept: an upright line."""
     snaps: bool = False
     """Are values read at the places of the texts below alone?"""
+    counted: str = ""
+    """What the places are a number of, where they are no shares."""
 
     left, right, top, bottom = LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
     width, height = WIDTH, HEIGHT
@@ -140,6 +142,7 @@ class Chart:
             "range": self.range[:2],
             "ends": self.ends,
             "places": sorted(self.ticks) if self.snaps else None,
+            "counted": self.counted,
             "lines": [{"label": label, "x": x, "y": y} for label, x, y in lines],
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core.attribution import Attribution
+from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
@@ -15,9 +16,7 @@ DEPTH = 40
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
-    first = columns.losses[columns.first]
-    near = (k for k, loss in first.items() if loss.mean <= 1.01 * columns.loss_all.mean)
-    k = next(near, max(first))
+    k = columns.enough_columns()
     judged = columns.first != "ig" and k in columns.losses.get("ig", {})
     chart = _chart(columns)
     return render(
@@ -30,7 +29,7 @@ def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
         source=notes.source,
         first=first_features(a),
         k=k,
-        loss=first[k],
+        answer=verdicts.answer_of(a),
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",
         chart=chart,
         cautions=[(line, "") for line in (*columns.cautions(), *columns.warnings)],

@@ -8,10 +8,9 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..results import verdicts
-from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
-from .chart import Chart, share_chart
+from .chart import Chart, Level, Line, share_chart
 from .parts import details, first_features
 from .render import render
 
@@ -35,7 +34,6 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
     context = {
         "graph": graph,
         "agreed": graph.first.at("agreement", graph.keep) or 0.0,
-        "right": graph.first.at("accuracy", graph.keep),
         "needed": [(title, share) for title, share in needed if share is not None],
         "at_keep": graph.table(),
         "first": first_features(a),
@@ -47,11 +45,19 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
     """The page of one node's prediction."""
     charts, values = [], [node.alone, *node.values]
     if node.values:
-        points = ((i / len(node.values), v) for i, v in enumerate(values))
-        lines = {node.label: Curve.from_points(points, "probability")}
-        caption = f"Probability of {node.label} with only the first edges"
-        word = f"{len(node.edges)} edges"
-        charts.append(share_chart("chart-node", caption, lines, node.full, word=word, plain=True))
+        last = len(node.values)
+        step = max(1, round(last / 6))
+        chart = Chart(
+            "chart-node",
+            f"Probability of {node.label} with only the first edges",
+            "edges, in order of selection",
+            [Line(node.label, list(enumerate(values)))],
+            [Level("all edges", node.full, f"{node.full:.3f}")],
+            {float(i): str(i) for i in (*range(0, last - step // 2, step), last)},
+            (0, last),
+            counted="edges",
+        )
+        charts.append(chart)
     context = {"node": node, "drawing": _drawing(node), "legend": _legend(node)}
     context["edges"] = _edges(node)
     grow = {"values": values, "label": node.label, "full": node.full}
@@ -76,6 +82,7 @@ def _page(
         details=details(a, notes),
         eyebrow=[graph.source, graph.model],
         charts=charts,
+        answer=verdicts.answer_of(a),
         cautions=[(higher, "")] if higher else [],
         **context,
     )

@@ -18,7 +18,7 @@
     return element;
   };
   const button = (text, label, action) => {
-    const made = make("button", text, { type: "button", "aria-label": label, title: label });
+    const made = make("button", text, { type: "button", "aria-label": `${text}: ${label}`, title: label });
     made.addEventListener("click", () => action(made));
     return made;
   };
@@ -55,7 +55,7 @@
     const name = fileName(table.caption.textContent);
 
     heads.forEach((head, i) => {
-      const sorter = button(titles[i], `Sort by ${titles[i]}`, () => {
+      const sorter = button(titles[i], "sort by this column", () => {
         const turn = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
         const text = rows.some((row) => Number.isNaN(numeric(cell(row, i))) && cell(row, i) !== "–");
         const key = (row) => (text ? cell(row, i) : numeric(cell(row, i)) || 0);
@@ -79,12 +79,12 @@
     const column = Number(table.dataset.list);
     bar.append(
       filter,
-      button("CSV", "Save these rows as CSV", () =>
+      button("CSV", "save these rows", () =>
         saveText(`${name}.csv`, csv([titles, ...shown().map((row) => titles.map((_, i) => cell(row, i)))]))),
-      button("JSON", "Save these rows as JSON", () =>
+      button("JSON", "save these rows", () =>
         saveText(`${name}.json`, JSON.stringify(shown().map((row) =>
           Object.fromEntries(titles.map((title, i) => [title, value(cell(row, i))]))), null, 1))),
-      button("Copy list", `Copy “${titles[column]}” as a Python list`, (from) =>
+      button("Copy list", `“${titles[column]}” as a Python list`, (from) =>
         copy(JSON.stringify(shown().map((row) => value(cell(row, column)))), from)),
       told,
     );
@@ -118,13 +118,14 @@
       dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
       if (value !== null) said.push(`${line.label} ${value.toFixed(3)}`);
     });
-    svg.parentNode.querySelector(".read").textContent =
-      `At ${chart.places ? `k = ${place}` : percent(place)}: ${said.join("; ")}`;
+    const there = chart.places ? `k = ${place}` : chart.counted ? `${place} ${chart.counted}` : percent(place);
+    svg.parentNode.querySelector(".read").textContent = `At ${there}: ${said.join("; ")}`;
   };
-  // The share at which the page is, and what moves it there.
+  // The share at which the page is, and what moves it there. A chart may count what it is a share of.
   let current = null, follow = null;
   const markCharts = (share) => {
-    for (const chart of data.charts) if (!chart.places) mark(chart, share);
+    for (const chart of data.charts)
+      if (!chart.places) mark(chart, chart.counted ? Math.round(share * chart.ends[1]) : share);
   };
   const settle = (share) => { current = share; markCharts(share); };
   for (const chart of data.charts) {
@@ -133,8 +134,8 @@
       const box = svg.getBoundingClientRect();
       const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
       const part = Math.min(1, Math.max(0, (at - chart.box[0]) / chart.box[2]));
+      if (!chart.places) return part;
       const place = chart.ends[0] + part * (chart.ends[1] - chart.ends[0]);
-      if (!chart.places) return place;
       return chart.places.reduce((best, k) => (Math.abs(k - place) < Math.abs(best - place) ? k : best));
     };
     const point = (event) => {
@@ -149,15 +150,14 @@
       point(event);
     });
     svg.addEventListener("pointerleave", () => { if (current !== null && !chart.places) markCharts(current); });
-    if (chart.places) mark(chart, chart.places[0]);
 
     const named = (ending) => `${fileName(svg.parentNode.querySelector("figcaption").textContent)}.${ending}`;
     const bar = make("div", "", { class: "tools" });
     bar.append(
-      button("CSV", "Save the chart’s points as CSV", () =>
+      button("CSV", "save the chart’s points", () =>
         saveText(named("csv"), csv([["line", "x", "y"], ...chart.lines.flatMap((line) =>
           line.x.map((x, i) => [line.label, String(x), String(line.y[i])]))]))),
-      button("PNG", "Save the chart as a picture", () => savePicture(svg, named("png"))),
+      button("PNG", "save the chart as a picture", () => savePicture(svg, named("png"))),
     );
     svg.parentNode.append(bar);
   }

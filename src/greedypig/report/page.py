@@ -15,7 +15,6 @@ from ..results.graph_notes import Compression, Explained
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import (
     Picture,
-    feature_labels,
     feature_word,
     features_within,
     rounds_line,
@@ -68,7 +67,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "picture": picture is not None,
     }
     if reason is not None:
-        return render("unranked.html", **context)
+        return render("unranked.html", answer=f"{reason} So there is no order or curve.", **context)
     methods = compared(notes.methods, notes.probability)
     if methods is not None and picture is not None:
         pictures = compared_data(a, notes, picture)
@@ -84,7 +83,7 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
     return render(
         "photo.html",
         data,
-        answer=verdicts.answer(notes, "the photo" if picture is not None else "the input"),
+        answer=verdicts.answer_of(a),
         cautions=_cautions(a, notes),
         charts=charts,
         methods=methods,
@@ -92,7 +91,6 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         first=first_features(a) if named else None,
         shares=_shares(notes) if picture is not None else {},
         fitting=_fitting(a, notes),
-        best=feature_labels(a, a.order[: min(3, a.features.count)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
         **context,

@@ -24,8 +24,8 @@ LONGEST = 200
 
 def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
     """The first features by name, with their values where the result holds them, and with bars of
-    what they brought."""
-    count = min(most, a.features.count)
+    what they brought. Those that were not selected are left out."""
+    count = min(most, a.selected or a.features.count)
     lengths, rounds, meaning = strengths(a, count)
     first = a.order[:count].tolist()
     low, high = min(0.0, *lengths), max(0.0, *lengths)

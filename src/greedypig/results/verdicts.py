@@ -8,7 +8,9 @@ from math import isfinite
 from ..core.attribution import Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .wording import chance, short_percent, signed
+from .picture import Picture, feature_labels, feature_word
+from .table_notes import ColumnNotes
+from .wording import chance, percent, short_percent, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
@@ -25,6 +27,38 @@ def higher(
 ) -> str:
     """13 % of the features give a higher probability (0.994) than the whole photo (0.951)"""
     return f"{part} {verb} a higher {quantity} ({value}) than {whole} ({full})"
+
+
+def answer_of(a: Attribution) -> str:
+    """The result of any run in one sentence."""
+    if (graph := Compression.of(a)) is not None:
+        agreed = graph.first.at("agreement", graph.keep) or 0.0
+        text = f"{percent(graph.keep)} of the edges keep {100 * agreed:.1f} % of the predictions"
+        right = graph.first.at("accuracy", graph.keep)
+        full = graph.full_value("accuracy")
+        return (
+            f"{text}." if right is None else f"{text} (accuracy {right:.3f}, all {signed(full)})."
+        )
+    if (node := Explained.of(a)) is not None:
+        whole = f"{node.full:.3f}"
+        if not node.values:
+            return f"The node's own features alone give {node.label} with {whole}."
+        part = f"{len(node.edges)} of the {node.around:,} edges around the node"
+        return f"{part} give {node.label} with {node.values[-1]:.3f} (all edges {whole})."
+    if (columns := ColumnNotes.of(a)) is not None:
+        k, whole = columns.enough_columns(), columns.figure(columns.loss_all.mean)
+        loss = columns.figure(columns.losses[columns.first][k].mean)
+        part = f"{k} of {a.features.count} columns"
+        return f"{part} give a validation {columns.metric} of {loss}; all columns {whole}."
+    notes, picture = Notes.of(a), Picture.of(a) is not None
+    if notes.methods and "methods" in a.attachments:
+        return compared_answer(notes)
+    if enough := answer(notes, "the photo" if picture else "the input"):
+        return enough
+    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
+    count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
+    label = f" for {notes.label}" if notes.label else ""
+    return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
 
 
 def answer(notes: Notes, whole: str = "the photo") -> str | None:
