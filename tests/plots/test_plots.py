@@ -117,10 +117,10 @@ def test_heatmaps_show_importance_on_a_scale_that_clips_nothing():
     a = photo()
     ax = plots.heatmap(a)
     image = ax.images[0]
-    assert np.allclose(image.get_array(), a.importance.mean(0), atol=1e-6)
+    assert np.allclose(image.get_array(), Picture.of(a).importance)
     assert image.get_clim() == (0, 1)
     assert image.get_cmap().name == "cividis"
-    assert "1 = first, 0 = last" in bar_of(ax).get_xlabel()
+    assert "1 = first, 0 = nothing left" in bar_of(ax).get_xlabel()
     assert "espresso 0.750" in texts(ax)
 
 

@@ -3,10 +3,14 @@ and dark, on a phone, and lets nothing in or out."""
 
 from __future__ import annotations
 
+import ast
+import csv
+import json
 import os
 import re
 import shutil
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +19,13 @@ from test_page import hostile
 
 import greedypig as gp
 from greedypig import report
-from greedypig.results.picture import Picture, order_ticks
+from greedypig.results.picture import (
+    SHARES,
+    Picture,
+    compared_pictures,
+    features_within,
+    order_ticks,
+)
 from seen import COMPARISON, photo, pixels, ranked
 
 pytestmark = pytest.mark.slow
@@ -61,17 +71,21 @@ class Visit:
         if "willReadFrequently" not in message.text:  # Said of this test's own reading.
             self.said.append(message.text)
 
-    def canvas(self) -> np.ndarray:
+    def canvas(self, name: str = "canvas") -> np.ndarray:
         """(h, w, 3) as drawn."""
         flat, height, width = self.page.evaluate(
-            "() => { const c = document.getElementById('canvas');"
+            "(id) => { const c = document.getElementById(id);"
             "return [[...c.getContext('2d').getImageData(0, 0, c.width, c.height).data],"
-            "c.height, c.width]; }"
+            "c.height, c.width]; }",
+            name,
         )
         return np.array(flat, np.uint8).reshape(height, width, 4)[..., :3]
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
+
+    def show(self, view: str) -> None:
+        self.page.click(f"#tab-{view}")
 
     def value(self) -> int:
         return int(self.page.input_value("#k"))
@@ -105,6 +119,7 @@ def stops(v: Visit) -> list[list[int]]:
 def test_the_slider_draws_exactly_what_is_kept(visit, features):
     a = photo((3, 8, 9), features=features, method="greedy-pig", rounds=5)
     v, picture = visit(a), Picture.of(a)
+    v.show("kept")
     places = stops(v)
     for stop in (0, 1, len(places) // 2, len(places) - 1):
         v.slide(stop)
@@ -118,6 +133,7 @@ def test_the_slider_draws_exactly_what_is_kept(visit, features):
 def test_other_numbers_of_channels_are_drawn_as_kept_too(visit, shape):
     a = ranked(shape).with_notes({"kind": "image"}, picture=pixels(4, 5))
     v = visit(a)
+    v.show("kept")
     for stop, (k, _) in enumerate(stops(v)):
         v.slide(stop)
         assert np.abs(v.canvas().astype(int) - Picture.of(a).kept(k)).max() <= 1
@@ -129,14 +145,12 @@ def test_the_probability_is_read_off_the_curve_at_the_slider(visit):
     share = stops(v)[v.value()][1] / 192
     assert share == 0.5
     chart = "figure:has(#curve-probability)"
-    assert "espresso 1.000 (whole photo 0.750: a part gives a higher" in v.text(
-        "#told"
-    )  # Measured.
+    assert "espresso 1.000 (whole photo 0.750)" in v.text("#told")  # Measured.
     assert "efficientnet-lite0 itself 1.000" in v.text(chart)
     v.slide(v.value() + 1)
     share = stops(v)[v.value()][1] / 192
     expected = np.interp(share, [0.5, 1], [1.0, 0.75])
-    assert f"espresso {expected:.3f} (whole photo 0.750: a part gives a higher" in v.text("#told")
+    assert f"espresso {expected:.3f} (whole photo 0.750)" in v.text("#told")
     assert f"efficientnet-lite0 itself {expected:.3f}" in v.text(chart)
     v.page.click(".preset:text-is('all')")
     assert "espresso 0.750 (whole photo 0.750)" in v.text("#told")
@@ -183,7 +197,7 @@ def test_a_stopped_run_has_colours_for_what_it_took_and_says_what_ranks_the_rest
     a = photo((3, 8, 9), features="pixels", method="greedy-pig", k=6, rounds=2)
     v = visit(a)
     v.page.click("#tab-heat")
-    assert "no round selected are ranked by their last score" in v.text("#key-note")
+    assert "no round selected have importance 0" in v.text("#key-note")
     v.page.click("#tab-kept")
     assert not v.page.is_visible("#key-note")
     v.page.click("#tab-order")
@@ -209,7 +223,7 @@ def test_views_show_importance_overlay_order_and_photo(visit):
     # Cividis rises in lightness: brighter is more important, everywhere.
     light = v.canvas() @ np.array([0.2126, 0.7152, 0.0722])
     assert np.corrcoef(light.reshape(-1), level.reshape(-1))[0, 1] > 0.98
-    assert "1, ranked first" in v.text("#key")
+    assert "1: ranked first" in v.text("#key")
     v.page.click("#tab-photo")
     assert np.array_equal(v.canvas(), picture.pixels)
     v.page.click("#tab-overlay")
@@ -217,9 +231,13 @@ def test_views_show_importance_overlay_order_and_photo(visit):
     v.page.eval_on_selector(
         "#opacity", "e => { e.value = 0; e.dispatchEvent(new Event('input')); }"
     )
-    gray = np.round(picture.pixels @ np.array([0.299, 0.587, 0.114]))
+    gray = np.round(0.6 * (picture.pixels @ np.array([0.299, 0.587, 0.114])))
     assert np.abs(v.canvas()[..., 0] - gray).max() <= 1
-    assert not np.array_equal(before, v.canvas())
+    kept = picture.first < stops(v)[v.value()][0]
+    changed = (before != v.canvas()).any(-1)
+    assert kept.any()
+    assert not changed[~kept].any()  # The map covers the top k alone.
+    assert changed[kept].mean() > 0.9
     v.page.click("#tab-order")
     v.slide(3)
     taken = picture.first < stops(v)[3][0]
@@ -246,7 +264,7 @@ def test_what_was_ranked_at_once_is_not_told_as_selected(visit):
         v.page.click("#tab-order")
         assert f"{told} as number … of 216" in v.text("#key-note")
         v.page.hover("#canvas")
-        page = v.text("#view")
+        page = v.text("#view") + v.text("#place")
         assert untold.lower() not in page.lower()
         assert ("round" in page) == (method != "ig")
 
@@ -291,15 +309,16 @@ def test_the_order_s_legend_has_ticks_where_their_colours_are(visit, width):
 def test_the_overlay_s_legend_is_as_opaque_as_the_map(visit):
     a = photo((3, 8, 9))
     v = visit(a)
-    v.page.click("#tab-order")
-    viridis = ramp(v)[::-1]  # From number 1 on the left.
-    v.page.click("#tab-overlay")
+    v.page.eval_on_selector(
+        "#opacity", "(e) => { e.value = 100; e.dispatchEvent(new Event('input')); }"
+    )
+    opaque = ramp(v)
     for percent in (65, 20, 100):
         v.page.eval_on_selector(
             "#opacity", "(e, p) => { e.value = p; e.dispatchEvent(new Event('input')); }", percent
         )
         over = percent / 100
-        assert np.abs(ramp(v) - (over * viridis + (1 - over) * 128)).max() <= 1
+        assert np.abs(ramp(v) - (over * opaque + (1 - over) * 0.6 * 128)).max() <= 1
 
 
 def test_a_place_tells_its_rank_by_pointer_and_by_keys(visit):
@@ -327,12 +346,12 @@ def test_everything_works_from_the_keyboard(visit):
     v.page.keyboard.press("Tab")
     assert v.page.evaluate("document.activeElement.className") == "skip"
     v.page.keyboard.press("Tab")
-    assert v.page.evaluate("document.activeElement.id") == "tab-kept"
+    assert v.page.evaluate("document.activeElement.id") == "tab-overlay"
     v.page.keyboard.press("ArrowRight")
-    assert v.page.get_attribute("#tab-overlay", "aria-selected") == "true"
-    assert v.page.get_attribute("#tab-kept", "tabindex") == "-1"
+    assert v.page.get_attribute("#tab-kept", "aria-selected") == "true"
+    assert v.page.get_attribute("#tab-overlay", "tabindex") == "-1"
     v.page.keyboard.press("Home")
-    assert v.page.get_attribute("#tab-photo", "aria-selected") == "true"
+    assert v.page.get_attribute("#tab-overlay", "aria-selected") == "true"
     v.page.keyboard.press("ArrowLeft")  # Around the corner.
     assert v.page.get_attribute("#tab-order", "aria-selected") == "true"
     v.page.keyboard.press("Tab")
@@ -348,6 +367,7 @@ def test_everything_works_from_the_keyboard(visit):
 
 def test_play_runs_to_everything_and_is_not_offered_to_those_who_want_no_motion(visit):
     v = visit(photo((3, 2, 2)))
+    v.show("kept")
     v.slide(0)
     v.page.click("#play")
     for _ in range(100):
@@ -481,6 +501,127 @@ def test_controls_and_pictures_have_names(visit):
 
 def test_without_scripts_the_page_still_reads(visit):
     v = visit(photo(), java_script_enabled=False)
-    assert "With only 1" in v.text(".lead")
+    assert "enough for espresso" in v.text(".answer")
     assert "switched off" in " ".join(v.text("noscript").split())
     assert v.page.is_visible("svg#curve-probability")
+
+
+def at(v: Visit, chart: str, share: float) -> tuple[float, float]:
+    """The place on the screen of a share, in the middle of a chart's height."""
+    left, _, width, _ = v.page.evaluate(
+        "(id) => JSON.parse(document.getElementById('data').textContent).charts"
+        ".find((c) => c.id === id).box",
+        chart,
+    )
+    svg = v.page.locator(f"#{chart}")
+    svg.scroll_into_view_if_needed()
+    box = svg.bounding_box()
+    return box["x"] + (left + share * width) / 640 * box["width"], box["y"] + box["height"] / 2
+
+
+def test_pointing_at_a_curve_reads_it_and_clicking_or_dragging_moves_the_slider(visit):
+    v = visit(photo((3, 8, 8)))
+    before = v.value()
+    reading = "figure:has(#curve-probability) .read"
+    shown = v.text(reading)
+    x, y = at(v, "curve-probability", 0.25)
+    v.page.mouse.move(x, y)
+    assert "itself 0.5" in v.text(reading)
+    assert v.value() == before
+    v.page.mouse.move(2, 2)
+    assert v.text(reading) == shown  # The slider's share again.
+    v.page.mouse.move(x, y)
+    v.page.mouse.down()
+    assert stops(v)[v.value()][1] == pytest.approx(0.25 * 192, abs=2)
+    v.page.mouse.move(*at(v, "curve-probability", 0.75))
+    v.page.mouse.up()
+    assert stops(v)[v.value()][1] == pytest.approx(0.75 * 192, abs=4)
+    share = stops(v)[v.value()][1] / 192
+    assert f"espresso {np.interp(share, [0.5, 1], [1.0, 0.75]):.3f}" in v.text("#told")
+    assert v.said == []
+
+
+def test_regions_among_the_best_are_outlined(visit):
+    a = photo((3, 12, 12), features=gp.grid(6), method="greedy-pig")
+    v, picture = visit(a), Picture.of(a)
+    v.page.click(".preset:text-is('50 %')")
+    kept = picture.first < stops(v)[v.value()][0]
+    assert kept.sum() == 72
+    white = (v.canvas() == 255).all(-1)
+    ranks = picture.first
+    across = np.zeros_like(kept)
+    across[:, :-1] |= (ranks[:, 1:] != ranks[:, :-1]) & (kept[:, 1:] | kept[:, :-1])
+    across[:-1] |= (ranks[1:] != ranks[:-1]) & (kept[1:] | kept[:-1])
+    assert np.array_equal(white, across)
+
+
+def saved(v: Visit, click: str) -> bytes:
+    with v.page.expect_download() as download:
+        v.page.click(click)
+    return Path(download.value.path()).read_bytes()
+
+
+NAMES = ["age", "bmi, measured", "bp", "s1"]
+
+
+def test_tables_are_sorted_filtered_and_saved_as_they_are_shown(visit):
+    v = visit(ranked((4,), names=NAMES, method="greedy-pig", per_round=1))
+    section = "section:has(h2:text-is('First features'))"
+    names = f"{section} tbody td:nth-child(2)"
+    ranking = v.page.locator(names).all_inner_texts()
+    v.page.click(f"{section} thead button:text-is('feature')")
+    assert v.page.locator(names).all_inner_texts() == sorted(NAMES)
+    v.page.click(f"{section} thead button:text-is('feature')")
+    assert v.page.locator(names).all_inner_texts() == sorted(NAMES, reverse=True)
+    assert v.page.get_attribute(f"{section} thead th:nth-child(2)", "aria-sort") == "descending"
+    v.page.click(f"{section} thead button:text-is('gain in G')")
+    assert v.page.locator(names).all_inner_texts() == ranking[::-1]  # The least gain first.
+    v.page.fill(f"{section} input[type=search]", "B")
+    assert v.page.locator(f"{section} tbody tr:visible").count() == 2
+    assert "2 of 4 rows" in v.text(f"{section} .tools output")
+    rows = list(csv.reader(saved(v, f"{section} button:text-is('CSV')").decode().splitlines()))
+    assert rows[0] == ["place", "feature", "gain in G", "round"]
+    kept = [name for name in ranking[::-1] if "b" in name]
+    assert [row[1] for row in rows[1:]] == kept
+    records = json.loads(saved(v, f"{section} button:text-is('JSON')"))
+    assert [record["feature"] for record in records] == kept
+    assert isinstance(records[0]["gain in G"], float)
+    v.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    v.page.click(f"{section} button:text-is('Copy list')")
+    v.page.wait_for_selector(f"{section} button:text-is('Copied')")
+    assert ast.literal_eval(v.page.evaluate("navigator.clipboard.readText()")) == kept
+    assert v.said == []
+
+
+def test_pictures_and_charts_are_saved(visit):
+    v = visit(photo((3, 8, 9)))
+    for click in ("#save", "figure:has(#curve-probability) button:text-is('PNG')"):
+        assert saved(v, click).startswith(b"\x89PNG")
+    points = saved(v, "figure:has(#curve-probability) button:text-is('CSV')").decode()
+    assert points.splitlines()[:2] == ["line,x,y", "efficientnet-lite0 itself,0,0"]
+    assert v.said == []
+
+
+def test_one_slider_moves_the_pictures_of_all_methods(visit):
+    a, b = photo((3, 10, 9)), photo((3, 10, 9), seed=1, features=gp.grid(3))
+    line = {"fractions": [0, 0.2, 1], "values": [0, 0.5, 0.75]}
+    rows = {name: {"curve": line} for name in ("one", "other")}
+    v = visit(a.with_notes({"comparison": rows}, **compared_pictures([a, b])))
+    for index in (0, 5, 9, 15):
+        v.page.eval_on_selector(
+            "#compare-k", "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", index
+        )
+        for i, each in enumerate((a, b)):
+            kept = Picture.of(each).kept(features_within(each, SHARES[index]))
+            assert np.array_equal(v.canvas(f"method-{i}"), kept)
+    assert "100 % of the photo; the whole photo gives 0.750" in v.text("#compare-told")
+    v.page.mouse.move(*at(v, "curve-methods", 0.2))
+    v.page.mouse.down()
+    v.page.mouse.up()
+    assert "20 % of the photo" in v.text("#compare-told")
+    assert v.text("#method-1-told") == "espresso 0.500"
+    v.page.hover("#method-0")
+    assert "one within" in v.text("#compare-place")
+    v.page.check("#faded")
+    assert not np.array_equal(v.canvas("method-1"), kept)
+    assert v.said == []

@@ -87,6 +87,12 @@ def test_a_constant_answer_is_beside_the_others():
     assert "constant prediction" not in report.html(selected())
 
 
+def test_warnings_stand_below_the_answer():
+    page = report.html(selected(warnings=["'id' numbers the rows."]))
+    assert "▲ &#39;id&#39; numbers the rows." in page
+    assert page.index('class="answer"') < page.index("numbers the rows") < page.index("<section")
+
+
 def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
     page = report.html(selected(constant=CONSTANT | {"loss": 7.5}))
     assert "7.5000, lies outside of the chart" in page
@@ -94,9 +100,8 @@ def test_a_constant_answer_far_away_does_not_press_the_picture_flat():
 
 
 def visible_cautions(page):
-    """The bold sentences of the lead, which warn."""
-    lead = re.search(r'<p class="lead">(.*?)</p>', page, re.DOTALL)[1]
-    return " ".join(text for text in re.findall(r"<b>(.*?)</b>", lead) if " " in text)
+    """The warnings above all numbers."""
+    return " ".join(re.findall(r'<div class="warn".*?</div>', page, re.DOTALL))
 
 
 def test_columns_no_better_than_a_constant_answer_are_told():

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from test_browser import Visit, browser  # noqa: F401
+from test_browser import Visit, at, browser  # noqa: F401
 
 import greedypig as gp
 from graph_seen import compressed, crowd, explained
@@ -81,6 +81,33 @@ def test_pointing_at_a_chart_reads_all_charts(browser, tmp_path):  # noqa: F811
     said = visit.page.locator(".read").all_inner_texts()
     assert len(said) == 3
     assert all("Greedy PIG " in text for text in said)
+    assert visit.said == []
+
+
+def test_clicking_a_chart_moves_the_slider_of_the_edges(browser, tmp_path):  # noqa: F811
+    report.write(crowd(), tmp_path / "a.html")
+    visit = Visit(browser, tmp_path / "a.html", viewport={"width": 1200, "height": 900})
+    visit.page.mouse.move(*at(visit, "chart-node", 0.25))
+    visit.page.mouse.down()
+    visit.page.mouse.up()
+    assert visit.page.input_value("#grow") == "8"
+    assert visit.page.locator(".bond:not(.later)").count() == 8
+    assert "At 8 edges: theory" in visit.text("figure:has(#chart-node) .read")
+    assert "8 of 32 edges" in visit.page.get_attribute("#grow", "aria-valuetext")
+
+
+def test_a_compression_is_read_by_slider_and_keys(browser, tmp_path):  # noqa: F811
+    report.write(compressed(), tmp_path / "a.html")
+    visit = Visit(browser, tmp_path / "a.html", viewport={"width": 1200, "height": 900})
+    reading = "figure:has(#chart-agreement) .read"
+    assert "At 50 %" in visit.text(reading)
+    visit.page.focus("#share")
+    visit.page.keyboard.press("End")
+    assert "At 100 %" in visit.text(reading)
+    visit.page.mouse.move(*at(visit, "chart-agreement", 0.25))
+    visit.page.mouse.down()
+    visit.page.mouse.up()
+    assert float(visit.page.input_value("#share")) == pytest.approx(25, abs=0.5)
     assert visit.said == []
 
 

@@ -9,12 +9,15 @@ import torch
 import greedypig as gp
 from greedypig.results.photo_notes import Notes
 from greedypig.results.picture import (
+    SHARES,
     Picture,
+    compared_pictures,
     feature_labels,
     feature_word,
     features_within,
     order_last,
     order_ticks,
+    rise_left,
     rounds_line,
     strengths,
 )
@@ -169,9 +172,40 @@ def test_many_channels_are_mixed_by_the_share_kept():
     assert Picture.of(a).kept(1).reshape(-1).tolist() == [round(0.25 * 200 + 0.75 * 127)] * 3
 
 
-def test_importance_of_numbers_is_the_attribution_s_own():
-    a = photo()
-    assert Picture.of(a).importance == pytest.approx(a.importance.mean(0).numpy(), abs=1e-6)
+def test_importance_is_the_share_of_the_rise_in_g_that_was_left():
+    x = torch.ones(1, 1, 4)
+    weights = torch.tensor([1.0, 4.0, 3.0, 2.0])
+    a = gp.explain(
+        lambda rows: (rows.flatten(1) * weights).sum(1),
+        x,
+        outputs="values",
+        method=gp.GreedyPIG(per_round=2),
+    )
+    picture = Picture.of(a.with_notes({"kind": "image"}))
+    # The rounds take 4 and 3, then 2 and 1; each gain is shared by score.
+    assert picture.importance == pytest.approx(np.array([[0.1, 1.0, 0.6, 0.3]]))
+    later = replace(a, values=torch.tensor([0.0, 8.0, 6.0]))  # What falls adds nothing.
+    assert rise_left(later) == pytest.approx(np.array([1, 3 / 7, 0, 0]))
+    unknown = replace(a, values=torch.full((3,), float("nan")))
+    assert rise_left(unknown) == pytest.approx(np.array([1, 0.6, 0.3, 0.1]))
+
+
+@pytest.mark.parametrize("method", ["ig", "greedy-pig"])
+def test_importance_falls_with_the_order(method):
+    a = ranked((3, 8, 8), method=method)
+    left = rise_left(a)
+    assert left[0] == pytest.approx(1)
+    assert (np.diff(left) <= 1e-12).all()
+    assert left.min() >= 0
+
+
+def test_negative_scores_that_are_ranked_last_leave_nothing():
+    weights = torch.tensor([3.0, -2.0, 1.0, -1.0])
+    a = gp.explain(
+        lambda rows: (rows * weights).sum(1), torch.ones(4), outputs="values", method="ig"
+    )
+    assert a.order.tolist() == [0, 2, 3, 1]
+    assert rise_left(a) == pytest.approx(np.array([1, 1 / 4, 0, 0]))
 
 
 @pytest.mark.parametrize("k", [None, 5])
@@ -179,16 +213,20 @@ def test_maps_show_nothing_where_the_input_is_the_baseline_or_was_not_selected(k
     x = torch.rand(3, 4, 5) + 0.1
     x[:, :, 2:] = 0
     a = gp.explain(lambda rows: rows.flatten(1).square().sum(1), x, outputs="values", k=k)
-    picture = Picture.of(a)
-    assert (picture.importance[:, 2:] == 0).all()
-    assert picture.importance == pytest.approx(a.importance.mean(0).numpy(), abs=1e-6)
-    assert int((a.importance > 0).sum()) == (24 if k is None else 5)
+    assert (Picture.of(a).importance[:, 2:] == 0).all()
+    assert int((rise_left(a) > 0).sum()) == (24 if k is None else 5)
 
 
-def test_importance_of_windows_spans_the_whole_scale():
-    found = Picture.of(ranked((3, 8, 8), features=gp.windows(3), method="greedy-pig")).importance
-    assert found.max() == 1
-    assert found.min() == 0
+def test_pictures_of_methods_say_from_which_share_on_a_value_is_kept():
+    one, other = ranked((3, 10, 10)), ranked((3, 10, 10), seed=1, features=gp.grid(5))
+    stops = compared_pictures([one, other])["methods"].numpy()
+    assert stops.shape == (2, 3, 10, 10)
+    for a, levels in zip((one, other), stops, strict=True):
+        for index, share in enumerate(SHARES):
+            kept = a.mask(features_within(a, share)).numpy()
+            assert np.array_equal(levels <= index, kept), share
+    assert compared_pictures([one, ranked((3, 4, 5))]) == {}
+    assert compared_pictures([ranked((6,))]) == {}
 
 
 def test_rows_and_sequences_are_no_pictures():

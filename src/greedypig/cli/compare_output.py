@@ -15,6 +15,7 @@ from .. import metrics, plots, report
 from ..results.curve import aligned
 from ..results.files import write_whole
 from ..results.photo_notes import COMPARED
+from ..results.picture import compared_pictures
 from ..results.wording import chance, count, kept_settings, setting
 from . import outputs
 from .terminal import BOLD, Terminal, duration, styled
@@ -46,13 +47,15 @@ class Comparison:
         return Comparison({name: {path: photos[path]} for name, photos in self.results.items()})
 
     def noted(self) -> gp.Attribution:
-        """The first method's result, with the rows of all in its notes."""
+        """The first method's result, with the rows and, of one photo, the pictures of all."""
         first, *others = self.photos.values()
         notes: dict[str, Any] = {"comparison": self.rows}
         if others:
             notes["source"] = count(len(self.photos), "photo")
             notes["probability"] = median(a.about["probability"] for a in self.photos.values())
-        return first.with_notes(notes)
+            return first.with_notes(notes)
+        firsts = [next(iter(photos.values())) for photos in self.results.values()]
+        return first.with_notes(notes, **compared_pictures(firsts))
 
     def cells(self, name: str) -> list[str]:
         """A method's numbers as texts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import webbrowser
 from os import fspath
+from os.path import relpath
 from pathlib import Path
 
 import greedypig as gp
@@ -17,7 +18,8 @@ from .terminal import Terminal
 
 DESCRIPTION = """\
 Write the page of saved results again. Everything on it comes from the .gpig file: no model, no
-photo and no network connection are needed."""
+photo and no network connection are needed. With a folder, index.html links
+all pages."""
 EXAMPLES = """\
   greedypig report photo.gpig --open
   greedypig report results/*.gpig --out pages"""
@@ -42,20 +44,32 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     stems = sources if args.out is None else outputs.stems(args.out, sources)
     pages = [stem.with_name(f"{stem.name.removesuffix('.gpig')}.html") for stem in stems]
     outputs.refuse_foreign(pages)
-    written: list[Path] = []
+    folders = [args.out, *(given for given in args.results if Path(given).is_dir())]
+    folder = next(filter(None, folders), None) if len(sources) > 1 else None
+    index = None if folder is None else Path(folder) / "index.html"
+    outputs.refuse_foreign([index] if index else [])
+    written: dict[Path, gp.Attribution] = {}
     failed: list[dict[str, str]] = []
     for source, page in zip(sources, pages, strict=True):
         try:
-            report.write(gp.load(source), page)
+            a = gp.load(source)
+            report.write(a, page)
         except GreedyPigError as error:
             failed.append({"result": fspath(source), "reason": str(error)})
             terminal.fail(sentence(error))
             continue
-        written.append(page)
+        written[page] = a
         terminal.say(f"wrote {outputs.shown(page)}")
-        if args.open:
-            webbrowser.open(page.resolve().as_uri())
-    terminal.result({"files": [fspath(page) for page in written], "failed": failed})
+    files = list(written)
+    if index is not None and written:
+        links = {Path(relpath(page, index.parent)).as_posix(): a for page, a in written.items()}
+        lost = [(failure["result"], failure["reason"]) for failure in failed]
+        report.write_index(links, index, failed=lost)
+        files.append(index)
+        terminal.say(f"wrote {outputs.shown(index)}")
+    for page in files[-1:] if args.open else []:
+        webbrowser.open(page.resolve().as_uri())
+    terminal.result({"files": [fspath(file) for file in files], "failed": failed})
     return FAILED if failed else DONE
 
 

@@ -29,7 +29,7 @@ MAP = (4.4, 5.6)
 """Inches of a figure with one map and the scale of its colours below."""
 SCALE: Style = {"vmin": 0, "vmax": 1, "interpolation_stage": "rgba"}
 """How importance is drawn."""
-IMPORTANCE = "importance: 1 = first, 0 = last or never selected"
+IMPORTANCE = "importance: 1 = first, 0 = nothing left to gain"
 TENTHS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 """Ticks of importance."""
 LUMA = np.array([0.299, 0.587, 0.114])

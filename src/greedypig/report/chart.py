@@ -13,7 +13,7 @@ from typing import Any
 
 from ..results.curve import Curve
 from ..results.line_styles import looks
-from ..results.photo_notes import CLEARLY
+from ..results.photo_notes import MUCH
 from ..results.wording import percent
 
 WIDTH, HEIGHT = 640, 326
@@ -62,11 +62,13 @@ class Chart:
     """Texts under the diagram by their places; shares where there are none."""
     ends: tuple[float, float] = (0.0, 1.0)
     zoom: bool = False
-    """May the scale of values leave out 0, and be narrower than 0 to 1?"""
+    """May the scale of values leave out 0?"""
     keep: float | None = None
     """The share that was kept: an upright line."""
-    live: bool = True
-    """Does it have a marker that the page's script moves?"""
+    snaps: bool = False
+    """Are values read at the places of the texts below alone?"""
+    counted: str = ""
+    """What the places are a number of, where they are no shares."""
 
     left, right, top, bottom = LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
     width, height = WIDTH, HEIGHT
@@ -115,7 +117,7 @@ class Chart:
         if not line.shaded or not self.levels:
             return ()
         full = self.levels[0].value
-        if max(value for _, value in line.points) <= full + CLEARLY:
+        if max(value for _, value in line.points) <= full + MUCH:
             return ()
         return [*line.points, (line.points[-1][0], full), (line.points[0][0], full)]
 
@@ -138,6 +140,9 @@ class Chart:
             "id": self.name,
             "box": [LEFT, TOP, self.right - LEFT, self.bottom - TOP],
             "range": self.range[:2],
+            "ends": self.ends,
+            "places": sorted(self.ticks) if self.snaps else None,
+            "counted": self.counted,
             "lines": [{"label": label, "x": x, "y": y} for label, x, y in lines],
         }
 
@@ -170,12 +175,10 @@ def share_chart(
 
 
 def scale(low: float, high: float, *, zoom: bool = False) -> tuple[float, float, list[float]]:
-    """(low, high, ticks): round numbers around the data; unless zoomed in, probabilities span 0
-    to 1 and other scales hold 0."""
+    """(low, high, ticks): round numbers around the data; unless zoomed in, the scale holds 0."""
     if not zoom:
-        if low >= 0 and 0.2 <= high <= 1.0001:
-            return 0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0]
         low = min(low, 0.0) if low > 0 or high > 0 else low
+        high = 1.0 if 1 < high <= 1.0001 else high
     span = (high - low) or abs(high) or 1.0
     raw = span / 4
     size = 10 ** floor(log10(raw))

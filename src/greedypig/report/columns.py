@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from ..core.attribution import Attribution
+from ..results import verdicts
 from ..results.photo_notes import Notes
 from ..results.table_notes import ColumnNotes, Summary
 from .chart import Chart, Level, Line
 from .parts import details, first_features
 from .render import Cell, render
 
-LISTED = 24
-"""Columns in the list of bars; the rankings name more."""
 DEPTH = 40
 """Places in the table of rankings."""
 
 
 def columns_html(a: Attribution, notes: Notes, columns: ColumnNotes) -> str:
     """The whole page."""
-    first = columns.losses[columns.first]
-    near = (k for k, loss in first.items() if loss.mean <= 1.01 * columns.loss_all.mean)
-    k = next(near, max(first))
+    k = columns.enough_columns()
     judged = columns.first != "ig" and k in columns.losses.get("ig", {})
+    chart = _chart(columns)
     return render(
         "columns.html",
+        {"charts": [chart.data]},
         a=a,
         columns=columns,
         details=details(a, notes),
         eyebrow=[notes.source, columns.network, a.method],
         source=notes.source,
-        first=first_features(a, LISTED),
+        first=first_features(a),
         k=k,
-        loss=first[k],
+        answer=verdicts.answer_of(a),
         verdict=columns.verdict(columns.first, "ig", k) if judged else "",
-        chart=_chart(columns),
+        chart=chart,
+        cautions=[(line, "") for line in (*columns.cautions(), *columns.warnings)],
         heads=["columns kept", *(f"k = {k}" for k in columns.ks)],
         losses=_losses(columns),
         rankings=_rankings(columns),
@@ -81,7 +81,7 @@ def _chart(columns: ColumnNotes) -> Chart:
     ticks = {float(k): str(k) for k in ks}
     ends = (ks[0] - margin, ks[-1] + margin)
     axis = "columns kept, k"
-    return Chart("losses", caption, axis, lines, levels, ticks, ends, zoom=True, live=False)
+    return Chart("losses", caption, axis, lines, levels, ticks, ends, zoom=True, snaps=True)
 
 
 def _rankings(columns: ColumnNotes) -> list[list[str | Cell]]:

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..core.attribution import Attribution, is_one_shot
 from ..results.photo_notes import Notes
-from ..results.picture import (
-    Picture,
-    feature_word,
-    order_last,
-    order_ticks,
-)
+from ..results.picture import SHARES, Picture, feature_word, order_last, order_ticks
 from .render import packed
 
 STOPS = 120
 """Positions of the slider, besides those of the presets."""
 PRESETS = {0.01: "1 %", 0.05: "5 %", 0.1: "10 %", 0.5: "50 %", 1: "all"}
 """Shares to jump to."""
+OUTLINED = 48
+"""Features of at least this many values (16 pixels in three colours) are outlined."""
 
 
-def slider_stops(ranks: NDArray[np.int64], features: int, selected: int) -> list[list[int]]:
-    """[k, values kept] from nothing to everything, log-spaced, each adding something."""
+def slider_stops(
+    ranks: NDArray[np.int64], features: int, selected: int, shares: Iterable[float] = PRESETS
+) -> list[list[int]]:
+    """[k, values kept] from nothing to everything, log-spaced, each adding something.
+
+    shares: those that have a stop of their own.
+    """
     ordered = np.sort(ranks.reshape(-1))
     last = int(ordered[-1]) + 1
     wanted = set(np.round(np.geomspace(1, last, STOPS)).astype(int).tolist())
     # Counted as curves and summaries count: single values to the nearest, larger features whole.
     slack = 0.5 if features == ordered.size else 1e-6
-    rooms = [int(share * ordered.size + slack) for share in PRESETS if share < 1]
+    rooms = [int(share * ordered.size + slack) for share in shares if share < 1]
     wanted |= {int(ordered[min(room, ordered.size - 1)]) for room in rooms}
     stops, before = [[0, 0]], 0
     for k in sorted({*wanted, min(selected, last), last}):
@@ -43,66 +47,104 @@ def slider_stops(ranks: NDArray[np.int64], features: int, selected: int) -> list
 
 def explorer_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
     """What the script draws from: ranks, picture and baseline as bytes, and a few numbers."""
-    ranks, shared, base = picture.ranks, picture.shared, picture.baseline
-    size = next(size for size in (2, 3, 4) if picture.count <= 1 << 8 * size)
-
-    def raw(numbers: NDArray[np.int64]) -> str:
-        return packed(numbers.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :size].tobytes())
-
-    flat = bool((base == base[:1, :1]).all())
+    ranks, count = picture.ranks, a.features.count
+    size = next(size for size in (2, 3, 4) if count <= 1 << 8 * size)
+    raw = ranks.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :size]
     line = notes.deletion or notes.curve
-    stops = slider_stops(picture.ranks, a.features.count, a.selected)
     last = order_last(a, picture.first)
+    start = start_share(notes)
     return {
         "shape": list(ranks.shape),
-        "count": a.features.count,
+        "count": count,
         "n": a.features.n,
         "selected": a.selected,
         "word": [feature_word(a, 1), feature_word(a)],
         "elements": a.features.kind == "elements",
         "ends": np.cumsum(a.picks).tolist(),
-        "stops": stops,
+        "stops": slider_stops(ranks, count, a.selected, (*PRESETS, start)),
+        "start": start,
         "order": {"last": last, "ticks": order_ticks(last)},
         "once": is_one_shot(a),
         "bytes": size,
-        "ranks": raw(ranks),
-        "shared": None if np.array_equal(shared, ranks) else raw(shared),
+        "ranks": packed(raw.tobytes()),
+        "importance": packed(np.round(255 * picture.importance).astype(np.uint8).tobytes()),
+        "outlined": a.features.kind == "windows" or a.features.n >= OUTLINED * count,
         "picture": None if picture.pixels is None else packed(picture.pixels.tobytes()),
-        "baseline": base[0, 0].tolist() if flat else packed(base.tobytes()),
+        "baseline": baseline_data(picture),
         "label": notes.label or "the class",
         "whole": notes.probability,
         "removing": notes.removing,
-        "bare": notes.bare,
         "curve": None if line is None else [line.fractions.tolist(), line.values.tolist()],
     }
 
 
+def start_share(notes: Notes) -> float:
+    """The share that the slider starts at: the one of the page's answer, else a tenth."""
+    share = notes.halved() if notes.removing else notes.needed()
+    return share if share and share < 1 else 0.1
+
+
+def baseline_data(picture: Picture) -> list[int] | str:
+    """A baseline of one colour as that, any other as bytes."""
+    base = picture.baseline
+    return base[0, 0].tolist() if (base == base[:1, :1]).all() else packed(base.tobytes())
+
+
+def compared_data(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any] | None:
+    """What the script draws the pictures of a comparison from: two values' stops to a byte."""
+    stops = a.attachments.get("methods")
+    shape = (len(notes.methods), *picture.ranks.shape)
+    if stops is None or picture.pixels is None or stops.shape != shape:
+        return None
+
+    def halves(values: Tensor) -> str:
+        flat = values.reshape(-1).numpy().clip(0, len(SHARES) - 1)
+        even = np.append(flat, flat[:0] if flat.size % 2 == 0 else [0]).astype(np.uint8)
+        return packed((even[::2] | even[1::2] << 4).tobytes())
+
+    return {
+        "shape": list(picture.ranks.shape),
+        "shares": SHARES,
+        "label": notes.label or "the class",
+        "whole": notes.probability,
+        "picture": packed(picture.pixels.tobytes()),
+        "baseline": baseline_data(picture),
+        "methods": [
+            {"name": method.name, "stops": halves(values)}
+            for method, values in zip(notes.methods, stops, strict=True)
+        ],
+    }
+
+
 VIEWS = {
-    "photo": ("Photo", "Everything, as the network sees it."),
+    "overlay": ("Overlay", "The best features, coloured by importance, over the photo in gray."),
     "kept": ("Kept", "Only the best features; everything else shows the baseline."),
-    "overlay": ("Overlay", "Importance over the photo in gray."),
-    "heat": ("Importance", "How early each pixel was {}, mean over its colours."),
+    "photo": ("Photo", "Everything, as the network sees it."),
+    "heat": ("Importance", "How much of the rise in G was left when a pixel was {}."),
     "order": ("Order", "When each pixel was first {}, in any colour, up to the slider."),
 }
 """Tabs and their hints; how features got their places is put in."""
 WITHOUT = ("Without", "The best features show the baseline; everything else is as it was.")
 """The view of what is left where features are switched off."""
+TINTED = " A pixel of which only one or two colours were selected looks tinted."
 
 
 def explorer(a: Attribution, notes: Notes, picture: Picture) -> dict[str, Any]:
     """The texts around the canvas."""
     views = VIEWS | ({"kept": WITHOUT} if notes.removing else {})
+    if picture.pixels is None:
+        views = {key: view for key, view in views.items() if key not in ("photo", "overlay")}
     done = "ranked" if is_one_shot(a) else "selected"
+    tinted = TINTED if a.features.kind == "elements" and len(picture.ranks) == 3 else ""
     _, height, width = picture.ranks.shape
     return {
         "views": {
-            key: (name, hint.format(done))
+            key: (name, hint.format(done) + (tinted if key == "kept" else ""))
             for key, (name, hint) in views.items()
-            if picture.pixels is not None or key not in ("photo", "overlay")
         },
+        "view": next(iter(views)),
         "presets": PRESETS,
         "height": height,
         "width": width,
         "whole": picture.pixels is not None,
-        "tinted": a.features.kind == "elements" and len(picture.ranks) == 3,
     }

@@ -8,11 +8,10 @@ from typing import Any
 
 from ..core.attribution import Attribution
 from ..results import verdicts
-from ..results.curve import Curve
 from ..results.graph_notes import MEASURES, Compression, Explained
 from ..results.photo_notes import Notes
-from .chart import Chart, share_chart
-from .parts import details
+from .chart import Chart, Level, Line, share_chart
+from .parts import details, first_features
 from .render import render
 
 REACH = 308
@@ -35,9 +34,9 @@ def compression_html(a: Attribution, notes: Notes, graph: Compression) -> str:
     context = {
         "graph": graph,
         "agreed": graph.first.at("agreement", graph.keep) or 0.0,
-        "right": graph.first.at("accuracy", graph.keep),
         "needed": [(title, share) for title, share in needed if share is not None],
         "at_keep": graph.table(),
+        "first": first_features(a),
     }
     return _page("compression.html", a, notes, graph, charts, context)
 
@@ -46,11 +45,19 @@ def node_html(a: Attribution, notes: Notes, node: Explained) -> str:
     """The page of one node's prediction."""
     charts, values = [], [node.alone, *node.values]
     if node.values:
-        points = ((i / len(node.values), v) for i, v in enumerate(values))
-        lines = {node.label: Curve.from_points(points, "probability")}
-        caption = f"Probability of {node.label} with only the first edges"
-        word = f"{len(node.edges)} edges"
-        charts.append(share_chart("chart-node", caption, lines, node.full, word=word, plain=True))
+        last = len(node.values)
+        step = max(1, round(last / 6))
+        chart = Chart(
+            "chart-node",
+            f"Probability of {node.label} with only the first edges",
+            "edges, in order of selection",
+            [Line(node.label, list(enumerate(values)))],
+            [Level("all edges", node.full, f"{node.full:.3f}")],
+            {float(i): str(i) for i in (*range(0, last - step // 2, step), last)},
+            (0, last),
+            counted="edges",
+        )
+        charts.append(chart)
     context = {"node": node, "drawing": _drawing(node), "legend": _legend(node)}
     context["edges"] = _edges(node)
     grow = {"values": values, "label": node.label, "full": node.full}
@@ -70,12 +77,13 @@ def _page(
     higher = verdicts.excess_edges(graph)
     return render(
         template,
-        {"charts": [chart.data for chart in charts], "explore": None, **data},
+        {"charts": [chart.data for chart in charts], **data},
         a=a,
         details=details(a, notes),
         eyebrow=[graph.source, graph.model],
         charts=charts,
-        caution=[higher] if higher else [],
+        answer=verdicts.answer_of(a),
+        cautions=[(higher, "")] if higher else [],
         **context,
     )
 
@@ -97,10 +105,12 @@ def _drawing(node: Explained) -> dict[str, Any]:
         for end in pair:
             reached[end] = reached[end] or (i if end else 0)
     last = max(len(node.edges) - 1, 1)
+    rows = _edges(node)
     edges = [
         {
             "ends": [REACH * place for end in pair for place in spots[end]],
             "late": i / last,
+            "tip": " · ".join(part for part in rows[i][1:] if part) if i < len(rows) else "",
             "number": (REACH * ranks[i][0], REACH * ranks[i][1] + 4),
         }
         for i, pair in enumerate(node.edges)
@@ -116,7 +126,7 @@ def _drawing(node: Explained) -> dict[str, Any]:
         }
         for i, each in enumerate(node.nodes)
     ]
-    spoken = "; ".join(f"{number}: {ends}" for number, ends, *_ in _edges(node))
+    spoken = "; ".join(f"{number}: {ends}" for number, ends, *_ in rows)
     return {"rings": [REACH * r for r in radii], "edges": edges, "nodes": nodes, "spoken": spoken}
 
 

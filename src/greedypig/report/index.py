@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput, InvalidType
+from ..results import verdicts
 from ..results.files import write_whole
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import Picture, feature_word, features_within, unranked
-from ..results.wording import percent
 from .parts import compared
 from .render import png, render
 
 THUMBNAIL = 112
-SHARES = (0.01, 0.05, 0.1)
 
 
 def write_index(
@@ -54,17 +53,17 @@ def index_html(
     if not results:
         raise InvalidInput("Expected at least one result (got none).")
     rows = [_row(str(link), a) for link, a in results.items()]
-    notes = [row["notes"] for row in rows]
     over = None if comparison is None else Notes.of(comparison)
-    word = "without" if any(n.removed for n in notes) else "with"
+    methods = None if over is None else compared(over.methods, over.probability)
+    charts = [] if methods is None else methods["charts"]
     return render(
         "index.html",
+        {"charts": [chart.data for chart in charts]},
         rows=rows,
-        shares=[f"{word} {percent(share)}" for share in SHARES],
         judged=any(row["second"] for row in rows),
         higher=sum(row["higher"] for row in rows),
         failed=failed,
-        methods=None if over is None else compared(over.methods, over.probability),
+        methods=methods,
         compared_on=None if over is None else over.source,
     )
 
@@ -87,10 +86,7 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
         "whole": whole,
         "part": part,
         "higher": notes.excess() is not None,
-        "probabilities": [
-            "–" if value is None else f"{value:.3f}"
-            for value in (notes.probability_at(s, off=s in notes.removed) for s in SHARES)
-        ],
+        "answer": unranked(a) or verdicts.answer_of(a),
         "second": "" if second is None else f"{second.auc:.3f}",
         "gradients": f"{a.gradients_used:,}",
         "seconds": f"{a.seconds:.1f}",
@@ -98,7 +94,7 @@ def _row(link: str, a: Attribution) -> dict[str, Any]:
 
 
 def _thumbnail(pixels: NDArray[np.uint8]) -> dict[str, Any]:
-    stride = max(1, ceil(max(pixels.shape[:2]) / (2 * THUMBNAIL)))
+    stride = max(1, ceil(max(pixels.shape[:2]) / THUMBNAIL))
     small = np.ascontiguousarray(pixels[::stride, ::stride])
     height, width = (max(1, round(THUMBNAIL * n / max(small.shape[:2]))) for n in small.shape[:2])
     return {"png": png(small), "width": width, "height": height}

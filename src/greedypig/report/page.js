@@ -1,363 +1,541 @@
 "use strict";
-// Draws the picture from the ranks in the page. No network, no storage, no markup made from text.
+// Draws pictures from the ranks in the page, moves markers on charts, and sorts, filters and saves
+// tables. No network, no storage, no markup made from text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
   const count = (n) => n.toLocaleString("en-US");
   const percent = (f) => {
     const p = 100 * f;
     return (p >= 99.95 ? p.toPrecision(4) : p === 0 ? "0" : p.toPrecision(3)).replace(/\.?0+$/, (z, i, s) =>
       s.includes(".") ? "" : z) + " %";
   };
+  const make = (tag, text, attributes = {}) => {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    return element;
+  };
+  const button = (text, label, action) => {
+    const made = make("button", text, { type: "button", "aria-label": `${text}: ${label}`, title: label });
+    made.addEventListener("click", () => action(made));
+    return made;
+  };
 
+  // Saving and copying.
+  const save = (name, blob) => {
+    const link = make("a", "", { href: URL.createObjectURL(blob), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const saveText = (name, text) => save(name, new Blob([text], { type: "text/plain;charset=utf-8" }));
+  const copy = async (text, from) => {
+    const before = from.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      from.textContent = "Copied";
+    } catch {
+      saveText("list.py", text);  // Where a page may not use the clipboard.
+    }
+    setTimeout(() => { from.textContent = before; }, 1500);
+  };
+  const csv = (rows) => rows.map((row) => row.map((cell) =>
+    /[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell).join(",") + "\n").join("");
+  const fileName = (text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40);
+
+  // Tables: sorted by their heads, filtered by a text, and saved as they are shown.
+  const numeric = (text) => Number.parseFloat(text.replace("−", "-").replace(/[,<>\s]/g, ""));
+  const tools = (table) => {
+    const heads = all("thead th", table), body = table.tBodies[0], rows = [...body.rows];
+    const titles = heads.map((head) => head.textContent.trim());
+    const cell = (row, i) => row.cells[i].textContent.trim().replace(/\s+/g, " ");
+    const shown = () => [...body.rows].filter((row) => !row.hidden);
+    const value = (text) => (/^[−-]?[\d.,]+(e[−+-]?\d+)?$/.test(text) ? numeric(text) : text);
+    const name = fileName(table.caption.textContent);
+
+    heads.forEach((head, i) => {
+      const sorter = button(titles[i], "sort by this column", () => {
+        const turn = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+        const text = rows.some((row) => Number.isNaN(numeric(cell(row, i))) && cell(row, i) !== "–");
+        const key = (row) => (text ? cell(row, i) : numeric(cell(row, i)) || 0);
+        const order = (a, b) => (text ? a.localeCompare(b, "en", { numeric: true }) : a - b);
+        body.append(...[...rows].sort((a, b) => turn * order(key(a), key(b))));
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", turn > 0 ? "ascending" : "descending");
+      });
+      sorter.className = "sort";
+      head.replaceChildren(sorter);
+    });
+
+    const filter = make("input", "", { type: "search", placeholder: "Filter", "aria-label": `Filter: ${table.caption.textContent}` });
+    const told = make("output", "");
+    filter.addEventListener("input", () => {
+      const wanted = filter.value.toLowerCase();
+      for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      told.textContent = wanted ? `${count(shown().length)} of ${count(rows.length)} rows` : "";
+    });
+    const bar = make("div", "", { class: "tools" });
+    const column = Number(table.dataset.list);
+    bar.append(
+      filter,
+      button("CSV", "save these rows", () =>
+        saveText(`${name}.csv`, csv([titles, ...shown().map((row) => titles.map((_, i) => cell(row, i)))]))),
+      button("JSON", "save these rows", () =>
+        saveText(`${name}.json`, JSON.stringify(shown().map((row) =>
+          Object.fromEntries(titles.map((title, i) => [title, value(cell(row, i))]))), null, 1))),
+      button("Copy list", `“${titles[column]}” as a Python list`, (from) =>
+        copy(JSON.stringify(shown().map((row) => value(cell(row, column)))), from)),
+      told,
+    );
+    table.closest(".wide").before(bar);
+  };
+  all("table[data-list]").forEach(tools);
+
+  // Charts: pointing reads values, clicking and dragging move the slider of the page.
   // Straight lines between measured points; null outside of them.
   const read = (xs, ys, x) => {
     if (x < xs[0] || x > xs[xs.length - 1]) return null;
     let i = 1;
     while (i < xs.length - 1 && xs[i] < x) i++;
     const step = xs[i] - xs[i - 1];
-    return step === 0 ? ys[i] : ys[i - 1] + ((x - xs[i - 1]) / step) * (ys[i] - ys[i - 1]);
+    return step === 0 || xs.length < 2 ? ys[Math.min(i, ys.length - 1)] : ys[i - 1] + ((x - xs[i - 1]) / step) * (ys[i] - ys[i - 1]);
   };
-
+  const mark = (chart, place) => {
+    const svg = $(chart.id);
+    const [left, top, width, height] = chart.box;
+    const [low, high] = chart.range;
+    const x = left + ((place - chart.ends[0]) / (chart.ends[1] - chart.ends[0])) * width;
+    svg.classList.add("live");
+    const marker = svg.querySelector(".marker");
+    marker.setAttribute("x1", x);
+    marker.setAttribute("x2", x);
+    const said = [];
+    all(".dot", svg).forEach((dot, i) => {
+      const line = chart.lines[i];
+      const value = read(line.x, line.y, place);
+      dot.setAttribute("cx", value === null ? -9 : x);
+      dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
+      if (value !== null) said.push(`${line.label} ${value.toFixed(3)}`);
+    });
+    const there = chart.places ? `k = ${place}` : chart.counted ? `${place} ${chart.counted}` : percent(place);
+    svg.parentNode.querySelector(".read").textContent = `At ${there}: ${said.join("; ")}`;
+  };
+  // The share at which the page is, and what moves it there. A chart may count what it is a share of.
+  let current = null, follow = null;
   const markCharts = (share) => {
-    for (const chart of data.charts) {
-      const svg = $(chart.id);
-      const [left, top, width, height] = chart.box;
-      const [low, high] = chart.range;
-      const x = left + share * width;
-      svg.classList.add("live");
-      const marker = svg.querySelector(".marker");
-      marker.setAttribute("x1", x);
-      marker.setAttribute("x2", x);
-      const said = [];
-      svg.querySelectorAll(".dot").forEach((dot, i) => {
-        const line = chart.lines[i];
-        const value = read(line.x, line.y, share);
-        dot.setAttribute("cx", value === null ? -9 : x);
-        dot.setAttribute("cy", value === null ? -9 : top + ((high - value) / (high - low)) * height);
-        if (value !== null) said.push(`${line.label} ${value.toFixed(3)}`);
-      });
-      svg.parentNode.querySelector(".read").textContent = `At ${percent(share)}: ${said.join("; ")}`;
-    }
+    for (const chart of data.charts)
+      if (!chart.places) mark(chart, chart.counted ? Math.round(share * chart.ends[1]) : share);
   };
+  const settle = (share) => { current = share; markCharts(share); };
+  for (const chart of data.charts) {
+    const svg = $(chart.id);
+    const placeAt = (event) => {
+      const box = svg.getBoundingClientRect();
+      const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
+      const part = Math.min(1, Math.max(0, (at - chart.box[0]) / chart.box[2]));
+      if (!chart.places) return part;
+      const place = chart.ends[0] + part * (chart.ends[1] - chart.ends[0]);
+      return chart.places.reduce((best, k) => (Math.abs(k - place) < Math.abs(best - place) ? k : best));
+    };
+    const point = (event) => {
+      const place = placeAt(event);
+      if (chart.places) mark(chart, place);
+      else if (follow && event.buttons & 1) follow(place);
+      else markCharts(place);
+    };
+    svg.addEventListener("pointermove", point);
+    svg.addEventListener("pointerdown", (event) => {
+      if (follow && !chart.places) svg.setPointerCapture(event.pointerId);
+      point(event);
+    });
+    svg.addEventListener("pointerleave", () => { if (current !== null && !chart.places) markCharts(current); });
 
-  const e = data.explore;
-  if (!e) {
-    // Without a picture to move the marker, pointing at a chart does.
-    for (const chart of data.charts) {
-      const svg = $(chart.id);
-      svg.addEventListener("pointermove", (event) => {
-        const box = svg.getBoundingClientRect();
-        const at = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
-        markCharts(Math.min(1, Math.max(0, (at - chart.box[0]) / chart.box[2])));
-      });
-    }
-    const slider = $("grow");
-    if (data.grow && slider) {
-      const grow = () => {
-        const shown = Number(slider.value);
-        document.querySelectorAll("[data-edge]").forEach((part) =>
-          part.classList.toggle("later", Number(part.dataset.edge) > shown));
-        const value = data.grow.values[shown];
-        $("grown").textContent = `${count(shown)} of ${slider.max} edges` +
-          (value === undefined ? "" : `: ${data.grow.label} ${value.toFixed(3)}`) +
-          `; all edges ${data.grow.full.toFixed(3)}`;
-        if (shown < Number(slider.max)) markCharts(shown / Number(slider.max));
-      };
-      slider.addEventListener("input", grow);
-      grow();
-    }
-    return;
+    const named = (ending) => `${fileName(svg.parentNode.querySelector("figcaption").textContent)}.${ending}`;
+    const bar = make("div", "", { class: "tools" });
+    bar.append(
+      button("CSV", "save the chart’s points", () =>
+        saveText(named("csv"), csv([["line", "x", "y"], ...chart.lines.flatMap((line) =>
+          line.x.map((x, i) => [line.label, String(x), String(line.y[i])]))]))),
+      button("PNG", "save the chart as a picture", () => savePicture(svg, named("png"))),
+    );
+    svg.parentNode.append(bar);
   }
 
-  // Decode.
+  // A chart with its colours written into it, as the page's style is not there when it is a picture.
+  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "visibility"];
+  const savePicture = (svg, name) => {
+    const copied = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ");
+    const parts = all("*", copied);
+    all("*", svg).forEach((part, i) => {
+      const style = getComputedStyle(part);
+      for (const property of STYLES) parts[i].setAttribute(property, style.getPropertyValue(property));
+    });
+    copied.setAttribute("width", 2 * width);
+    copied.setAttribute("height", 2 * height);
+    const picture = new Image();
+    picture.addEventListener("load", () => {
+      const canvas = make("canvas", "", { width: 2 * width, height: 2 * height });
+      const context = canvas.getContext("2d");
+      context.fillStyle = getComputedStyle(svg.closest("section") ?? document.body).backgroundColor;
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(picture, 0, 0);
+      canvas.toBlob((blob) => save(name, blob));
+    });
+    picture.src = `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(copied))}`;
+  };
+
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const [channels, height, width] = e.shape;
-  const places = height * width;
-  const numbers = (text) => {
-    const raw = bytes(text);
-    const out = new Uint32Array(channels * places);
-    for (let i = 0; i < out.length; i++) {
-      let rank = 0;
-      for (let b = e.bytes - 1; b >= 0; b--) rank = rank * 256 + raw[i * e.bytes + b];
-      out[i] = rank;
-    }
-    return out;
+  // A baseline is one colour, or a picture.
+  const levels = (colours, places) => Array.isArray(colours)
+    ? Uint8Array.from({ length: 3 * places }, (_, i) => colours[i % 3]) : bytes(colours);
+  const pointedAt = (canvas, event) => {
+    const box = canvas.getBoundingClientRect();
+    return [Math.floor(((event.clientY - box.top) / box.height) * canvas.height),
+      Math.floor(((event.clientX - box.left) / box.width) * canvas.width)];
   };
-  const ranks = numbers(e.ranks);
-  const shared = e.shared === null ? ranks : numbers(e.shared);
-  const picture = e.picture === null ? null : bytes(e.picture);
-  const baseline = new Uint8Array(places * 3);
-  if (Array.isArray(e.baseline)) for (let i = 0; i < baseline.length; i++) baseline[i] = e.baseline[i % 3];
-  else baseline.set(bytes(e.baseline));
 
-  // When each place was first taken, and how early its values were on the whole.
-  const first = new Uint32Array(places);
-  const importance = new Float32Array(places);
-  {
-    const last = ranks.reduce((a, b) => Math.max(a, b), 0);
-    const earlier = new Uint32Array(last + 2);
-    for (const rank of ranks) earlier[rank + 1]++;
-    for (let i = 1; i <= last; i++) earlier[i] += earlier[i - 1];
-    const most = earlier[last];
-    for (let p = 0; p < places; p++) {
-      let least = ranks[p], sum = 0;
-      for (let c = 0; c < channels; c++) {
-        const rank = ranks[c * places + p];
-        if (rank < least) least = rank;
-        sum += earlier[Math.min(shared[c * places + p], last)];
-      }
-      first[p] = least;
-      importance[p] = 1 - sum / channels / Math.max(most, 1);
-    }
+  // A plain slider over the charts, where there is no picture to move.
+  const plain = $("share");
+  if (plain) {
+    follow = (share) => { plain.value = 100 * share; settle(share); };
+    plain.addEventListener("input", () => settle(plain.value / 100));
+    settle(plain.value / 100);
   }
 
-  const ramp = (text) => {
-    const stops = text.split(" ").map((h) => [0, 2, 4].map((i) => parseInt(h.slice(i, i + 2), 16)));
-    const table = new Uint8Array(256 * 3);
-    for (let i = 0; i < 256; i++) {
-      const t = (i / 255) * (stops.length - 1);
-      const low = Math.min(Math.floor(t), stops.length - 2);
-      for (let c = 0; c < 3; c++)
-        table[3 * i + c] = Math.round(stops[low][c] + (t - low) * (stops[low + 1][c] - stops[low][c]));
-    }
-    return table;
-  };
-  const cividis = ramp("00224e 002e6a 1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838");
-  const viridis = ramp("440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1fa088 28ae80 3fbc73 5ec962 84d44b addc30 d8e219 fde725");
+  // The edges of a node, one after the other.
+  const grown = $("grow");
+  if (grown) {
+    const grow = () => {
+      const shown = Number(grown.value);
+      for (const part of all("[data-edge]"))
+        part.classList.toggle("later", Number(part.dataset.edge) > shown);
+      const value = data.grow.values[shown];
+      const text = `${count(shown)} of ${grown.max} edges` +
+        (value === undefined ? "" : `: ${data.grow.label} ${value.toFixed(3)}`) +
+        `; all edges ${data.grow.full.toFixed(3)}`;
+      $("grown").textContent = text;
+      grown.setAttribute("aria-valuetext", text);
+      settle(shown / Number(grown.max));
+    };
+    follow = (share) => { grown.value = Math.round(share * grown.max); grow(); };
+    grown.addEventListener("input", grow);
+    grow();
+  }
 
-  const canvas = $("canvas");
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(width, height);
-  const out = image.data.fill(255);
-
-  const last = e.order.last;
-  // Where a number lies on the scale of the order: 0 for the first, 1 for the last.
-  const along = (number) => Math.sqrt((number - 1) / (last - 1));
-  const unselected = ranks.some((rank) => rank >= e.selected);
-  const neverTaken = first.some((rank) => rank >= e.selected);
-
-  const paint = {
-    kept(k) {
-      for (let p = 0; p < places; p++)
-        for (let c = 0; c < 3; c++) {
-          let weight = 0;
-          if (channels === 3 || channels === 1) weight = ranks[(channels === 3 ? c : 0) * places + p] < k ? 1 : 0;
-          else {
-            for (let d = 0; d < channels; d++) if (ranks[d * places + p] < k) weight++;
-            weight /= channels;
+  // Methods side by side: one slider for all pictures.
+  const compare = (c) => {
+    const [channels, height, width] = c.shape, places = height * width;
+    const picture = bytes(c.picture), baseline = levels(c.baseline, places);
+    const slider = $("compare-k"), faded = $("faded");
+    const curve = data.charts.find((chart) => chart.id === "curve-methods");
+    const methods = c.methods.map(({ name, stops }, i) => {
+      const halves = bytes(stops), line = curve && curve.lines.find(({ label }) => label === name);
+      const stop = Uint8Array.from({ length: channels * places }, (_, j) => (halves[j >> 1] >> (4 * (j & 1))) & 15);
+      const canvas = $(`method-${i}`), context = canvas.getContext("2d");
+      canvas.width = width;
+      canvas.height = height;
+      return { name, line, stop, canvas, context, image: context.createImageData(width, height), told: $(`method-${i}-told`) };
+    });
+    const draw = () => {
+      const at = Number(slider.value), share = c.shares[at];
+      for (const method of methods) {
+        const out = method.image.data;
+        for (let p = 0; p < places; p++) {
+          const gray = 0.299 * picture[3 * p] + 0.587 * picture[3 * p + 1] + 0.114 * picture[3 * p + 2];
+          for (let i = 0; i < 3; i++) {
+            const kept = method.stop[(channels === 3 ? i : 0) * places + p] <= at;
+            out[4 * p + i] = kept ? picture[3 * p + i] : faded.checked ? 0.35 * gray + 150 : baseline[3 * p + i];
           }
-          if (e.removing) weight = 1 - weight;
-          const whole = picture ? picture[3 * p + c] : 255;
-          out[4 * p + c] = Math.round(weight * whole + (1 - weight) * baseline[3 * p + c]);
+          out[4 * p + 3] = 255;
         }
-    },
-    photo() {
-      for (let p = 0; p < places; p++) for (let c = 0; c < 3; c++) out[4 * p + c] = picture[3 * p + c];
-    },
-    heat() {
-      for (let p = 0; p < places; p++) {
-        const level = 3 * Math.round(255 * importance[p]);
-        for (let c = 0; c < 3; c++) out[4 * p + c] = cividis[level + c];
+        method.context.putImageData(method.image, 0, 0);
+        const value = method.line ? read(method.line.x, method.line.y, share) : null;
+        method.told.textContent = value === null ? "" : `${c.label} ${value.toFixed(3)}`;
       }
-    },
-    overlay(_, opacity) {
-      for (let p = 0; p < places; p++) {
-        const gray = 0.299 * picture[3 * p] + 0.587 * picture[3 * p + 1] + 0.114 * picture[3 * p + 2];
-        const level = 3 * Math.round(255 * importance[p]);
-        for (let c = 0; c < 3; c++)
-          out[4 * p + c] = Math.round(opacity * viridis[level + c] + (1 - opacity) * gray);
-      }
-    },
-    order(k) {
-      for (let p = 0; p < places; p++) {
-        if (first[p] >= k || first[p] >= e.selected) {
-          out[4 * p] = out[4 * p + 1] = out[4 * p + 2] = 184;
-          continue;
-        }
-        const level = 3 * Math.round(255 * (1 - Math.min(along(first[p] + 1), 1)));
-        for (let c = 0; c < 3; c++) out[4 * p + c] = viridis[level + c];
-      }
-    },
-  };
-
-  // State and what shows it.
-  const slider = $("k");
-  const opacity = $("opacity");
-  slider.max = e.stops.length - 1;
-  // The last stop that holds no more than a share; single values are counted to the nearest.
-  const within = (share) => {
-    const room = share * e.n + (e.elements ? 0.5 : 1e-6);
-    return e.stops.findLastIndex(([, kept]) => kept <= room);
-  };
-  // The share of the first button that leads to a stop; undefined where none does, or to nothing.
-  const shares = [...document.querySelectorAll(".preset")].map((button) => +button.dataset.share);
-  const preset = (stop) => (stop === 0 ? undefined : shares.find((share) => within(share) === stop));
-  let view = "kept";
-  slider.value = Math.max(within(0.1), 1);
-
-  const told = () => {
-    const [k, kept] = e.stops[+slider.value];
-    const share = kept / e.n;
-    let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} values${e.removing ? " switched off" : ""}`;
-    if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
-    // At a button's share a curve shows the features that fit into it, though they hold a little less.
-    const asked = preset(+slider.value) ?? share;
-    const value = e.curve && read(e.curve[0], e.curve[1], asked);
-    if (value !== null) {
-      text += `. ${e.label} ${value.toFixed(3)}`;
-      if (e.whole !== null) {
-        const higher = value > Math.max(e.whole, e.bare ?? 0) + 0.01;
-        text += ` (whole photo ${e.whole.toFixed(3)}`;
-        text += higher ? ": a part gives a higher probability)" : ")";
-      }
-    }
-    if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
-    $("told").textContent = text + ".";
-    slider.setAttribute("aria-valuetext", text);
-    markCharts(asked);
-  };
-
-  const legend = () => {
-    const shown = view !== "kept" && view !== "photo";
-    $("key").hidden = !shown;
-    $("key-note").hidden = true;
-    if (!shown) return;
-    drawRamp();
-    const done = e.once ? "ranked" : "selected";
-    let ticks = [[`0, ${done} last`, 0], [`1, ${done} first`, 1]];
-    const notes = [];
-    if (view === "order") {
-      ticks = e.order.ticks.map((number) => [count(number), along(number)]);
-      notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.count)}; square-root scale`);
-      notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
-    } else {
-      if (unselected) notes.push("Features that no round selected are ranked by their last score");
-    }
-    $("ticks").replaceChildren(...ticks.map(([text, place]) => {
-      const tick = document.createElement("span");
-      tick.textContent = text;
-      tick.style.left = `${100 * place}%`;
-      return tick;
-    }));
-    $("key-note").textContent = notes.map((note) => note + ".").join(" ");
-    $("key-note").hidden = notes.length === 0;
-  };
-
-  // The colours as the view shows them; of the overlay at its opacity, over gray.
-  const ramps = $("ramp").getContext("2d");
-  const drawRamp = () => {
-    const strip = ramps.createImageData(256, 1);
-    const colours = view === "heat" ? cividis : viridis;
-    const over = view === "overlay" ? +opacity.value / 100 : 1;
-    for (let i = 0; i < 256; i++) {
-      const level = 3 * (view === "order" ? 255 - i : i);
-      for (let c = 0; c < 3; c++)
-        strip.data[4 * i + c] = Math.round(over * colours[level + c] + (1 - over) * 128);
-      strip.data[4 * i + 3] = 255;
-    }
-    ramps.putImageData(strip, 0, 0);
-  };
-
-  const draw = () => {
-    paint[view](e.stops[+slider.value][0], +opacity.value / 100);
-    context.putImageData(image, 0, 0);
-  };
-  const update = () => { draw(); told(); };
-
-  slider.addEventListener("input", update);
-  opacity.addEventListener("input", () => { draw(); drawRamp(); });
-  document.querySelectorAll(".preset").forEach((button) =>
-    button.addEventListener("click", () => { slider.value = within(+button.dataset.share); update(); }));
-
-  // Tabs: arrows move, as in the ARIA pattern.
-  const tabs = [...document.querySelectorAll("[role=tab]")];
-  const show = (tab) => {
-    view = tab.dataset.view;
-    for (const other of tabs) {
-      other.setAttribute("aria-selected", String(other === tab));
-      other.tabIndex = other === tab ? 0 : -1;
-    }
-    $("view").setAttribute("aria-labelledby", tab.id);
-    $("hint").textContent = tab.dataset.hint;
-    $("k-control").hidden = view !== "kept" && view !== "order";
-    $("opacity-control").hidden = view !== "overlay";
-    legend();
+      const text = `${percent(share)} of the photo`;
+      $("compare-told").textContent = c.whole === null ? text : `${text}; the whole photo gives ${c.whole.toFixed(3)}`;
+      slider.setAttribute("aria-valuetext", text);
+      settle(share);
+    };
+    const nearest = (share) => c.shares.reduce((best, s, i) =>
+      (Math.abs(s - share) < Math.abs(c.shares[best] - share) ? i : best), 0);
+    follow = (share) => { slider.value = nearest(share); draw(); };
+    slider.addEventListener("input", draw);
+    faded.addEventListener("input", draw);
+    for (const { canvas } of methods) canvas.addEventListener("pointermove", (event) => {
+      const [row, column] = pointedAt(canvas, event), p = row * width + column;
+      if (p < 0 || p >= places) return;
+      const first = (stop) => Math.min(...Array.from({ length: channels }, (_, i) => stop[i * places + p]));
+      $("compare-place").textContent = `Row ${row + 1}, column ${column + 1}, first selected: ` +
+        methods.map(({ name, stop }) => `${name} within ${percent(c.shares[first(stop)])}`).join("; ") + ".";
+    });
     draw();
   };
-  tabs.forEach((tab, i) => {
-    tab.addEventListener("click", () => show(tab));
-    tab.addEventListener("keydown", (event) => {
-      const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
-      if (to === undefined) return;
-      event.preventDefault();
-      const next = tabs[(to + tabs.length) % tabs.length];
-      next.focus();
-      show(next);
+  if (data.compare) compare(data.compare);
+
+  // One picture to explore.
+  const explore = (e) => {
+    const [channels, height, width] = e.shape;
+    const places = height * width;
+    const raw = bytes(e.ranks);
+    const ranks = new Uint32Array(channels * places);
+    for (let i = 0; i < ranks.length; i++)
+      for (let b = e.bytes - 1; b >= 0; b--) ranks[i] = ranks[i] * 256 + raw[i * e.bytes + b];
+    const importance = bytes(e.importance);
+    const picture = e.picture === null ? null : bytes(e.picture);
+    const baseline = levels(e.baseline, places);
+    // When each place was first taken.
+    const first = ranks.slice(0, places);
+    for (let i = places; i < ranks.length; i++) first[i % places] = Math.min(first[i % places], ranks[i]);
+
+    const ramp = (text) => {
+      const stops = text.split(" ").map((h) => [0, 2, 4].map((i) => parseInt(h.slice(i, i + 2), 16)));
+      const table = new Uint8Array(256 * 3);
+      for (let i = 0; i < 256; i++) {
+        const t = (i / 255) * (stops.length - 1);
+        const low = Math.min(Math.floor(t), stops.length - 2);
+        for (let c = 0; c < 3; c++)
+          table[3 * i + c] = Math.round(stops[low][c] + (t - low) * (stops[low + 1][c] - stops[low][c]));
+      }
+      return table;
+    };
+    const cividis = ramp("00224e 002e6a 1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838");
+    const viridis = ramp("440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1fa088 28ae80 3fbc73 5ec962 84d44b addc30 d8e219 fde725");
+    // The overlay: its colours are lighter than the gray photo, which is dimmed.
+    const bright = ramp("2c728e 26828e 21918c 1fa088 28ae80 3fbc73 5ec962 84d44b addc30 d8e219 fde725"), DIM = 0.6;
+
+    const canvas = $("canvas");
+    canvas.width = width;
+    canvas.height = height;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(width, height);
+    const out = image.data.fill(255);
+    const last = e.order.last;
+    // Where a number lies on the scale of the order: 0 for the first, 1 for the last.
+    const along = (number) => Math.sqrt((number - 1) / (last - 1));
+    const unselected = ranks.some((rank) => rank >= e.selected);
+    const neverTaken = first.some((rank) => rank >= e.selected);
+
+    // Lines between regions of which one is among the top k.
+    const outline = (k) => {
+      for (let p = 0; p < places; p++) {
+        const beside = [p % width < width - 1 ? p + 1 : p, p + width < places ? p + width : p];
+        if (beside.some((q) => first[q] !== first[p] && Math.min(first[p], first[q]) < k))
+          out[4 * p] = out[4 * p + 1] = out[4 * p + 2] = 255;
+      }
+    };
+    const paint = {
+      kept(k) {
+        for (let p = 0; p < places; p++)
+          for (let c = 0; c < 3; c++) {
+            let weight = 0;
+            if (channels === 3 || channels === 1) weight = ranks[(channels === 3 ? c : 0) * places + p] < k ? 1 : 0;
+            else {
+              for (let d = 0; d < channels; d++) if (ranks[d * places + p] < k) weight++;
+              weight /= channels;
+            }
+            if (e.removing) weight = 1 - weight;
+            const whole = picture ? picture[3 * p + c] : 255;
+            out[4 * p + c] = Math.round(weight * whole + (1 - weight) * baseline[3 * p + c]);
+          }
+      },
+      photo() {
+        for (let p = 0; p < places; p++) for (let c = 0; c < 3; c++) out[4 * p + c] = picture[3 * p + c];
+      },
+      heat() {
+        for (let p = 0; p < places; p++)
+          for (let c = 0; c < 3; c++) out[4 * p + c] = cividis[3 * importance[p] + c];
+      },
+      overlay(k, opacity) {
+        for (let p = 0; p < places; p++) {
+          const gray = 0.299 * picture[3 * p] + 0.587 * picture[3 * p + 1] + 0.114 * picture[3 * p + 2];
+          const over = first[p] < k ? opacity : 0;
+          for (let c = 0; c < 3; c++)
+            out[4 * p + c] = Math.round(over * bright[3 * importance[p] + c] + (1 - over) * DIM * gray);
+        }
+        if (e.outlined) outline(k);
+      },
+      order(k) {
+        for (let p = 0; p < places; p++) {
+          if (first[p] >= k || first[p] >= e.selected) {
+            out[4 * p] = out[4 * p + 1] = out[4 * p + 2] = 184;
+            continue;
+          }
+          const level = 3 * Math.round(255 * (1 - Math.min(along(first[p] + 1), 1)));
+          for (let c = 0; c < 3; c++) out[4 * p + c] = viridis[level + c];
+        }
+        if (e.outlined) outline(Math.min(k, e.selected));
+      },
+    };
+
+    // State and what shows it.
+    const slider = $("k");
+    const opacity = $("opacity");
+    slider.max = e.stops.length - 1;
+    // The last stop that holds no more than a share; single values are counted to the nearest.
+    const within = (share) => {
+      const room = share * e.n + (e.elements ? 0.5 : 1e-6);
+      return e.stops.findLastIndex(([, kept]) => kept <= room);
+    };
+    // The share that leads to a stop where it was measured; undefined where none does, or to nothing.
+    const shares = [e.start, ...all(".preset").map((preset) => +preset.dataset.share)];
+    const measured = (stop) => (stop === 0 ? undefined : shares.find((share) => within(share) === stop));
+    const tabs = all("[role=tab]");
+    let view = tabs.find((tab) => tab.getAttribute("aria-selected") === "true").dataset.view;
+    slider.value = Math.max(within(e.start), 1);
+
+    const tell = () => {
+      const [k, kept] = e.stops[+slider.value];
+      const share = kept / e.n;
+      let text = `${percent(share)}: ${count(kept)} of ${count(e.n)} values${e.removing ? " switched off" : ""}`;
+      if (!e.elements) text += ` (${count(k)} ${e.word[k === 1 ? 0 : 1]})`;
+      // At a measured share a curve shows the features that fit into it, though they hold a little less.
+      const asked = measured(+slider.value) ?? share;
+      const value = e.curve && read(e.curve[0], e.curve[1], asked);
+      if (value !== null) {
+        text += `. ${e.label} ${value.toFixed(3)}`;
+        if (e.whole !== null) text += ` (whole photo ${e.whole.toFixed(3)})`;
+      }
+      if (k > e.selected && unselected) text += `. Beyond ${count(e.selected)} the order is by the last score only`;
+      $("told").textContent = text + ".";
+      slider.setAttribute("aria-valuetext", text);
+      settle(asked);
+    };
+
+    const legend = () => {
+      const shown = view !== "kept" && view !== "photo";
+      $("key").hidden = !shown;
+      $("key-note").hidden = true;
+      if (!shown) return;
+      drawRamp();
+      let ticks = [["0: nothing left to gain", 0], [`1: ${e.once ? "ranked" : "selected"} first`, 1]];
+      const notes = [];
+      if (view === "order") {
+        ticks = e.order.ticks.map((number) => [count(number), along(number)]);
+        notes.push(`${e.once ? "Ranked" : "Selected"} as number … of ${count(e.count)}; square-root scale`);
+        notes.push(`Gray: beyond the slider${neverTaken ? ", or selected in no round" : ""}`);
+      } else if (unselected) notes.push("Features that no round selected have importance 0");
+      $("ticks").replaceChildren(...ticks.map(([text, place]) => {
+        const tick = make("span", text);
+        tick.style.left = `${100 * place}%`;
+        return tick;
+      }));
+      $("key-note").textContent = notes.map((note) => note + ".").join(" ");
+      $("key-note").hidden = notes.length === 0;
+    };
+
+    // The colours as the view shows them; of the overlay at its opacity, over gray.
+    const ramps = $("ramp").getContext("2d");
+    const drawRamp = () => {
+      const strip = ramps.createImageData(256, 1);
+      const colours = { heat: cividis, order: viridis, overlay: bright }[view];
+      const over = view === "overlay" ? +opacity.value / 100 : 1;
+      for (let i = 0; i < 256; i++) {
+        const level = 3 * (view === "order" ? 255 - i : i);
+        for (let c = 0; c < 3; c++)
+          strip.data[4 * i + c] = Math.round(over * colours[level + c] + (1 - over) * DIM * 128);
+        strip.data[4 * i + 3] = 255;
+      }
+      ramps.putImageData(strip, 0, 0);
+    };
+
+    const draw = () => {
+      paint[view](e.stops[+slider.value][0], +opacity.value / 100);
+      context.putImageData(image, 0, 0);
+    };
+    const update = () => { draw(); tell(); };
+    const jump = (share) => { slider.value = within(share); update(); };
+    follow = jump;
+    slider.addEventListener("input", update);
+    opacity.addEventListener("input", () => { draw(); drawRamp(); });
+    for (const preset of all(".preset")) preset.addEventListener("click", () => jump(+preset.dataset.share));
+    $("save").addEventListener("click", () => canvas.toBlob((blob) => save(`${view}.png`, blob)));
+
+    // Tabs: arrows move, as in the ARIA pattern.
+    const show = (tab) => {
+      view = tab.dataset.view;
+      for (const other of tabs) {
+        other.setAttribute("aria-selected", String(other === tab));
+        other.tabIndex = other === tab ? 0 : -1;
+      }
+      $("view").setAttribute("aria-labelledby", tab.id);
+      $("hint").textContent = tab.dataset.hint;
+      $("k-control").hidden = view === "photo" || view === "heat";
+      $("opacity-control").hidden = view !== "overlay";
+      legend();
+      draw();
+    };
+    tabs.forEach((tab, i) => {
+      tab.addEventListener("click", () => show(tab));
+      tab.addEventListener("keydown", (event) => {
+        const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: tabs.length - 1 }[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        const next = tabs[(to + tabs.length) % tabs.length];
+        next.focus();
+        show(next);
+      });
     });
-  });
 
-  // A place's rank, by pointer or by arrow keys.
-  const cross = $("cross");
-  let at = [Math.floor(height / 2), Math.floor(width / 2)];
-  const names = channels === 3 ? ["red", "green", "blue"] : [];
-  const roundOf = (rank) => {
-    const round = e.ends.findIndex((end) => rank < end);
-    return round < 0 ? "never selected; ranked by the last score" : `round ${round + 1}`;
-  };
-  const inspect = (row, column) => {
-    at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
-    const p = at[0] * width + at[1];
-    const rank = first[p];
-    let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
-      `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.count)} ${e.word[1]} ` +
-      `(top ${percent((rank + 1) / e.count)}${e.once ? "" : `; ${roundOf(rank)}`})`;
-    if (e.elements && names.length) {
-      text += ". " + names.map((name, c) => `${name} ${count(ranks[c * places + p] + 1)}`).join(", ");
-    }
-    $("place").textContent = text + ".";
-    cross.hidden = false;
-    cross.style.left = `${(100 * (at[1] + 0.5)) / width}%`;
-    cross.style.top = `${(100 * (at[0] + 0.5)) / height}%`;
-  };
-  const pointed = (event) => {
-    const box = canvas.getBoundingClientRect();
-    inspect(Math.floor(((event.clientY - box.top) / box.height) * height),
-      Math.floor(((event.clientX - box.left) / box.width) * width));
-  };
-  canvas.addEventListener("pointermove", pointed);
-  canvas.addEventListener("pointerdown", pointed);
-  canvas.addEventListener("keydown", (event) => {
-    const big = event.shiftKey ? 10 : 1;
-    const step = { ArrowUp: [-big, 0], ArrowDown: [big, 0], ArrowLeft: [0, -big], ArrowRight: [0, big] }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    inspect(at[0] + step[0], at[1] + step[1]);
-  });
+    // A place's rank, by pointer or by arrow keys.
+    const cross = $("cross");
+    let at = [Math.floor(height / 2), Math.floor(width / 2)];
+    const names = channels === 3 ? ["red", "green", "blue"] : [];
+    const roundOf = (rank) => {
+      const round = e.ends.findIndex((end) => rank < end);
+      return round < 0 ? "never selected; ranked by the last score" : `round ${round + 1}`;
+    };
+    const inspect = (row, column) => {
+      at = [Math.min(Math.max(row, 0), height - 1), Math.min(Math.max(column, 0), width - 1)];
+      const p = at[0] * width + at[1];
+      const rank = first[p];
+      let text = `Row ${at[0] + 1}, column ${at[1] + 1}: ` +
+        `${e.once ? "ranked" : "first selected"} as number ${count(rank + 1)} of ${count(e.count)} ${e.word[1]} ` +
+        `(top ${percent((rank + 1) / e.count)}${e.once ? "" : `; ${roundOf(rank)}`})`;
+      if (e.elements && names.length) {
+        text += ". " + names.map((name, c) => `${name} ${count(ranks[c * places + p] + 1)}`).join(", ");
+      }
+      $("place").textContent = text + ".";
+      cross.hidden = false;
+      cross.style.left = `${(100 * (at[1] + 0.5)) / width}%`;
+      cross.style.top = `${(100 * (at[0] + 0.5)) / height}%`;
+    };
+    const pointed = (event) => inspect(...pointedAt(canvas, event));
+    canvas.addEventListener("pointermove", pointed);
+    canvas.addEventListener("pointerdown", pointed);
+    canvas.addEventListener("keydown", (event) => {
+      const big = event.shiftKey ? 10 : 1;
+      const step = { ArrowUp: [-big, 0], ArrowDown: [big, 0], ArrowLeft: [0, -big], ArrowRight: [0, big] }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      inspect(at[0] + step[0], at[1] + step[1]);
+    });
 
-  // Play: from nothing to everything, on request only.
-  const play = $("play");
-  let timer = null;
-  const stop = () => {
-    clearInterval(timer);
-    timer = null;
-    play.setAttribute("aria-pressed", "false");
-    play.textContent = "Play";
-  };
-  play.addEventListener("click", () => {
-    if (timer !== null) return stop();
-    if (+slider.value >= +slider.max) slider.value = 0;
-    play.setAttribute("aria-pressed", "true");
-    play.textContent = "Pause";
-    timer = setInterval(() => {
-      slider.value = +slider.value + 1;
-      update();
-      if (+slider.value >= +slider.max) stop();
-    }, 70);
-  });
-  slider.addEventListener("pointerdown", () => { if (timer !== null) stop(); });
+    // Play: from nothing to everything, on request only.
+    const play = $("play");
+    let timer = null;
+    const stop = () => {
+      clearInterval(timer);
+      timer = null;
+      play.setAttribute("aria-pressed", "false");
+      play.textContent = "Play";
+    };
+    play.addEventListener("click", () => {
+      if (timer !== null) return stop();
+      if (+slider.value >= +slider.max) slider.value = 0;
+      play.setAttribute("aria-pressed", "true");
+      play.textContent = "Pause";
+      timer = setInterval(() => {
+        slider.value = +slider.value + 1;
+        update();
+        if (+slider.value >= +slider.max) stop();
+      }, 70);
+    });
+    slider.addEventListener("pointerdown", () => { if (timer !== null) stop(); });
 
-  update();
+    legend();
+    update();
+  };
+  if (data.explore) explore(data.explore);
 })();

@@ -15,7 +15,6 @@ from ..results.graph_notes import Compression, Explained
 from ..results.photo_notes import SECOND, Notes
 from ..results.picture import (
     Picture,
-    feature_labels,
     feature_word,
     features_within,
     rounds_line,
@@ -24,7 +23,7 @@ from ..results.picture import (
 from ..results.table_notes import ColumnNotes
 from .chart import Chart, share_chart
 from .columns import columns_html
-from .explore import explorer, explorer_data
+from .explore import compared_data, explorer, explorer_data, start_share
 from .graphs import compression_html, node_html
 from .parts import compared, details, first_features
 from .render import render
@@ -68,8 +67,13 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
         "picture": picture is not None,
     }
     if reason is not None:
-        return render("unranked.html", **context)
-    charts, methods = _curves(a, notes), compared(notes.methods, notes.probability)
+        return render("unranked.html", answer=f"{reason} So there is no order or curve.", **context)
+    methods = compared(notes.methods, notes.probability)
+    if methods is not None and picture is not None:
+        pictures = compared_data(a, notes, picture)
+        if pictures is not None:
+            return _comparison_html(notes, methods, pictures, context)
+    charts = _curves(a, notes)
     drawn = charts + (methods["charts"] if methods else [])
     named = picture is None or a.features.names is not None
     data = {
@@ -79,16 +83,38 @@ def _photo_html(a: Attribution, notes: Notes) -> str:
     return render(
         "photo.html",
         data,
-        caution=_caution(a, notes),
+        answer=verdicts.answer_of(a),
+        cautions=_cautions(a, notes),
         charts=charts,
         methods=methods,
         explore=None if picture is None else explorer(a, notes, picture),
         first=first_features(a) if named else None,
         shares=_shares(notes) if picture is not None else {},
         fitting=_fitting(a, notes),
-        best=feature_labels(a, a.order[: min(3, a.features.count)].tolist()),
         g=_finite([float(a.values[0]), float(a.values[-1])]),
         full=_finite([a.full_value]),
+        **context,
+    )
+
+
+def _comparison_html(
+    notes: Notes, methods: dict[str, Any], pictures: dict[str, Any], context: dict[str, Any]
+) -> str:
+    """The page of several methods on one photo."""
+    shares, (_, height, width) = pictures["shares"], pictures["shape"]
+    start = min(range(len(shares)), key=lambda i: abs(shares[i] - start_share(notes)))
+    needed = {m.name: None if m.curve is None else notes.needed(m.curve) for m in notes.methods}
+    return render(
+        "comparison.html",
+        {"charts": [chart.data for chart in methods["charts"]], "compare": pictures},
+        methods=methods,
+        answer=verdicts.compared_answer(notes),
+        needed=needed,
+        tinted=context["a"].features.kind == "elements",
+        start=start,
+        last=len(shares) - 1,
+        height=height,
+        width=width,
         **context,
     )
 
@@ -152,18 +178,20 @@ def _label(name: str, line: Curve, notes: Notes) -> str:
     return f"second opinion by {line.judge or 'another network'}" if name == SECOND else name
 
 
-def _caution(a: Attribution, notes: Notes) -> list[str]:
-    """Why a result is to be doubted, and how to check it; empty if there is no reason."""
+def _cautions(a: Attribution, notes: Notes) -> list[tuple[str, str]]:
+    """Why a result is to be doubted: (a line, how to check it)."""
+    warnings = [(warning, "") for warning in notes.warnings]
     if notes.removing:
-        return []
+        return warnings
     if lost := verdicts.fall(notes):
-        return [lost, "Try another seed or more rounds, and compare what they select first."]
+        more = "Try another seed or more rounds, and compare what they select first."
+        return [(lost, more), *warnings]
     if excess := verdicts.excess(notes):
-        return [
-            excess,
+        parts = [
             "That is a fact about the model; it does not make the explanation better.",
             verdicts.second_opinion(notes) or "",
             verdicts.advice(notes, judge="a second network, as a second opinion"),
         ]
+        return [(excess, " ".join(filter(None, parts))), *warnings]
     value = verdicts.excess_value(a, feature_word(a)) if notes.curve is None else None
-    return [value, verdicts.advice(notes)] if value else []
+    return [(value, verdicts.advice(notes)), *warnings] if value else warnings

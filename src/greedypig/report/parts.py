@@ -22,21 +22,42 @@ LONGEST = 200
 """Rounds in the table; a longer one says what it leaves out."""
 
 
-def first_features(a: Attribution, most: int = 20) -> dict[str, Any]:
-    """The first features by name, with bars of what they brought."""
-    count = min(most, a.features.count)
+def first_features(a: Attribution, most: int = 200) -> dict[str, Any]:
+    """The first features by name, with their values where the result holds them, and with bars of
+    what they brought. Those that were not selected are left out."""
+    count = min(most, a.selected or a.features.count)
     lengths, rounds, meaning = strengths(a, count)
-    texts = [
-        f"{length:.3g}".replace("-", "−") + (f" · round {r}" if r and len(a.picks) > 1 else "")
-        for length, r in zip(lengths, rounds, strict=True)
-    ]
-    labels = feature_labels(a, a.order[:count].tolist())
+    first = a.order[:count].tolist()
+    low, high = min(0.0, *lengths), max(0.0, *lengths)
+    unit = 100 / ((high - low) or 1)
+    values = feature_values(a)
+    head = "gain in G" if meaning.startswith("gain") else "score"
+    rows: list[list[Any]] = []
+    for i, label in enumerate(feature_labels(a, first)):
+        width = max(abs(lengths[i]) * unit, 0.4)
+        bar = (-low * unit - (width if lengths[i] < 0 else 0), width, lengths[i] < 0)
+        rows.append([str(i + 1), label, *([values[first[i]]] if values else [])])
+        rows[-1] += [Cell(f"{lengths[i]:.3g}".replace("-", "−"), bar=bar)]
+        rows[-1] += [str(rounds[i] or "–")] if len(a.picks) > 1 else []
+    word = feature_word(a)
+    heads = ["place", feature_word(a, 1), *(["value"] if values else []), head]
     return {
-        "word": feature_word(a),
+        "word": word,
         "meaning": meaning,
         "more": a.features.count - count,
-        "bars": list(zip(labels, lengths, texts, strict=True)),
+        "heads": [*heads, *(["round"] if len(a.picks) > 1 else [])],
+        "rows": rows,
+        "words": len(heads) - 1,
     }
+
+
+def feature_values(a: Attribution) -> list[str]:
+    """The input's value of each feature as a text, where the result holds the input and a feature
+    is one value of it."""
+    x = a.attachments.get("x")
+    if x is None or x.shape != (a.features.n,) or a.features.kind != "elements":
+        return []
+    return [f"{value:.4g}".replace("-", "−") for value in x.tolist()]
 
 
 def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | None:
@@ -47,6 +68,7 @@ def compared(methods: Sequence[Method], full: float | None) -> dict[str, Any] | 
     best = {c: _best(c, methods) for c in columns}
     return {
         "heads": ["method", *(COMPARED[c][0] for c in columns)],
+        "names": [m.name for m in methods],
         "rows": [
             [m.name, *(_cell(c, m.numbers.get(c), best[c]) for c in columns)] for m in methods
         ],

@@ -31,6 +31,8 @@ class Cell(NamedTuple):
     text: str
     small: str = ""
     bold: bool = False
+    bar: tuple[float, float, bool] | None = None
+    """A bar above the text: where it starts and how long it is, in percent, and is it below 0?"""
 
 
 def render(template: str, data: Any = None, **context: Any) -> str:

@@ -26,7 +26,10 @@ COMPARED = {
 is how far the curve rises above the full input's value."""
 SECOND = "second-opinion"
 CLEARLY = 0.01
-"""A part of the input whose value lies above the whole's by more than this is worth a warning."""
+"""A part of a graph whose value lies above the whole's by more than this is worth a warning."""
+MUCH = 0.1
+"""The same of a photo. So there is no warning where the photo's own probability is above 0.9:
+nearly every explanation of such a photo gives a little more than the photo."""
 Shares = Mapping[float, float]
 """A measured value by the share of the features."""
 
@@ -164,11 +167,15 @@ class Notes:
         """
         return self.predicted and self.objective != "log-likelihood"
 
-    def needed(self) -> float | None:
-        """The smallest share from which on the probability stays above 9/10 of the whole's."""
-        if self.curve is None or not self.probability:
+    def needed(self, curve: Curve | None = None) -> float | None:
+        """The smallest share from which on the probability stays above 9/10 of the whole's.
+
+        curve: another method's, for a comparison.
+        """
+        curve = curve or self.curve
+        if curve is None or not self.probability:
             return None
-        return self.curve.stays_from(REACHED * self.probability)
+        return curve.stays_from(REACHED * self.probability)
 
     def fall(self) -> Fall | None:
         """Where the probability reached that of the whole and fell again with more features."""
@@ -177,19 +184,20 @@ class Notes:
         line = self.curve
         return find_fall(line.fractions.tolist(), line.values.tolist(), self.probability)
 
-    def excess(self) -> tuple[float, float] | None:
-        """(share, probability) of a part that lies above the whole input by more than 0.01.
+    def halved(self) -> float | None:
+        """The smallest share without which the probability stays below half of the whole's."""
+        if self.deletion is None or not self.probability:
+            return None
+        falling = replace(self.deletion, values=-self.deletion.values)
+        return falling.stays_from(-self.probability / 2)
 
-        It is the smallest share within 0.005 of the highest probability. It also lies above the
-        baseline by 0.01: what the baseline gives is not due to any feature.
-        """
+    def excess(self) -> tuple[float, float] | None:
+        """(share, probability) of the smallest part that lies above the whole photo by more than
+        0.1, and above the baseline: what the baseline gives is not due to any feature."""
         if self.curve is None or self.probability is None:
             return None
-        best = float(self.curve.values.max())
-        bar = max(self.probability, self.bare or 0.0) + CLEARLY
-        if best <= bar:
-            return None
-        return next((f, v) for f, v in self.curve.points if v >= max(best - 0.005, bar))
+        bar = max(self.probability, self.bare or 0.0) + MUCH
+        return next(((f, v) for f, v in self.curve.points if v > bar), None)
 
 
 def compared_curves(methods: Sequence[Method]) -> list[tuple[str, str, dict[str, Curve]]]:

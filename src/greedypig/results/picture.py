@@ -12,6 +12,7 @@ from math import isfinite
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..core.attribution import Attribution
 from ..core.errors import InvalidInput
@@ -38,10 +39,8 @@ class Picture:
     """(h, w, 3): what an absent value looks like."""
     ranks: NDArray[np.int64]
     """(channels, h, w): position in the order of the first feature that holds the value."""
-    shared: NDArray[np.int64]
-    """(channels, h, w): the same, but equal for equal scores of a round, and the last position for
-    features that were never selected or had a score of 0."""
-    count: int
+    importance: NDArray[np.float64]
+    """(h, w) from 0 to 1: `rise_left` of the first feature that holds a part of the pixel."""
 
     @staticmethod
     def of(a: Attribution) -> Picture | None:
@@ -52,12 +51,9 @@ class Picture:
             return None
         flat = a.features.first_rank(a.order).cpu().numpy()
         shape = a.layout.shapes[0]
-        positions = a.shared_positions()[a.order].cpu().numpy()[flat]
-
-        def placed(ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-            if shape[-2:] == size:
-                return ranks.reshape(-1, *size)
-            return np.moveaxis(ranks.reshape(shape), -1, 0)
+        ranks = flat.reshape(-1, *size)
+        if shape[-2:] != size:
+            ranks = np.moveaxis(flat.reshape(shape), -1, 0)
 
         if baseline is None:
             level = COLOURS.get(str(a.about.get("baseline")), 127)
@@ -67,26 +63,12 @@ class Picture:
                 f"Expected a baseline of {size[0]} × {size[1]} pixels "
                 f"(got {baseline.shape[0]} × {baseline.shape[1]})."
             )
-        shared = placed(np.minimum(positions, flat.max()))
-        return Picture(pixels, baseline, placed(flat), shared, a.features.count)
+        return Picture(pixels, baseline, ranks, np.asarray(rise_left(a)[ranks].max(0)))
 
     @property
     def first(self) -> NDArray[np.int64]:
         """(h, w): the position at which a pixel was first selected, in any channel."""
         return np.asarray(self.ranks.min(0))
-
-    @property
-    def importance(self) -> NDArray[np.float64]:
-        """(h, w): 1 for the first selected, falling evenly to 0 for the last; mean over channels.
-
-        importance = 1 − (values selected earlier) / (values − values selected last). For single
-        values and equal groups that is `Attribution.importance`; for overlapping windows, of which
-        few cover everything, it still spans the whole scale.
-        """
-        counts = np.bincount(self.ranks.reshape(-1), minlength=self.count)
-        earlier = np.cumsum(counts) - counts
-        most = max(int(earlier[self.ranks.max()]), 1)
-        return np.asarray(1 - earlier[self.shared].mean(0) / most)
 
     def share(self, k: int) -> float:
         """Share of the values that the top k features hold."""
@@ -113,6 +95,36 @@ class Picture:
         return np.round(mixed).astype(np.uint8)
 
 
+def rise_left(a: Attribution) -> NDArray[np.float64]:
+    """(features,) by position in the order: how much of the rise in G was left at its selection.
+
+    1 for the first, and 0 from where G rises no more:
+    rise_left_i = 1 − (sum of the gains before i) / (sum of all gains). A round's gain is
+    G(S_r) − max(G(S_0), …, G(S_{r−1})), or 0 where that is below 0. It is shared among the round's
+    features in proportion to their scores, those below 0 counting as 0, or to the absolute scores
+    if it is these that rank them; equal scores have equal values. Where G was not measured, or
+    never rises, a round's gain is the sum of its scores. A feature that was never
+    selected, or had a score of 0, has 0.
+    """
+    taken = a.order[: a.selected]
+    scores = a.feature_scores[taken].double().cpu().numpy()
+    sizes = np.abs(scores)
+    gains = np.diff(np.maximum.accumulate(a.values.cpu().numpy()))
+    measured = bool(np.isfinite(gains).all()) and gains.sum() > 0
+    begin = 0
+    for picks, gain in zip(a.picks, gains, strict=True):
+        part = slice(begin, begin + picks)
+        if (np.diff(scores[part]) <= 0).all():  # Not ranked by absolute score.
+            sizes[part] = scores[part].clip(0)
+        total = sizes[part].sum()
+        if measured:
+            sizes[part] = gain * (sizes[part] / total if total > 0 else 1 / picks)
+        begin += picks
+    left = np.zeros(a.features.count + 1)
+    left[: a.selected] = np.cumsum(sizes[::-1])[::-1] / (sizes.sum() or 1.0)
+    return np.asarray(left[a.shared_positions()[a.order].cpu().numpy()])
+
+
 def order_last(a: Attribution, first: NDArray[np.int64]) -> int:
     """The last position that a map of the order shows; at least 2, so that a scale has two ends.
 
@@ -120,6 +132,31 @@ def order_last(a: Attribution, first: NDArray[np.int64]) -> int:
     order are spread by the square root of the position, as early picks cover few pixels.
     """
     return max(int(first[first < a.selected].max(initial=0)) + 1, 2)
+
+
+SHARES = tuple(
+    percent / 100 for percent in (0, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50, 65, 80, 100)
+)
+"""The shares of a picture at which methods are compared."""
+
+
+def compared_pictures(results: Sequence[Attribution]) -> dict[str, Tensor]:
+    """What the page of a comparison draws its pictures from, as the attachment "methods".
+
+    (methods, channels, h, w) uint8: the index in SHARES of the smallest share that holds the value,
+    of features that fit into the share whole. Empty where the results are not of one picture.
+    """
+    pictures = [Picture.of(a) for a in results]
+    ranks = [picture.ranks for picture in pictures if picture is not None]
+    alike = len({each.shape for each in ranks}) == 1 and len(ranks) == len(pictures)
+    if not alike or ranks[0].shape[0] not in (1, 3):
+        return {}
+    slack = 0.5 / ranks[0].size
+    stops = []
+    for each in ranks:
+        held = np.cumsum(np.bincount(each.reshape(-1))) / each.size
+        stops.append(np.searchsorted(np.array(SHARES) + slack, held).clip(1, len(SHARES) - 1)[each])
+    return {"methods": torch.from_numpy(np.stack(stops).astype(np.uint8))}
 
 
 def order_ticks(last: int) -> list[int]:

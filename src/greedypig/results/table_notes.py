@@ -155,6 +155,13 @@ class ColumnNotes:
             "the validation loss by less than one standard error."
         )
 
+    def enough_columns(self) -> int:
+        """The fewest columns of the first method with at most 1.01 of the loss of all columns; the
+        most that were measured, where none are."""
+        losses = self.losses[self.first]
+        near = (k for k, loss in losses.items() if loss.mean <= 1.01 * self.loss_all.mean)
+        return next(near, max(losses))
+
     def figure(self, value: float) -> str:
         """A loss for people: log-losses have one scale, squared errors that of the label."""
         return f"{value:.4f}" if self.metric == METRICS["binary"] else f"{value:.5g}"

@@ -1,4 +1,5 @@
-"""Sentences about explanations to doubt, with one wording for terminal, pages and figures."""
+"""The answer of an explanation, and reasons to doubt it, with one wording for terminal, pages and
+figures."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from math import isfinite
 from ..core.attribution import Attribution
 from .graph_notes import Compression, Explained
 from .photo_notes import SECOND, Notes
-from .wording import chance, short_percent, signed
+from .picture import Picture, feature_labels, feature_word
+from .table_notes import ColumnNotes
+from .wording import chance, percent, short_percent, signed
 
 LIKELIHOOD = 'objective="log-likelihood"'
 JUDGE = "a second network"
@@ -26,8 +29,88 @@ def higher(
     return f"{part} {verb} a higher {quantity} ({value}) than {whole} ({full})"
 
 
+def answer_of(a: Attribution) -> str:
+    """The result of any run in one sentence."""
+    if (graph := Compression.of(a)) is not None:
+        agreed = graph.first.at("agreement", graph.keep) or 0.0
+        text = f"{percent(graph.keep)} of the edges keep {100 * agreed:.1f} % of the predictions"
+        right = graph.first.at("accuracy", graph.keep)
+        full = graph.full_value("accuracy")
+        return (
+            f"{text}." if right is None else f"{text} (accuracy {right:.3f}, all {signed(full)})."
+        )
+    if (node := Explained.of(a)) is not None:
+        whole = f"{node.full:.3f}"
+        if not node.values:
+            return f"The node's own features alone give {node.label} with {whole}."
+        part = f"{len(node.edges)} of the {node.around:,} edges around the node"
+        return f"{part} give {node.label} with {node.values[-1]:.3f} (all edges {whole})."
+    if (columns := ColumnNotes.of(a)) is not None:
+        k, whole = columns.enough_columns(), columns.figure(columns.loss_all.mean)
+        loss = columns.figure(columns.losses[columns.first][k].mean)
+        part = f"{k} of {a.features.count} columns"
+        return f"{part} give a validation {columns.metric} of {loss}; all columns {whole}."
+    notes, picture = Notes.of(a), Picture.of(a) is not None
+    if notes.methods and "methods" in a.attachments:
+        return compared_answer(notes)
+    if enough := answer(notes, "the photo" if picture else "the input"):
+        return enough
+    best = feature_labels(a, a.order[: min(3, a.features.count)].tolist())
+    count = f"{a.features.count:,} {feature_word(a, a.features.count)}"
+    label = f" for {notes.label}" if notes.label else ""
+    return f"The first {len(best)} of {count}{label}: {', '.join(best)}."
+
+
+def answer(notes: Notes, whole: str = "the photo") -> str | None:
+    """5 % of the photo is enough for espresso (0.963, whole photo 0.951).
+
+    Enough is the smallest share from which on the probability stays above 9/10 of the whole's. Of a
+    counterfactual it is the smallest share without which the probability stays below half of it.
+    None where no curve was measured.
+    """
+    label, full = notes.label or "the class", notes.probability
+    if full is None:
+        return None
+    if notes.removing:
+        share = notes.halved()
+        if notes.deletion is None:
+            return None
+        if share is None:
+            return (
+                f"{_capital(label)} does not stay below half of its probability ({chance(full)})."
+            )
+        value = chance(notes.deletion.at(share))
+        part = f"{short_percent(share)} of {whole}"
+        return f"Without {part}, {label} falls from {chance(full)} to {value}."
+    share = notes.needed()
+    if share is None or notes.curve is None:
+        return None
+    if share >= 1:
+        return f"No smaller part of {whole} is enough for {label} ({chance(full)})."
+    part = "The baseline alone" if share == 0 else f"{short_percent(share)} of {whole}"
+    beside = f"whole {whole.removeprefix('the ')} {chance(full)}"
+    return f"{part} is enough for {label} ({chance(notes.curve.at(share))}, {beside})."
+
+
+def compared_answer(notes: Notes) -> str:
+    """Which method keeps the class with the least of the photo, and the next two."""
+    full, label = notes.probability, notes.label or "the class"
+    needed = sorted((share, m.name) for m in notes.methods if (share := notes.needed(m.curve)))
+    if not needed or full is None:
+        return f"{len(notes.methods)} methods on the same photo."
+    (least, first), *others = needed[:3]
+    text = f"{first} keeps {label} ({chance(full)}) with {short_percent(least)} of the photo"
+    return (
+        "; ".join([text, *(f"{name} needs {short_percent(share)}" for share, name in others)]) + "."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def excess(notes: Notes, whole: str = "the whole photo") -> str | None:
-    """That a part gives a higher probability than the whole, if one does."""
+    """That a part gives a much higher probability than the whole, if one does."""
     point = notes.excess()
     if point is None or notes.probability is None:
         return None
@@ -93,4 +176,4 @@ def advice(notes: Notes, objective: str = LIKELIHOOD, judge: str = JUDGE) -> str
     if SECOND not in notes.curves:
         ways.append(f"check with {judge}")
     text = ", or ".join(ways)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return f"{_capital(text)}." if text else ""
