@@ -16,13 +16,12 @@ from torch import nn
 from ..core.attribution import Attribution
 from ..core.errors import first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
-from ..graphs.files import KINDS, read_tensors
+from ..graphs.files import read_tensors
 from ..graphs.objectives import OBJECTIVES
 from ..images.from_spec import build
 from ..results.wording import count
 from . import options, outputs
 from .failures import Stopped, UsageError, wrong_command
-from .methods import add_rounds
 from .resumable import Explain, Session
 from .terminal import Bar, Terminal, duration
 
@@ -37,13 +36,15 @@ TRAINING = {
 
 def add_options(
     parser: argparse.ArgumentParser, *, folder: str, objective: str, rounds: str, steps: str
-) -> argparse._ArgumentGroup:
-    """All options that the graph commands share; returns the group of the method.
+) -> None:
+    """All options that the graph commands share.
 
     folder: how the default folder's name ends. objective, rounds, steps: the defaults, in words.
     """
-    parser.add_argument("graph", metavar="GRAPH", help=KINDS)
-    add = options.group(parser, "graph").add_argument
+    add = options.group(parser, "input").add_argument
+    add(
+        "graph", metavar="GRAPH", help="graph.npz, .pt, .safetensors, a table of edges, or a folder"
+    )
     words = "the table of nodes, for an edge list as CSV or Parquet"
     add("--nodes", metavar="FILE", help=words)
     words = "its column of classes (default: label, y or class)"
@@ -57,14 +58,13 @@ def add_options(
     add("--weights", metavar="FILE", help=words)
     for name, words in TRAINING.items():
         add(f"--{name}", type=options.whole, metavar="N", help=words)
-    method = options.group(parser, "method")
+    add = options.group(parser, "method").add_argument
     names = [name for name in OBJECTIVES if name != "label-loss"]
     words = f"what to maximise: {', '.join(names)} (default: %(default)s)"
-    method.add_argument("--objective", default=objective, choices=names, metavar="NAME", help=words)
-    add_rounds(method, rounds, steps)
+    add("--objective", default=objective, choices=names, metavar="NAME", help=words)
+    options.add_rounds(parser, rounds, steps)
     options.add_hardware(parser, batch_size=False)
-    options.add_folder(parser, f"graph-{folder}")
-    return method
+    options.add_output(parser, f"folder of the results (default: GRAPH-{folder})")
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,12 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `greedypig report`."""
-    parser.add_argument("results", nargs="+", metavar="RESULT", help="a .gpig file, or a folder")
-    output = options.group(parser, "output")
-    output.add_argument(
-        "--out",
-        metavar="PATH",
-        help="a folder for the pages; for one result also a file, x.html (default: beside the "
-        "result)",
-    )
-    output.add_argument("--open", action="store_true", help="show the page in the browser")
+    words = "a .gpig file, or a folder"
+    options.group(parser, "input").add_argument("results", nargs="+", metavar="RESULT", help=words)
+    add = options.group(parser, "output").add_argument
+    words = "folder of the pages; for one result also a file, x.html (default: beside the result)"
+    add("--out", metavar="PATH", help=words)
+    add("--open", action="store_true", help="show the page in the browser")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -42,21 +39,20 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     stems = sources if args.out is None else outputs.stems(args.out, sources)
     pages = [stem.with_name(f"{stem.name.removesuffix('.gpig')}.html") for stem in stems]
     outputs.refuse_foreign(pages)
-    written: list[Path] = []
-    failed: list[dict[str, str]] = []
+    code = DONE
     for source, page in zip(sources, pages, strict=True):
         try:
             report.write(gp.load(source), page)
         except GreedyPigError as error:
-            failed.append({"result": fspath(source), "reason": str(error)})
+            code = FAILED
             terminal.fail(sentence(error))
+            terminal.result({"result": fspath(source), "error": sentence(error)})
             continue
-        written.append(page)
         terminal.say(f"wrote {outputs.shown(page)}")
+        terminal.result({"result": fspath(source), "files": [fspath(page)]})
         if args.open:
             webbrowser.open(page.resolve().as_uri())
-    terminal.result({"files": [fspath(page) for page in written], "failed": failed})
-    return FAILED if failed else DONE
+    return code
 
 
 def _sources(given: list[str]) -> list[Path]:

@@ -109,9 +109,15 @@ class Terminal:
         self._print_error(styled("".join(traceback.format_exception(error)).rstrip()))
 
     def result(self, record: dict[str, Any]) -> None:
-        """The one object of --json."""
+        """An object of --json, on a line of its own."""
         if self.json_wanted:
             self._write(json.dumps(record, allow_nan=False), soft_wrap=True)
+
+    def end(self, why: str, how: str = "") -> None:
+        """An error that ends the command, under --json also as an object."""
+        self.fail(f"{why}{how}")
+        with suppress(OSError):  # Standard output may be what failed.
+            self.result({"error": why})
 
     def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
         if not (self.json_wanted or self.quiet):
@@ -142,7 +148,7 @@ class Terminal:
             words.insert(self._options_at, "--resume")
         how = "Go on" if self._resumable else "Start again"
         if self.speaks:
-            self.fail(f"{why} {how} with:\n  {self.command[0]} {shlex.join(words)}")
+            self.end(why, f" {how} with:\n  {self.command[0]} {shlex.join(words)}")
 
     def command_line(self) -> str:
         """The command as it can be typed again; the program's own words are quoted already."""
