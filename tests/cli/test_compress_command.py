@@ -221,7 +221,7 @@ def test_foreign_files_are_left_alone(call, graph, place):
     ("words", "said"),
     [
         (("nowhere.npz",), "there is none"),
-        (("graph.npz", "--keep", "0"), "expected a share above 0 and up to 1"),
+        (("graph.npz", "--keep", "0"), "Expected --keep as a share above 0 and up to 1"),
         (("graph.npz", "--keep", "0.0001"), "keep an edge of 150"),
         (("graph.npz", "--methods", "magic"), "among greedy-pig"),
         (("graph.npz", "--methods", ","), "names with commas"),

@@ -47,7 +47,7 @@ def test_help_fits_a_screen_and_help_all_has_every_option(call, name):
     in_short = [option for option in options if f"\n  {option}" in short]
     assert len(in_short) <= 17
     assert all(option in whole for option in options)
-    titles = [line[:-1] for line in whole.splitlines() if re.fullmatch(r"\w.*:", line)]
+    titles = [line[:-1] for line in whole.splitlines() if re.fullmatch(r"\w+:", line)]
     assert set(titles) <= {"input", "model", "method", "output", "examples"}
 
 
@@ -263,7 +263,7 @@ def test_lines_are_broken_for_terminals_alone(place, monkeypatch, call):
     lines = out.splitlines()
     (head,) = [line for line in lines if "SIC" in line]
     assert "second opinion" in head
-    (wrote,) = [line for line in lines if "Wrote" in line]
+    (wrote,) = [line for line in lines if "wrote" in line]
     assert wrote.endswith("and every result")
     assert [line for line in lines if line.startswith("Within 60 gradients: ")]
     assert "\x1b" not in out + err

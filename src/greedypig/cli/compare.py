@@ -222,8 +222,7 @@ def show(
         used = "; ".join(f"{name} {text}" for name in rows if (text := comparison.setting(name)))
         terminal.say(f"Within {count(budget, 'gradient')}: {used}")
     seconds = sum(a.seconds for of in comparison.results.values() for a in of.values())
-    where, names = outputs.shown(files[0].parent), ", ".join(file.name for file in files)
-    terminal.say(f"{duration(seconds)} of runs. Wrote {where}: {names}, and every result")
+    terminal.say(f"{duration(seconds)} of runs; {outputs.wrote(files)}, and every result")
 
 
 def write(

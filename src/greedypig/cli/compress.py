@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -63,13 +64,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def share(text: str) -> float:
     """The type of --keep."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a share above 0 and up to 1, got {text!r}")
-    return value
+    with suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise options.wrong("a share above 0 and up to 1", text)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -90,7 +88,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         a = edge_order(method, job.network.model, graph, progress=session, **search)
         return a.with_notes({"trace": trace(judge, a.order, shares).record()})
 
-    with terminal.bar("") as bar:
+    with terminal.bar(graph.name) as bar:
         job.find_network(bar)
         with wrong_command():
             judge = Judge(job.network.model, graph)

@@ -352,7 +352,7 @@ def show_photo(terminal: Terminal, a: gp.Attribution, files: Sequence[Path]) -> 
         terminal.caution(f"{excess} {advice}".rstrip(), 2)
     why = "" if a.stop in EXPECTED else f" ({a.stop})"
     terminal.say(f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}{why}", indent=2)
-    terminal.say("wrote " + ", ".join(shown(file) for file in files), indent=2)
+    terminal.say(outputs.wrote(files), indent=2)
 
 
 def _method(a: gp.Attribution) -> str:

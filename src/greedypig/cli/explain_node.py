@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     def explain(saved: gp.Attribution | None) -> gp.Attribution:
         return _with_notes(_edges(job, node, session, saved), job, node)
 
-    with terminal.bar("") as bar:
+    with terminal.bar(graph.name) as bar:
         job.find_network(bar)
         bar.label = f"{graph.name}: node {graph.node_name(node)}"
         bar.follow(session.share, 1)

@@ -14,8 +14,9 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..core.attribution import Attribution
-from ..core.errors import first_line
+from ..core.errors import GreedyPigError, first_line
 from ..graphs import Graph, Recipe, Training, load_graph, load_model, save_model
+from ..graphs.compression import logits_of
 from ..graphs.files import read_tensors
 from ..graphs.objectives import OBJECTIVES
 from ..images.from_spec import build
@@ -190,13 +191,22 @@ class GraphJob:
                     f"Expected the weights of {args.model} in {args.weights} "
                     f"(got: {first_line(error) or type(error).__name__})."
                 ) from error
-        return Network(model.eval().requires_grad_(False), args.model, {}, None)
+        model.eval().requires_grad_(False)
+        try:
+            logits_of(model, graph)(None)
+        except GreedyPigError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"Expected {args.model} to take (x, edge_index, edge_weight) "
+                f"(got {type(error).__name__}: {first_line(error)})."
+            ) from error
+        return Network(model, args.model, {}, None)
 
     def finish(self, a: Attribution, own: dict[str, Any], files: Sequence[Path]) -> None:
         """Print what all graph commands have cost and written, and the object of --json."""
-        names = ", ".join(outputs.shown(file) for file in files)
-        line = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}; wrote {names}"
-        self.terminal.say(line)
+        cost = f"{count(a.gradients_used, 'gradient')} in {duration(a.seconds)}"
+        self.terminal.say(f"{cost}; {outputs.wrote(files)}")
         settings = {"model": self.network.name, "seed": self.args.seed}
         self.terminal.result(
             own

@@ -35,6 +35,17 @@ COMMANDS = {
 }
 """The subcommands with a line of help, in its order."""
 DEBUG = "GREEDYPIG_DEBUG"
+SENTENCES = {
+    r"^the following arguments are required: (.*)": r"Expected \1 (got nothing)",
+    r"^argument (\S+): invalid choice: (.*) \(choose from (.*)\)": (
+        r"Expected \1 as one of \3 (got \2)"
+    ),
+    r"^argument (\S+): expected one argument": r"Expected a value after \1 (got nothing)",
+    r"^argument (\S+): expected": r"Expected \1 as",
+    r"^argument (\S+): ignored explicit argument (.*)": r"Expected no value after \1 (got \2)",
+    r"^unrecognized arguments: (.*)": r"Expected options of this command (got \1)",
+}
+"""Messages of argparse, and how they are worded here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,8 +78,9 @@ def run_program(
                 command=(program, *words),
                 subcommand="command" in args,
                 resumable="resume" in args,
+                options=vars(args),
             )
-            with _short_warnings(terminal, option="outputs" in args):
+            with _short_warnings(terminal):
                 code = _run(args, terminal)
     except SystemExit as end:  # argparse has printed the help, or the reader of a pipe is gone.
         code = int(end.code or 0)
@@ -215,10 +227,12 @@ class _Parser(argparse.ArgumentParser):
         return namespace, rest
 
     def error(self, message: str) -> NoReturn:
-        """Raise the message in one line."""
-        pattern = r"(?:COMMAND: invalid choice: '|unrecognized arguments: )([^\s'=]+)"
-        word = re.search(pattern, message)
-        known = [*self._option_string_actions, *(COMMANDS if "COMMAND" in message else ())]
+        """Raise the message as a sentence of ours, with the nearest word."""
+        for pattern, ours in SENTENCES.items():
+            message = re.sub(pattern, ours, message)
+        names = re.search(r"(?:one of|among) (.*) \(got", message)
+        known = self._option_string_actions if names is None else re.split("[', ]+", names[1])
+        word = re.search(r"\(got '?([^\s'=)]{2,})", message)
         hint = "" if word is None else did_you_mean(word[1], known)
         raise UsageError(f"{message}.{hint} Try '{self.prog} --help'.")
 
@@ -251,11 +265,8 @@ def _interrupts(*, deferred: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _short_warnings(terminal: Terminal, option: bool) -> Iterator[None]:
-    """Print warnings in one line each, without their place in the code, and each once.
-
-    option: does the command have --outputs? Then warnings name it.
-    """
+def _short_warnings(terminal: Terminal) -> Iterator[None]:
+    """Print warnings in one line each, without their place in the code, and each once."""
     with warnings.catch_warnings():
         # Python shows a text once; here it is shown for each input that it is about.
         warnings.simplefilter("always", UserWarning, append=True)
@@ -263,8 +274,6 @@ def _short_warnings(terminal: Terminal, option: bool) -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
             text = " ".join(str(message).split())
-            if option:
-                text = re.sub(r"""outputs=["'](\w+)["']""", r"--outputs \1", text)
             text = f"{terminal.subject}: {text}" if terminal.subject else text
             if text not in printed and issubclass(category, UserWarning):
                 printed.add(text)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import torch
@@ -68,7 +70,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     words = "number, name or WordNet id (default: the predicted class)"
     add("--class", dest="class_", metavar="CLASS", help=words)
     words = first_is_default(targets.NAMES).replace("margin", "margin[:CLASS]")
-    add("--objective", default="softmax", metavar="NAME", help=words)
+    add("--objective", type=objective, default="softmax", metavar="NAME", help=words)
     words = (
         f"what an absent feature looks like: {', '.join(baselines.NAMES)} or a number; several "
         "with commas are averaged (default: %(default)s)"
@@ -86,7 +88,7 @@ def add_hardware(parser: argparse.ArgumentParser, *, batch_size: bool = True) ->
         words = "inputs evaluated at once (default: as many as fit into memory)"
         add("--batch-size", type=whole, metavar="N", help=words)
     words = "seed of everything random (default: 0)"
-    group(parser, "method").add_argument("--seed", type=int, metavar="N", default=0, help=words)
+    group(parser, "method").add_argument("--seed", type=seed, metavar="N", default=0, help=words)
 
 
 def add_features(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +107,7 @@ def add_method(parser: argparse.ArgumentParser) -> None:
     add("--k", type=whole, metavar="N", help="select N features (default: all)")
     words = "take at most N gradients: fewer rounds, then fewer steps"
     add("--budget", type=whole, metavar="N", help=words)
-    add("--seconds", type=float, metavar="S", help="stop after S seconds")
+    add("--seconds", type=above_zero, metavar="S", help="stop after S seconds")
     add_rounds(
         parser,
         "20; steady-pig 33; 100 where a round is one gradient",
@@ -219,8 +221,7 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
         words = dict.fromkeys(word.strip() for word in text.split(",") if word.strip())
         for word in words or [""]:
             if word not in known:
-                expected = f"expected names with commas, among {', '.join(known)}"
-                raise argparse.ArgumentTypeError(f"{expected}, got {word!r}")
+                raise wrong(f"names with commas, among {', '.join(known)}", word)
         return tuple(words)
 
     return names
@@ -229,5 +230,33 @@ def names_of(known: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
 def whole(text: str) -> int:
     """The type of options that count something."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+        raise wrong("a whole number of at least 1", text)
     return int(text)
+
+
+def seed(text: str) -> int:
+    """The type of --seed."""
+    with suppress(ValueError):
+        return int(text)
+    raise wrong("a whole number", text)
+
+
+def above_zero(text: str) -> float:
+    """The type of options that measure something."""
+    with suppress(ValueError):
+        if 0 < float(text) < inf:
+            return float(text)
+    raise wrong("a number above 0", text)
+
+
+def objective(text: str) -> str:
+    """The type of --objective."""
+    name, colon, _ = text.partition(":")
+    if name not in targets.NAMES or (colon and name != "margin"):
+        raise wrong(f"one of {', '.join(targets.NAMES)}, or margin:CLASS", text)
+    return text
+
+
+def wrong(expected: str, text: str) -> argparse.ArgumentTypeError:
+    """The error of an option's value; `main` begins it with the option."""
+    return argparse.ArgumentTypeError(f"expected {expected} (got {text!r})")

@@ -157,7 +157,7 @@ def _methods(text: str) -> tuple[str, ...]:
     """The type of --methods."""
     names = options.names_of(METHODS)(text)
     if names[0] == "random":
-        raise argparse.ArgumentTypeError("expected a method that ranks columns first, got none")
+        raise options.wrong("methods of which the first one ranks columns", text)
     return names
 
 
@@ -195,8 +195,7 @@ def report(job: SelectJob, terminal: Terminal) -> None:
     _tell(a, notes, terminal)
     terminal.say(
         f"{count(a.about['gradient_batches'], 'gradient batch', 'gradient batches')} for the "
-        f"order, {duration(job.seconds)} in all. Wrote {outputs.shown(job.folder)}: "
-        f"{', '.join(file.name for file in files)}"
+        f"order, {duration(job.seconds)} in all; {outputs.wrote(files)}"
     )
     terminal.result(_record(job, a, notes) | {"files": [fspath(file) for file in files]})
 
@@ -283,8 +282,11 @@ def _remarks(notes: ColumnNotes) -> list[str]:
     far as the errors can tell, and after which column nothing is gained."""
     remarks, method = notes.cautions(), next(iter(notes.losses))
     if method != "ig" and "ig" in notes.losses:
-        verdicts = (f"k = {k}: {notes.verdict(method, 'ig', k)}" for k in notes.ks)
-        remarks.append(f"{'; '.join(verdicts)}.")
+        verdicts: dict[str, list[str]] = {}
+        for k in notes.ks:
+            verdicts.setdefault(notes.verdict(method, "ig", k), []).append(str(k))
+        parts = (f"k = {', '.join(ks)}: {verdict}" for verdict, ks in verdicts.items())
+        remarks.append(f"{'; '.join(parts)}.")
     return [remark for remark in (*remarks, notes.gained()) if remark]
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not
 DIRECTIONS = [0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
 """Line ends and changes of the writing direction: a name could hide its own ending with them."""
 ESCAPES = {c: f"\\x{c:02x}" for c in CONTROLS} | {c: f"\\u{c:04x}" for c in DIRECTIONS}
+GAP = 2
+"""Spaces between the columns of a table."""
 LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 """Columns to write in: on a wide terminal, and where there is no terminal to fit into."""
 
@@ -44,6 +47,7 @@ class Terminal:
         command: Sequence[str] = (),
         subcommand: bool = True,
         resumable: bool = True,
+        options: Container[str] = (),
     ) -> None:
         self.json_wanted, self.quiet = json_wanted, quiet
         self.command = tuple(command)
@@ -53,6 +57,7 @@ class Terminal:
         self.subject = ""
         """The photo or method under way, where there are several: warnings begin with it."""
         self._resumable, self._options_at = resumable, 1 if subcommand else 0
+        self._options = options
         self._out, self._err = _console(stderr=False), _console(stderr=True)
         self._bar_shown = False
 
@@ -63,15 +68,7 @@ class Terminal:
 
     def say(self, text: str = "", style: str = "", indent: int = 0) -> None:
         """A paragraph for people, in lines of the terminal's width; long names stay whole."""
-        lines = textwrap.fill(
-            visible(text),
-            self.width,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        self._print(styled(lines, style), soft_wrap=True)
+        self._print(styled(_filled(text, self.width, indent), style), soft_wrap=True)
 
     def table(
         self, heads: Sequence[str], rows: Sequence[Sequence[str | Text]], names: int = 1
@@ -79,11 +76,13 @@ class Terminal:
         """Rows under their heads; the first `names` columns are text, the others numbers."""
         from rich.table import Table
 
+        cells = [[styled(c) if isinstance(c, str) else c for c in row] for row in (heads, *rows)]
         table = Table(box=None, pad_edge=False, header_style=DIM, show_header=any(heads))
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="left" if i < names else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*(styled(cell) if isinstance(cell, str) else cell for cell in row))
+        for i, width in enumerate(_widths(cells, self.width)):
+            justify: Any = "left" if i < names else "right"
+            table.add_column(cells[0][i], justify=justify, overflow="fold", width=width)
+        for row in cells[1:]:
+            table.add_row(*row)
         self._print(table)
 
     def caution(self, text: str, indent: int = 0) -> None:
@@ -93,20 +92,20 @@ class Terminal:
     def note(self, text: str) -> None:
         """A remark, on standard error, also under --json."""
         if not self.quiet:
-            self._print_error(styled(text))
+            self._print_error("", text)
 
     def warn(self, text: str) -> None:
         """A warning, on standard error."""
         if not self.quiet:
-            self._print_error(styled("warning: ", YELLOW) + styled(text))
+            self._print_error("warning: ", self._translated(text), YELLOW)
 
     def fail(self, text: str) -> None:
         """An error, in one sentence, on standard error."""
-        self._print_error(styled("error: ", RED) + styled(text))
+        self._print_error("error: ", self._translated(text), RED)
 
     def trace(self, error: BaseException) -> None:
         """The traceback of an error, on standard error."""
-        self._print_error(styled("".join(traceback.format_exception(error)).rstrip()))
+        self._print_error("", "\n" + "".join(traceback.format_exception(error)).rstrip())
 
     def result(self, record: dict[str, Any]) -> None:
         """An object of --json, on a line of its own."""
@@ -132,9 +131,24 @@ class Terminal:
             reason = getattr(error, "strerror", None) or str(error)
             raise OSError(getattr(error, "errno", None), reason, "standard output") from error
 
-    def _print_error(self, text: Text) -> None:
+    def _translated(self, text: str) -> str:
+        """A message of the library with options in place of parameters: nodes='a.csv'."""
+
+        def option(match: re.Match[str]) -> str:
+            known = match[1] in self._options
+            return f"--{match[1].replace('_', '-')} {match[2]}" if known else match[0]
+
+        return re.sub(r"""\b(\w+)=["']([^"']*)["']""", option, text)
+
+    def _print_error(self, mark: str, text: str, style: str = "") -> None:
+        """A paragraph in lines of the terminal's width; lines below it stay as they are."""
+        first, _, rest = text.partition("\n")
+        width = self._err.width if self._err.is_terminal else UNLIMITED
+        lines = "\n".join([_filled(mark + first, width), *rest.splitlines()])
+        shown = styled(lines.strip("\n"))
+        shown.stylize(style, 0, len(mark))
         with suppress(OSError, ValueError):  # This can be printed nowhere.
-            self._err.print(text, soft_wrap=True)
+            self._err.print(shown, soft_wrap=True)
 
     def follow(self) -> None:
         """Print errors only: another process prints for all."""
@@ -225,6 +239,30 @@ def _console(*, stderr: bool) -> Console:
     limited = console.is_terminal or os.environ.get("COLUMNS", "").isdecimal()
     console.width = min(console.width, LARGEST_WIDTH) if limited else UNLIMITED
     return console
+
+
+def _filled(text: str, width: int, indent: int = 0) -> str:
+    """A paragraph in lines of this width; long words such as paths stay whole."""
+    return textwrap.fill(
+        visible(text),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+    """The columns' widths: those of the cells, or narrower down to the longest word."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(cell.cell_len for cell in column) for column in columns]
+    words = [max(len(w) for c in column for w in (*c.plain.split(), "")) for column in columns]
+    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    for _ in range(excess):
+        i = max(range(len(widths)), key=lambda i: widths[i] - words[i])
+        widths[i] -= widths[i] > words[i]
+    return widths
 
 
 def visible(text: str) -> str:

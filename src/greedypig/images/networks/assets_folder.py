@@ -9,12 +9,9 @@ __all__ = ["assets_folder"]
 
 
 def assets_folder() -> Path:
-    """$GREEDYPIG_ASSETS; else `.assets` in the current directory, if it is there; else the user's
-    cache, so that what was brought once is found from any directory.
-    """
-    named = os.environ.get("GREEDYPIG_ASSETS")
-    if named or Path(".assets").is_dir():
-        return Path(named or ".assets")
+    """$GREEDYPIG_ASSETS, else the user's cache: what was brought once is found from anywhere."""
+    if named := os.environ.get("GREEDYPIG_ASSETS"):
+        return Path(named)
     from platformdirs import user_cache_path
 
     return user_cache_path("greedypig")
