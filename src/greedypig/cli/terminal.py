@@ -17,6 +17,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingPackage
@@ -202,6 +203,7 @@ class Bar:
     @contextmanager
     def drawn_on(self, console: Console) -> Iterator[None]:
         """Draw the bar below what is printed on the console."""
+        from rich.constrain import Constrain
         from rich.live import Live
         from rich.markup import escape
         from rich.progress import Progress
@@ -212,17 +214,32 @@ class Bar:
         def drawn() -> RenderableType:
             text = escape(visible(self.label))
             progress.update(task, description=text, total=self._total, completed=self._done())
-            return progress.get_renderable()
+            # The terminal shows a Ctrl-C as ^C behind the bar; a new line would not be erased.
+            return Constrain(progress.get_renderable(), console.width - len("^C"))
 
-        with Live(
+        live = Live(
             get_renderable=drawn,
             console=console,
-            refresh_per_second=10,
+            auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
-        ):
-            yield
+        )
+        done = Event()
+
+        def draw() -> None:
+            while not done.wait(0.1):
+                live.refresh()
+
+        # Live's own thread may outlive it, and a thread at the program's end can abort it.
+        thread = Thread(target=draw, daemon=True)
+        with live:
+            thread.start()
+            try:
+                yield
+            finally:
+                done.set()
+                thread.join()
 
 
 def _console(*, stderr: bool) -> Console:
