@@ -229,6 +229,8 @@ def test_foreign_files_are_left_alone(call, graph, place):
         (("graph.npz", "--out", "x.gpig"), "folder as --out"),
         (("graph.npz", "--model", "tiny_graph_models:narrow"), "3 classes"),
         (("graph.npz", "--model", "tiny_graph_models:nothing"), "nothing"),
+        (("graph.npz", "--model", "tiny_graph_models:of_nodes"), "to take (x, edge_index,"),
+        (("graph.npz", "--weights", "gone.pt"), "Expected a file at gone.pt"),
         (("graph.npz", *OWN, "--hidden", "3"), "--hidden only"),
         (("graph.npz", "--nodes", "graph.npz"), "beside an edge list"),
         (("photo.png",), "Expected a graph"),

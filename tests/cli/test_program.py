@@ -122,6 +122,44 @@ def test_a_misspelt_word_gets_the_nearest_one(call, words, near, program):
     assert f"'{program} --help'" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Expected COMMAND (got nothing)."),
+        (["explain"], "Expected PHOTO (got nothing)."),
+        (["explain", "a.png", "--k"], "Expected a value after --k (got nothing)."),
+        (["explain", "a", "--k", "0"], "Expected --k as a whole number of at least 1 (got '0')."),
+        (["explain", "a.png", "--json=1"], "Expected no value after --json (got '1')."),
+        (["explain", "a.png", "--seed", "x"], "Expected --seed as a whole number (got 'x')."),
+        (["explain", "a", "--seconds", "0"], "Expected --seconds as a number above 0 (got '0')."),
+        (["select", "t.csv", "--task", "x"],
+         "Expected --task as one of 'classification', 'regression' (got 'x')."),
+        (["report", "a.gpig", "--zzz"], "Expected options of this command (got --zzz)."),
+    ],
+)  # fmt: skip
+def test_argparse_speaks_as_the_library_does(call, words, sentence):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {sentence} ")
+
+
+def test_parameters_of_the_library_are_options_here(call, place):
+    (place / "edges.csv").write_text("from,to\n0,1\n")
+    code, _, err = call("compress", "edges.csv")
+    assert code == 2
+    assert "Try --nodes nodes.csv." in err
+
+
+def test_words_of_a_table_are_whole_on_a_narrow_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    heads = ["", "second opinion", "above full", "gradients"]
+    Terminal().table(heads, [["greedy-pig (regions)", "0.049", "0.054", "9"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    for word in ["greedy-pig", "(regions)", "opinion", "gradients"]:
+        assert any(word in line.split() for line in lines)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_of_the_help_are_understood(name):
     for line in module_of(name).EXAMPLES.splitlines():
