@@ -324,7 +324,8 @@ def test_durations_as_people_say_them():
 
 
 def test_the_hint_to_go_on_survives_a_dashed_name(capsys):
-    terminal = Terminal(command=("greedypig", "explain", "--k", "5", "--", "-a photo.png"))
+    words = ("greedypig", "explain", "--k", "5", "--", "-a photo.png")
+    terminal = Terminal(words, {"command": "explain", "resume": False})
     terminal.stopped("Stopped.")
     hint = "greedypig explain --resume --k 5 -- '-a photo.png'"
     assert capsys.readouterr().err.splitlines()[-1].strip() == hint

@@ -100,18 +100,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         for each, a in explained(question, runs, terminal, bar, failed):
             results.setdefault(each.method, {})[each.path] = a
     # A photo that failed with one method is left out of all.
-    whole = [path for path in names if path not in failed]
-    comparison = Comparison(
-        {method: {path: photos[path] for path in whole} for method, photos in results.items()}
-        if whole
-        else {}
-    )
-    left_out, files = reasons(failed), []
+    whole, left_out = [path for path in names if path not in failed], reasons(failed)
+    errors = [{"photo": path, "error": reason} for path, reason in left_out]
     if whole:
+        comparison = Comparison(
+            {method: {path: photos[path] for path in whole} for method, photos in results.items()}
+        )
         files = write(comparison, folder, folders, left_out)
         show(comparison, terminal, files, args.budget)
-    left_out_record = [{"photo": path, "error": reason} for path, reason in left_out]
-    terminal.result(record(comparison, args, files) | {"failed": left_out_record})
+        terminal.result(record(comparison, args, files) | {"failed": errors})
+    else:
+        for error in errors:
+            terminal.result(error)
     return exit_code(failed, len(names))
 
 

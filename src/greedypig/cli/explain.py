@@ -98,9 +98,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     names = photo_names(args.photos)
     stems = outputs.stems(args.out, list(names))
     files = {path: _files(stem, args) for path, stem in zip(names, stems, strict=True)}
-    index = stems[0].with_name("index.html") if len(stems) > 1 and not args.no_html else None
-    outputs.refuse_foreign([file for each in files.values() for file in each.values()])
-    outputs.refuse_foreign([] if index is None else [index])
+    index = stems[0].with_name("index.html")
+    if len(names) > 1 and not args.no_html:  # All photos share it.
+        files = {path: own | {"index": index} for path, own in files.items()}
+    outputs.refuse_foreign(file for each in files.values() for file in each.values())
     runs = [
         PhotoRun(path, name, new_session(files[path]["result"], args), search)
         for path, name in names.items()
@@ -112,21 +113,17 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         for each, a in explained(question, runs, terminal, bar, failed):
             _draw(a, files[each.path])
             results[each.path] = a
-    written = [file for path in results for file in files[path].values()]
-    if index is not None and results:
+    if results and "index" in files[next(iter(names))]:
         pages = {files[path]["page"].name: a for path, a in results.items()}
         report.write_index(pages, index, failed=reasons(failed))
-        written.append(index)
     if len(names) == 1:
-        for a in results.values():
-            show_photo(terminal, a, written)
+        for path, a in results.items():
+            show_photo(terminal, a, list(files[path].values()))
     elif results:
-        show_photos(terminal, list(results.values()), written)
-    shared = written[-1:] if index in written else []
+        show_photos(terminal, list(results.values()), stems[0].parent if args.no_html else index)
     for path in names:
         if path in results:
-            own = [*files[path].values(), *shared]
-            terminal.result(record(path, results[path], own))
+            terminal.result(record(path, results[path], list(files[path].values())))
         else:
             terminal.result({"photo": fspath(path), "error": sentence(failed[path])})
     return exit_code(failed, len(names))
@@ -370,10 +367,11 @@ def _second(about: Any) -> str:
     )
 
 
-def show_photos(
-    terminal: Terminal, results: Sequence[gp.Attribution], files: Sequence[Path]
-) -> None:
-    """A row for each photo, and below the table what concerns all of them."""
+def show_photos(terminal: Terminal, results: Sequence[gp.Attribution], where: Path) -> None:
+    """A row for each photo, and below the table what concerns all of them.
+
+    where: the page of all results, or their folder.
+    """
     terminal.say(_method(results[0]))
     without = "−" if results[0].about["removed"] else ""
     numbers = ["all", *(f"{without}{100 * share:g} %" for share in SHARES)]
@@ -381,10 +379,9 @@ def show_photos(
         numbers += ["AUC", "judge"]
     terminal.table(["photo", "class", *numbers], [_row(a) for a in results], names=2)
     gradients, seconds = sum(a.gradients_used for a in results), sum(a.seconds for a in results)
-    where = shown(files[-1] if files[-1].stem == "index" else files[0].parent)
     terminal.say(
         f"{count(len(results), 'photo')}, {count(gradients, 'gradient')}, {duration(seconds)}. "
-        f"Results in {where}"
+        f"Results in {shown(where)}"
     )
     notes = [Notes.of(a) for a in results]
     if lost := [str(n.source) for n in notes if n.fall() is not None]:

@@ -72,14 +72,7 @@ def run_program(
         with _interrupts(deferred=False):
             with _interrupts(deferred=True):
                 args = build(words).parse_args(words)
-            terminal = Terminal(
-                json_wanted=args.json,
-                quiet=args.quiet,
-                command=(program, *words),
-                subcommand="command" in args,
-                resumable="resume" in args,
-                options=vars(args),
-            )
+            terminal = Terminal((program, *words), vars(args))
             with _short_warnings(terminal):
                 code = _run(args, terminal)
     except SystemExit as end:  # argparse has printed the help, or the reader of a pipe is gone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import webbrowser
 from os import fspath
+from os.path import relpath
 from pathlib import Path
 
 import greedypig as gp
@@ -17,7 +18,7 @@ from .terminal import Terminal
 
 DESCRIPTION = """\
 Write the page of saved results again. Everything on it comes from the .gpig file: no model, no
-photo and no network connection are needed."""
+photo and no network connection are needed. With a folder, index.html links all pages."""
 EXAMPLES = """\
   greedypig report photo.gpig --open
   greedypig report results/*.gpig --out pages"""
@@ -38,21 +39,32 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     sources = _sources(args.results)
     stems = sources if args.out is None else outputs.stems(args.out, sources)
     pages = [stem.with_name(f"{stem.name.removesuffix('.gpig')}.html") for stem in stems]
-    outputs.refuse_foreign(pages)
-    code = DONE
+    folders = [path for path in (args.out, *args.results) if path and Path(path).is_dir()]
+    index = Path(folders[0]) / "index.html" if folders and len(sources) > 1 else None
+    outputs.refuse_foreign([*pages, *([] if index is None else [index])])
+    written: dict[Path, gp.Attribution] = {}
+    failed: dict[str, str] = {}
     for source, page in zip(sources, pages, strict=True):
         try:
-            report.write(gp.load(source), page)
+            a = gp.load(source)
+            report.write(a, page)
         except GreedyPigError as error:
-            code = FAILED
+            failed[fspath(source)] = sentence(error)
             terminal.fail(sentence(error))
             terminal.result({"result": fspath(source), "error": sentence(error)})
-            continue
-        terminal.say(f"wrote {outputs.shown(page)}")
-        terminal.result({"result": fspath(source), "files": [fspath(page)]})
-        if args.open:
-            webbrowser.open(page.resolve().as_uri())
-    return code
+        else:
+            written[page] = a
+            terminal.say(f"wrote {outputs.shown(page)}")
+            terminal.result({"result": fspath(source), "files": [fspath(page)]})
+    files = list(written)
+    if index is not None and written:
+        links = {Path(relpath(page, index.parent)).as_posix(): a for page, a in written.items()}
+        report.write_index(links, index, failed=list(failed.items()))
+        files.append(index)
+        terminal.say(f"wrote {outputs.shown(index)}")
+    if args.open and files:
+        webbrowser.open(files[-1].resolve().as_uri())
+    return FAILED if failed else DONE
 
 
 def _sources(given: list[str]) -> list[Path]:

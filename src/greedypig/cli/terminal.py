@@ -15,9 +15,10 @@ import re
 import shlex
 import textwrap
 import traceback
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import MissingPackage
@@ -38,27 +39,21 @@ LARGEST_WIDTH, UNLIMITED = 100, 1_000_000
 
 
 class Terminal:
-    """The output of a command."""
+    """The output of a command.
+
+    command: the command line as it was typed, program first. options: those of the command, with
+    their values.
+    """
 
     def __init__(
-        self,
-        *,
-        json_wanted: bool = False,
-        quiet: bool = False,
-        command: Sequence[str] = (),
-        subcommand: bool = True,
-        resumable: bool = True,
-        options: Container[str] = (),
+        self, command: Sequence[str] = (), options: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        self.json_wanted, self.quiet = json_wanted, quiet
-        self.command = tuple(command)
-        """The command line as it was typed, program first."""
+        self.command, self._options = tuple(command), options
+        self.json_wanted, self.quiet = options.get("json", False), options.get("quiet", False)
         self.speaks = True
         """Of several processes the first one prints for all; the others print errors only."""
         self.subject = ""
         """The photo or method under way, where there are several: warnings begin with it."""
-        self._resumable, self._options_at = resumable, 1 if subcommand else 0
-        self._options = options
         self._out, self._err = _console(stderr=False), _console(stderr=True)
         self._bar_shown = False
 
@@ -158,10 +153,11 @@ class Terminal:
     def stopped(self, why: str) -> None:
         """Print that the command ended early, and the command that goes on."""
         words = [word for word in self.command[1:] if word not in ("--resume", "--no-resume")]
-        if self._resumable:
+        how = "Start again"
+        if "resume" in self._options:
             # Before all other words: a "--" further on would make a file name of it.
-            words.insert(self._options_at, "--resume")
-        how = "Go on" if self._resumable else "Start again"
+            words.insert("command" in self._options, "--resume")
+            how = "Go on"
         if self.speaks:
             self.end(why, f" {how} with:\n  {self.command[0]} {shlex.join(words)}")
 
