@@ -112,7 +112,7 @@ class Terminal:
         """An error that ends the command, under --json also as an object."""
         self.fail(f"{why}{how}")
         with suppress(OSError):  # Standard output may be what failed.
-            self.result({"error": why})
+            self.result({"error": self._translated(why)})
 
     def _print(self, text: RenderableType, soft_wrap: bool = False) -> None:
         if not (self.json_wanted or self.quiet):
@@ -267,14 +267,14 @@ def _filled(text: str, width: int, indent: int = 0) -> str:
 
 
 def _widths(rows: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """The columns' widths: those of the cells, or narrower down to the longest word."""
+    """The columns' widths: those of the cells, or narrower. Words are broken last."""
     columns = list(zip(*rows, strict=True))
     widths = [max(cell.cell_len for cell in column) for column in columns]
     words = [max(len(w) for c in column for w in (*c.plain.split(), "")) for column in columns]
     excess = sum(widths) + GAP * (len(widths) - 1) - room
     for _ in range(excess):
-        i = max(range(len(widths)), key=lambda i: widths[i] - words[i])
-        widths[i] -= widths[i] > words[i]
+        i = max(range(len(widths)), key=lambda i: (max(widths[i] - words[i], 0), widths[i]))
+        widths[i] = max(widths[i] - 1, 1)
     return widths
 
 
