@@ -433,6 +433,12 @@ def test_missing_weights_name_the_command(nothing_brought, monkeypatch, name, fo
     assert "GREEDYPIG_ASSETS" in str(caught.value)
 
 
+def test_without_platformdirs_the_extra_is_named(nothing_brought, monkeypatch):
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    with pytest.raises(ImportError, match=r"greedypig\[images\]"):
+        models.load("mobilenet-v2")
+
+
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(WeightsNotFoundError, match=r"none\.pth \(got nothing there\)"):
         models.load("mobilenet-v2", weights=tmp_path / "none.pth")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...core.errors import MissingPackage
+
 __all__ = ["assets_folder"]
 
 
@@ -12,6 +14,11 @@ def assets_folder() -> Path:
     """$GREEDYPIG_ASSETS, else the user's cache: what was brought once is found from anywhere."""
     if named := os.environ.get("GREEDYPIG_ASSETS"):
         return Path(named)
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ImportError as error:
+        raise MissingPackage(
+            "Expected the package platformdirs to find the user's cache (it is not installed). "
+            'Try pip install "greedypig[images]", or set GREEDYPIG_ASSETS.'
+        ) from error
     return user_cache_path("greedypig")
